@@ -1,0 +1,285 @@
+//! The query ABI: what a query module, its environment and the gateway agree on.
+//!
+//! Nothing here runs. These are the names, codes and layouts of docs/query.md, once, for the host
+//! (`crates/query`), for the post-link step (`orfa query build`), and for the guests: `sdk/c/orfa_abi.h`
+//! is generated from [`HOST_FUNCTIONS`] and [`Code`] by `cargo xtask generate`.
+//!
+//! Source: the ORFA paper, tables 1 and 2 and sections 3.2 and 3.3.
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// The import module of the host functions.
+pub const HOST_MODULE: &str = "orfa";
+/// What the linker calls the module of everything that it could not resolve; the post-link step
+/// replaces it by the name of an environment.
+pub const LINKER_MODULE: &str = "env";
+/// The C environment: libc, memory, strings, yyjson. The number is a promise: names, signatures and
+/// layout of a version never change.
+pub const ENVIRONMENT_C: &str = "env:c@1";
+/// The JavaScript environment: QuickJS and the `services` object.
+pub const ENVIRONMENT_JAVASCRIPT: &str = "env:javascript@1";
+
+/// The entry point of a query: `orfa(ptr: i32, len: i32)`, the place and length of the input.
+pub const ENTRY: &str = "orfa";
+/// The constructors of a query module, called once before [`ENTRY`].
+pub const CONSTRUCTORS: &str = "__wasm_call_ctors";
+/// The global that both modules share for the stack in linear memory.
+pub const STACK_POINTER: &str = "__stack_pointer";
+/// The memory that an environment exports, or that a plain module brings along.
+pub const MEMORY: &str = "memory";
+/// The table that an environment exports.
+pub const TABLE: &str = "__indirect_function_table";
+/// What an environment (or a plain module) exports so that the host can place the input:
+/// `orfa_alloc(len: i32) -> i32`, an address of `len` bytes aligned to 16, or 0.
+pub const ALLOC: &str = "orfa_alloc";
+/// The custom section that carries a module's metadata.
+pub const SECTION: &str = "orfa";
+/// The largest query module that is accepted by default, in bytes.
+pub const MODULE_BYTES: usize = 64 * 1024;
+
+/// The fixed regions of memory and table (paper, figure 6), in bytes and table slots.
+pub mod layout {
+    use core::ops::Range;
+
+    /// The stack of both modules. It grows downwards; below 0 is a trap.
+    pub const STACK: Range<u32> = 0..256 * 1024;
+    /// Where the data segments and zeroed data of a query have to lie.
+    pub const QUERY_DATA: Range<u32> = 256 * 1024..320 * 1024;
+    /// Where the data of the environment begins; its heap follows.
+    pub const ENVIRONMENT_DATA: u32 = 320 * 1024;
+    /// The table slots of a query's functions. Slot 0 stays empty: it is C's null pointer.
+    pub const QUERY_TABLE: Range<u32> = 1..256;
+    /// The first table slot of the environment's functions.
+    pub const ENVIRONMENT_TABLE: u32 = 256;
+}
+
+/// A value type of the WebAssembly core specification, as far as the ABI uses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// `i32`: an address, a length, a handle or a code.
+    I32,
+    /// `i64`: a point in time.
+    I64,
+}
+
+/// A function that the host offers under [`HOST_MODULE`].
+#[derive(Clone, Copy, Debug)]
+pub struct HostFunction {
+    /// The import name.
+    pub name: &'static str,
+    /// Names and types of the parameters, the C spelling beside the core type.
+    pub params: &'static [(&'static str, &'static str, Type)],
+    /// The result, in C's spelling and as core type.
+    pub result: Option<(&'static str, Type)>,
+    /// What it does, whose memory it touches, how it fails.
+    pub doc: &'static str,
+}
+
+use Type::{I32, I64};
+
+/// Every host function. The first five are table 2 of the paper.
+pub const HOST_FUNCTIONS: &[HostFunction] = &[
+    HostFunction {
+        name: "done",
+        params: &[("data", "const void *", I32), ("len", "uint32_t", I32)],
+        result: None,
+        doc: "Submits the answer's body. The bytes are copied. A second call ends the run with `program-done-twice`; a run that returns without a call ends with `program-no-answer`.",
+    },
+    HostFunction {
+        name: "Handle_del",
+        params: &[("handle", "orfa_handle", I32)],
+        result: None,
+        doc: "Deletes a future or the response it became, and frees what the host held for it. A call that is still under way is cancelled. A handle that does not exist is a trap, `program-bad-handle`.",
+    },
+    HostFunction {
+        name: "Future_ready",
+        params: &[("future", "orfa_handle", I32)],
+        result: Some(("int32_t", I32)),
+        doc: "1 if the call has ended, in whichever way, 0 if it is under way.",
+    },
+    HostFunction {
+        name: "http",
+        params: &[("request", "const orfa_request *", I32)],
+        result: Some(("orfa_handle", I32)),
+        doc: "Sends a request to a registered service and returns at once. The request is copied. The result is a handle above 0, or an `orfa_code` below 0 where the request may not be sent at all.",
+    },
+    HostFunction {
+        name: "Response_get",
+        params: &[("future", "orfa_handle", I32), ("response", "orfa_response *", I32)],
+        result: Some(("int32_t", I32)),
+        doc: "Fills `response` if the call has ended and returns ORFA_OK; ORFA_NOT_READY if it has not. Where no answer came, `status` is 0 and `error` says why.",
+    },
+    HostFunction {
+        name: "Response_read",
+        params: &[
+            ("future", "orfa_handle", I32),
+            ("part", "int32_t", I32),
+            ("data", "void *", I32),
+            ("len", "uint32_t", I32),
+        ],
+        result: Some(("int32_t", I32)),
+        doc: "Copies a part of a response (ORFA_BODY or ORFA_HEADERS, the latter as `name: value` lines ending in CR LF) to `data`, `len` bytes at most, and returns the part's whole length; below 0 an `orfa_code`.",
+    },
+    HostFunction {
+        name: "Response_json",
+        params: &[
+            ("future", "orfa_handle", I32),
+            ("pointer", "const char *", I32),
+            ("pointer_len", "uint32_t", I32),
+            ("data", "void *", I32),
+            ("len", "uint32_t", I32),
+        ],
+        result: Some(("int32_t", I32)),
+        doc: "Copies the JSON text of the value at a JSON Pointer (RFC 6901) in the body to `data`, `len` bytes at most, and returns the text's whole length; ORFA_MISSING where there is no such value, ORFA_NOT_JSON where the body is not JSON.",
+    },
+    HostFunction {
+        name: "Future_wait",
+        params: &[("futures", "const orfa_handle *", I32), ("count", "uint32_t", I32), ("all", "int32_t", I32)],
+        result: Some(("int32_t", I32)),
+        doc: "Waits until one (`all` = 0) or all of the futures have ended. Returns the index of the first that has ended. No futures: ORFA_MISSING.",
+    },
+    HostFunction {
+        name: "status",
+        params: &[("code", "int32_t", I32)],
+        result: Some(("int32_t", I32)),
+        doc: "Sets the answer's status, 200 to 599. ORFA_INVALID for any other.",
+    },
+    HostFunction {
+        name: "header",
+        params: &[
+            ("name", "const char *", I32),
+            ("name_len", "uint32_t", I32),
+            ("value", "const char *", I32),
+            ("value_len", "uint32_t", I32),
+        ],
+        result: Some(("int32_t", I32)),
+        doc: "Sets a header of the answer. ORFA_FORBIDDEN for a name that is not on the allow-list, ORFA_INVALID for text that is no header.",
+    },
+    HostFunction {
+        name: "clock",
+        params: &[],
+        result: Some(("int64_t", I64)),
+        doc: "Milliseconds since 1970-01-01 UTC, coarse by design.",
+    },
+    HostFunction {
+        name: "random",
+        params: &[("data", "void *", I32), ("len", "uint32_t", I32)],
+        result: None,
+        doc: "Fills `data` with random bytes, fresh in every run.",
+    },
+    HostFunction {
+        name: "log",
+        params: &[("text", "const char *", I32), ("len", "uint32_t", I32)],
+        result: None,
+        doc: "Adds a line to the console: the last 4 KB of it stand in the problem of a run that ends badly.",
+    },
+    HostFunction {
+        name: "fail",
+        params: &[
+            ("kind", "int32_t", I32),
+            ("text", "const char *", I32),
+            ("len", "uint32_t", I32),
+            ("line", "uint32_t", I32),
+            ("column", "uint32_t", I32),
+        ],
+        result: None,
+        doc: "Ends the run as failed by the program itself: `kind` is an `orfa_failure`. `line` and `column` count from 1, 0 where there is none. Does not return.",
+    },
+];
+
+/// What a host function answers, and why a call brought no response. 0 and above is success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Code {
+    /// It went well.
+    Ok = 0,
+    /// The call is still under way.
+    NotReady = -1,
+    /// There is no such value.
+    Missing = -2,
+    /// The arguments make no sense: bad UTF-8, a status out of range, no URL.
+    Invalid = -3,
+    /// The rules of the gateway forbid it: a header, a method, a path.
+    Forbidden = -4,
+    /// The host part of the URL names no service that this route may use.
+    UnknownService = -5,
+    /// The body is not JSON.
+    NotJson = -6,
+    /// No connection to the service.
+    Unreachable = -7,
+    /// The service did not answer in time.
+    Timeout = -8,
+    /// The service broke off, or what came was not HTTP.
+    Broken = -9,
+}
+
+impl Code {
+    /// Every code with its name in C and what it means.
+    pub const ALL: &[(Self, &'static str, &'static str)] = &[
+        (Self::Ok, "ORFA_OK", "it went well"),
+        (Self::NotReady, "ORFA_NOT_READY", "the call is still under way"),
+        (Self::Missing, "ORFA_MISSING", "there is no such value"),
+        (Self::Invalid, "ORFA_INVALID", "the arguments make no sense"),
+        (Self::Forbidden, "ORFA_FORBIDDEN", "the rules of the gateway forbid it"),
+        (Self::UnknownService, "ORFA_UNKNOWN_SERVICE", "no such service on this route"),
+        (Self::NotJson, "ORFA_NOT_JSON", "the body is not JSON"),
+        (Self::Unreachable, "ORFA_UNREACHABLE", "no connection to the service"),
+        (Self::Timeout, "ORFA_TIMEOUT", "the service did not answer in time"),
+        (Self::Broken, "ORFA_BROKEN", "the service broke off, or sent no HTTP"),
+    ];
+}
+
+/// The `part` of `Response_read`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Part {
+    /// The body as it came, after content decoding.
+    Body = 0,
+    /// The headers as `name: value` lines, each ending in CR LF.
+    Headers = 1,
+}
+
+/// The `kind` of `fail`: how a program ended itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Failure {
+    /// It gave up on purpose (`orfa_fail`).
+    Refused = 0,
+    /// An exception that nobody caught.
+    Threw = 1,
+    /// The source does not parse.
+    Syntax = 2,
+    /// Its promise can never settle: nothing is under way.
+    Stalled = 3,
+    /// What it returned can't be an answer.
+    BadAnswer = 4,
+    /// The environment ran out of memory.
+    Memory = 5,
+}
+
+impl Failure {
+    /// Every kind with its name in C and what it means.
+    pub const ALL: &[(Self, &'static str, &'static str)] = &[
+        (Self::Refused, "ORFA_REFUSED", "the program gave up on purpose"),
+        (Self::Threw, "ORFA_THREW", "an exception that nobody caught"),
+        (Self::Syntax, "ORFA_SYNTAX", "the source does not parse"),
+        (Self::Stalled, "ORFA_STALLED", "its promise can never settle"),
+        (Self::BadAnswer, "ORFA_BAD_ANSWER", "what it returned can't be an answer"),
+        (Self::Memory, "ORFA_MEMORY", "the environment ran out of memory"),
+    ];
+
+    /// The kind with this number.
+    #[must_use]
+    pub fn from_number(number: i32) -> Option<Self> {
+        Self::ALL.iter().find(|(kind, ..)| *kind as i32 == number).map(|(kind, ..)| *kind)
+    }
+}
+
+/// `orfa_request` in guest memory: eight little-endian words.
+/// `method, method_len, url, url_len, headers, header_count, body, body_len`; each address is followed by
+/// a length in bytes (of `headers`: a count of `orfa_header`).
+pub const REQUEST_BYTES: u32 = 32;
+/// `orfa_header` in guest memory: `name, name_len, value, value_len`.
+pub const HEADER_BYTES: u32 = 16;
+/// `orfa_response` in guest memory: `status, error, headers_len, body_len`.
+pub const RESPONSE_BYTES: u32 = 16;
