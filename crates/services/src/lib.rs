@@ -1,1 +1,24 @@
-//! (being built)
+//! The upstream services, and what every way of asking hands down to them.
+//!
+//! [`Services`] is the only thing in the house that opens a connection to a service. Whoever asks
+//! (a query program, a proxied request, later a script or GraphQL) brings a [`Call`]: on whose behalf,
+//! and how much time, how many calls and bytes are left. What goes wrong is a [`Problem`]: a code, a
+//! status, whose fault; `gateway` alone turns it into HTTP.
+//!
+//! Read next: `call.rs` and `problem.rs` (the seam), `config.rs` (what an operator writes),
+//! `client.rs` (the way of one request), `transport.rs` (what may be swapped for a recording).
+
+pub mod body;
+pub mod call;
+pub mod client;
+pub mod config;
+pub mod headers;
+pub mod path;
+pub mod problem;
+pub mod transport;
+
+pub use body::Body;
+pub use call::{Budget, Call, Caller, Made};
+pub use client::{CallError, Request, Response, Services};
+pub use config::{Bytes, Duration, ServiceConfig};
+pub use problem::{Fault, Problem};

@@ -1,1 +1,1 @@
-//! (being built)
+//! Misbehaving services and a gateway builder, for tests and benches only.

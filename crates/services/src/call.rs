@@ -1,0 +1,148 @@
+//! What a request is allowed to do, handed down to every upstream call made for it.
+//!
+//! A [`Call`] is cheap to clone: the clones share one [`Budget`], so that calls in flight at once count
+//! together. It also keeps the list of the calls that were [`Made`], which answers, problems and
+//! `orfa dev` show.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, Method};
+use std::sync::Mutex;
+use tokio::sync::Semaphore;
+
+/// On whose behalf a request is made. (Keys and JWTs come with identity.)
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Caller {
+    /// Nobody said who they are.
+    #[default]
+    Anonymous,
+    /// A caller that the gateway knows, by the name that the config gives.
+    Named(Arc<str>),
+}
+
+/// The call that a client's request is: its caller, its budget, its hops.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// On whose behalf.
+    pub caller: Caller,
+    /// The client's own headers, of which a service gets those that its `forward` names.
+    pub headers: Arc<HeaderMap>,
+    /// How many gateways the request has passed (`CDN-Loop`, RFC 8586).
+    pub hops: u8,
+    /// What is left.
+    pub budget: Arc<Budget>,
+}
+
+/// What is left of a request's allowance.
+#[derive(Debug)]
+pub struct Budget {
+    /// When the request began: calls are timed from here.
+    pub started: Instant,
+    /// When time is up.
+    pub deadline: Instant,
+    calls: AtomicU32,
+    received: AtomicU64,
+    parallel: Semaphore,
+    made: Mutex<Vec<Made>>,
+}
+
+/// An upstream call that was made, or tried.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The service's name.
+    pub service: Arc<str>,
+    /// The method.
+    pub method: Method,
+    /// Path and query as sent.
+    pub path: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// From the start of the request to the start of the call, and to its end where it ended.
+    pub span: (Duration, Option<Duration>),
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It waits for its turn, or was refused: nothing left the gateway.
+    NotSent,
+    /// It was sent; no answer has come (yet).
+    NoAnswer,
+    /// It was answered with this status.
+    Status(u16),
+}
+
+impl Call {
+    /// A call for nobody in particular, with room for everything: tests, health checks, benches.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        let budget = Budget::new(Duration::from_secs(3600), u32::MAX, u64::MAX, 1024);
+        Self { caller: Caller::Anonymous, headers: Arc::default(), hops: 0, budget: Arc::new(budget) }
+    }
+}
+
+impl Budget {
+    /// An allowance that begins now.
+    #[must_use]
+    pub fn new(time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
+        let started = Instant::now();
+        Self {
+            started,
+            deadline: started + time,
+            calls: AtomicU32::new(calls),
+            received: AtomicU64::new(received),
+            parallel: Semaphore::new(parallel.clamp(1, Semaphore::MAX_PERMITS)),
+            made: Mutex::default(),
+        }
+    }
+
+    /// Takes one call out of the allowance; `false` if there is none left.
+    pub fn take_call(&self) -> bool {
+        self.calls.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// Takes bytes that an upstream sent out of the allowance; `false` if there are not so many left.
+    pub fn take_received(&self, bytes: u64) -> bool {
+        self.received.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+
+    /// Waits for one of the places of calls under way at once. Held until dropped.
+    pub async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.parallel.acquire().await.ok()
+    }
+
+    /// The calls so far, in the order in which they were asked for.
+    #[must_use]
+    pub fn made(&self) -> Vec<Made> {
+        self.lock().clone()
+    }
+
+    /// How many calls there were so far.
+    #[must_use]
+    pub fn made_count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Notes a call that is about to be made; the number is what [`Budget::note`] takes.
+    pub fn begin(&self, service: Arc<str>, method: Method, path: String) -> usize {
+        let span = (self.started.elapsed(), None);
+        let mut made = self.lock();
+        made.push(Made { service, method, path, outcome: Outcome::NotSent, span });
+        made.len() - 1
+    }
+
+    /// Notes how far a call has come.
+    pub fn note(&self, number: usize, outcome: Outcome) {
+        let now = self.started.elapsed();
+        if let Some(made) = self.lock().get_mut(number) {
+            made.outcome = outcome;
+            made.span.1 = matches!(outcome, Outcome::Status(_)).then_some(now);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Made>> {
+        self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

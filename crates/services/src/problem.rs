@@ -1,0 +1,53 @@
+//! What every error of the house can say of itself.
+//!
+//! Errors become HTTP in one place, `gateway`, as problem details (RFC 9457). Here stands what it needs
+//! to know: a stable code, a status, whose fault it is, and members of its own for the document.
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+/// Whose fault an error is. It decides the status class, and whether the text is shown or masked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The request was wrong: 4xx.
+    Client,
+    /// The program that the client sent refused, threw, trapped or went over a limit: 422.
+    Program,
+    /// A service behind the gateway: 502 or 504.
+    Upstream,
+    /// The gateway itself: 500 or 503; the text stays in the log.
+    Gateway,
+}
+
+/// An error that can become an answer.
+pub trait Problem: std::error::Error + Send + Sync + 'static {
+    /// The stable code, in kebab-case: `limit-cpu`. It never changes its meaning.
+    fn code(&self) -> &'static str;
+
+    /// The status of the answer.
+    fn status(&self) -> StatusCode;
+
+    /// Whose fault it is.
+    fn fault(&self) -> Fault;
+
+    /// What the reader can do about it, in one sentence; empty where there is nothing to say.
+    fn hint(&self) -> String {
+        String::new()
+    }
+
+    /// Members of the problem document beyond those of RFC 9457: `calls`, `console`, `line`.
+    fn members(&self) -> Map<String, Value> {
+        Map::new()
+    }
+
+    /// Headers that belong to the answer: `Allow`, `Accept-Query`, `Retry-After`.
+    fn headers(&self) -> http::HeaderMap {
+        http::HeaderMap::new()
+    }
+}
+
+impl<P: Problem> From<P> for Box<dyn Problem> {
+    fn from(problem: P) -> Self {
+        Box::new(problem)
+    }
+}
