@@ -1,0 +1,193 @@
+//! The C toolchain: finds clang, wasm-ld, wasi-libc and the compiler runtime, and calls them.
+//!
+//! Two users compile this one file: the build script of this crate (`build.rs`), which makes the
+//! environments, and `orfa query build`, which makes queries and reaches it as `environments::toolchain`.
+//! A query needs clang and wasm-ld alone: everything else it imports.
+//!
+//! Every error is one line that names the Debian package which brings what is missing.
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::thread;
+use std::time::SystemTime;
+
+/// What a step of the toolchain returns: its result, or one line (and the compiler's own words) for people.
+pub type Result<T> = std::result::Result<T, String>;
+
+/// The line to type where something is missing.
+pub const INSTALL: &str =
+    "apt-get install --no-install-recommends clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32";
+
+/// The oldest clang whose WebAssembly output the environments are tried with.
+const OLDEST_CLANG: u32 = 16;
+const NEWEST_CLANG: u32 = 22;
+const PREFERRED_CLANG: u32 = 19;
+
+/// What every C file for an environment or a query is compiled with: the features that all of ORFA's
+/// modules may use, and nothing that tells where it was built.
+pub const TARGET_FLAGS: &[&str] = &[
+    "--target=wasm32-wasi",
+    "-mbulk-memory",
+    "-mnontrapping-fptoint",
+    "-msign-ext",
+    "-mno-reference-types",
+    "-mno-multivalue",
+    "-fno-ident",
+    "-fvisibility=hidden",
+];
+
+/// A clang that can compile for WebAssembly, and the linker beside it.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    clang: PathBuf,
+    linker: PathBuf,
+    version: String,
+    sysroot: PathBuf,
+}
+
+impl Toolchain {
+    /// Finds clang (`$ORFA_CLANG`, else clang-19, else any from 16 on) and wasm-ld (`$ORFA_WASM_LD`, else
+    /// the one of clang's version). The root of wasi-libc is `$ORFA_WASI_SYSROOT`, else `/usr`.
+    pub fn find() -> Result<Self> {
+        let (clang, major, version) = find_clang()?;
+        let linker = find_linker(&clang, major)?;
+        let sysroot = std::env::var_os("ORFA_WASI_SYSROOT").unwrap_or_else(|| "/usr".into());
+        Ok(Self { clang, linker, version, sysroot: sysroot.into() })
+    }
+
+    /// The headers of wasi-libc.
+    pub fn libc_headers(&self) -> Result<PathBuf> {
+        self.libc_part("include", "string.h")
+    }
+
+    /// The folder of wasi-libc's archives and of `crt1-reactor.o`.
+    pub fn libc_archives(&self) -> Result<PathBuf> {
+        self.libc_part("lib", "libc.a")
+    }
+
+    /// The archive with what clang calls behind one's back, such as 128-bit arithmetic.
+    pub fn builtins(&self) -> Result<PathBuf> {
+        let mut command = Command::new(&self.clang);
+        command.args(["--target=wasm32-wasi", "-rtlib=compiler-rt", "-print-libgcc-file-name"]);
+        let path = PathBuf::from(String::from_utf8_lossy(&run(&mut command)?.stdout).trim());
+        if path.is_file() { Ok(path) } else { Err(missing("the compiler runtime for wasm32", &path)) }
+    }
+
+    /// Compiles C files, as many at once as there are cores, into `out`; objects that are newer than
+    /// everything they were made from stay. The objects come back in the order of the sources.
+    pub fn compile(&self, sources: &[PathBuf], flags: &[OsString], out: &Path) -> Result<Vec<PathBuf>> {
+        fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+        let objects: Vec<_> = sources.iter().map(|source| self.object(source, flags, out)).collect();
+        let jobs = Mutex::new(sources.iter().zip(&objects));
+        let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
+        let worker = || -> Result<()> {
+            while let Some((source, object)) = next() {
+                self.compile_one(source, flags, object)?;
+            }
+            Ok(())
+        };
+        let cores = thread::available_parallelism().map_or(1, usize::from).min(sources.len());
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker.join().unwrap_or_else(|_| Err("a compiler thread ended unexpectedly".into()))
+            })
+        })?;
+        Ok(objects)
+    }
+
+    /// Links objects and archives, given in order among `arguments`, into `output`.
+    pub fn link(&self, arguments: &[OsString], output: &Path) -> Result<()> {
+        let mut command = Command::new(&self.linker);
+        command.args(["-m", "wasm32"]).args(arguments).arg("-o").arg(output);
+        run(&mut command).map(drop)
+    }
+
+    fn libc_part(&self, part: &str, file: &str) -> Result<PathBuf> {
+        let folder = self.sysroot.join(part).join("wasm32-wasi");
+        if folder.join(file).is_file() { Ok(folder) } else { Err(missing("wasi-libc", &folder)) }
+    }
+
+    /// Where the object of a source goes: its name tells apart what other flags or compilers make.
+    fn object(&self, source: &Path, flags: &[OsString], out: &Path) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        (&self.version, TARGET_FLAGS, flags, source).hash(&mut hasher);
+        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+        out.join(format!("{stem}-{:016x}.o", hasher.finish()))
+    }
+
+    fn compile_one(&self, source: &Path, flags: &[OsString], object: &Path) -> Result<()> {
+        let dependencies = object.with_extension("d");
+        if is_fresh(object, &dependencies).unwrap_or(false) {
+            return Ok(());
+        }
+        let mut command = Command::new(&self.clang);
+        command.args(TARGET_FLAGS).arg("-nostdlibinc");
+        if let Ok(headers) = self.libc_headers() {
+            command.arg("-isystem").arg(headers);
+        }
+        command.args(flags).arg("-MD").arg("-MF").arg(&dependencies);
+        run(command.arg("-c").arg(source).arg("-o").arg(object)).map(drop)
+    }
+}
+
+/// Whether an object is newer than every file that its make rule names.
+fn is_fresh(object: &Path, dependencies: &Path) -> std::io::Result<bool> {
+    let modified = |path: &Path| -> std::io::Result<SystemTime> { fs::metadata(path)?.modified() };
+    let made = modified(object)?;
+    let rule = fs::read_to_string(dependencies)?;
+    let files = rule.split_whitespace().skip(1).filter(|word| *word != "\\");
+    Ok(files.map(|file| modified(Path::new(file))).all(|time| time.is_ok_and(|time| time < made)))
+}
+
+fn find_clang() -> Result<(PathBuf, u32, String)> {
+    if let Some(chosen) = std::env::var_os("ORFA_CLANG") {
+        let version = clang_version(&chosen)
+            .ok_or(format!("ORFA_CLANG={} is no clang that can be run", chosen.to_string_lossy()))?;
+        return Ok((chosen.into(), version.0, version.1));
+    }
+    let numbered = (OLDEST_CLANG..=NEWEST_CLANG).rev().map(|major| format!("clang-{major}"));
+    let names = std::iter::once(format!("clang-{PREFERRED_CLANG}")).chain(numbered);
+    let found = names.chain(["clang".to_owned()]).find_map(|name| {
+        let (major, version) = clang_version(OsStr::new(&name))?;
+        (major >= OLDEST_CLANG).then(|| (PathBuf::from(name), major, version))
+    });
+    found.ok_or(format!("clang {OLDEST_CLANG} or newer was not found; on Debian: {INSTALL}"))
+}
+
+/// The major version and the whole version line of a clang, if there is one under this name.
+fn clang_version(clang: &OsStr) -> Option<(u32, String)> {
+    let output = Command::new(clang).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find(|line| line.contains("clang version"))?;
+    let number = line.split("clang version ").nth(1)?.split('.').next()?;
+    Some((number.parse().ok()?, line.to_owned()))
+}
+
+fn find_linker(clang: &Path, major: u32) -> Result<PathBuf> {
+    if let Some(chosen) = std::env::var_os("ORFA_WASM_LD") {
+        return Ok(chosen.into());
+    }
+    let beside = clang.with_file_name("wasm-ld");
+    let names = [PathBuf::from(format!("wasm-ld-{major}")), beside, "wasm-ld".into()];
+    let runs = |name: &PathBuf| Command::new(name).arg("--version").output().is_ok();
+    names.into_iter().find(runs).ok_or(format!("wasm-ld was not found; on Debian: {INSTALL}"))
+}
+
+/// Runs a tool to its end; where it fails, its own words are the error.
+fn run(command: &mut Command) -> Result<Output> {
+    let tool = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{tool} can't be run: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(format!("{tool} failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end()))
+}
+
+fn missing(what: &str, place: &Path) -> String {
+    format!("{what} was not found at {}; on Debian: {INSTALL}", place.display())
+}
