@@ -1,0 +1,145 @@
+/* The raw ABI of an ORFA query. GENERATED from crates/query-abi by `cargo xtask generate`: don't edit.
+ *
+ * These are the host's own functions, exactly as a module imports them. To write a query, include
+ * orfa.h, which is built on them. Addresses and lengths are 32 bits wide; text needs no NUL. */
+#ifndef ORFA_ABI_H
+#define ORFA_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A future, or the response that it became. Above 0; an `orfa_code` below 0 where no call was made. */
+typedef int32_t orfa_handle;
+
+/* A header of a request. */
+typedef struct orfa_header_field {
+    const char *name;
+    uint32_t name_len;
+    const char *value;
+    uint32_t value_len;
+} orfa_header_field;
+
+/* A request. The host part of `url` is the name of a registered service. */
+typedef struct orfa_request {
+    const char *method;
+    uint32_t method_len;
+    const char *url;
+    uint32_t url_len;
+    const orfa_header_field *headers;
+    uint32_t header_count;
+    const void *body;
+    uint32_t body_len;
+} orfa_request;
+
+/* What came of a call. `status` is 0 where no answer came; then `error` is an `orfa_code`. */
+typedef struct orfa_response {
+    int32_t status;
+    int32_t error;
+    uint32_t headers_len;
+    uint32_t body_len;
+} orfa_response;
+
+/* What a host function answers, and why a call brought no response. */
+enum orfa_code {
+    ORFA_OK = 0, /* it went well */
+    ORFA_NOT_READY = -1, /* the call is still under way */
+    ORFA_MISSING = -2, /* there is no such value */
+    ORFA_INVALID = -3, /* the arguments make no sense */
+    ORFA_FORBIDDEN = -4, /* the rules of the gateway forbid it */
+    ORFA_UNKNOWN_SERVICE = -5, /* no such service on this route */
+    ORFA_NOT_JSON = -6, /* the body is not JSON */
+    ORFA_UNREACHABLE = -7, /* no connection to the service */
+    ORFA_TIMEOUT = -8, /* the service did not answer in time */
+    ORFA_BROKEN = -9, /* the service broke off, or sent no HTTP */
+};
+
+/* The parts that Response_read reads. */
+enum orfa_part {
+    ORFA_BODY = 0, /* the body, after content decoding */
+    ORFA_HEADERS = 1, /* the headers, as lines that end in CR LF */
+};
+
+/* How a program ended itself. */
+enum orfa_failure {
+    ORFA_REFUSED = 0, /* the program gave up on purpose */
+    ORFA_THREW = 1, /* an exception that nobody caught */
+    ORFA_SYNTAX = 2, /* the source does not parse */
+    ORFA_STALLED = 3, /* its promise can never settle */
+    ORFA_BAD_ANSWER = 4, /* what it returned can't be an answer */
+    ORFA_MEMORY = 5, /* the environment ran out of memory */
+};
+
+/* Submits the answer's body. The bytes are copied. A second call ends the run with program-done-twice;
+ * a run that returns without a call ends with program-no-answer. */
+__attribute__((import_module("orfa"), import_name("done")))
+void orfa_host_done(const void *data, uint32_t len);
+
+/* Deletes a future or the response it became, and frees what the host held for it. A call that is still
+ * under way is cancelled. A handle that does not exist is a trap, program-bad-handle. */
+__attribute__((import_module("orfa"), import_name("Handle_del")))
+void orfa_host_Handle_del(orfa_handle handle);
+
+/* 1 if the call has ended, in whichever way, 0 if it is under way. */
+__attribute__((import_module("orfa"), import_name("Future_ready")))
+int32_t orfa_host_Future_ready(orfa_handle future);
+
+/* Sends a request to a registered service and returns at once. The request is copied. The result is a
+ * handle above 0, or an orfa_code below 0 where the request may not be sent at all. */
+__attribute__((import_module("orfa"), import_name("http")))
+orfa_handle orfa_host_http(const orfa_request *request);
+
+/* Fills response if the call has ended and returns ORFA_OK; ORFA_NOT_READY if it has not. Where no
+ * answer came, status is 0 and error says why. */
+__attribute__((import_module("orfa"), import_name("Response_get")))
+int32_t orfa_host_Response_get(orfa_handle future, orfa_response *response);
+
+/* Copies a part of a response (ORFA_BODY or ORFA_HEADERS, the latter as name: value lines ending in CR
+ * LF) to data, len bytes at most, and returns the part's whole length; below 0 an orfa_code. */
+__attribute__((import_module("orfa"), import_name("Response_read")))
+int32_t orfa_host_Response_read(orfa_handle future, int32_t part, void *data, uint32_t len);
+
+/* Copies the JSON text of the value at a JSON Pointer (RFC 6901) in the body to data, len bytes at
+ * most, and returns the text's whole length; ORFA_MISSING where there is no such value, ORFA_NOT_JSON
+ * where the body is not JSON. */
+__attribute__((import_module("orfa"), import_name("Response_json")))
+int32_t orfa_host_Response_json(orfa_handle future, const char *pointer, uint32_t pointer_len, void *data, uint32_t len);
+
+/* Waits until one (all = 0) or all of the futures have ended. Returns the index of the first that has
+ * ended. No futures: ORFA_MISSING. */
+__attribute__((import_module("orfa"), import_name("Future_wait")))
+int32_t orfa_host_Future_wait(const orfa_handle *futures, uint32_t count, int32_t all);
+
+/* Sets the answer's status, 200 to 599. ORFA_INVALID for any other. */
+__attribute__((import_module("orfa"), import_name("status")))
+int32_t orfa_host_status(int32_t code);
+
+/* Sets a header of the answer. ORFA_FORBIDDEN for a name that is not on the allow-list, ORFA_INVALID
+ * for text that is no header. */
+__attribute__((import_module("orfa"), import_name("header")))
+int32_t orfa_host_header(const char *name, uint32_t name_len, const char *value, uint32_t value_len);
+
+/* Milliseconds since 1970-01-01 UTC, coarse by design. */
+__attribute__((import_module("orfa"), import_name("clock")))
+int64_t orfa_host_clock(void);
+
+/* Fills data with random bytes, fresh in every run. */
+__attribute__((import_module("orfa"), import_name("random")))
+void orfa_host_random(void *data, uint32_t len);
+
+/* Adds a line to the console: the last 4 KB of it stand in the problem of a run that ends badly. */
+__attribute__((import_module("orfa"), import_name("log")))
+void orfa_host_log(const char *text, uint32_t len);
+
+/* Ends the run as failed by the program itself: kind is an orfa_failure. line and column count from 1,
+ * 0 where there is none. Does not return. */
+__attribute__((import_module("orfa"), import_name("fail")))
+void orfa_host_fail(int32_t kind, const char *text, uint32_t len, uint32_t line, uint32_t column);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,139 @@
+//! Writes `sdk/c/orfa_abi.h` from the tables of `query-abi`, so that C and Rust can't disagree.
+//!
+//! Pure: tables in, text out. `cargo xtask generate` compares or writes the file.
+use query_abi::{Code, Failure, HOST_FUNCTIONS, HOST_MODULE, HostFunction, Part};
+
+const PREAMBLE: &str = "\
+/* The raw ABI of an ORFA query. GENERATED from crates/query-abi by `cargo xtask generate`: don't edit.
+ *
+ * These are the host's own functions, exactly as a module imports them. To write a query, include
+ * orfa.h, which is built on them. Addresses and lengths are 32 bits wide; text needs no NUL. */
+#ifndef ORFA_ABI_H
+#define ORFA_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern \"C\" {
+#endif
+
+/* A future, or the response that it became. Above 0; an `orfa_code` below 0 where no call was made. */
+typedef int32_t orfa_handle;
+
+/* A header of a request. */
+typedef struct orfa_header_field {
+    const char *name;
+    uint32_t name_len;
+    const char *value;
+    uint32_t value_len;
+} orfa_header_field;
+
+/* A request. The host part of `url` is the name of a registered service. */
+typedef struct orfa_request {
+    const char *method;
+    uint32_t method_len;
+    const char *url;
+    uint32_t url_len;
+    const orfa_header_field *headers;
+    uint32_t header_count;
+    const void *body;
+    uint32_t body_len;
+} orfa_request;
+
+/* What came of a call. `status` is 0 where no answer came; then `error` is an `orfa_code`. */
+typedef struct orfa_response {
+    int32_t status;
+    int32_t error;
+    uint32_t headers_len;
+    uint32_t body_len;
+} orfa_response;
+";
+
+const CLOSING: &str = "
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+";
+
+/// The text of `sdk/c/orfa_abi.h`.
+#[must_use]
+pub fn c_header() -> String {
+    let parts = [
+        (Part::Body as i32, "ORFA_BODY", "the body, after content decoding"),
+        (Part::Headers as i32, "ORFA_HEADERS", "the headers, as lines that end in CR LF"),
+    ];
+    let codes = Code::ALL.iter().map(|(code, name, doc)| (*code as i32, *name, *doc));
+    let failures = Failure::ALL.iter().map(|(kind, name, doc)| (*kind as i32, *name, *doc));
+    let functions: String = HOST_FUNCTIONS.iter().map(function).collect();
+    [
+        PREAMBLE,
+        &enumeration("orfa_code", "What a host function answers, and why a call brought no response.", codes),
+        &enumeration("orfa_part", "The parts that Response_read reads.", parts.into_iter()),
+        &enumeration("orfa_failure", "How a program ended itself.", failures),
+        &functions,
+        CLOSING,
+    ]
+    .concat()
+}
+
+fn enumeration<'a>(name: &str, doc: &str, items: impl Iterator<Item = (i32, &'a str, &'a str)>) -> String {
+    let lines: String =
+        items.map(|(number, name, doc)| format!("    {name} = {number}, /* {doc} */\n")).collect();
+    format!("\n/* {doc} */\nenum {name} {{\n{lines}}};\n")
+}
+
+fn function(function: &HostFunction) -> String {
+    let HostFunction { name, params, result, doc } = function;
+    let params: Vec<_> = params.iter().map(|(name, spelling, _)| parameter(spelling, name)).collect();
+    let params = if params.is_empty() { "void".to_owned() } else { params.join(", ") };
+    let result = result.map_or("void", |(spelling, _)| spelling);
+    let attributes = format!("__attribute__((import_module(\"{HOST_MODULE}\"), import_name(\"{name}\")))");
+    format!("\n/* {} */\n{attributes}\n{result} orfa_host_{name}({params});\n", wrap(doc))
+}
+
+/// `const char *name`, or `uint32_t name`: no space behind a star.
+fn parameter(spelling: &str, name: &str) -> String {
+    let space = if spelling.ends_with('*') { "" } else { " " };
+    format!("{spelling}{space}{name}")
+}
+
+/// Breaks a comment into lines of a hundred characters.
+fn wrap(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.replace('`', "").split(' ') {
+        let line = lines.last().map_or(0, String::len);
+        if line + word.len() > 100 {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines.join("\n * ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_committed_header_is_what_the_tables_say() {
+        let committed = include_str!("../../sdk/c/orfa_abi.h");
+        assert_eq!(committed, c_header(), "run `cargo xtask generate`");
+    }
+
+    #[test]
+    fn every_host_function_is_declared_with_its_types() {
+        let header = c_header();
+        assert!(
+            header.contains("int32_t orfa_host_Response_get(orfa_handle future, orfa_response *response);")
+        );
+        assert!(header.contains("int64_t orfa_host_clock(void);"));
+        for function in HOST_FUNCTIONS {
+            assert!(header.contains(&format!("import_name(\"{}\")", function.name)));
+        }
+    }
+}
