@@ -1,1 +1,27 @@
-//! (being built)
+//! WebAssembly for the rest of the house: the only crate whose Cargo.toml names wasmtime.
+//!
+//! It knows engines, pools, limits and time, and no ABI. A [`Sandbox`] is one engine for one [`Class`]
+//! of guests with its own pool, because what a C query and a JavaScript query keep resident differs by
+//! a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the [`Ticker`] only makes
+//! it yield. [`snapshot()`] and [`precompile`] are what `environments/build.rs` does at build time.
+
+mod cache;
+mod class;
+mod engine;
+mod meter;
+mod snapshot;
+mod ticker;
+
+pub use cache::{Cache, CacheStats, Key};
+pub use class::{Class, Pool};
+pub use engine::{Error, Sandbox, precompile};
+pub use meter::{CpuClock, Gate, Metered, OverCpu};
+pub use snapshot::snapshot;
+pub use ticker::{Running, Ticker};
+
+/// The parts of wasmtime that the level above builds on.
+pub use wasmtime::{
+    AsContext, AsContextMut, Caller, Engine, Error as Trapped, Extern, ExternType, Func, Instance,
+    InstancePre, Linker, Memory, Module, ModuleExport, ResourceLimiter, Result as GuestResult, Store,
+    StoreContextMut, Trap, TypedFunc, UpdateDeadline, ValType,
+};

@@ -1,0 +1,61 @@
+//! The classes of guests, and what each asks of its engine and its pool.
+
+/// Which kind of guest an engine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Query modules on the C environment: small, touch little.
+    C,
+    /// Programs on the JavaScript environment: a snapshot of two thirds of a megabyte.
+    Javascript,
+    /// Plain modules that bring their own memory.
+    Plain,
+}
+
+/// How many guests of a class may live at once, and how large each may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    /// Guests at once.
+    pub instances: u32,
+    /// The largest linear memory, in bytes.
+    pub memory: usize,
+    /// Slots whose memory stays resident after use.
+    pub warm: u32,
+}
+
+impl Class {
+    /// The name in logs and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::C => "c",
+            Self::Javascript => "javascript",
+            Self::Plain => "plain",
+        }
+    }
+
+    /// Bytes of linear memory that a slot keeps between guests. It has to cover what a usual guest
+    /// touches: below that, every request pays page faults, and two threads are slower than one.
+    pub(crate) fn keep_resident(self) -> usize {
+        match self {
+            Self::C => 512 << 10,
+            Self::Javascript => 2 << 20,
+            Self::Plain => 1 << 20,
+        }
+    }
+
+    /// The native stack of a guest, in bytes: QuickJS recurses through its interpreter.
+    pub(crate) fn stack(self) -> usize {
+        match self {
+            Self::C | Self::Plain => 512 << 10,
+            Self::Javascript => 1 << 20,
+        }
+    }
+
+    /// Memories, tables and instances that one guest needs: environment and query, or the one module.
+    pub(crate) fn instances_per_guest(self) -> u32 {
+        match self {
+            Self::C => 2,
+            Self::Javascript | Self::Plain => 1,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A module as it is after its start: run the initialiser once, at build time, and bake the memory that
+//! it left behind into the data section.
+//!
+//! Only memory is baked. That is enough for our environments, and checked: a mutable global that the
+//! initialiser changed is refused, since its value would be lost.
+
+use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
+use wasm_encoder::{ConstExpr, DataSection, MemorySection, Module, RawSection};
+use wasmparser::{Parser, Payload};
+use wasmtime::{Config, Engine, Instance, Linker, Store, Val};
+
+use crate::engine::Error;
+
+/// Pages of this size that hold nothing but zeros are left out.
+const PAGE: usize = 4096;
+
+/// Runs the export `init` of a module and returns the module with the memory as it is then. Its imports
+/// are there, and trap when the initialiser calls one.
+///
+/// # Errors
+/// When the module is not valid, or its initialiser calls an import, traps or changes a global.
+pub fn snapshot(wasm: &[u8], init: &str) -> Result<Vec<u8>, Error> {
+    let memory = run(wasm, init).map_err(Error::because("the initialiser failed"))?;
+    bake(wasm, init, &memory).map_err(Error::because("the module can't be rewritten"))
+}
+
+fn run(wasm: &[u8], init: &str) -> wasmtime::Result<Vec<u8>> {
+    let engine = Engine::new(&Config::new())?;
+    let module = wasmtime::Module::from_binary(&engine, wasm)?;
+    let mut linker = Linker::new(&engine);
+    linker.define_unknown_imports_as_traps(&module)?;
+    let mut store = Store::new(&engine, ());
+    let instance = linker.instantiate(&mut store, &module)?;
+    let before = globals(&mut store, &instance);
+    instance.get_typed_func::<(), ()>(&mut store, init)?.call(&mut store, ())?;
+    let after = globals(&mut store, &instance);
+    wasmtime::ensure!(before == after, "it changed a global: {before:?} became {after:?}");
+    let memory = instance.get_memory(&mut store, "memory");
+    let memory = memory.ok_or_else(|| wasmtime::format_err!("it exports no memory"))?;
+    Ok(memory.data(&store).to_vec())
+}
+
+fn globals(store: &mut Store<()>, instance: &Instance) -> Vec<(String, Option<i32>)> {
+    let all: Vec<_> = instance
+        .exports(&mut *store)
+        .map(|export| (export.name().to_owned(), export.into_global()))
+        .collect();
+    let values = all.into_iter().filter_map(|(name, global)| Some((name, global?.get(&mut *store))));
+    values.map(|(name, value)| (name, if let Val::I32(value) = value { Some(value) } else { None })).collect()
+}
+
+fn bake(wasm: &[u8], init: &str, memory: &[u8]) -> wasmtime::Result<Vec<u8>> {
+    let mut module = Module::new();
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload?;
+        match &payload {
+            Payload::MemorySection(section) => {
+                module.section(&memories(section.clone(), memory.len())?);
+            }
+            Payload::ExportSection(section) => {
+                module.section(&exports(section.clone(), init)?);
+            }
+            Payload::DataSection(_) => {
+                module.section(&data(memory));
+            }
+            // Code copies from no passive segment: the linker makes those for shared memories only.
+            Payload::DataCountSection { .. } | Payload::StartSection { .. } | Payload::CustomSection(_) => {}
+            other => {
+                if let Some((id, range)) = other.as_section() {
+                    module.section(&RawSection { id, data: &wasm[range] });
+                }
+            }
+        }
+    }
+    Ok(module.finish())
+}
+
+fn memories(section: wasmparser::MemorySectionReader<'_>, bytes: usize) -> wasmtime::Result<MemorySection> {
+    let mut memories = MemorySection::new();
+    for memory in section {
+        let mut memory = RoundtripReencoder.memory_type(memory?)?;
+        memory.minimum = (bytes / (64 << 10)) as u64;
+        memories.memory(memory);
+    }
+    Ok(memories)
+}
+
+fn exports(
+    section: wasmparser::ExportSectionReader<'_>,
+    init: &str,
+) -> wasmtime::Result<wasm_encoder::ExportSection> {
+    let mut exports = wasm_encoder::ExportSection::new();
+    for export in section {
+        let export = export?;
+        if export.name != init {
+            exports.export(export.name, RoundtripReencoder.export_kind(export.kind)?, export.index);
+        }
+    }
+    Ok(exports)
+}
+
+fn data(memory: &[u8]) -> DataSection {
+    let mut section = DataSection::new();
+    let used = |page: &[u8]| page.iter().any(|byte| *byte != 0);
+    let pages: Vec<bool> = memory.chunks(PAGE).map(used).collect();
+    let mut start = 0;
+    while start < pages.len() {
+        let end = (start..pages.len()).find(|page| !pages[*page]).unwrap_or(pages.len());
+        if end > start {
+            let offset = ConstExpr::i32_const((start * PAGE) as i32);
+            section.active(0, &offset, memory[start * PAGE..end * PAGE].iter().copied());
+        }
+        start = end.max(start + 1);
+    }
+    section
+}
