@@ -1,2 +1,133 @@
-//! (being built)
-fn main() {}
+//! `marketplace profile|catalog|order` is one service, `marketplace all` is the three, each a process.
+//!
+//! A service prints where it listens (`profile http://127.0.0.1:3001`) as soon as it can be called there.
+//! `all` starts itself three times and ends the children when it ends, in whichever way: they hold the
+//! other end of a pipe, and a pipe is closed even for a process that was killed.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use marketplace::{Data, Service};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+
+/// The services of a freelance marketplace, to try the gateway on.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// What to run.
+    what: What,
+    /// Where to listen; port 0 is any free one. `all` takes three ports from this one on
+    /// [default: 127.0.0.1 and 3001, 3002, 3003]
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// The folder of the databases, filled where they are absent
+    /// [default: `orfa-marketplace` in the system's folder for temporary files]
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// End when the standard input ends.
+    #[arg(long, hide = true)]
+    attached: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    Profile,
+    Catalog,
+    Order,
+    All,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    match arguments.what {
+        What::Profile => one(Service::Profile, &arguments).await,
+        What::Catalog => one(Service::Catalog, &arguments).await,
+        What::Order => one(Service::Order, &arguments).await,
+        What::All => all(&arguments).await,
+    }
+}
+
+async fn one(service: Service, arguments: &Arguments) -> Result<()> {
+    let address = arguments.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, service.port())));
+    let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
+    let data = arguments.data.clone().map_or_else(Data::default, Data::folder);
+    writeln!(io::stdout(), "{} http://{}", service.name(), listener.local_addr()?)?;
+    tokio::select! {
+        served = marketplace::serve(service, listener, data) => Ok(served?),
+        ended = end(arguments.attached) => Ok(ended?),
+    }
+}
+
+async fn all(arguments: &Arguments) -> Result<()> {
+    let mut profile = child(Service::Profile, arguments)?;
+    let mut catalog = child(Service::Catalog, arguments)?;
+    let mut order = child(Service::Order, arguments)?;
+    let ended = tokio::select! {
+        ended = end(arguments.attached) => return Ok(ended?),
+        _ = profile.wait() => Service::Profile,
+        _ = catalog.wait() => Service::Catalog,
+        _ = order.wait() => Service::Order,
+    };
+    bail!("the {} service ended, so the others end too", ended.name())
+}
+
+fn child(service: Service, arguments: &Arguments) -> Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(service.name()).arg("--attached");
+    command.arg("--listen").arg(place(service, arguments.listen).to_string());
+    if let Some(data) = &arguments.data {
+        command.arg("--data").arg(data);
+    }
+    let child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn();
+    child.with_context(|| format!("can't start the {} service", service.name()))
+}
+
+/// The ports of the three follow one another, unless they are any free ones.
+fn place(service: Service, first: Option<SocketAddr>) -> SocketAddr {
+    let usual = Service::Profile.port();
+    let mut address = first.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, usual)));
+    if address.port() != 0 {
+        address.set_port(address.port().saturating_add(service.port() - usual));
+    }
+    address
+}
+
+/// Waits for Ctrl-C, SIGTERM, or the end of the process that started this one.
+async fn end(attached: bool) -> io::Result<()> {
+    tokio::select! {
+        signal = tokio::signal::ctrl_c() => signal,
+        () = terminated() => Ok(()),
+        () = input_ended(), if attached => Ok(()),
+    }
+}
+
+/// The standard input can only be waited for by a thread; it goes down with the process.
+async fn input_ended() {
+    let (open, closed) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        drop(open);
+    });
+    let _ = closed.await;
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut signal) => drop(signal.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
+}

@@ -1,0 +1,174 @@
+//! How a route is run: the request is taken apart, the route's function gets a connection on a blocking
+//! thread, and what it returns becomes the response.
+//!
+//! A route is a row of a table, so that one list is the router, the check of parameter names, and what the
+//! OpenAPI documents are compared with.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{Path, Query};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use bytes::Bytes;
+use rusqlite::Connection;
+use serde::de::DeserializeOwned;
+
+use crate::database::{Access, Database};
+use crate::parameters::Parameters;
+use crate::problem::Problem;
+
+type Handler = fn(&Connection, &Request) -> Result<Answer, Problem>;
+
+/// A method, a path, and what is done there.
+#[derive(Debug)]
+pub struct Route {
+    /// The HTTP method.
+    pub method: Method,
+    /// The path; `{id}` is the only variable there is.
+    pub path: &'static str,
+    /// The names of the parameters in the URL's query; any other is refused.
+    pub parameters: &'static [&'static str],
+    access: Access,
+    run: Handler,
+}
+
+/// What a route's function is asked.
+pub(crate) struct Request {
+    id: Option<String>,
+    pub(crate) parameters: Parameters,
+    body: Bytes,
+}
+
+/// What it answers.
+pub(crate) struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+    total: Option<i64>,
+    location: Option<String>,
+}
+
+impl Route {
+    pub(crate) const fn get(path: &'static str, parameters: &'static [&'static str], run: Handler) -> Self {
+        Self { method: Method::GET, path, parameters, access: Access::Read, run }
+    }
+
+    /// A route that changes rows.
+    pub(crate) const fn write(method: Method, path: &'static str, run: Handler) -> Self {
+        Self { method, path, parameters: &[], access: Access::Write, run }
+    }
+
+    /// A POST that changes nothing.
+    pub(crate) const fn ask(path: &'static str, run: Handler) -> Self {
+        Self { method: Method::POST, path, parameters: &[], access: Access::Read, run }
+    }
+}
+
+impl Request {
+    /// The `{id}` of the path.
+    pub(crate) fn id(&self) -> Result<i64, Problem> {
+        let id = self.id.as_deref().and_then(|id| id.parse().ok());
+        id.ok_or_else(|| Problem::parameter("id", "a whole number"))
+    }
+
+    /// The body, which has to be JSON of this shape.
+    pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.body).map_err(|error| Problem::body(&error))
+    }
+}
+
+impl Answer {
+    /// 200 with a JSON text.
+    pub(crate) fn ok(body: Vec<u8>) -> Self {
+        Self { status: StatusCode::OK, body, total: None, location: None }
+    }
+
+    /// A page of a list that has `total` rows.
+    pub(crate) fn list(body: Vec<u8>, total: i64) -> Self {
+        Self { total: Some(total), ..Self::ok(body) }
+    }
+
+    /// 201 with the new row and its path.
+    pub(crate) fn created(body: Vec<u8>, location: String) -> Self {
+        Self { status: StatusCode::CREATED, location: Some(location), ..Self::ok(body) }
+    }
+
+    /// 200 with the row, or 404 where there is none.
+    pub(crate) fn found(row: Option<Vec<u8>>, what: &str, id: i64) -> Result<Self, Problem> {
+        row.map(Self::ok).ok_or_else(|| Problem::not_found(what, id))
+    }
+
+    /// 204 if a row was deleted, else 404.
+    pub(crate) fn deleted(rows: usize, what: &str, id: i64) -> Result<Self, Problem> {
+        let gone = Self { status: StatusCode::NO_CONTENT, ..Self::ok(Vec::new()) };
+        if rows == 0 { Err(Problem::not_found(what, id)) } else { Ok(gone) }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.body).into_response();
+        let headers = response.headers_mut();
+        if self.status == StatusCode::NO_CONTENT {
+            headers.remove(header::CONTENT_TYPE);
+        } else {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let Some(total) = self.total {
+            headers.insert("x-total-count", HeaderValue::from(total));
+        }
+        if let Some(location) = self.location.and_then(|location| HeaderValue::try_from(location).ok()) {
+            headers.insert(header::LOCATION, location);
+        }
+        response
+    }
+}
+
+/// The routes over a database.
+pub(crate) fn router(routes: &'static [Route], database: Database) -> Router {
+    let database = Arc::new(database);
+    let add = |router: Router, route: &'static Route| router.route(route.path, endpoint(route, &database));
+    routes
+        .iter()
+        .fold(Router::new(), add)
+        .fallback(async |uri: Uri| Problem::no_route(uri.path()))
+        .method_not_allowed_fallback(async || Problem::method())
+}
+
+fn endpoint(route: &'static Route, database: &Arc<Database>) -> MethodRouter {
+    let database = Arc::clone(database);
+    let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET);
+    on(filter, async move |id: Option<Path<String>>, query: Pairs, body: Result<Bytes, BytesRejection>| {
+        let request = request(route, id, query, body)?;
+        run(route, database, request).await
+    })
+}
+
+type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
+
+fn request(
+    route: &Route,
+    id: Option<Path<String>>,
+    query: Pairs,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Request, Problem> {
+    let Query(pairs) = query.map_err(|error| Problem::unreadable(error.status(), error.body_text()))?;
+    let body = body.map_err(|error| Problem::unreadable(error.status(), error.body_text()))?;
+    let parameters = Parameters::new(pairs, route.parameters)?;
+    Ok(Request { id: id.map(|Path(id)| id), parameters, body })
+}
+
+async fn run(route: &'static Route, database: Arc<Database>, request: Request) -> Result<Answer, Problem> {
+    let turn = match route.access {
+        Access::Read => database.turn().clone().acquire_owned().await.ok(),
+        Access::Write => None,
+    };
+    let work = move || {
+        let answer = database.run(route.access, |db| (route.run)(db, &request));
+        drop(turn);
+        answer
+    };
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::internal()))
+}

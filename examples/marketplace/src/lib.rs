@@ -1,0 +1,150 @@
+//! A freelance marketplace: three small services to try the gateway on, each with its own database.
+//!
+//! *profile* knows buyers and freelancers, *catalog* the job postings of the buyers, *order* who worked on
+//! which posting, with payment and review. The scenario and the numbers of rows (315, 1000, 1509) are those
+//! of the study that compared REST with GraphQL on it. A gateway finds nothing here that was made for it:
+//! lists, details, filters and bulk calls as a company would have built them for its own pages.
+//!
+//! Each service is a table of routes (`profile.rs`, `catalog.rs`, `order.rs`) over the same ground:
+//! `http.rs` runs a route, `parameters.rs` reads what was asked, `select.rs` turns it into SQL,
+//! `database.rs` holds the connections, `seed.rs` makes up the rows, `problem.rs` says what went wrong.
+
+mod catalog;
+mod data;
+mod database;
+mod http;
+mod order;
+mod parameters;
+mod problem;
+mod profile;
+mod seed;
+mod select;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+pub use crate::data::Data;
+pub use crate::database::Error;
+pub use crate::http::Route;
+
+/// One of the three services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Buyers, freelancers and what is sent to them.
+    Profile,
+    /// Job postings.
+    Catalog,
+    /// Orders with their payments and reviews.
+    Order,
+}
+
+/// All three services in this process, on free ports of the loopback. They end when this is dropped.
+#[derive(Debug)]
+pub struct Marketplace {
+    addresses: [SocketAddr; 3],
+    _services: JoinSet<Result<(), Error>>,
+}
+
+impl Service {
+    /// Every service, in the order of their ports.
+    pub const ALL: [Self; 3] = [Self::Profile, Self::Catalog, Self::Order];
+
+    /// The name in URLs, file names and the gateway's config.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Profile => "profile",
+            Self::Catalog => "catalog",
+            Self::Order => "order",
+        }
+    }
+
+    /// Where it listens unless told otherwise.
+    #[must_use]
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Profile => 3001,
+            Self::Catalog => 3002,
+            Self::Order => 3003,
+        }
+    }
+
+    /// Everything that the service answers.
+    #[must_use]
+    pub fn routes(self) -> &'static [Route] {
+        match self {
+            Self::Profile => profile::ROUTES,
+            Self::Catalog => catalog::ROUTES,
+            Self::Order => order::ROUTES,
+        }
+    }
+
+    /// The OpenAPI document, in YAML.
+    #[must_use]
+    pub fn openapi(self) -> &'static str {
+        match self {
+            Self::Profile => include_str!("../openapi/profile.yaml"),
+            Self::Catalog => include_str!("../openapi/catalog.yaml"),
+            Self::Order => include_str!("../openapi/order.yaml"),
+        }
+    }
+
+    fn seed(self) -> database::Seed {
+        match self {
+            Self::Profile => profile::seed,
+            Self::Catalog => catalog::seed,
+            Self::Order => order::seed,
+        }
+    }
+}
+
+/// A service as a router, for tests that need no port. Creates and fills the database if it is absent.
+pub fn router(service: Service, data: &Data) -> Result<Router, Error> {
+    let database = database::Database::open(data, service.name(), service.seed())?;
+    Ok(http::router(service.routes(), database))
+}
+
+/// Answers on `listener` until the future is dropped.
+pub async fn serve(service: Service, listener: TcpListener, data: Data) -> Result<(), Error> {
+    let opened = tokio::task::spawn_blocking(move || router(service, &data)).await;
+    let router = opened.map_err(|source| Error::Listen { source: source.into() })??;
+    // An answer is one small write: waiting for more of it would only add latency.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    axum::serve(listener, router).await.map_err(|source| Error::Listen { source })
+}
+
+impl Marketplace {
+    /// Starts the three and returns when they can be called.
+    pub async fn start(data: Data) -> Result<Self, Error> {
+        let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); 3];
+        let mut services = JoinSet::new();
+        for (service, address) in Service::ALL.into_iter().zip(&mut addresses) {
+            let bound = TcpListener::bind(*address).await;
+            let listener = bound.map_err(|source| Error::Listen { source })?;
+            *address = listener.local_addr().map_err(|source| Error::Listen { source })?;
+            services.spawn(serve(service, listener, data.clone()));
+        }
+        Ok(Self { addresses, _services: services })
+    }
+
+    /// Where a service listens.
+    #[must_use]
+    pub fn address(&self, service: Service) -> SocketAddr {
+        let [profile, catalog, order] = self.addresses;
+        match service {
+            Service::Profile => profile,
+            Service::Catalog => catalog,
+            Service::Order => order,
+        }
+    }
+
+    /// The base URL of a service, such as `http://127.0.0.1:40123`.
+    #[must_use]
+    pub fn url(&self, service: Service) -> String {
+        format!("http://{}", self.address(service))
+    }
+}

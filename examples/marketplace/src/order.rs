@@ -1,0 +1,200 @@
+//! The order service: who works on which posting, what is paid for it, and what was thought of it.
+//!
+//! Payment and review are columns of the order's own row: there is at most one of each, and nobody asks
+//! for them without the order.
+
+use axum::http::Method;
+use rusqlite::{Connection, Transaction, params};
+use serde::{Deserialize, Deserializer};
+
+use crate::catalog::{SORTS, check_currency};
+use crate::http::{Answer, Request, Route};
+use crate::problem::Problem;
+use crate::seed;
+use crate::select::{Select, one};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route::get("/orders", &["limit", "offset", "ids", "catalog", "freelancer", "status", "sort"], orders),
+    Route::write(Method::POST, "/orders", create),
+    Route::get("/orders/{id}", &[], order),
+    Route::write(Method::PATCH, "/orders/{id}", change),
+    Route::write(Method::DELETE, "/orders/{id}", delete),
+    Route::get("/buyers/{id}/rating", &[], rating),
+];
+
+const ORDER: &str = "json_object('id', id, 'catalog_id', catalog_id, 'freelancer_id', freelancer_id, \
+    'buyer_id', buyer_id, 'status', status, 'created', created, \
+    'payment', json_object('amount', amount, 'currency', currency, 'method', method, 'paid_at', paid_at), \
+    'review', json(iif(stars IS NULL, 'null', json_object('stars', stars, 'text', text))))";
+
+const STATUSES: [&str; 5] = ["open", "in_progress", "delivered", "completed", "cancelled"];
+const METHODS: [&str; 3] = ["card", "transfer", "wallet"];
+
+/// An order as it is placed; it begins as `open` and unpaid.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewOrder {
+    catalog_id: i64,
+    freelancer_id: i64,
+    buyer_id: i64,
+    payment: NewPayment,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewPayment {
+    amount: u32,
+    currency: String,
+    method: String,
+}
+
+/// A change as a JSON merge patch: what is absent stays, `null` removes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    status: Option<String>,
+    #[serde(default)]
+    payment: PaymentChange,
+    #[serde(default, deserialize_with = "given")]
+    review: Option<Option<Review>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PaymentChange {
+    method: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    paid_at: Option<Option<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Review {
+    stars: i64,
+    text: String,
+}
+
+/// Tells `null` from absent.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
+}
+
+impl Change {
+    fn of(request: &Request) -> Result<Self, Problem> {
+        let change: Self = request.body()?;
+        check_word("status", change.status.as_deref(), &STATUSES)?;
+        check_word("payment.method", change.payment.method.as_deref(), &METHODS)?;
+        let stars = change.review.iter().flatten().map(|review| review.stars);
+        if stars.into_iter().any(|stars| !(1..=5).contains(&stars)) {
+            return Err(Problem::field("review.stars", "a whole number from 1 to 5"));
+        }
+        Ok(change)
+    }
+}
+
+fn check_word(field: &str, word: Option<&str>, words: &[&str]) -> Result<(), Problem> {
+    match word {
+        Some(word) if !words.contains(&word) => {
+            Err(Problem::field(field, &format!("one of {}", words.join(", "))))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_time(db: &Connection, field: &str, time: &str) -> Result<(), Problem> {
+    let sql = "SELECT ?1 GLOB '????-??-??T*' AND julianday(?1) IS NOT NULL";
+    let fits = db.prepare_cached(sql)?.query_row([time], |row| row.get(0))?;
+    if fits { Ok(()) } else { Err(Problem::field(field, "a time as in RFC 3339, or null")) }
+}
+
+fn orders(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+    let asked = &request.parameters;
+    let status = asked.choice("status", &STATUSES.map(|status| (status, status)))?;
+    Select::new(ORDER, "orders")
+        .with("catalog_id", asked.number("catalog")?)
+        .with("freelancer_id", asked.number("freelancer")?)
+        .with("status", status.map(String::from))
+        .with_any("id", asked.numbers("ids")?)
+        .order(asked.choice("sort", SORTS)?)
+        .answer(db, request)
+}
+
+fn order(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+    let id = request.id()?;
+    let sql = format!("SELECT {ORDER} FROM orders WHERE id = ?");
+    Answer::found(one(db, &sql, [id])?, "order", id)
+}
+
+fn create(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+    let NewOrder { catalog_id, freelancer_id, buyer_id, payment } = request.body()?;
+    check_currency("payment.currency", &payment.currency)?;
+    check_word("payment.method", Some(&payment.method), &METHODS)?;
+    let sql = format!(
+        "INSERT INTO orders (catalog_id, freelancer_id, buyer_id, status, created, amount, currency, method) \
+         VALUES (?, ?, ?, 'open', strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), ?, ?, ?) RETURNING {ORDER}"
+    );
+    let values =
+        params![catalog_id, freelancer_id, buyer_id, payment.amount, payment.currency, payment.method];
+    let row = one(db, &sql, values)?.ok_or_else(Problem::internal)?;
+    Ok(Answer::created(row, format!("/orders/{}", db.last_insert_rowid())))
+}
+
+fn change(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+    let (id, Change { status, payment, review }) = (request.id()?, Change::of(request)?);
+    let sql = format!(
+        "UPDATE orders SET status = ifnull(?, status), method = ifnull(?, method), \
+         paid_at = iif(?, ?, paid_at), stars = iif(?, ?, stars), text = iif(?, ?, text) \
+         WHERE id = ? RETURNING {ORDER}"
+    );
+    if let Some(Some(time)) = &payment.paid_at {
+        check_time(db, "payment.paid_at", time)?;
+    }
+    let (paid, reviewed) = (payment.paid_at.is_some(), review.is_some());
+    let review = review.flatten();
+    let (stars, text) =
+        (review.as_ref().map(|review| review.stars), review.as_ref().map(|review| &review.text));
+    let paid_at = payment.paid_at.flatten();
+    let values = params![status, payment.method, paid, paid_at, reviewed, stars, reviewed, text, id];
+    Answer::found(one(db, &sql, values)?, "order", id)
+}
+
+fn delete(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+    let id = request.id()?;
+    let rows = db.prepare_cached("DELETE FROM orders WHERE id = ?")?.execute([id])?;
+    Answer::deleted(rows, "order", id)
+}
+
+/// Who the buyers are, only the profile service knows: a buyer without reviews has a rating of `null`.
+fn rating(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+    let id = request.id()?;
+    let sql = "SELECT json_object('buyer_id', ?, 'stars', round(avg(stars), 2), 'reviews', count(stars)) \
+               FROM orders WHERE buyer_id = ?";
+    Answer::found(one(db, sql, [id, id])?, "buyer", id)
+}
+
+pub(crate) fn seed(db: &Transaction<'_>) -> rusqlite::Result<()> {
+    db.execute_batch(
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY AUTOINCREMENT, catalog_id INTEGER NOT NULL,
+            freelancer_id INTEGER NOT NULL, buyer_id INTEGER NOT NULL, status TEXT NOT NULL,
+            created TEXT NOT NULL, amount INTEGER NOT NULL, currency TEXT NOT NULL, method TEXT NOT NULL,
+            paid_at TEXT, stars INTEGER, text TEXT) STRICT;
+         CREATE INDEX orders_by_catalog ON orders (catalog_id);
+         CREATE INDEX orders_by_freelancer ON orders (freelancer_id);
+         CREATE INDEX orders_by_buyer ON orders (buyer_id, stars);
+         CREATE INDEX orders_by_status ON orders (status);
+         CREATE INDEX orders_by_time ON orders (created, id);",
+    )?;
+    let mut insert = db.prepare(
+        "INSERT INTO orders VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%SZ', ?, 'unixepoch'), ?, ?, ?,
+            strftime('%Y-%m-%dT%H:%M:%SZ', ?, 'unixepoch'), ?, ?)",
+    )?;
+    for row in seed::orders() {
+        let (stars, text) = row.review.unzip();
+        #[rustfmt::skip]
+        insert.execute(params![
+            row.id, row.catalog, row.freelancer, row.buyer, row.status, row.created, row.amount, row.currency,
+            row.method, row.paid, stars, text,
+        ])?;
+    }
+    Ok(())
+}

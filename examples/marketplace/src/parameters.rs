@@ -1,0 +1,57 @@
+//! The parameters in a URL's query, read strictly: a typo is told, not ignored.
+
+use crate::problem::Problem;
+
+/// Names and values as they came, each name known to the route and there once.
+#[derive(Debug, Default)]
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Checks the names against those that the route has.
+    pub(crate) fn new(pairs: Vec<(String, String)>, known: &[&str]) -> Result<Self, Problem> {
+        for (place, (name, _)) in pairs.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                return Err(Problem::unknown_parameter(name, known));
+            }
+            if pairs.iter().take(place).any(|(earlier, _)| earlier == name) {
+                return Err(Problem::parameter(name, "given once"));
+            }
+        }
+        Ok(Self(pairs))
+    }
+
+    /// The value as it is spelt.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A whole number from 0 on.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Problem> {
+        let wrong = || Problem::parameter(name, "a whole number from 0 on");
+        self.text(name).map(|text| natural(text).ok_or_else(wrong)).transpose()
+    }
+
+    /// Whole numbers between commas, as a JSON array for SQL; an empty text is an empty list.
+    pub(crate) fn numbers(&self, name: &str) -> Result<Option<String>, Problem> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        if !text.is_empty() && text.split(',').any(|part| natural(part).is_none()) {
+            return Err(Problem::parameter(name, "whole numbers from 0 on with commas between them"));
+        }
+        let numbers: Vec<i64> = text.split(',').filter_map(natural).collect();
+        Ok(serde_json::to_string(&numbers).ok())
+    }
+
+    /// What belongs to one of a few words.
+    pub(crate) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let found = choices.iter().find(|(word, _)| *word == text);
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let wrong = || Problem::parameter(name, &format!("one of {}", words.join(", ")));
+        found.map(|(_, value)| Some(*value)).ok_or_else(wrong)
+    }
+}
+
+/// `-1`, `+1` and `1.0` are no ids.
+fn natural(text: &str) -> Option<i64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}

@@ -1,0 +1,106 @@
+//! What went wrong, as problem details (RFC 9457).
+
+use std::borrow::Cow;
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// An error answer.
+#[derive(Debug, Serialize)]
+pub(crate) struct Problem {
+    status: u16,
+    title: &'static str,
+    /// Stable, for programs.
+    code: &'static str,
+    detail: Cow<'static, str>,
+    /// The offending parameter or field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<String>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error");
+        Self { status: status.as_u16(), title, code, detail: detail.into(), parameter: None }
+    }
+
+    /// A parameter with a value that it can't have.
+    pub(crate) fn parameter(name: &str, expected: &str) -> Self {
+        let detail = format!("the parameter `{name}` must be {expected}");
+        Self::about(name, Self::new(StatusCode::BAD_REQUEST, "bad-parameter", detail))
+    }
+
+    /// A parameter that the route does not have.
+    pub(crate) fn unknown_parameter(name: &str, known: &[&str]) -> Self {
+        let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+        let detail = format!("there is no parameter `{name}` here; there are: {known}");
+        Self::about(name, Self::new(StatusCode::BAD_REQUEST, "unknown-parameter", detail))
+    }
+
+    /// A field of the body with a value that it can't have.
+    pub(crate) fn field(name: &str, expected: &str) -> Self {
+        let detail = format!("the field `{name}` must be {expected}");
+        Self::about(name, Self::new(StatusCode::BAD_REQUEST, "bad-body", detail))
+    }
+
+    /// A body that is not the JSON that was expected.
+    pub(crate) fn body(error: &serde_json::Error) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-body", format!("the body does not fit: {error}"))
+    }
+
+    /// A body or a query string that could not be read at all.
+    pub(crate) fn unreadable(status: StatusCode, detail: String) -> Self {
+        Self::new(status, "unreadable", detail)
+    }
+
+    /// No row with this id.
+    pub(crate) fn not_found(what: &str, id: i64) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", format!("there is no {what} with the id {id}"))
+    }
+
+    /// No such path.
+    pub(crate) fn no_route(path: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "no-route", format!("there is nothing at {path}"))
+    }
+
+    /// The path is there, with other methods.
+    pub(crate) fn method() -> Self {
+        let detail = "this path has other methods; see the header Allow";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
+    }
+
+    /// A login that is not one.
+    pub(crate) fn login() -> Self {
+        let detail = "no user has this email address and password";
+        Self::new(StatusCode::UNAUTHORIZED, "wrong-login", detail)
+    }
+
+    /// Our own fault; the details are nobody's business.
+    pub(crate) fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the service failed; try again later")
+    }
+
+    fn about(name: &str, problem: Self) -> Self {
+        Self { parameter: Some(name.into()), ..problem }
+    }
+}
+
+impl From<rusqlite::Error> for Problem {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::ConstraintViolation) => {
+                Self::new(StatusCode::CONFLICT, "conflict", "another row has this value already")
+            }
+            _ => Self::internal(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+    }
+}

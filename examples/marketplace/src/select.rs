@@ -1,0 +1,120 @@
+//! A list of rows: filters, order and page, all of it done by SQLite.
+//!
+//! SQLite also writes the JSON (`json_object`), so a row is one text that goes into the answer as it is.
+//! The SQL text depends only on which parameters were given, never on their values, so that the prepared
+//! statement is nearly always in the connection's cache.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use crate::http::{Answer, Request};
+use crate::problem::Problem;
+
+/// A `SELECT` under construction.
+pub(crate) struct Select {
+    json: &'static str,
+    table: &'static str,
+    conditions: Vec<String>,
+    values: Vec<Value>,
+    order: &'static str,
+    each: Option<(&'static str, i64)>,
+}
+
+impl Select {
+    /// All rows of `table`, each as the JSON text `json`, by id.
+    pub(crate) fn new(json: &'static str, table: &'static str) -> Self {
+        Self { json, table, conditions: Vec::new(), values: Vec::new(), order: "id", each: None }
+    }
+
+    /// Only rows for which `condition`, which has no value in it, holds.
+    pub(crate) fn only(mut self, condition: &str) -> Self {
+        self.conditions.push(condition.into());
+        self
+    }
+
+    /// Only rows that have `value` in `column`, if there is a value.
+    pub(crate) fn with(mut self, column: &str, value: Option<impl Into<Value>>) -> Self {
+        if let Some(value) = value {
+            self.conditions.push(format!("{column} = ?"));
+            self.values.push(value.into());
+        }
+        self
+    }
+
+    /// Only rows whose `column` is in a JSON array, if there is one.
+    pub(crate) fn with_any(mut self, column: &str, values: Option<String>) -> Self {
+        if let Some(values) = values {
+            self.conditions.push(format!("{column} IN (SELECT value FROM json_each(?))"));
+            self.values.push(values.into());
+        }
+        self
+    }
+
+    /// In this order, if there is one.
+    pub(crate) fn order(mut self, order: Option<&'static str>) -> Self {
+        self.order = order.unwrap_or(self.order);
+        self
+    }
+
+    /// At most `count` rows, the first in the order, for each value of `column`.
+    pub(crate) fn each(mut self, column: &'static str, count: Option<i64>) -> Self {
+        self.each = count.map(|count| (column, count));
+        self
+    }
+
+    /// The page that `limit` and `offset` of the request ask for, and how many rows there are in all.
+    pub(crate) fn answer(mut self, db: &Connection, request: &Request) -> Result<Answer, Problem> {
+        let (limit, offset) = (request.parameters.number("limit")?, request.parameters.number("offset")?);
+        let from = self.from();
+        if limit.is_none() && offset.is_none() {
+            let (body, total) = self.rows(db, &from, "")?;
+            return Ok(Answer::list(body, total));
+        }
+        let count = format!("SELECT count(*) FROM {from}");
+        let total = db.prepare_cached(&count)?.query_row(params_from_iter(&self.values), |row| row.get(0))?;
+        self.values.extend([limit.unwrap_or(-1).into(), offset.unwrap_or(0).into()]);
+        let (body, _) = self.rows(db, &from, " LIMIT ? OFFSET ?")?;
+        Ok(Answer::list(body, total))
+    }
+
+    /// What stands behind `FROM`.
+    fn from(&mut self) -> String {
+        let (table, order) = (self.table, self.order);
+        let filter = match self.conditions.as_slice() {
+            [] => String::new(),
+            conditions => format!(" WHERE {}", conditions.join(" AND ")),
+        };
+        let Some((column, count)) = self.each else { return format!("{table}{filter}") };
+        self.values.push(count.into());
+        let place = format!("row_number() OVER (PARTITION BY {column} ORDER BY {order})");
+        format!("(SELECT *, {place} AS place FROM {table}{filter}) WHERE place <= ?")
+    }
+
+    fn rows(&self, db: &Connection, from: &str, page: &str) -> rusqlite::Result<(Vec<u8>, i64)> {
+        let sql = format!("SELECT {} FROM {from} ORDER BY {}{page}", self.json, self.order);
+        let mut statement = db.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(&self.values))?;
+        let (mut body, mut count) = (vec![b'['], 0);
+        while let Some(row) = rows.next()? {
+            if count > 0 {
+                body.push(b',');
+            }
+            body.extend_from_slice(row.get_ref(0)?.as_str()?.as_bytes());
+            count += 1;
+        }
+        body.push(b']');
+        Ok((body, count))
+    }
+}
+
+/// The one row that a statement returns as JSON text.
+pub(crate) fn one(
+    db: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+) -> rusqlite::Result<Option<Vec<u8>>> {
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query(values)?;
+    let text = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_str()?.as_bytes().to_vec());
+    rows.next()?.map(text).transpose()
+}
