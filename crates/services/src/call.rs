@@ -4,12 +4,11 @@
 //! together. It also keeps the list of the calls that were [`Made`], which answers, problems and
 //! `orfa dev` show.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
-use std::sync::Mutex;
 use tokio::sync::Semaphore;
 
 /// On whose behalf a request is made. (Keys and JWTs come with identity.)
@@ -46,6 +45,7 @@ pub struct Budget {
     received: AtomicU64,
     parallel: Semaphore,
     made: Mutex<Vec<Made>>,
+    refused: AtomicBool,
 }
 
 /// An upstream call that was made, or tried.
@@ -95,6 +95,7 @@ impl Budget {
             received: AtomicU64::new(received),
             parallel: Semaphore::new(parallel.clamp(1, Semaphore::MAX_PERMITS)),
             made: Mutex::default(),
+            refused: AtomicBool::new(false),
         }
     }
 
@@ -133,12 +134,28 @@ impl Budget {
         made.len() - 1
     }
 
+    /// Notes a call that the allowance has no room for. Only the first is kept, so that a program that
+    /// goes on asking can't fill the memory.
+    pub fn refuse(&self, service: Arc<str>, method: Method, path: String) {
+        if !self.refused.swap(true, Relaxed) {
+            self.begin(service, method, path);
+        }
+    }
+
     /// Notes how far a call has come.
     pub fn note(&self, number: usize, outcome: Outcome) {
         let now = self.started.elapsed();
         if let Some(made) = self.lock().get_mut(number) {
             made.outcome = outcome;
             made.span.1 = matches!(outcome, Outcome::Status(_)).then_some(now);
+        }
+    }
+
+    /// Notes that a call is over, however it went: from here on nothing of it is under way.
+    pub fn end(&self, number: usize) {
+        let now = self.started.elapsed();
+        if let Some(made) = self.lock().get_mut(number) {
+            made.span.1 = Some(now);
         }
     }
 

@@ -1,25 +1,15 @@
-//! The `services:` section of `orfa.yaml`, and the words for time and size that all sections use.
+//! The `services:` section of `orfa.yaml`: what was typed, before anything is checked or opened.
+//!
+//! [`crate::Services::new`] makes ready objects out of it and reports every mistake at once, as
+//! [`ConfigProblem`]s. The words for time and size, which all sections use, stand in `units.rs`.
+
+mod units;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A span of time as it is written: `50ms`, `2s`, `5m`, `1h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Duration(pub std::time::Duration);
-
-/// A number of bytes as it is written: `64KiB`, `16MiB`, `1GiB`, `4kB`, or a plain number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "NumberOrText")]
-pub struct Bytes(pub u64);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum NumberOrText {
-    Number(u64),
-    Text(String),
-}
+pub use units::{Bytes, Duration};
 
 /// An upstream service: where it is, and what travels there.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -45,7 +35,7 @@ pub struct ServiceConfig {
 }
 
 /// One text or a list of them.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMany {
     /// Just one.
@@ -54,6 +44,47 @@ pub enum OneOrMany {
     Many(#[schemars(length(min = 1))] Vec<String>),
 }
 
-fn default_timeout() -> Duration {
-    Duration(std::time::Duration::from_secs(10))
+/// A mistake in the config that its schema can't express.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{pointer}: {message}")]
+pub struct ConfigProblem {
+    /// Where it stands, as a JSON Pointer below `/services`: `/catalog/url/0`.
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
 }
+
+impl ServiceConfig {
+    /// A service at one URL, and all else as it is where nothing is written: `orfa dev`, tests.
+    #[must_use]
+    pub fn at(url: impl Into<String>) -> Self {
+        Self {
+            url: OneOrMany::One(url.into()),
+            openapi: None,
+            timeout: default_timeout(),
+            forward: Vec::new(),
+            headers: BTreeMap::new(),
+            paths: Vec::new(),
+        }
+    }
+}
+
+impl OneOrMany {
+    /// The texts, however many.
+    #[must_use]
+    pub fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+fn default_timeout() -> Duration {
+    Duration::from_secs(10)
+}
+
+#[cfg(test)]
+mod tests;

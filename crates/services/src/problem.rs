@@ -6,6 +6,25 @@
 use http::StatusCode;
 use serde_json::{Map, Value};
 
+/// Why an upstream call brought no answer, in the few words that programs are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The request makes no sense.
+    Invalid,
+    /// The rules of the gateway forbid it.
+    Forbidden,
+    /// There is no such service.
+    UnknownService,
+    /// No connection to the service.
+    Unreachable,
+    /// The service did not answer in time.
+    Timeout,
+    /// The service broke off, or what came was not HTTP.
+    Broken,
+    /// The allowance of the whole request is used up: it ends here.
+    Limit,
+}
+
 /// Whose fault an error is. It decides the status class, and whether the text is shown or masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {

@@ -1,0 +1,129 @@
+//! Every way in which a call to a service can fail, with its code, its status and whose fault it is.
+//!
+//! Texts name the service and never its address: they are shown to clients. Addresses stand in the
+//! `source` only, which goes to the log.
+
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+
+use crate::body::Error;
+use crate::config::Duration;
+use crate::headers::{HeaderError, MAX_HOPS};
+use crate::path::PathError;
+use crate::problem::{Fault, Kind, Problem};
+
+/// Why a call brought no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The URL or its path may not be called.
+    #[error("{0}")]
+    Path(#[from] PathError),
+    /// A header may not be sent.
+    #[error("{0}")]
+    Header(#[from] HeaderError),
+    /// `CONNECT` and `TRACE` are no requests to a service.
+    #[error("the method {0} can't be sent to a service")]
+    Method(Method),
+    /// The allowance of the whole request is used up: `limit-calls`, `limit-received`, `limit-deadline`.
+    #[error("{}", limit_text(.0))]
+    Limit(&'static str),
+    /// The request has come through too many gateways.
+    #[error("the request has passed {MAX_HOPS} gateways already: `{0}` seems to lead back here")]
+    Loop(Arc<str>),
+    /// No connection.
+    #[error("the service `{service}` can't be reached")]
+    Unreachable {
+        /// The service's name.
+        service: Arc<str>,
+        /// What happened, with the address.
+        source: Error,
+    },
+    /// No answer within the service's timeout.
+    #[error("the service `{service}` did not answer within {timeout}")]
+    Timeout {
+        /// The service's name.
+        service: Arc<str>,
+        /// How long was waited.
+        timeout: Duration,
+    },
+    /// It broke off, or what came is not HTTP.
+    #[error("the service `{service}` broke off, or what it sent is not HTTP")]
+    Broken {
+        /// The service's name.
+        service: Arc<str>,
+        /// What happened, with the address.
+        source: Error,
+    },
+}
+
+fn limit_text(code: &str) -> &'static str {
+    match code {
+        "limit-calls" => "the request has made all the upstream calls that it may make",
+        "limit-received" => "the services sent more bytes than the request may receive",
+        "limit-deadline" => "the request's time was up before the services had answered",
+        _ => "a limit of the request is used up",
+    }
+}
+
+impl CallError {
+    /// How a caller that knows only few reasons should see it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Path(error) => error.kind(),
+            Self::Header(error) => error.kind(),
+            Self::Method(_) | Self::Loop(_) => Kind::Forbidden,
+            Self::Limit(_) => Kind::Limit,
+            Self::Unreachable { .. } => Kind::Unreachable,
+            Self::Timeout { .. } => Kind::Timeout,
+            Self::Broken { .. } => Kind::Broken,
+        }
+    }
+}
+
+impl Problem for CallError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Path(error) => error.code(),
+            Self::Header(error) => error.code(),
+            Self::Method(_) => "method-forbidden",
+            Self::Limit(code) => code,
+            Self::Loop(_) => "upstream-loop",
+            Self::Unreachable { .. } => "upstream-unreachable",
+            Self::Timeout { .. } => "upstream-timeout",
+            Self::Broken { .. } => "upstream-broken",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Path(_) | Self::Header(_) | Self::Method(_) | Self::Limit(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            Self::Loop(_) => StatusCode::LOOP_DETECTED,
+            Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Unreachable { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Path(_) | Self::Header(_) | Self::Method(_) | Self::Limit(_) => Fault::Program,
+            _ => Fault::Upstream,
+        }
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::Path(error) => return error.hint(),
+            Self::Header(error) => return error.hint(),
+            Self::Method(_) => "Use a method that the service documents.",
+            Self::Limit(_) => "Ask for less, or grant more with `ORFA-Limit`, up to the operator's cap.",
+            Self::Loop(_) => "The operator should look where the service's `url` leads.",
+            Self::Unreachable { .. } | Self::Timeout { .. } => "Try again later.",
+            Self::Broken { .. } => "The call may have had its effect; ask the service before repeating it.",
+        }
+        .to_owned()
+    }
+}

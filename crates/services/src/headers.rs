@@ -1,0 +1,269 @@
+//! Which headers travel where.
+//!
+//! Two ways lead to a service. A *program* writes its headers itself, so [`check`] refuses those that
+//! say things which only the gateway may say. A *proxied* request brings its client's headers, so
+//! [`strip_hop_by_hop`] takes away what was meant for this connection (RFC 9110, 7.6.1) and
+//! [`mark_forwarded`] adds what an intermediary has to say of itself: `Via`, `Forwarded` (RFC 7239) and
+//! `CDN-Loop` (RFC 8586).
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
+};
+use http::{Version, request};
+
+use crate::problem::{Fault, Kind, Problem};
+
+/// `CDN-Loop`: every gateway that a request has passed adds its name.
+pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+/// How many ORFA gateways a request may pass before it is taken for a circle.
+pub const MAX_HOPS: u8 = 8;
+/// Our name in `Via` and `CDN-Loop`.
+const NAME: HeaderValue = HeaderValue::from_static("orfa");
+/// What a service sees as the client where a program names nothing else.
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("orfa/", env!("CARGO_PKG_VERSION")));
+
+/// Headers of one connection only, besides those that `Connection` names.
+pub(crate) const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// What a program may not say, besides names that begin with one of [`FORBIDDEN_PREFIXES`]. The last
+/// three would make another method out of one that the route allows.
+const FORBIDDEN: [&str; 15] = [
+    "connection",
+    "keep-alive",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "host",
+    "content-length",
+    "expect",
+    "forwarded",
+    "via",
+    "cdn-loop",
+    "x-real-ip",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+const FORBIDDEN_PREFIXES: [&str; 3] = ["proxy-", "orfa-", "x-forwarded-"];
+
+/// Where a proxied request came from. `gateway` puts it among the request's extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
+
+/// A header that a program may not send.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Only the gateway may say this.
+    #[error("a program may not send the header `{0}`")]
+    Forbidden(HeaderName),
+    /// The operator's config sets it for this service.
+    #[error("the header `{0}` is set by the operator for this service")]
+    Reserved(HeaderName),
+}
+
+/// What the config of one service says about headers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules {
+    /// Of the client's own headers, those that travel on.
+    pub(crate) forward: Vec<HeaderName>,
+    /// What the gateway adds to every call.
+    pub(crate) set: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// Whether a program may send these headers to a service at all.
+///
+/// # Errors
+/// The first header that it may not.
+pub fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
+    match headers.iter().find(|(name, value)| is_forbidden(name, value)) {
+        Some((name, _)) => Err(HeaderError::Forbidden(name.clone())),
+        None => Ok(()),
+    }
+}
+
+fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
+    let name = canonical(name.as_str());
+    match name.as_ref() {
+        "te" => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
+        name => FORBIDDEN.contains(&name) || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)),
+    }
+}
+
+/// Servers behind CGI-like interfaces read `_` and `-` as the same character.
+fn canonical(name: &str) -> Cow<'_, str> {
+    if name.contains('_') { name.replace('_', "-").into() } else { name.into() }
+}
+
+impl Rules {
+    /// Refuses what a program may not send to this service.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), HeaderError> {
+        check(headers)?;
+        let reserved = |name: &&HeaderName| {
+            let canonical = canonical(name.as_str());
+            self.set.iter().any(|(set, _)| set.as_str() == canonical)
+        };
+        match headers.keys().find(reserved) {
+            Some(name) => Err(HeaderError::Reserved(name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Completes a program's headers: those of the client that travel on, the operator's, our own.
+    pub(crate) fn complete(&self, headers: &mut HeaderMap, client: &HeaderMap) {
+        for name in &self.forward {
+            if !headers.contains_key(name) {
+                append_all(headers, name, client);
+            }
+        }
+        self.set_on(headers);
+        headers.entry(USER_AGENT).or_insert(AGENT);
+        append_all(headers, &CDN_LOOP, client);
+        headers.append(CDN_LOOP, NAME);
+    }
+
+    /// Puts the operator's headers on top.
+    pub(crate) fn set_on(&self, headers: &mut HeaderMap) {
+        for (name, value) in &self.set {
+            headers.insert(name, value.clone());
+        }
+    }
+}
+
+fn append_all(headers: &mut HeaderMap, name: &HeaderName, from: &HeaderMap) {
+    for value in from.get_all(name) {
+        headers.append(name, value.clone());
+    }
+}
+
+/// How many ORFA gateways a request has passed, from its `CDN-Loop`. For [`crate::Call::hops`].
+#[must_use]
+pub fn hops(headers: &HeaderMap) -> u8 {
+    let names =
+        headers.get_all(CDN_LOOP).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let ours = names.filter(|info| {
+        let name = info.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(NAME.as_bytes())
+    });
+    u8::try_from(ours.count()).unwrap_or(u8::MAX)
+}
+
+/// Takes away the headers of one connection only, those that `Connection` names included.
+pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Makes the head of a client's request one of the gateway's: hop-by-hop headers go, and what an
+/// intermediary has to say is appended to what others before it said.
+pub fn mark_forwarded(head: &mut request::Parts) {
+    let said = forwarded(head);
+    strip_hop_by_hop(&mut head.headers);
+    // The connection to the service has its own; the length is known from the body.
+    for name in [HOST, CONTENT_LENGTH, EXPECT] {
+        head.headers.remove(name);
+    }
+    join_cookies(&mut head.headers);
+    if let Ok(value) = HeaderValue::try_from(said) {
+        head.headers.append(FORWARDED, value);
+    }
+    mark_via(&mut head.headers, head.version);
+    head.headers.append(CDN_LOOP, NAME);
+}
+
+/// Appends our `Via`, for a message that was received in this version of HTTP.
+pub fn mark_via(headers: &mut HeaderMap, received: Version) {
+    headers.append(
+        VIA,
+        match received {
+            Version::HTTP_2 => HeaderValue::from_static("2 orfa"),
+            Version::HTTP_10 => HeaderValue::from_static("1.0 orfa"),
+            _ => HeaderValue::from_static("1.1 orfa"),
+        },
+    );
+}
+
+/// HTTP/2 may split cookies over several headers, HTTP/1.1 may not (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+/// One element of `Forwarded`: for whom, and what the client asked for.
+fn forwarded(head: &request::Parts) -> String {
+    let mut text = match head.extensions.get::<ClientAddress>().map(|client| client.0.to_canonical()) {
+        Some(IpAddr::V4(address)) => format!("for={address}"),
+        Some(IpAddr::V6(address)) => format!("for=\"[{address}]\""),
+        None => "for=unknown".to_owned(),
+    };
+    let host = head
+        .uri
+        .authority()
+        .map(|authority| authority.as_str())
+        .or_else(|| head.headers.get(HOST)?.to_str().ok());
+    if let Some(host) = host.filter(|host| !host.contains(['"', '\\'])) {
+        let _ = write!(text, ";host=\"{host}\"");
+    }
+    text.push_str(match head.uri.scheme_str() {
+        Some("https") => ";proto=https",
+        _ => ";proto=http",
+    });
+    text
+}
+
+impl HeaderError {
+    /// How a caller that knows only few reasons should see it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        Kind::Forbidden
+    }
+}
+
+impl Problem for HeaderError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Forbidden(_) => "header-forbidden",
+            Self::Reserved(_) => "header-reserved",
+        }
+    }
+
+    fn status(&self) -> http::StatusCode {
+        http::StatusCode::UNPROCESSABLE_ENTITY
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Program
+    }
+
+    fn hint(&self) -> String {
+        "Leave the header out; the gateway sends what belongs there.".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! URLs as programs write them, and the paths that may be called.
+//!
+//! A path is never rewritten: what a server behind the gateway might read differently from the
+//! gateway's rules (dot segments, encoded slashes, backslashes, control characters) is refused, each
+//! with a code of its own. What passes goes out byte by byte as it came in. Rules are matched against
+//! the path after one decode, with slashes in a row counted as one.
+
+mod glob;
+
+use std::fmt;
+
+use http::uri::PathAndQuery;
+
+use crate::problem::{Fault, Kind, Problem};
+
+pub use glob::Glob;
+
+/// Where a program's request goes: `http://catalog/catalogs?limit=2`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The host of the URL, which is a service's name.
+    pub service: String,
+    /// The rest, as written.
+    pub path_and_query: PathAndQuery,
+}
+
+/// Why a URL or its path may not be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Not of the form `http://service/path?query`.
+    #[error("this is no URL of the form `http://service/path?query`")]
+    Invalid,
+    /// Something else than `http://` at the front.
+    #[error("the URL of a service begins with `http://`")]
+    Scheme,
+    /// `http://user@service/`.
+    #[error("the URL names a user before the service")]
+    Userinfo,
+    /// `http://service:80/`.
+    #[error("the URL names a port, but services go by name alone")]
+    Port,
+    /// `http://service/#there`.
+    #[error("the URL has a fragment, which is never sent")]
+    Fragment,
+    /// `/../`, `/./`, also encoded or with parameters behind it.
+    #[error("the path has a `.` or `..` segment")]
+    DotSegment,
+    /// `%2F`.
+    #[error("the path has an encoded slash")]
+    EncodedSlash,
+    /// `\` or `%5C`.
+    #[error("the path has a backslash")]
+    Backslash,
+    /// Anything below a space, or DEL, encoded.
+    #[error("the path has an encoded control character")]
+    ControlCharacter,
+    /// `%` without two hexadecimal digits.
+    #[error("the path has a `%` that is not followed by two hexadecimal digits")]
+    BadEscape,
+    /// No service of this name.
+    #[error("there is no service of this name")]
+    UnknownService,
+    /// None of the service's `paths` matches.
+    #[error("the rules of this service do not open this path")]
+    NotOpen,
+}
+
+/// Takes a program's URL apart.
+///
+/// # Errors
+/// Whatever is not plainly `http://service/path?query`, and every path that [`check`] refuses.
+pub fn parse_target(url: &str) -> Result<Target, PathError> {
+    let (scheme, rest) = url.split_once("://").ok_or(PathError::Invalid)?;
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Err(PathError::Scheme);
+    }
+    let (host, rest) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
+    check_host(host)?;
+    if rest.contains('#') {
+        return Err(PathError::Fragment);
+    }
+    let path_and_query = to_path_and_query(rest)?;
+    check(path_and_query.path())?;
+    Ok(Target { service: host.to_owned(), path_and_query })
+}
+
+/// Whether a path may be sent at all, whatever the rules of a service say.
+///
+/// # Errors
+/// The first reason against it.
+pub fn check(path: &str) -> Result<(), PathError> {
+    // Most paths have none of the characters that make the rest of this necessary.
+    if !path.bytes().any(|byte| matches!(byte, b'%' | b'.' | b'\\')) {
+        return Ok(());
+    }
+    path.split('/').try_for_each(check_segment)
+}
+
+/// Whether a name can stand as the host of a URL: letters, digits, `-` and `_`.
+#[must_use]
+pub fn is_service_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && name.len() <= 63
+        && name.bytes().all(plain)
+}
+
+fn check_host(host: &str) -> Result<(), PathError> {
+    match host {
+        host if host.contains('@') => Err(PathError::Userinfo),
+        host if host.contains(':') => Err(PathError::Port),
+        host if is_service_name(host) => Ok(()),
+        _ => Err(PathError::Invalid),
+    }
+}
+
+fn to_path_and_query(rest: &str) -> Result<PathAndQuery, PathError> {
+    if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(PathError::Invalid);
+    }
+    match rest.as_bytes().first() {
+        None => Ok(PathAndQuery::from_static("/")),
+        Some(b'/') => PathAndQuery::try_from(rest).map_err(|_| PathError::Invalid),
+        Some(b'\\') => Err(PathError::Backslash),
+        Some(_) => PathAndQuery::try_from(format!("/{rest}")).map_err(|_| PathError::Invalid),
+    }
+}
+
+/// One segment as the server behind might see it: decoded once, cut at `;`, where some servers begin
+/// parameters, and at every encoded slash.
+fn check_segment(segment: &str) -> Result<(), PathError> {
+    let text = decode(segment)?;
+    let is_dots = |part: &[u8]| matches!(part.split(|byte| *byte == b';').next(), Some(b"." | b".."));
+    if text.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots) {
+        return Err(PathError::DotSegment);
+    }
+    match text.iter().find(|byte| matches!(byte, b'/' | b'\\' | 0..0x20 | 0x7F)) {
+        None => Ok(()),
+        Some(b'/') => Err(PathError::EncodedSlash),
+        Some(b'\\') => Err(PathError::Backslash),
+        Some(_) => Err(PathError::ControlCharacter),
+    }
+}
+
+/// Percent-decodes once. What comes out need not be UTF-8.
+fn decode(text: &str) -> Result<Vec<u8>, PathError> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => hex(bytes.next())? << 4 | hex(bytes.next())?,
+            other => other,
+        });
+    }
+    Ok(decoded)
+}
+
+fn hex(digit: Option<u8>) -> Result<u8, PathError> {
+    let value = digit.and_then(|digit| char::from(digit).to_digit(16)).ok_or(PathError::BadEscape)?;
+    u8::try_from(value).map_err(|_| PathError::BadEscape)
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "http://{}{}", self.service, self.path_and_query)
+    }
+}
+
+impl PathError {
+    /// How a caller that knows only few reasons should see it.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Invalid | Self::Scheme | Self::BadEscape => Kind::Invalid,
+            Self::UnknownService => Kind::UnknownService,
+            _ => Kind::Forbidden,
+        }
+    }
+}
+
+impl Problem for PathError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid => "url-invalid",
+            Self::Scheme => "url-scheme",
+            Self::Userinfo => "url-userinfo",
+            Self::Port => "url-port",
+            Self::Fragment => "url-fragment",
+            Self::DotSegment => "path-dot-segment",
+            Self::EncodedSlash => "path-encoded-slash",
+            Self::Backslash => "path-backslash",
+            Self::ControlCharacter => "path-control-character",
+            Self::BadEscape => "path-bad-escape",
+            Self::UnknownService => "service-unknown",
+            Self::NotOpen => "path-forbidden",
+        }
+    }
+
+    fn status(&self) -> http::StatusCode {
+        http::StatusCode::UNPROCESSABLE_ENTITY
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Program
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::Invalid | Self::Scheme | Self::Userinfo | Self::Port | Self::Fragment => {
+                "Write `http://`, the service's name, then path and query, percent-encoded where needed."
+            }
+            Self::BadEscape => "Write `%25` for a percent sign.",
+            Self::UnknownService => "Use one of the services that the route names.",
+            Self::NotOpen => "Call one of the paths that the operator opened, or ask for this one.",
+            _ => "Write the path as the service's documentation has it; the gateway rewrites none.",
+        }
+        .to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The operator's patterns for paths: `*` stands for anything within a segment, `**` for any number
+//! of segments, and a last segment `*` for everything below.
+//!
+//! Matching takes time proportional to pattern times path at worst: paths come from strangers.
+
+use super::decode;
+
+/// A pattern for paths: `/buyers/*`, `/v*/items`, `/**/public`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob {
+    segments: Vec<Segment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    /// `**`
+    Any,
+    /// Text in which `*` stands for any run of characters.
+    Text(Vec<u8>),
+}
+
+impl Glob {
+    /// Reads a pattern; the error says what is wrong with it.
+    ///
+    /// # Errors
+    /// Patterns that don't begin with `/`, that hold `?`, `#` or `%`, or `**` beside other text.
+    pub fn parse(pattern: &str) -> Result<Self, &'static str> {
+        let below = pattern.strip_prefix('/').ok_or("a path pattern begins with `/`")?;
+        if pattern.contains(['?', '#', '%']) {
+            return Err("a path pattern is matched against the decoded path: no `?`, `#` or `%`");
+        }
+        let texts: Vec<&str> = below.split('/').collect();
+        let mut segments = Vec::with_capacity(texts.len() + 1);
+        for (index, text) in texts.iter().enumerate() {
+            match *text {
+                "**" => segments.push(Segment::Any),
+                "*" if index + 1 == texts.len() => {
+                    segments.extend([Segment::Text(b"*".to_vec()), Segment::Any]);
+                }
+                text if text.contains("**") => return Err("`**` stands alone between slashes"),
+                text => segments.push(Segment::Text(text.as_bytes().to_vec())),
+            }
+        }
+        Ok(Self { segments })
+    }
+
+    /// Whether a path, as it stands in a URL, fits. What doesn't decode fits nothing.
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        let collapsed = path.split('/').enumerate();
+        let last = path.bytes().filter(|byte| *byte == b'/').count();
+        let segments: Result<Vec<Vec<u8>>, _> = collapsed
+            .filter(|(index, text)| !text.is_empty() || (*index == last && last > 0))
+            .map(|(_, text)| decode(text))
+            .collect();
+        segments.is_ok_and(|path| {
+            let is_any = |segment: &Segment| *segment == Segment::Any;
+            wildcard(&self.segments, &path, is_any, Segment::fits)
+        })
+    }
+}
+
+impl Segment {
+    fn fits(&self, text: &Vec<u8>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Text(pattern) => wildcard(pattern, text, |byte| *byte == b'*', |one, other| one == other),
+        }
+    }
+}
+
+/// Matches items against a pattern in which some items stand for any run. Only the last such item is
+/// ever tried again, which is enough, and keeps the worst case at the product of both lengths.
+fn wildcard<P, T>(
+    pattern: &[P],
+    text: &[T],
+    any: impl Fn(&P) -> bool,
+    fits: impl Fn(&P, &T) -> bool,
+) -> bool {
+    let (mut at, mut seen, mut retry) = (0, 0, None);
+    while let Some(item) = text.get(seen) {
+        match pattern.get(at) {
+            Some(expected) if any(expected) => {
+                retry = Some((at + 1, seen));
+                at += 1;
+            }
+            Some(expected) if fits(expected, item) => (at, seen) = (at + 1, seen + 1),
+            _ => {
+                let Some((after, swallowed)) = retry else { return false };
+                (at, seen, retry) = (after, swallowed + 1, Some((after, swallowed + 1)));
+            }
+        }
+    }
+    pattern.get(at..).is_some_and(|rest| rest.iter().all(any))
+}

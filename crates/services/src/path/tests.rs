@@ -1,0 +1,173 @@
+//! Laws of URLs and paths: what passes is what was written, and nothing climbs.
+
+use super::{Glob, PathError, check, parse_target};
+use crate::Problem;
+use proptest::prelude::*;
+
+fn code(url: &str) -> &'static str {
+    parse_target(url).map_or_else(|error| error.code(), |_| "ok")
+}
+
+#[test]
+fn a_url_names_a_service_and_a_path() {
+    let target = parse_target("http://catalog/catalogs?buyer=7&sort=-created").unwrap();
+    assert_eq!(target.service, "catalog");
+    assert_eq!(target.path_and_query, "/catalogs?buyer=7&sort=-created");
+    assert_eq!(parse_target("http://catalog").unwrap().path_and_query, "/");
+    assert_eq!(parse_target("http://catalog?x=1").unwrap().path_and_query, "/?x=1");
+    assert_eq!(parse_target("HTTP://a/b//c").unwrap().path_and_query, "/b//c");
+}
+
+#[test]
+fn each_trick_is_refused_with_its_own_code() {
+    for (url, expected) in [
+        ("/buyers", "url-invalid"),
+        ("http:///buyers", "url-invalid"),
+        ("http://pro file/", "url-invalid"),
+        ("http://profile.evil.example/", "url-invalid"),
+        ("http://[::1]/", "url-port"),
+        ("http://profile/a b", "url-invalid"),
+        ("http://profile/\u{e9}", "url-invalid"),
+        ("http://profile/a\r\nb", "url-invalid"),
+        ("https://profile/", "url-scheme"),
+        ("file://profile/", "url-scheme"),
+        ("http://admin@profile/", "url-userinfo"),
+        ("http://profile:80@evil/", "url-userinfo"),
+        ("http://profile:80/", "url-port"),
+        ("http://profile/#x", "url-fragment"),
+        ("http://profile/a/../b", "path-dot-segment"),
+        ("http://profile/..", "path-dot-segment"),
+        ("http://profile/./a", "path-dot-segment"),
+        ("http://profile/%2e%2E/a", "path-dot-segment"),
+        ("http://profile/.%2e/a", "path-dot-segment"),
+        ("http://profile/a/..;x=1/b", "path-dot-segment"),
+        ("http://profile/a/..%3Bx/b", "path-dot-segment"),
+        ("http://profile/a%2f..%2fb", "path-dot-segment"),
+        ("http://profile/a%5c..", "path-dot-segment"),
+        ("http://profile/a%2Fb", "path-encoded-slash"),
+        ("http://profile/a%5Cb", "path-backslash"),
+        ("http://profile/a\\b", "path-backslash"),
+        ("http://profile\\b", "path-backslash"),
+        ("http://profile/a%00", "path-control-character"),
+        ("http://profile/a%0d%0ab", "path-control-character"),
+        ("http://profile/a%zz", "path-bad-escape"),
+        ("http://profile/a%2", "path-bad-escape"),
+    ] {
+        assert_eq!(code(url), expected, "{url:?}");
+    }
+}
+
+#[test]
+fn what_only_looks_odd_passes() {
+    for url in [
+        "http://a/...",
+        "http://a/.well-known/x",
+        "http://a/x.json",
+        "http://a/%252e%252e/b",
+        "http://a/b;v=1",
+        "http://a/b?path=../../c%2F%00",
+        "http://a_1/b",
+    ] {
+        assert_eq!(code(url), "ok", "{url:?}");
+    }
+}
+
+#[test]
+fn globs_open_what_they_say() {
+    let open = |pattern: &str, path: &str| Glob::parse(pattern).unwrap().matches(path);
+    for (pattern, path) in [
+        ("/", "/"),
+        ("/buyers", "/buyers"),
+        ("/buyers", "//buyers"),
+        ("/buyers", "/%62uyers"),
+        ("/buyers/*", "/buyers/7"),
+        ("/buyers/*", "/buyers/7/rating"),
+        ("/buyers/*", "/buyers/"),
+        ("/*", "/"),
+        ("/*", "/a/b"),
+        ("/v*/items", "/v12/items"),
+        ("/buyers/*/rating", "/buyers/7/rating"),
+        ("/**/rating", "/rating"),
+        ("/**/rating", "/a/b/rating"),
+        ("/a/**", "/a"),
+        ("/**", "/"),
+        ("/*.json", "/a.b.json"),
+    ] {
+        assert!(open(pattern, path), "{pattern} should open {path}");
+    }
+    for (pattern, path) in [
+        ("/", "/a"),
+        ("/buyers", "/buyers/"),
+        ("/buyers", "/Buyers"),
+        ("/buyers", "/buyersx"),
+        ("/buyers/*", "/buyers"),
+        ("/buyers/*/rating", "/buyers/7/8/rating"),
+        ("/v*/items", "/v1/2/items"),
+        ("/**/rating", "/rating/x"),
+    ] {
+        assert!(!open(pattern, path), "{pattern} should not open {path}");
+    }
+}
+
+#[test]
+fn a_wrong_glob_says_why() {
+    for pattern in ["buyers", "", "/a?b", "/a%20b", "/a**b"] {
+        assert!(Glob::parse(pattern).is_err(), "{pattern:?}");
+    }
+}
+
+#[test]
+fn stars_do_not_multiply() {
+    let glob = Glob::parse(&"/**/a".repeat(20)).unwrap();
+    assert!(!glob.matches(&format!("{}/b", "/a".repeat(5_000))));
+}
+
+/// Text in which tricks are likely.
+fn tricky() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("/"),
+        Just("."),
+        Just(".."),
+        Just("%2e"),
+        Just("%2F"),
+        Just("%5c"),
+        Just("%25"),
+        Just("\\"),
+        Just(";"),
+        Just("?"),
+        Just("#"),
+        Just("@"),
+        Just(":"),
+        Just("a"),
+        Just("%0a"),
+    ];
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_passes_climbs(rest in tricky()) {
+        if let Ok(target) = parse_target(&format!("http://a{rest}")) {
+            let once = super::decode(target.path_and_query.path()).unwrap();
+            let text = String::from_utf8(once).unwrap();
+            prop_assert!(text.split(['/', '\\']).all(|segment| segment != "." && segment != ".."));
+            prop_assert_eq!(text.matches('/').count(), target.path_and_query.path().matches('/').count());
+        }
+    }
+
+    #[test]
+    fn what_passes_reads_back_as_itself(rest in tricky()) {
+        if let Ok(target) = parse_target(&format!("http://a{rest}")) {
+            prop_assert_eq!(parse_target(&target.to_string()), Ok(target));
+        }
+    }
+
+    #[test]
+    fn no_text_is_too_strange_for_an_answer(url: String) {
+        let _ = parse_target(&url);
+        let _: Result<(), PathError> = check(&url);
+        if let Ok(glob) = Glob::parse(&url) {
+            glob.matches(&url);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A service as the config made it: every text parsed, so that a call costs none of that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
+use http::uri::{Scheme, Uri};
+
+use crate::config::{ConfigProblem, ServiceConfig};
+use crate::headers::{CDN_LOOP, HOP_BY_HOP, Rules};
+use crate::path::{self, Glob, PathError};
+use crate::transport::Origin;
+
+/// An upstream service, ready to be called.
+#[derive(Debug)]
+pub struct Service {
+    name: Arc<str>,
+    timeout: Duration,
+    openapi: Option<String>,
+    origins: Vec<Origin>,
+    next: AtomicUsize,
+    pub(crate) headers: Rules,
+    paths: Vec<Glob>,
+}
+
+impl Service {
+    /// The name that programs and routes call it by.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// How long one call may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Where its OpenAPI document lies, relative to the config.
+    #[must_use]
+    pub fn openapi(&self) -> Option<&str> {
+        self.openapi.as_deref()
+    }
+
+    /// Whether a program may call this path.
+    ///
+    /// # Errors
+    /// What [`path::check`] refuses, and what the service's `paths` don't open.
+    pub fn check_path(&self, path: &str) -> Result<(), PathError> {
+        path::check(path)?;
+        self.check_open(path)
+    }
+
+    /// Whether a proxied request may call this path: encoded slashes are its own business as long as no
+    /// rule has to see through them.
+    pub(crate) fn check_proxied_path(&self, path: &str) -> Result<(), PathError> {
+        match path::check(path) {
+            Err(PathError::EncodedSlash) if self.paths.is_empty() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.check_open(path),
+        }
+    }
+
+    fn check_open(&self, path: &str) -> Result<(), PathError> {
+        let open = self.paths.is_empty() || self.paths.iter().any(|glob| glob.matches(path));
+        if open { Ok(()) } else { Err(PathError::NotOpen) }
+    }
+
+    /// The target whose turn it is; `None` only if there are no targets, which the config refuses.
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        match self.origins.as_slice() {
+            [only] => Some(only),
+            many => many.get(self.next.fetch_add(1, Relaxed) % many.len().max(1)),
+        }
+    }
+
+    /// Makes a service of its config, or names every mistake in it.
+    pub(crate) fn new(name: &str, config: &ServiceConfig) -> Result<Self, Vec<ConfigProblem>> {
+        let mut reader = Reader { base: format!("/{}", escape(name)), problems: Vec::new() };
+        reader.check_name(name);
+        let name: Arc<str> = name.into();
+        let service = Self {
+            origins: reader.origins(&name, config),
+            timeout: reader.timeout(config),
+            openapi: config.openapi.clone(),
+            next: AtomicUsize::new(0),
+            headers: Rules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) },
+            paths: reader.paths(&config.paths),
+            name,
+        };
+        if reader.problems.is_empty() { Ok(service) } else { Err(reader.problems) }
+    }
+}
+
+/// Collects what is wrong with one service's config.
+struct Reader {
+    base: String,
+    problems: Vec<ConfigProblem>,
+}
+
+impl Reader {
+    fn report(&mut self, below: &str, message: String, hint: &str) {
+        let pointer = format!("{}{below}", self.base);
+        self.problems.push(ConfigProblem { pointer, message, hint: hint.to_owned() });
+    }
+
+    fn check_name(&mut self, name: &str) {
+        if !path::is_service_name(name) {
+            let message = format!("`{name}` can't be the name of a service");
+            self.report(
+                "",
+                message,
+                "The name stands as host in URLs: letters, digits, `-` and `_`, at most 63.",
+            );
+        }
+    }
+
+    fn timeout(&mut self, config: &ServiceConfig) -> Duration {
+        if config.timeout.0.is_zero() {
+            let message = "a timeout of nothing lets no call through".to_owned();
+            self.report("/timeout", message, "Write a time such as `2s`.");
+        }
+        config.timeout.0
+    }
+
+    fn origins(&mut self, name: &Arc<str>, config: &ServiceConfig) -> Vec<Origin> {
+        use crate::config::OneOrMany;
+        let urls = config.url.as_slice();
+        if urls.is_empty() {
+            self.report("/url", "the list of targets is empty".to_owned(), "Name at least one URL.");
+        }
+        let mut origins = Vec::with_capacity(urls.len());
+        for (index, url) in urls.iter().enumerate() {
+            let below = match &config.url {
+                OneOrMany::One(_) => "/url".to_owned(),
+                OneOrMany::Many(_) => format!("/url/{index}"),
+            };
+            match origin(name, url) {
+                Ok(origin) => origins.push(origin),
+                Err(reason) => {
+                    let message = format!("`{}` is no URL of a service: {reason}", without_userinfo(url));
+                    self.report(&below, message, "Write it as in `http://catalog:8080`.");
+                }
+            }
+        }
+        origins
+    }
+
+    fn forward(&mut self, names: &[String]) -> Vec<HeaderName> {
+        let indexed = names.iter().enumerate();
+        indexed.filter_map(|(index, name)| self.header_name(&format!("/forward/{index}"), name)).collect()
+    }
+
+    fn set(&mut self, headers: &BTreeMap<String, String>) -> Vec<(HeaderName, HeaderValue)> {
+        let mut set = Vec::with_capacity(headers.len());
+        for (name, value) in headers {
+            let below = format!("/headers/{}", escape(name));
+            let header_name = self.header_name(&below, name);
+            match HeaderValue::from_str(value) {
+                Ok(mut value) => {
+                    value.set_sensitive(true);
+                    set.extend(header_name.map(|name| (name, value)));
+                }
+                // The value may be a secret: it is not shown.
+                Err(_) => {
+                    let message =
+                        format!("the value of the header `{name}` holds characters that no header may hold");
+                    self.report(
+                        &below,
+                        message,
+                        "Visible ASCII only; a secret read from a file often ends in a newline.",
+                    );
+                }
+            }
+        }
+        set
+    }
+
+    fn header_name(&mut self, below: &str, text: &str) -> Option<HeaderName> {
+        let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
+            self.report(below, format!("`{text}` is no name of a header"), "Write it as in `authorization`.");
+            return None;
+        };
+        if HOP_BY_HOP.contains(&name) || [HOST, CONTENT_LENGTH, CDN_LOOP].contains(&name) {
+            let message = format!("the header `{text}` belongs to the connection");
+            self.report(below, message, "Leave it out; the gateway sends what the service needs.");
+            return None;
+        }
+        Some(name)
+    }
+
+    fn paths(&mut self, patterns: &[String]) -> Vec<Glob> {
+        let mut globs = Vec::with_capacity(patterns.len());
+        for (index, pattern) in patterns.iter().enumerate() {
+            match Glob::parse(pattern) {
+                Ok(glob) => globs.push(glob),
+                Err(reason) => {
+                    let message = format!("`{pattern}` is no path pattern: {reason}");
+                    self.report(&format!("/paths/{index}"), message, "Write it as in `/buyers/*`.");
+                }
+            }
+        }
+        globs
+    }
+}
+
+fn origin(service: &Arc<str>, url: &str) -> Result<Origin, &'static str> {
+    if url.contains('#') {
+        return Err("it has a fragment");
+    }
+    let parts = url.parse::<Uri>().map_err(|_| "it does not parse")?.into_parts();
+    let scheme = match parts.scheme {
+        Some(scheme) if scheme == Scheme::HTTP || scheme == Scheme::HTTPS => scheme,
+        _ => return Err("it begins with neither `http://` nor `https://`"),
+    };
+    let authority = parts.authority.ok_or("it has no host")?;
+    let port = authority.as_str().strip_prefix(authority.host());
+    match port {
+        None => return Err("it names a user; credentials belong into `headers`"),
+        Some(_) if authority.host().is_empty() => return Err("it has no host"),
+        Some(port) if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) => {
+            return Err("its port is no number from 1 to 65535");
+        }
+        Some(_) => {}
+    }
+    let path = parts.path_and_query.filter(|path| path.as_str() != "/");
+    let base = match &path {
+        Some(path) if path.query().is_some() => return Err("it has a query"),
+        Some(path) if path::check(path.path()).is_err() => {
+            return Err("its path has dot segments or odd escapes");
+        }
+        Some(path) => path.path().trim_end_matches('/').to_owned(),
+        None => String::new(),
+    };
+    Ok(Origin { service: service.clone(), scheme, authority, base })
+}
+
+/// A URL that can be shown: a password that stands in it is not.
+fn without_userinfo(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 <= at => {
+            format!("{}...{}", url.get(..scheme + 3).unwrap_or_default(), url.get(at..).unwrap_or_default())
+        }
+        _ => url.to_owned(),
+    }
+}
+
+/// A name as a step of a JSON Pointer.
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
