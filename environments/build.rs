@@ -5,22 +5,48 @@
 //! `build/c.rs` and `build/javascript.rs` are the recipes.
 #![expect(unreachable_pub, reason = "build/toolchain.rs is also a public module of the library")]
 
+#[path = "build/c.rs"]
+mod c;
 #[path = "build/crates.rs"]
 mod crates;
 #[path = "build/toolchain.rs"]
 mod toolchain;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use toolchain::{Result, Toolchain};
 
+/// What a change of makes the environments anew.
+const INPUTS: &[&str] = &["build.rs", "build", "c", "javascript", "../sdk/c/orfa.h", "../sdk/c/orfa_abi.h"];
+/// What the constructors of an environment are called; a snapshot has them behind it.
+const INITIALIZE: &str = "_initialize";
+
 fn main() {
+    INPUTS.iter().for_each(|input| println!("cargo::rerun-if-changed={input}"));
+    for variable in ["ORFA_CLANG", "ORFA_WASM_LD", "ORFA_WASI_SYSROOT"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
     if let Err(error) = make() {
-        println!("cargo::error={}", error.replace('\n', "\ncargo::error="));
+        error.lines().for_each(|line| println!("cargo::error={line}"));
         std::process::exit(1);
     }
 }
 
 fn make() -> Result<()> {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let tools = Toolchain::find()?;
-    println!("cargo::warning={:?} {}", tools, crates::crate_source("yyjson-sys")?.display());
+    finish("c", &c::build(&tools, &out)?, sandbox::Class::C, &out)
+}
+
+/// Writes `NAME.wasm`, the environment as it is after its start, and `NAME.cwasm`, its machine code.
+fn finish(name: &str, linked: &Path, class: sandbox::Class, out: &Path) -> Result<()> {
+    let wasm = fs::read(linked).map_err(|error| format!("{}: {error}", linked.display()))?;
+    let wasm = sandbox::snapshot(&wasm, INITIALIZE).map_err(|error| format!("{name}: {error}"))?;
+    let code = sandbox::precompile(class, &wasm).map_err(|error| format!("{name}: {error}"))?;
+    for (ending, bytes) in [("wasm", &wasm), ("cwasm", &code)] {
+        let path = out.join(format!("{name}.{ending}"));
+        fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     Ok(())
 }

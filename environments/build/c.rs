@@ -1,0 +1,71 @@
+//! The C environment: libc, yyjson and the helpers of `sdk/c/orfa.h` in one module.
+//!
+//! The recipe is the memory layout of `query_abi::layout`: the stack at the bottom, so that running out
+//! of it is a trap; a gap for the data of the query; then data and heap of the environment. The same for
+//! the table, whose first slots are the query's.
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use query_abi::{MEMORY, STACK_POINTER, layout};
+
+use crate::crates::crate_source;
+use crate::toolchain::{Result, Toolchain};
+
+/// Files of `c/`.
+const FILES: &[&str] = &["text.c", "format.c", "json.c", "call.c", "answer.c", "host.c", "wasi.c"];
+
+/// Leaves out what no helper calls, and comments or trailing commas, which are not JSON.
+const YYJSON_FLAGS: &[&str] = &["-DYYJSON_DISABLE_UTILS=1", "-DYYJSON_DISABLE_NON_STANDARD=1"];
+
+/// The memory that an environment starts with: a heap that most runs don't have to grow.
+const INITIAL_MEMORY: u32 = 1024 * 1024;
+
+/// Builds the C environment in `out`; returns the linked module, before its snapshot.
+pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
+    let yyjson = crate_source("yyjson-sys")?.join("yyjson/src");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources: Vec<_> = FILES.iter().map(|file| here.join("c").join(file)).collect();
+    sources.push(yyjson.join("yyjson.c"));
+    let mut flags: Vec<OsString> = vec!["-O2".into(), "-DNDEBUG".into(), "-Wno-unused-parameter".into()];
+    flags.extend(YYJSON_FLAGS.iter().map(Into::into));
+    flags.extend(["-I".into(), here.join("../sdk/c").into(), "-I".into(), yyjson.into()]);
+    let objects = tools.compile(&sources, &flags, &out.join("objects"))?;
+    let linked = out.join("c.linked.wasm");
+    tools.link(&link_arguments(tools, &objects, &exports(&here.join("c/exports.txt"))?)?, &linked)?;
+    Ok(linked)
+}
+
+/// The arguments of the linker for an environment: the layout, libc, and what it exports.
+pub fn link_arguments(tools: &Toolchain, objects: &[PathBuf], exports: &[String]) -> Result<Vec<OsString>> {
+    let archives = tools.libc_archives()?;
+    let mut arguments: Vec<OsString> = vec![archives.join("crt1-reactor.o").into()];
+    arguments.extend(objects.iter().map(Into::into));
+    arguments.extend(["-L".into(), archives.into(), "-lc".into(), tools.builtins()?.into()]);
+    let layout = [
+        "--entry=_initialize".to_owned(),
+        "--stack-first".to_owned(),
+        format!("-zstack-size={}", layout::STACK.end),
+        format!("--global-base={}", layout::ENVIRONMENT_DATA),
+        format!("--initial-memory={INITIAL_MEMORY}"),
+        format!("--table-base={}", layout::ENVIRONMENT_TABLE),
+        "--export-table".to_owned(),
+        "--growable-table".to_owned(),
+        format!("--export={STACK_POINTER}"),
+        format!("--export-memory={MEMORY}"),
+        "--gc-sections".to_owned(),
+        "--strip-all".to_owned(),
+        "-O2".to_owned(),
+        "--fatal-warnings".to_owned(),
+    ];
+    arguments.extend(layout.map(Into::into));
+    arguments.extend(exports.iter().map(|name| format!("--export={name}").into()));
+    Ok(arguments)
+}
+
+/// The names of an export list: a line each, `#` begins a comment.
+pub fn exports(list: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(list).map_err(|error| format!("{}: {error}", list.display()))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(str::to_owned).collect())
+}

@@ -1,0 +1,205 @@
+/* The three format languages of orfa.h: URLs, JSON Pointers, templates. They share the % words; each
+ * decides what a word that carries text or a value turns into.
+ *
+ * A template is JSON whose commas are written late: a comma is only remembered until something follows
+ * it, so that "{...%v,a:1}" is right for an empty object too. */
+#include <ctype.h>
+#include <string.h>
+#include "environment.h"
+
+/* What writes a text argument, and a value argument. */
+typedef struct {
+    void (*string)(text *out, const char *string);
+    void (*value)(text *out, orfa_value value);
+    void (*real)(text *out, double number);
+} language;
+
+typedef struct {
+    text *out;
+    uint32_t depth;
+    bool comma;
+} writer;
+
+static _Noreturn void unknown_word(const char *format) { orfa_fail("unknown %% word in \"%s\"", format); }
+
+static void write_double(text *out, double number) { text_json_double(out, number); }
+
+/* Writes the argument of the word at `at`, behind its %, and returns what follows the word. */
+static const char *word(text *out, const char *at, arguments *args, const language *in, const char *format) {
+    if (at[0] == 'l' && at[1] == 'l' && (at[2] == 'd' || at[2] == 'u')) {
+        long long number = va_arg(args->list, long long);
+        if (at[2] == 'd') text_integer(out, number);
+        else text_unsigned(out, number);
+        return at + 3;
+    }
+    switch (*at) {
+    case '%': text_byte(out, '%'); break;
+    case 'd': text_integer(out, va_arg(args->list, int)); break;
+    case 'u': text_unsigned(out, va_arg(args->list, unsigned)); break;
+    case 's': in->string(out, va_arg(args->list, const char *)); break;
+    case 'f':
+        if (!in->real) unknown_word(format);
+        in->real(out, va_arg(args->list, double));
+        break;
+    case 'v':
+        if (!in->value) unknown_word(format);
+        in->value(out, va_arg(args->list, orfa_value));
+        break;
+    default: unknown_word(format);
+    }
+    return at + 1;
+}
+
+static void format_plain(text *out, const char *format, arguments *args, const language *in) {
+    for (const char *at = format; *at;) {
+        if (*at == '%') at = word(out, at + 1, args, in, format);
+        else text_byte(out, *at++);
+    }
+}
+
+/* ---- URLs ---- */
+
+static void url_string(text *out, const char *string) {
+    if (string) text_percent_encoded(out, string, strlen(string));
+}
+
+static void url_value(text *out, orfa_value value) {
+    if (yyjson_is_str(json(value)) || yyjson_is_raw(json(value))) {
+        text_percent_encoded(out, unsafe_yyjson_get_str(json(value)), unsafe_yyjson_get_len(json(value)));
+    } else if (yyjson_is_arr(json(value))) {
+        bool first = true;
+        for orfa_each(item, value) {
+            if (!first) text_byte(out, ',');
+            first = false;
+            if (!yyjson_is_ctn(json(item))) url_value(out, item);
+        }
+    } else if (value && !yyjson_is_ctn(json(value))) {
+        text_json(out, value);
+    }
+}
+
+void format_url(text *out, const char *format, arguments *args) {
+    static const language url = {url_string, url_value, write_double};
+    format_plain(out, format, args, &url);
+}
+
+/* ---- Pointers ---- */
+
+static void pointer_string(text *out, const char *string) {
+    for (; string && *string; string++) {
+        if (*string == '~') text_string(out, "~0");
+        else if (*string == '/') text_string(out, "~1");
+        else text_byte(out, *string);
+    }
+}
+
+void format_pointer(text *out, const char *format, arguments *args) {
+    static const language pointer = {pointer_string, NULL, NULL};
+    format_plain(out, format, args, &pointer);
+}
+
+/* ---- Templates ---- */
+
+static void start_item(writer *to) {
+    if (to->comma) {
+        char last = to->out->len ? to->out->data[to->out->len - 1] : '[';
+        if (last != '{' && last != '[') text_byte(to->out, ',');
+    }
+    to->comma = false;
+}
+
+static bool is_name(char byte) { return isalnum((unsigned char)byte) || byte == '_' || byte == '$'; }
+
+/* A bare name is a key or a text; true, false and null are themselves unless they are keys. */
+static const char *bare_name(writer *to, const char *at) {
+    const char *end = at;
+    while (is_name(*end) || *end == '-') end++;
+    uint32_t len = end - at;
+    bool word = (len == 4 && (!memcmp(at, "true", 4) || !memcmp(at, "null", 4))) ||
+                (len == 5 && !memcmp(at, "false", 5));
+    bool bare = word && *end != ':';
+    if (!bare) text_byte(to->out, '"');
+    text_add(to->out, at, len);
+    if (!bare) text_byte(to->out, '"');
+    return end;
+}
+
+/* Text in either kind of quotes; what stands between them is JSON already. */
+static const char *quoted(writer *to, const char *at, const char *format) {
+    const char *end = at + 1;
+    while (*end && *end != *at) end += *end == '\\' && end[1] ? 2 : 1;
+    if (!*end) orfa_fail("a quote is not closed in \"%s\"", format);
+    text_byte(to->out, '"');
+    text_add(to->out, at + 1, end - at - 1);
+    text_byte(to->out, '"');
+    return end + 1;
+}
+
+/* The members of an object, without its braces. */
+static const char *spread(writer *to, const char *at, arguments *args, const char *format) {
+    if (strncmp(at, "...%v", 5)) orfa_fail("only %%v may follow ... in \"%s\"", format);
+    orfa_value value = va_arg(args->list, orfa_value);
+    if (!yyjson_is_obj(json(value)) || !orfa_len(value)) return at + 5;
+    start_item(to);
+    uint32_t start = to->out->len;
+    text_json(to->out, value);
+    to->out->len--;
+    memmove(to->out->data + start, to->out->data + start + 1, --to->out->len - start);
+    return at + 5;
+}
+
+static void nested(text *out, orfa_out value) {
+    if (!value) {
+        text_add(out, "null", 4);
+        return;
+    }
+    text_add(out, value->data, value->len);
+    text_byte(out, value->close);
+}
+
+static const char *template_word(writer *to, const char *at, arguments *args, const char *format) {
+    static const language json_text = {text_json_string, text_json, text_json_double};
+    start_item(to);
+    if (*at == 'b') text_string(to->out, va_arg(args->list, int) ? "true" : "false");
+    else if (*at == 'o') nested(to->out, va_arg(args->list, orfa_out));
+    else return word(to->out, at, args, &json_text, format);
+    return at + 1;
+}
+
+static const char *closing(writer *to, const char *at, const char *format) {
+    if (!to->depth--) orfa_fail("brackets don't match in \"%s\"", format);
+    to->comma = false;
+    text_byte(to->out, *at);
+    return at + 1;
+}
+
+/* Writes one token and returns what follows it. */
+static const char *token(writer *to, const char *at, arguments *args, const char *format) {
+    switch (*at) {
+    case ' ': case '\n': case '\t': return at + 1;
+    case ',': to->comma = true; return at + 1;
+    case '%': return template_word(to, at + 1, args, format);
+    case '.': return spread(to, at, args, format);
+    case '}': case ']': return closing(to, at, format);
+    case ':': text_byte(to->out, ':'); return at + 1;
+    default: break;
+    }
+    start_item(to);
+    if (*at == '"' || *at == '\'') return quoted(to, at, format);
+    if (isdigit((unsigned char)*at) || *at == '-') {
+        do text_byte(to->out, *at++);
+        while (is_name(*at) || *at == '.' || *at == '-' || *at == '+');
+        return at;
+    }
+    if (is_name(*at)) return bare_name(to, at);
+    if (*at != '{' && *at != '[') orfa_fail("'%c' has no meaning in \"%s\"", *at, format);
+    to->depth++;
+    text_byte(to->out, *at);
+    return at + 1;
+}
+
+void format_template(text *out, const char *format, arguments *args) {
+    writer to = {out, 0, true};
+    for (const char *at = format; *at;) at = token(&to, at, args, format);
+    if (to.depth) orfa_fail("brackets don't match in \"%s\"", format);
+}
