@@ -1,1 +1,32 @@
-//! (being built)
+//! The gateway: what listens, routes, answers and logs.
+//!
+//! The life of a request, which code, docs and hooks keep the order of:
+//!
+//! 1. **accept** (`server.rs`): a connection, HTTP/1.1 or HTTP/2 in clear text on one port. TLS joins here.
+//! 2. **admit**: load shedding joins here.
+//! 3. **identify**: keys and JWTs join here; until then every caller is anonymous.
+//! 4. **route** (`routes.rs`): by path; then the route's cross-origin rule (`cors.rs`).
+//! 5. **request filters** join here.
+//! 6. **handle** (`way.rs`): the route's way of answering, today `query` or `proxy`.
+//! 7. **response filters** join here. What is there today: an error becomes a problem document
+//!    (`respond.rs`, the only place that does it), and cross-origin headers.
+//! 8. **encode**: deduplication and compression join here.
+//! 9. **log** (`access.rs`): one line, written once the last byte of the answer is gone.
+//!
+//! `gateway.rs` is that list as code. The config stands in `config.rs`.
+
+mod access;
+pub mod config;
+mod cors;
+mod gateway;
+mod proxy;
+mod refusal;
+mod respond;
+mod routes;
+mod server;
+mod way;
+
+pub use access::Seen;
+pub use config::{Config, Mistake};
+pub use gateway::{BuildError, Gateway};
+pub use server::Drained;

@@ -1,0 +1,270 @@
+//! The last phase of a request: one JSON line in the access log, and a word to whoever watches.
+//!
+//! An [`Entry`] travels with the request and ends as part of the answer's body, [`Logged`]: the line is
+//! written when the last byte is gone or the client is, so that it tells what really left. Writing
+//! never blocks a request: `writer.rs` says how.
+
+mod clock;
+mod writer;
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use services::{Body, Budget, Made};
+
+use crate::respond::Spoken;
+
+pub(crate) use writer::Log;
+
+/// A request that was answered, for whoever watches: `orfa dev`.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The method.
+    pub method: Method,
+    /// The path, without its query.
+    pub path: String,
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// The problem's code, where the answer is one.
+    pub code: Option<&'static str>,
+    /// From the request's head to the last byte of the answer.
+    pub took: Duration,
+    /// The upstream calls made by the gateway itself: those of a proxied request.
+    pub made: Vec<Made>,
+    /// What a query did.
+    pub report: Option<query::Report>,
+}
+
+/// What is called for each request that was answered.
+pub(crate) type Watch = Box<dyn Fn(Seen) + Send + Sync>;
+
+/// Who is told of requests.
+#[derive(Default)]
+pub(crate) struct Audience {
+    pub(crate) log: Option<Log>,
+    pub(crate) watch: Option<Watch>,
+}
+
+/// What is known of a request so far.
+pub(crate) struct Entry {
+    audience: Arc<Audience>,
+    began: Instant,
+    at: SystemTime,
+    pub(crate) client: SocketAddr,
+    method: Method,
+    uri: Uri,
+    meter: Arc<Meter>,
+    pub(crate) route: Option<Arc<str>>,
+    pub(crate) budget: Option<Arc<Budget>>,
+    status: StatusCode,
+    spoken: Option<Spoken>,
+    report: Option<query::Report>,
+}
+
+/// Counts what comes in.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    received: AtomicU64,
+    over: AtomicBool,
+}
+
+/// A request's body, counted and bounded.
+struct Metered {
+    body: Incoming,
+    meter: Arc<Meter>,
+    limit: u64,
+}
+
+/// An answer's body, counted; logs when it ends.
+pub(crate) struct Logged {
+    body: Body,
+    sent: u64,
+    ended: Ended,
+    entry: Entry,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    NotYet,
+    Well,
+    Broken,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the body is larger than {0} bytes")]
+struct TooLarge(u64);
+
+impl Entry {
+    /// A request begins.
+    pub(crate) fn begin<B>(audience: &Arc<Audience>, request: &Request<B>, client: SocketAddr) -> Self {
+        Self {
+            audience: Arc::clone(audience),
+            began: Instant::now(),
+            at: SystemTime::now(),
+            client,
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            meter: Arc::default(),
+            route: None,
+            budget: None,
+            status: StatusCode::OK,
+            spoken: None,
+            report: None,
+        }
+    }
+
+    /// The request's body, from here on counted and no larger than this.
+    pub(crate) fn metered(&self, body: Incoming, limit: u64) -> Body {
+        if body.is_end_stream() {
+            return services::body::empty();
+        }
+        Metered { body, meter: Arc::clone(&self.meter), limit }.boxed_unsync()
+    }
+
+    /// Whether the body turned out larger than its limit.
+    pub(crate) fn is_over(&self) -> bool {
+        self.meter.over.load(Relaxed)
+    }
+
+    /// The answer begins; the entry goes with its body.
+    pub(crate) fn end(mut self, response: Response<Body>) -> Response<Logged> {
+        let (mut head, body) = response.into_parts();
+        self.status = head.status;
+        self.spoken = head.extensions.remove::<Spoken>();
+        self.report = head.extensions.remove::<query::Report>();
+        Response::from_parts(head, Logged { body, sent: 0, ended: Ended::NotYet, entry: self })
+    }
+
+    fn told(&mut self, sent: u64, ended: Ended) {
+        let took = self.began.elapsed();
+        let audience = Arc::clone(&self.audience);
+        if let Some(log) = &audience.log {
+            log.write(|line| self.line(line, sent, took, ended));
+        }
+        if let Some(watch) = &audience.watch {
+            watch(self.seen(took));
+        }
+    }
+
+    fn seen(&mut self, took: Duration) -> Seen {
+        Seen {
+            method: self.method.clone(),
+            path: self.uri.path().to_owned(),
+            status: self.status,
+            code: self.spoken.as_ref().map(|spoken| spoken.code),
+            took,
+            made: self.budget.as_ref().map(|budget| budget.made()).unwrap_or_default(),
+            report: self.report.take(),
+        }
+    }
+
+    fn calls(&self) -> usize {
+        let own = self.budget.as_ref().map_or(0, |budget| budget.made_count());
+        own + self.report.as_ref().map_or(0, |report| report.made.len())
+    }
+
+    fn line(&self, line: &mut Vec<u8>, sent: u64, took: Duration, ended: Ended) {
+        use writer::{millis, number, text};
+        line.extend_from_slice(b"{\"time\":\"");
+        clock::write(line, self.at);
+        line.extend_from_slice(b"\",\"level\":\"INFO\",\"message\":\"request\"");
+        text(line, "client", &self.client.ip().to_string());
+        text(line, "method", self.method.as_str());
+        text(line, "path", self.uri.path());
+        number(line, "status", self.status.as_u16().into());
+        if let Some(Spoken { code, request_id }) = &self.spoken {
+            text(line, "code", code);
+            request_id.iter().for_each(|id| text(line, "request_id", id));
+        }
+        match ended {
+            Ended::Well => {}
+            Ended::NotYet => text(line, "ended", "client-gone"),
+            Ended::Broken => text(line, "ended", "broken"),
+        }
+        self.route.iter().for_each(|route| text(line, "route", route));
+        number(line, "in", self.meter.received.load(Relaxed));
+        number(line, "out", sent);
+        millis(line, "ms", took);
+        self.report.iter().for_each(|report| millis(line, "cpu_ms", report.cpu));
+        number(line, "calls", self.calls() as u64);
+        line.extend_from_slice(b"}\n");
+    }
+}
+
+impl http_body::Body for Metered {
+    type Data = Bytes;
+    type Error = services::body::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)?) else {
+            return Poll::Ready(None);
+        };
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        let received = self.meter.received.fetch_add(length, Relaxed) + length;
+        if received > self.limit {
+            self.meter.over.store(true, Relaxed);
+            return Poll::Ready(Some(Err(TooLarge(self.limit).into())));
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl http_body::Body for Logged {
+    type Data = Bytes;
+    type Error = services::body::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => self.sent += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(_)) => self.ended = Ended::Broken,
+            None => self.ended = Ended::Well,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        // hyper stops asking once it has as many bytes as were announced, or needs none (HEAD, 304).
+        let is_all = self.body.is_end_stream() || self.body.size_hint().exact() == Some(0);
+        let bodiless = self.entry.method == Method::HEAD || self.entry.status == StatusCode::NOT_MODIFIED;
+        let ended = match self.ended {
+            Ended::NotYet if is_all || bodiless => Ended::Well,
+            ended => ended,
+        };
+        let sent = self.sent;
+        self.entry.told(sent, ended);
+    }
+}

@@ -1,0 +1,46 @@
+//! Time as RFC 3339 with milliseconds, in UTC, without an allocation: every request's line has one.
+
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Appends `2026-01-31T12:00:00.000Z`.
+pub(super) fn write(line: &mut Vec<u8>, at: SystemTime) {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, millis) = (since.as_secs(), since.subsec_millis());
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let _ = write!(line, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z");
+}
+
+/// Year, month and day of a day after 1970-01-01, by counting from a March 1st: the leap day is then
+/// the last of a year, and months have a regular pattern of 153 days in five.
+fn date(day: u64) -> (u64, u64, u64) {
+    let day = day + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn times_are_written_as_rfc_3339() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_709_251_200_001, "2024-03-01T00:00:00.001Z"),
+            (4_102_444_799_500, "2099-12-31T23:59:59.500Z"),
+        ] {
+            let mut line = Vec::new();
+            super::write(&mut line, UNIX_EPOCH + Duration::from_millis(millis));
+            assert_eq!(String::from_utf8(line).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Lines to a sink that may be slow, from threads that must not wait.
+//!
+//! Lines are appended to a buffer; one thread of its own takes it away and writes it. When the sink
+//! can't keep up and the buffer is full, lines are dropped and counted, and the log says how many.
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use super::clock;
+
+/// What may wait for the sink.
+const MAX_PENDING: usize = 4 << 20;
+
+/// How long lines are collected: waking a thread per line would cost more than the line.
+const COLLECT: Duration = Duration::from_millis(10);
+
+/// A log that is written in the background. Dropping it writes what is left.
+pub(crate) struct Log {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    pending: Vec<u8>,
+    dropped: u64,
+    is_stopped: bool,
+}
+
+impl Log {
+    /// A log into this sink.
+    pub(crate) fn new(sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let theirs = Arc::clone(&shared);
+        let thread =
+            std::thread::Builder::new().name("access-log".to_owned()).spawn(move || theirs.run(sink))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Appends a line, made outside of the lock.
+    pub(crate) fn write(&self, make: impl FnOnce(&mut Vec<u8>)) {
+        thread_local!(static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            make(line);
+            self.shared.append(line);
+        });
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn append(&self, line: &[u8]) {
+        let mut state = self.lock();
+        if state.pending.len() + line.len() > MAX_PENDING {
+            state.dropped += 1;
+            return;
+        }
+        let was_empty = state.pending.is_empty();
+        state.pending.extend_from_slice(line);
+        drop(state);
+        if was_empty {
+            self.changed.notify_one();
+        }
+    }
+
+    fn run(&self, mut sink: Box<dyn Write + Send>) {
+        let mut lines = Vec::new();
+        loop {
+            lines.clear();
+            let is_stopped = self.take(&mut lines);
+            // A sink that is gone (a closed pipe) is no reason to stop answering requests.
+            let _ = sink.write_all(&lines).and_then(|()| sink.flush());
+            if is_stopped {
+                return;
+            }
+        }
+    }
+
+    /// Waits for lines, then a little for more of them, and takes them all.
+    fn take(&self, lines: &mut Vec<u8>) -> bool {
+        let is_idle = |state: &mut State| state.pending.is_empty() && !state.is_stopped;
+        let state = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        let collected = self.changed.wait_timeout_while(state, COLLECT, |state| !state.is_stopped);
+        let (mut state, _) = collected.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(lines, &mut state.pending);
+        if state.dropped > 0 {
+            dropped(lines, std::mem::take(&mut state.dropped));
+        }
+        state.is_stopped
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.shared.lock().is_stopped = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn dropped(line: &mut Vec<u8>, count: u64) {
+    line.extend_from_slice(b"{\"time\":\"");
+    clock::write(line, SystemTime::now());
+    line.extend_from_slice(b"\",\"level\":\"WARN\"");
+    text(line, "message", "the sink of the access log is too slow, lines were dropped");
+    number(line, "dropped", count);
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends `,"name":"text"`.
+pub(super) fn text(line: &mut Vec<u8>, name: &str, text: &str) {
+    let _ = write!(line, ",\"{name}\":");
+    let _ = serde_json::to_writer(line, text);
+}
+
+/// Appends `,"name":7`.
+pub(super) fn number(line: &mut Vec<u8>, name: &str, number: u64) {
+    let _ = write!(line, ",\"{name}\":{number}");
+}
+
+/// Appends `,"name":1.234`, in milliseconds.
+pub(super) fn millis(line: &mut Vec<u8>, name: &str, span: Duration) {
+    let micros = span.as_micros();
+    let _ = write!(line, ",\"{name}\":{}.{:03}", micros / 1000, micros % 1000);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Log, MAX_PENDING};
+    use std::io::{Result, Write};
+    use std::sync::{Arc, Mutex, mpsc};
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Takes nothing until it is let.
+    struct Stuck(mpsc::Receiver<()>, Sink, mpsc::Sender<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+            let _ = self.2.send(());
+            let _ = self.0.recv();
+            self.1.write(bytes)
+        }
+        fn flush(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_the_end() {
+        let sink = Sink::default();
+        let log = Log::new(Box::new(sink.clone())).unwrap();
+        (0..1000).for_each(|n| log.write(|line| line.extend_from_slice(format!("{n}\n").as_bytes())));
+        drop(log);
+        let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().map(|line| line.parse::<u32>().unwrap()).sum::<u32>(), 499_500);
+    }
+
+    #[test]
+    fn lines_that_a_stuck_sink_cannot_take_are_counted_not_waited_for() {
+        let sink = Sink::default();
+        let ((go, wait), (tell, stuck)) = (mpsc::channel(), mpsc::channel());
+        let log = Log::new(Box::new(Stuck(wait, sink.clone(), tell))).unwrap();
+        let line = [b'x'; 1024];
+        log.write(|buffer| buffer.extend_from_slice(&line));
+        stuck.recv().unwrap();
+        let fits = MAX_PENDING / line.len();
+        (0..fits + 7).for_each(|_| log.write(|buffer| buffer.extend_from_slice(&line)));
+        drop(go);
+        drop(log);
+        let text = String::from_utf8_lossy(&sink.0.lock().unwrap()).into_owned();
+        assert!(text.ends_with("lines were dropped\",\"dropped\":7}\n"), "{}", &text[text.len() - 200..]);
+    }
+}

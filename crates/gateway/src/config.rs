@@ -1,0 +1,232 @@
+//! `orfa.yaml`: the whole config is this struct of the other crates' sections.
+//!
+//! Two stages. [`read`] turns text into a [`Config`] or into *all* its [`Mistake`]s and touches nothing
+//! but the files that `${file:...}` names: YAML to a tree with positions (`yaml.rs`), validated against
+//! the JSON Schema (`schema.rs`), deserialised, then checked for what no schema can say (`check.rs`).
+//! [`crate::Gateway::build`] is the second stage and makes ready objects of it.
+
+mod check;
+mod mistake;
+mod schema;
+mod source;
+mod substitute;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use services::{Bytes, Duration, ServiceConfig};
+
+pub use mistake::Mistake;
+pub use schema::schema;
+pub use source::Source;
+
+/// The config of a gateway.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where the gateway listens.
+    #[serde(default = "Config::default_listen")]
+    pub listen: String,
+    /// The upstream services, by the names that programs and routes use.
+    #[serde(default)]
+    pub services: BTreeMap<String, ServiceConfig>,
+    /// Who may call from other origins, on every route that does not say it itself.
+    #[serde(default)]
+    pub cors: Option<CorsConfig>,
+    /// What is answered, and how.
+    pub routes: Vec<RouteConfig>,
+    /// How the gateway stops.
+    #[serde(default)]
+    pub drain: DrainConfig,
+    /// What is logged.
+    #[serde(default)]
+    pub log: LogConfig,
+    /// The query runtime: threads, pools, caches.
+    #[serde(default)]
+    pub runtime: query::RuntimeConfig,
+    /// Where each field stands in the file.
+    #[serde(skip)]
+    pub source: Source,
+}
+
+/// One route: a path and exactly one way of answering.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteConfig {
+    /// The path; `/*` at its end stands for everything below.
+    pub path: String,
+    /// Run the programs that clients send.
+    #[serde(default)]
+    pub query: Option<query::QueryConfig>,
+    /// Pass the request on to a service.
+    #[serde(default)]
+    pub proxy: Option<ProxyConfig>,
+    /// Who may call this route from other origins.
+    #[serde(default)]
+    pub cors: Option<CorsConfig>,
+    /// What a request on this route may take, whichever way it is answered.
+    #[serde(default)]
+    pub limits: LimitsConfig,
+}
+
+/// Where a request is passed on to: a service's name, or more than that.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ProxyConfig {
+    /// Just the service.
+    Service(String),
+    /// The service and how.
+    More(ProxyOptions),
+}
+
+/// How a request is passed on.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProxyOptions {
+    /// The service's name.
+    pub service: String,
+    /// On a route with `/*`: pass on the whole path, and not only what the `*` stands for.
+    #[serde(default)]
+    pub keep_prefix: bool,
+}
+
+/// Cross-origin requests, as browsers know them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CorsConfig {
+    /// The origins: `https://shop.example.org`, `http://localhost:*` for every port, `*` for all.
+    pub origins: Vec<String>,
+    /// How long a browser may keep the answer to its preflight.
+    #[serde(default)]
+    pub max_age: Option<Duration>,
+}
+
+/// What one request may take.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// The largest body of a request.
+    pub body: Bytes,
+    /// How long the answer may take to begin.
+    pub deadline: Duration,
+}
+
+/// How the gateway stops.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DrainConfig {
+    /// How long requests that are under way may still take.
+    pub timeout: Duration,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// A line for each request.
+    pub access: bool,
+}
+
+impl Config {
+    /// The config of `orfa dev`: a query route over these services, open to pages on this machine.
+    ///
+    /// # Errors
+    /// Names and URLs come from the command line and can be wrong like those of a file.
+    pub fn dev(services: &[(String, String)], port: u16) -> Result<Self, Vec<Mistake>> {
+        let names: Vec<&String> = services.iter().map(|(name, _)| name).collect();
+        let urls = services.iter().map(|(name, url)| (name.clone(), json!({ "url": url })));
+        let origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*", "https://localhost:*"];
+        let value = json!({
+            "listen": format!("127.0.0.1:{port}"),
+            "services": urls.collect::<serde_json::Map<_, _>>(),
+            "cors": { "origins": origins },
+            "routes": [{ "path": "/query", "query": { "services": names } }],
+        });
+        finish(value, Source::new(Path::new("command line")), Vec::new())
+    }
+
+    fn default_listen() -> String {
+        "127.0.0.1:8080".to_owned()
+    }
+}
+
+impl ProxyConfig {
+    pub(crate) fn service(&self) -> &str {
+        match self {
+            Self::Service(service) | Self::More(ProxyOptions { service, .. }) => service,
+        }
+    }
+
+    pub(crate) fn keep_prefix(&self) -> bool {
+        matches!(self, Self::More(ProxyOptions { keep_prefix: true, .. }))
+    }
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self { body: Bytes(64 << 20), deadline: Duration(std::time::Duration::from_secs(60)) }
+    }
+}
+
+impl Default for DrainConfig {
+    fn default() -> Self {
+        Self { timeout: Duration(std::time::Duration::from_secs(30)) }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { access: true }
+    }
+}
+
+/// Reads the config file.
+///
+/// # Errors
+/// All its mistakes, in the order of the file.
+pub fn read(file: &Path) -> Result<Config, Vec<Mistake>> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => read_text(&text, file),
+        Err(error) => Err(vec![Source::new(file).mistake("", format!("cannot be read: {error}"), None)]),
+    }
+}
+
+/// Reads a config from its text; `file` is its name in mistakes, and relative paths start beside it.
+///
+/// # Errors
+/// All its mistakes, in the order of the file.
+pub fn read_text(text: &str, file: &Path) -> Result<Config, Vec<Mistake>> {
+    let document = yaml::read(text, file).map_err(|mistake| vec![mistake])?;
+    finish(document.value, document.source, document.mistakes)
+}
+
+fn finish(value: Value, source: Source, mut mistakes: Vec<Mistake>) -> Result<Config, Vec<Mistake>> {
+    mistakes.extend(schema::validate(&value, &source));
+    mistakes.extend(check::check(&value, &source));
+    if mistakes.is_empty() {
+        match serde_path_to_error::deserialize::<_, Config>(value) {
+            Ok(config) => return Ok(Config { source, ..config }),
+            Err(error) => mistakes.push(undeserialised(&error, &source)),
+        }
+    }
+    mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+    mistakes.dedup();
+    Err(mistakes)
+}
+
+/// What the schema let through and a type refused.
+fn undeserialised(error: &serde_path_to_error::Error<serde_json::Error>, source: &Source) -> Mistake {
+    use serde_path_to_error::Segment;
+    let pointer = error.path().iter().fold(String::new(), |pointer, segment| match segment {
+        Segment::Seq { index } => format!("{pointer}/{index}"),
+        Segment::Map { key } => source::join(&pointer, key),
+        Segment::Enum { .. } | Segment::Unknown => pointer,
+    });
+    let message =
+        if source.is_hidden(&pointer) { "the value is wrong".into() } else { error.inner().to_string() };
+    source.mistake(&pointer, message, None)
+}

@@ -1,0 +1,196 @@
+//! What no schema can say: names that have to exist, paths that clash, limits that make no sense.
+//!
+//! The checks look at the value and not at the structs, so that one mistake that keeps a config from
+//! being deserialised does not hide the others. What has the wrong type is passed over: the schema
+//! has spoken of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use services::{ServiceConfig, Services};
+
+use super::mistake::{Mistake, any_of, did_you_mean};
+use super::source::Source;
+use crate::cors;
+
+/// The ways of answering; a route has exactly one.
+const WAYS: [&str; 2] = ["query", "proxy"];
+
+struct Checker<'a> {
+    root: &'a Value,
+    source: &'a Source,
+    mistakes: Vec<Mistake>,
+}
+
+/// All that is wrong in the value beyond its schema.
+pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
+    let mut checker = Checker { root, source, mistakes: Vec::new() };
+    checker.listen();
+    checker.services();
+    checker.cors("/cors");
+    checker.routes();
+    checker.mistakes
+}
+
+impl Checker<'_> {
+    fn wrong(&mut self, pointer: &str, message: impl Into<String>, hint: &str) {
+        let hint = (!hint.is_empty()).then(|| hint.to_owned());
+        self.mistakes.push(self.source.mistake(pointer, message, hint));
+    }
+
+    fn text(&self, pointer: &str) -> Option<String> {
+        self.root.pointer(pointer)?.as_str().map(str::to_owned)
+    }
+
+    fn count(&self, pointer: &str) -> usize {
+        self.root.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len)
+    }
+
+    /// The text as it may be shown.
+    fn shown(&self, pointer: &str, text: &str) -> String {
+        if self.source.is_hidden(pointer) { "the value".to_owned() } else { format!("`{text}`") }
+    }
+
+    fn listen(&mut self) {
+        let Some(listen) = self.text("/listen") else { return };
+        if listen.parse::<SocketAddr>().is_err() {
+            let shown = self.shown("/listen", &listen);
+            self.wrong("/listen", format!("{shown} is not an address"), "write 127.0.0.1:8080 or [::]:8080");
+        }
+    }
+
+    /// The services' own rules, for those that are whole enough to be asked.
+    fn services(&mut self) {
+        let Some(Value::Object(services)) = self.root.get("services") else { return };
+        let whole = |value: &Value| serde_json::from_value::<ServiceConfig>(value.clone()).ok();
+        let whole: BTreeMap<String, ServiceConfig> =
+            services.iter().filter_map(|(name, value)| Some((name.clone(), whole(value)?))).collect();
+        for problem in Services::new(&whole).err().unwrap_or_default() {
+            let pointer = format!("/services{}", problem.pointer);
+            let message =
+                if self.source.is_hidden(&pointer) { "the value is wrong".into() } else { problem.message };
+            self.wrong(&pointer, message, &problem.hint);
+        }
+    }
+
+    fn cors(&mut self, pointer: &str) {
+        for index in 0..self.count(&format!("{pointer}/origins")) {
+            let pointer = format!("{pointer}/origins/{index}");
+            let Some(origin) = self.text(&pointer) else { continue };
+            if !cors::is_pattern(&origin) {
+                let shown = self.shown(&pointer, &origin);
+                let hint = "write https://shop.example.org, http://localhost:* or *, with no path";
+                self.wrong(&pointer, format!("{shown} is not an origin"), hint);
+            }
+        }
+    }
+
+    fn routes(&mut self) {
+        let mut taken = HashMap::new();
+        for index in 0..self.count("/routes") {
+            let route = format!("/routes/{index}");
+            self.path(&route, index, &mut taken);
+            self.ways(&route);
+            self.names(&route);
+            self.cors(&format!("{route}/cors"));
+            self.limits(&format!("{route}/limits"));
+            self.limits(&format!("{route}/query/limits"));
+        }
+    }
+
+    fn path(&mut self, route: &str, index: usize, taken: &mut HashMap<String, usize>) {
+        let pointer = format!("{route}/path");
+        let Some(path) = self.text(&pointer) else { return };
+        let shown = self.shown(&pointer, &path);
+        if !path.starts_with('/') {
+            self.wrong(&pointer, format!("{shown} does not start with `/`"), "");
+        }
+        if path.strip_suffix("/*").unwrap_or(&path).contains('*') {
+            let hint = "a wildcard is the last segment: /catalog/*";
+            self.wrong(&pointer, format!("{shown} has a `*` in its middle"), hint);
+        }
+        if path.contains(['?', '#']) {
+            self.wrong(&pointer, format!("{shown} has a query or a fragment"), "routes match the path alone");
+        }
+        if let Some(first) = taken.insert(path, index) {
+            self.wrong(&pointer, format!("{shown} is taken already by routes[{first}]"), "");
+        }
+    }
+
+    fn ways(&mut self, route: &str) {
+        let Some(Value::Object(members)) = self.root.pointer(route) else { return };
+        let ways: Vec<&str> = WAYS.into_iter().filter(|way| members.contains_key(*way)).collect();
+        let hint = format!("a route has exactly one of {}", any_of(&WAYS.map(str::to_owned)));
+        match ways.as_slice() {
+            [_] => {}
+            [] => self.wrong(route, "the route has no way of answering", &hint),
+            [.., last] => {
+                let message = format!("the route has {} at once", ways.join(" and "));
+                self.wrong(&format!("{route}/{last}"), message, &hint);
+            }
+        }
+    }
+
+    fn names(&mut self, route: &str) {
+        self.name(&format!("{route}/proxy"));
+        self.name(&format!("{route}/proxy/service"));
+        let services = format!("{route}/query/services");
+        for index in 0..self.count(&services) {
+            self.name(&format!("{services}/{index}"));
+        }
+    }
+
+    fn name(&mut self, pointer: &str) {
+        let Some(name) = self.text(pointer) else { return };
+        let services = self.root.get("services").and_then(Value::as_object);
+        let known: Vec<&str> = services.into_iter().flat_map(|all| all.keys()).map(String::as_str).collect();
+        if known.contains(&name.as_str()) {
+            return;
+        }
+        let hint = did_you_mean(&name, known).unwrap_or_else(|| "write it under `services:`".to_owned());
+        let shown = self.shown(pointer, &name);
+        self.wrong(pointer, format!("there is no service {shown}"), &hint);
+    }
+
+    fn limits(&mut self, pointer: &str) {
+        let Some(Value::Object(limits)) = self.root.pointer(pointer) else { return };
+        for (name, value) in limits {
+            if is_nothing(value) {
+                self.wrong(&format!("{pointer}/{name}"), "a limit of nothing lets nothing through", "");
+            }
+        }
+        if let (Some(cpu), Some(deadline)) = (span(limits.get("cpu")), span(limits.get("deadline")))
+            && cpu > deadline
+        {
+            let hint = "the deadline ends a run before this much CPU time can pass";
+            self.wrong(&format!("{pointer}/cpu"), "more CPU time than the deadline allows", hint);
+        }
+        let number = |name| limits.get(name).and_then(Value::as_u64);
+        if let (Some(parallel), Some(calls)) = (number("parallel"), number("calls"))
+            && parallel > calls
+        {
+            self.wrong(
+                &format!("{pointer}/parallel"),
+                format!("more at once than the {calls} calls in all"),
+                "",
+            );
+        }
+    }
+}
+
+fn span(value: Option<&Value>) -> Option<Duration> {
+    serde_json::from_value::<services::Duration>(value?.clone()).ok().map(|span| span.0)
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_u64() == Some(0),
+        Value::String(text) => {
+            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            !digits.is_empty() && digits.bytes().all(|digit| digit == b'0')
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,230 @@
+//! The JSON Schema of the config, and what a validator says against it in plain words.
+//!
+//! The schema is derived from the structs. One thing is changed: an optional field may be left out, not
+//! be `null`, since an empty `cors:` in YAML is a null that nobody meant.
+
+use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use jsonschema::{JsonType, ValidationError};
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use super::Config;
+use super::mistake::{Mistake, any_of, did_you_mean};
+use super::source::{Source, join};
+
+/// The types whose values are texts of a form: what one is called, and what to write.
+const FORMS: [(&str, &str, &str); 2] = [
+    ("Duration", "a time span", "write 50ms, 2s or 5m"),
+    ("Bytes", "a number of bytes", "write 64KiB, 16MiB or 1GiB"),
+];
+
+/// The JSON Schema of `orfa.yaml`, for editors and for `orfa config schema`.
+#[must_use]
+pub fn schema() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut schema = generator.into_root_schema_for::<Config>().to_value();
+    forbid_null(&mut schema);
+    schema
+}
+
+/// Everything in the value that the schema does not allow.
+pub(super) fn validate(value: &Value, source: &Source) -> Vec<Mistake> {
+    let schema = schema();
+    let validator = match jsonschema::validator_for(&schema) {
+        Ok(validator) => validator,
+        Err(error) => return vec![source.mistake("", format!("the schema itself is wrong: {error}"), None)],
+    };
+    let speaker = Speaker { schema: &schema, source };
+    validator.iter_errors(value).flat_map(|error| speaker.say(&error)).collect()
+}
+
+struct Speaker<'a> {
+    schema: &'a Value,
+    source: &'a Source,
+}
+
+impl Speaker<'_> {
+    fn say(&self, error: &ValidationError<'_>) -> Vec<Mistake> {
+        let pointer = error.instance_path().as_str();
+        if let Some((noun, hint)) = self.form(error) {
+            let message = format!("{} is not {noun}", self.shown(error));
+            return vec![self.source.mistake(pointer, message, Some(hint))];
+        }
+        match error.kind() {
+            Kind::AdditionalProperties { unexpected } => {
+                unexpected.iter().map(|key| self.unknown_key(error, key)).collect()
+            }
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => self.say_branches(error, context),
+            _ => vec![self.say_one(error)],
+        }
+    }
+
+    fn say_one(&self, error: &ValidationError<'_>) -> Mistake {
+        let pointer = error.instance_path().as_str();
+        let (message, hint) = match error.kind() {
+            Kind::Required { property } => {
+                (format!("`{}` is missing", property.as_str().unwrap_or_default()), None)
+            }
+            Kind::Type { kind } => {
+                (format!("{} has to be {}", self.shown(error), types_of(kind).join(" or ")), None)
+            }
+            Kind::Enum { options } => self.not_allowed(error, &list(options)),
+            Kind::Constant { expected_value } => self.not_allowed(error, &[plain(expected_value)]),
+            Kind::Minimum { limit } => (format!("{} is less than {limit}", self.shown(error)), None),
+            Kind::Maximum { limit } => (format!("{} is more than {limit}", self.shown(error)), None),
+            Kind::MinItems { limit } => (format!("the list needs at least {limit}"), None),
+            Kind::MinLength { .. } => ("the text must not be empty".to_owned(), None),
+            _ => (error.masked_with("the value").to_string(), None),
+        };
+        self.source.mistake(pointer, message, hint)
+    }
+
+    fn not_allowed(&self, error: &ValidationError<'_>, allowed: &[String]) -> (String, Option<String>) {
+        let message = format!("{} is none of the allowed values", self.shown(error));
+        let word = error.instance().as_str().unwrap_or_default();
+        let near = (!self.source.is_hidden(error.instance_path().as_str()))
+            .then(|| did_you_mean(word, allowed.iter().map(String::as_str)))
+            .flatten();
+        (message, Some(near.unwrap_or_else(|| format!("write {}", any_of(allowed)))))
+    }
+
+    fn unknown_key(&self, error: &ValidationError<'_>, key: &str) -> Mistake {
+        let known = self.around(error).and_then(|schema| schema.get("properties")?.as_object());
+        let known: Vec<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+        let hint = did_you_mean(key, known.iter().copied()).unwrap_or_else(|| {
+            let known: Vec<String> = known.iter().map(|&key| key.to_owned()).collect();
+            format!("known here: {}", known.join(", "))
+        });
+        let pointer = join(error.instance_path().as_str(), key);
+        self.source.mistake_in_key(&pointer, format!("unknown key `{key}`"), Some(hint))
+    }
+
+    /// Of several forms, the one that its writer meant: the one whose type fits.
+    fn say_branches(
+        &self,
+        error: &ValidationError<'_>,
+        branches: &[Vec<ValidationError<'static>>],
+    ) -> Vec<Mistake> {
+        let here = error.instance_path();
+        let constants: Vec<String> = branches.iter().flatten().flat_map(allowed).collect();
+        let is_other_type =
+            |e: &ValidationError<'_>| matches!(e.kind(), Kind::Type { .. }) && e.instance_path() == here;
+        if let Some(meant) =
+            branches.iter().find(|branch| !branch.iter().any(|e| is_other_type(e) || !allowed(e).is_empty()))
+        {
+            return meant.iter().flat_map(|error| self.say(error)).collect();
+        }
+        let (message, hint) = if constants.is_empty() {
+            let types = branches.iter().flatten().flat_map(|e| match e.kind() {
+                Kind::Type { kind } => types_of(kind),
+                _ => Vec::new(),
+            });
+            (format!("{} has to be {}", self.shown(error), types.collect::<Vec<_>>().join(" or ")), None)
+        } else {
+            self.not_allowed(error, &constants)
+        };
+        vec![self.source.mistake(here.as_str(), message, hint)]
+    }
+
+    /// What the value is called where its type is a text of a form.
+    fn form(&self, error: &ValidationError<'_>) -> Option<(String, String)> {
+        let name = error.schema_path().as_str().strip_prefix("/$defs/")?.split('/').next()?;
+        if let Some((_, noun, hint)) = FORMS.iter().find(|(form, ..)| *form == name) {
+            return Some(((*noun).to_owned(), (*hint).to_owned()));
+        }
+        let Kind::Pattern { .. } = error.kind() else { return None };
+        let schema = self.around(error)?;
+        let noun = schema.get("title").and_then(Value::as_str).unwrap_or("of the form that is asked for");
+        let examples = schema.get("examples").map(list).unwrap_or_default();
+        Some((noun.to_owned(), format!("write {}", any_of(&examples))))
+    }
+
+    /// The schema that the failed keyword stands in.
+    fn around(&self, error: &ValidationError<'_>) -> Option<&Value> {
+        let path = error.schema_path().as_str();
+        self.schema.pointer(&path[..path.rfind('/')?])
+    }
+
+    /// The value as it may be shown.
+    fn shown(&self, error: &ValidationError<'_>) -> String {
+        if self.source.is_hidden(error.instance_path().as_str()) {
+            return "the value".to_owned();
+        }
+        match error.instance().as_ref() {
+            Value::Object(_) => "a map".to_owned(),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Null => "nothing".to_owned(),
+            short => short.to_string().chars().take(60).collect(),
+        }
+    }
+}
+
+/// The values that the error would have liked.
+fn allowed(error: &ValidationError<'_>) -> Vec<String> {
+    match error.kind() {
+        Kind::Constant { expected_value } => vec![plain(expected_value)],
+        Kind::Enum { options } => list(options),
+        _ => Vec::new(),
+    }
+}
+
+fn list(values: &Value) -> Vec<String> {
+    values.as_array().into_iter().flatten().map(plain).collect()
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn types_of(kind: &TypeKind) -> Vec<&'static str> {
+    match kind {
+        TypeKind::Single(one) => vec![type_name(*one)],
+        TypeKind::Multiple(several) => several.iter().map(type_name).collect(),
+    }
+}
+
+fn type_name(kind: JsonType) -> &'static str {
+    match kind {
+        JsonType::Array => "a list",
+        JsonType::Boolean => "true or false",
+        JsonType::Integer => "a whole number",
+        JsonType::Null => "nothing",
+        JsonType::Number => "a number",
+        JsonType::Object => "a map",
+        JsonType::String => "a text",
+    }
+}
+
+/// Takes `null` out of every schema that has something else to offer.
+fn forbid_null(schema: &mut Value) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(forbid_null),
+        Value::Object(members) => {
+            members.values_mut().for_each(forbid_null);
+            forbid_null_here(members);
+        }
+        _ => {}
+    }
+}
+
+fn forbid_null_here(members: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = members.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            members.insert("type".to_owned(), only);
+        }
+    }
+    if members.get("default") == Some(&Value::Null) {
+        members.remove("default");
+    }
+    let Some(Value::Array(branches)) = members.get_mut("anyOf") else { return };
+    branches.retain(|branch| branch.get("type") != Some(&Value::from("null")));
+    if let [Value::Object(only)] = branches.as_slice() {
+        let only = only.clone();
+        members.remove("anyOf");
+        only.into_iter().for_each(|(key, value)| {
+            members.entry(key).or_insert(value);
+        });
+    }
+}

@@ -1,0 +1,67 @@
+//! `${env:NAME}` and `${file:PATH}` in any string of the config. Fails closed: a value that is not
+//! there is a mistake, never an empty string. `$${` stands for `${` itself.
+
+use std::path::Path;
+
+/// A text with its `${...}` replaced.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) text: String,
+    /// Something was replaced: the text must not be shown.
+    pub(super) was_filled: bool,
+}
+
+/// Why one could not be replaced.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub(super) message: String,
+    pub(super) hint: String,
+}
+
+/// Replaces every `${...}`; relative paths start in `folder`.
+pub(super) fn fill(text: &str, folder: &Path) -> Result<Filled, Wrong> {
+    let mut filled = Filled { text: String::with_capacity(text.len()), was_filled: false };
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let (before, from) = rest.split_at(start);
+        if let Some(before) = before.strip_suffix('$') {
+            filled.text.push_str(before);
+            filled.text.push_str("${");
+            rest = &from[2..];
+            continue;
+        }
+        let Some(end) = from.find('}') else {
+            return Err(wrong(
+                "`${` has no `}`",
+                "write ${env:NAME} or ${file:PATH}, or $${ for the text itself",
+            ));
+        };
+        filled.text.push_str(before);
+        filled.text.push_str(&look_up(&from[2..end], folder)?);
+        filled.was_filled = true;
+        rest = &from[end + 1..];
+    }
+    filled.text.push_str(rest);
+    Ok(filled)
+}
+
+fn look_up(reference: &str, folder: &Path) -> Result<String, Wrong> {
+    match reference.split_once(':') {
+        Some(("env", name)) => std::env::var(name).map_err(|_| Wrong {
+            message: format!("the environment variable `{name}` is not set"),
+            hint: format!("set {name} before the start"),
+        }),
+        Some(("file", path)) => match std::fs::read_to_string(folder.join(path)) {
+            Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
+            Err(error) => Err(Wrong {
+                message: format!("the file `{path}` cannot be read: {error}"),
+                hint: "the path is relative to the config's folder".to_owned(),
+            }),
+        },
+        _ => Err(wrong(&format!("`${{{reference}}}` is unknown"), "write ${env:NAME} or ${file:PATH}")),
+    }
+}
+
+fn wrong(message: &str, hint: &str) -> Wrong {
+    Wrong { message: message.to_owned(), hint: hint.to_owned() }
+}

@@ -1,0 +1,202 @@
+//! YAML to JSON, with the position of every key and value, and with `${...}` filled in.
+//!
+//! Built on the parser's events and not on a ready-made tree, because a tree keeps one of two equal
+//! keys and stops at the first mistake: here every duplicate and every missing secret is reported.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use saphyr::Scalar;
+use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
+use serde_json::{Map, Value};
+
+use super::mistake::Mistake;
+use super::source::{Place, Source, join};
+use super::substitute;
+
+/// Deeper than any config, and shallow enough for every stack.
+const MAX_DEPTH: usize = 64;
+
+/// What aliases may add, in nodes.
+const MAX_ALIASED: usize = 10_000;
+
+/// A config as it was written: the value, where things stand, and what was wrong already.
+pub(super) struct Document {
+    pub(super) value: Value,
+    pub(super) source: Source,
+    pub(super) mistakes: Vec<Mistake>,
+}
+
+struct Reader<'text> {
+    events: Parser<'text, StrInput<'text>>,
+    source: Source,
+    mistakes: Vec<Mistake>,
+    anchors: HashMap<usize, Value>,
+    aliased: usize,
+}
+
+/// Reads one YAML document. `Err` where it is not YAML at all.
+pub(super) fn read(text: &str, file: &Path) -> Result<Document, Mistake> {
+    let mut reader = Reader {
+        events: Parser::new_from_str(text),
+        source: Source::new(file),
+        mistakes: Vec::new(),
+        anchors: HashMap::new(),
+        aliased: 0,
+    };
+    let value = match reader.document() {
+        Ok(value) => value,
+        Err(error) => return Err(reader.source.mistake_on(at(error.marker()), "", spoken(error.info()))),
+    };
+    Ok(Document { value, source: reader.source, mistakes: reader.mistakes })
+}
+
+fn at(marker: &saphyr_parser::Marker) -> (usize, usize) {
+    (marker.line(), marker.col() + 1)
+}
+
+fn spoken(info: &str) -> String {
+    format!("this is not YAML: {info}")
+}
+
+impl<'text> Reader<'text> {
+    fn document(&mut self) -> Result<Value, ScanError> {
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => {}
+                Event::StreamEnd | Event::DocumentEnd => return Ok(Value::Object(Map::new())),
+                _ => {
+                    let start = at(&span.start);
+                    self.source.put("", Place { key: start, value: start });
+                    return self.value(event, &span, "", 0);
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<(Event<'text>, Span), ScanError> {
+        self.events.next().unwrap_or(Ok((Event::StreamEnd, Span::default())))
+    }
+
+    fn value(
+        &mut self,
+        event: Event<'text>,
+        span: &Span,
+        pointer: &str,
+        depth: usize,
+    ) -> Result<Value, ScanError> {
+        if depth > MAX_DEPTH {
+            return Err(ScanError::new_str(span.start, "it is nested too deep"));
+        }
+        let (value, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let scalar = Scalar::parse_from_cow_and_metadata(text, style, tag.as_ref());
+                (self.scalar(scalar, pointer), anchor)
+            }
+            Event::SequenceStart(anchor, _) => (self.sequence(pointer, depth)?, anchor),
+            Event::MappingStart(anchor, _) => (self.mapping(pointer, depth)?, anchor),
+            Event::Alias(anchor) => return self.alias(anchor, span),
+            _ => return Err(ScanError::new_str(span.start, "a value is missing")),
+        };
+        if anchor > 0 {
+            self.anchors.insert(anchor, value.clone());
+        }
+        Ok(value)
+    }
+
+    fn sequence(&mut self, pointer: &str, depth: usize) -> Result<Value, ScanError> {
+        let mut items = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::SequenceEnd {
+                return Ok(Value::Array(items));
+            }
+            let pointer = format!("{pointer}/{}", items.len());
+            let start = at(&span.start);
+            self.source.put(&pointer, Place { key: start, value: start });
+            items.push(self.value(event, &span, &pointer, depth + 1)?);
+        }
+    }
+
+    fn mapping(&mut self, pointer: &str, depth: usize) -> Result<Value, ScanError> {
+        let mut members = Map::new();
+        loop {
+            let (event, span) = self.next()?;
+            let name = match event {
+                Event::MappingEnd => return Ok(Value::Object(members)),
+                Event::Scalar(name, ..) => name.into_owned(),
+                _ => return Err(ScanError::new_str(span.start, "a key has to be a plain word")),
+            };
+            self.member(&mut members, name, &span, pointer, depth)?;
+        }
+    }
+
+    fn member(
+        &mut self,
+        members: &mut Map<String, Value>,
+        name: String,
+        key: &Span,
+        pointer: &str,
+        depth: usize,
+    ) -> Result<(), ScanError> {
+        let pointer = join(pointer, &name);
+        let (event, span) = self.next()?;
+        if members.contains_key(&name) {
+            let message = format!("the key `{name}` stands here twice");
+            self.mistakes.push(self.source.mistake_on(at(&key.start), &pointer, message));
+        }
+        self.source.put(&pointer, Place { key: at(&key.start), value: at(&span.start) });
+        let value = self.value(event, &span, &pointer, depth + 1)?;
+        members.insert(name, value);
+        Ok(())
+    }
+
+    fn scalar(&mut self, scalar: Option<Scalar<'_>>, pointer: &str) -> Value {
+        match scalar {
+            Some(Scalar::Null) => Value::Null,
+            Some(Scalar::Boolean(value)) => value.into(),
+            Some(Scalar::Integer(value)) => value.into(),
+            Some(Scalar::FloatingPoint(value)) => value.into_inner().into(),
+            Some(Scalar::String(text)) => self.text(&text, pointer),
+            None => {
+                let message = "the value is not what its tag says";
+                self.mistakes.push(self.source.mistake(pointer, message, None));
+                Value::Null
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str, pointer: &str) -> Value {
+        let filled = match substitute::fill(text, self.source.folder()) {
+            Ok(filled) => filled,
+            Err(wrong) => {
+                self.mistakes.push(self.source.mistake(pointer, wrong.message, Some(wrong.hint)));
+                self.source.hide(pointer);
+                return Value::String(text.to_owned());
+            }
+        };
+        if filled.was_filled {
+            self.source.hide(pointer);
+        }
+        Value::String(filled.text)
+    }
+
+    fn alias(&mut self, anchor: usize, span: &Span) -> Result<Value, ScanError> {
+        let unknown = || ScanError::new_str(span.start, "the alias has no anchor before it");
+        let value = self.anchors.get(&anchor).ok_or_else(unknown)?.clone();
+        self.aliased += nodes(&value);
+        if self.aliased > MAX_ALIASED {
+            return Err(ScanError::new_str(span.start, "the aliases add up to too much"));
+        }
+        Ok(value)
+    }
+}
+
+fn nodes(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(nodes).sum(),
+        Value::Object(members) => members.values().map(nodes).sum(),
+        _ => 0,
+    }
+}

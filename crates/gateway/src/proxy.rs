@@ -1,0 +1,47 @@
+//! The way of answering that passes a request on, and streams the answer back.
+
+use std::sync::Arc;
+
+use http::uri::{PathAndQuery, Uri};
+use http::{Request, Response};
+use services::{Body, Call, CallError, Services};
+
+use crate::config::{ProxyConfig, RouteConfig};
+
+/// A route's service, and what of the path it gets.
+pub(crate) struct Proxy {
+    services: Arc<Services>,
+    service: Arc<services::Service>,
+    /// How many bytes of the path stay here: `/catalog` of `/catalog/*`.
+    prefix: usize,
+}
+
+impl Proxy {
+    /// `None` where there is no such service, which the config's check has seen before.
+    pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &Arc<Services>) -> Option<Self> {
+        let service = Arc::clone(services.get(config.service())?);
+        let before = route.path.strip_suffix("/*").filter(|_| !config.keep_prefix());
+        Some(Self { services: Arc::clone(services), service, prefix: before.map_or(0, str::len) })
+    }
+
+    /// Passes the request on.
+    pub(crate) async fn handle(
+        &self,
+        mut request: Request<Body>,
+        call: &Call,
+    ) -> Result<Response<Body>, CallError> {
+        if let Some(uri) = self.below(request.uri()) {
+            *request.uri_mut() = uri;
+        }
+        self.services.forward(call, &self.service, request).await
+    }
+
+    /// The URI without the route's own part of the path.
+    fn below(&self, uri: &Uri) -> Option<Uri> {
+        let whole = uri.path_and_query().filter(|_| self.prefix > 0)?;
+        let below = PathAndQuery::try_from(whole.as_str().get(self.prefix..)?).ok()?;
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = Some(below);
+        Uri::from_parts(parts).ok()
+    }
+}

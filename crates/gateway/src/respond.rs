@@ -1,0 +1,88 @@
+//! The one place where an error becomes HTTP: problem details (RFC 9457).
+//!
+//! What is the gateway's own fault is masked: the client sees a request id, the log has the rest.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use http::{HeaderValue, Response, header};
+use serde_json::{Map, Value};
+use services::{Body, Fault, Problem, body};
+
+/// What a problem's `type` starts with; its code follows. It never changes.
+const TYPE: &str = "urn:orfa:error:";
+
+/// What the access log wants to know of an answer that is a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spoken {
+    pub(crate) code: &'static str,
+    /// The id that client and log share, where the text was masked.
+    pub(crate) request_id: Option<String>,
+}
+
+/// The answer that a problem is.
+pub(crate) fn problem(problem: &dyn Problem) -> Response<Body> {
+    let request_id = (problem.fault() == Fault::Gateway).then(|| masked(problem));
+    let document = document(problem, request_id.as_deref());
+    let mut response = Response::new(body::full(document.to_string()));
+    *response.status_mut() = problem.status();
+    *response.headers_mut() = problem.headers();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response.extensions_mut().insert(Spoken { code: problem.code(), request_id });
+    response
+}
+
+fn document(problem: &dyn Problem, request_id: Option<&str>) -> Value {
+    let mut document = Map::new();
+    let mut put = |name: &str, value: Value| drop(document.insert(name.to_owned(), value));
+    put("type", format!("{TYPE}{}", problem.code()).into());
+    put("title", title(problem.code()).into());
+    put("status", problem.status().as_u16().into());
+    put("code", problem.code().into());
+    if let Some(id) = request_id {
+        put("detail", "The gateway failed. Its log says more under this request's id.".into());
+        put("instance", format!("urn:orfa:request:{id}").into());
+        put("request_id", id.into());
+        return Value::Object(document);
+    }
+    put("detail", problem.to_string().into());
+    let hint = problem.hint();
+    if !hint.is_empty() {
+        put("hint", hint.into());
+    }
+    for (name, value) in problem.members() {
+        document.entry(name).or_insert(value);
+    }
+    Value::Object(document)
+}
+
+/// `limit-cpu` as a title: `Limit cpu`.
+fn title(code: &str) -> String {
+    let spaced = code.replace('-', " ");
+    let mut letters = spaced.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+}
+
+/// Tells the log what the client must not see.
+fn masked(problem: &dyn Problem) -> String {
+    let id = request_id();
+    let mut text = problem.to_string();
+    let mut cause = problem.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    tracing::error!(request_id = %id, code = problem.code(), "{text}");
+    id
+}
+
+/// An id that no other request of this process has, and that tells nothing of it.
+fn request_id() -> String {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{:016x}", KEY.hash_one(NEXT.fetch_add(1, Relaxed)))
+}

@@ -1,0 +1,60 @@
+//! From a path to a route. The table is built once; looking a path up allocates nothing.
+
+use std::sync::Arc;
+
+use crate::config::LimitsConfig;
+use crate::cors::Origins;
+use crate::way::Way;
+
+/// Every route, by path.
+pub(crate) struct Routes(matchit::Router<Arc<Route>>);
+
+/// A route, ready to answer.
+pub(crate) struct Route {
+    /// The path as the config has it.
+    pub(crate) path: Arc<str>,
+    pub(crate) origins: Origins,
+    pub(crate) limits: LimitsConfig,
+    pub(crate) way: Way,
+}
+
+/// Two paths that mean the same.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Clash(#[from] matchit::InsertError);
+
+impl Routes {
+    /// The table. Where two paths clash, the index of the second.
+    pub(crate) fn new(routes: Vec<Route>) -> Result<Self, (usize, Clash)> {
+        let routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
+        let mut table = matchit::Router::new();
+        for (index, route) in routes.iter().enumerate() {
+            table.insert(pattern(&route.path), Arc::clone(route)).map_err(|clash| (index, clash.into()))?;
+        }
+        // A wildcard of the table matches no empty rest, but `/shop/` is below `/shop/*` too, unless
+        // it is a route of its own.
+        for route in routes {
+            if let Some(folder) = route.path.strip_suffix('*').filter(|folder| folder.ends_with('/')) {
+                let _ = table.insert(literal(folder), Arc::clone(&route));
+            }
+        }
+        Ok(Self(table))
+    }
+
+    /// The route that answers this path.
+    pub(crate) fn find(&self, path: &str) -> Option<&Arc<Route>> {
+        self.0.at(path).ok().map(|found| found.value)
+    }
+}
+
+fn pattern(path: &str) -> String {
+    match path.strip_suffix("/*") {
+        Some(before) => format!("{}/{{*rest}}", literal(before)),
+        None => literal(path),
+    }
+}
+
+/// Braces are the table's own wildcards and have to be doubled.
+fn literal(path: &str) -> String {
+    path.replace('{', "{{").replace('}', "}}")
+}
