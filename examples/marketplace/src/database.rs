@@ -138,7 +138,7 @@ fn create(path: &Path, seed: Seed) -> rusqlite::Result<()> {
 
 /// Puts the new file in its place, without what SQLite kept beside an old one.
 fn replace(made: &Path, path: &Path) -> io::Result<()> {
-    for beside in ["sqlite-wal", "sqlite-shm"] {
+    for beside in ["sqlite-wal", "sqlite-shm", "sqlite-journal"] {
         let _ = std::fs::remove_file(path.with_extension(beside));
     }
     std::fs::rename(made, path)

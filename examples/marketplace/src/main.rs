@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use marketplace::{Data, Service};
 use tokio::net::TcpListener;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 
 /// The services of a freelance marketplace, to try the gateway on.
@@ -66,9 +66,9 @@ async fn one(service: Service, arguments: &Arguments) -> Result<()> {
 }
 
 async fn all(arguments: &Arguments) -> Result<()> {
-    let mut profile = child(Service::Profile, arguments)?;
-    let mut catalog = child(Service::Catalog, arguments)?;
-    let mut order = child(Service::Order, arguments)?;
+    let (mut profile, _profile) = child(Service::Profile, arguments)?;
+    let (mut catalog, _catalog) = child(Service::Catalog, arguments)?;
+    let (mut order, _order) = child(Service::Order, arguments)?;
     let ended = tokio::select! {
         ended = end(arguments.attached) => return Ok(ended?),
         _ = profile.wait() => Service::Profile,
@@ -78,7 +78,8 @@ async fn all(arguments: &Arguments) -> Result<()> {
     bail!("the {} service ended, so the others end too", ended.name())
 }
 
-fn child(service: Service, arguments: &Arguments) -> Result<Child> {
+/// A service as a process, and our end of the pipe: to wait for a child would close it, had the child kept it.
+fn child(service: Service, arguments: &Arguments) -> Result<(Child, Option<ChildStdin>)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(service.name()).arg("--attached");
     command.arg("--listen").arg(place(service, arguments.listen).to_string());
@@ -86,7 +87,9 @@ fn child(service: Service, arguments: &Arguments) -> Result<Child> {
         command.arg("--data").arg(data);
     }
     let child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn();
-    child.with_context(|| format!("can't start the {} service", service.name()))
+    let mut child = child.with_context(|| format!("can't start the {} service", service.name()))?;
+    let pipe = child.stdin.take();
+    Ok((child, pipe))
 }
 
 /// The ports of the three follow one another, unless they are any free ones.

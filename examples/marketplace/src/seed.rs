@@ -191,7 +191,8 @@ fn order(id: i64) -> Order {
     let created = OPENING + 380 * DAY + id * 2 * HOUR + random.between(0, HOUR);
     let paid = matches!(status, "delivered" | "completed").then(|| created + random.between(DAY, 20 * DAY));
     let stars = random.pick(&[5, 5, 5, 4, 4, 3, 2, 1]);
-    let opinion = format!("{} {}", random.pick(words::opinions(stars)), random.pick(words::REMARKS));
+    let (opinion, remark) = (random.pick(words::opinions(stars)), random.pick(words::REMARKS));
+    let opinion = format!("{opinion} {remark} {}", random.pick(words::CLOSINGS));
     Order {
         id,
         catalog: catalog.id,

@@ -163,14 +163,29 @@ pub(super) const ENDS: &[&str] = &[
 
 pub(super) const CURRENCIES: &[&str] = &["EUR", "EUR", "USD", "USD", "GBP"];
 
-pub(super) const STATUSES: &[&str] =
-    &["open", "in_progress", "delivered", "completed", "completed", "completed", "completed", "cancelled"];
+pub(super) const STATUSES: &[&str] = &[
+    "open",
+    "in_progress",
+    "delivered",
+    "completed",
+    "completed",
+    "completed",
+    "completed",
+    "completed",
+    "cancelled",
+];
 
 pub(super) const REMARKS: &[&str] = &[
-    "Questions came early and were the right ones.",
-    "The hand-over was short and complete.",
-    "We would have liked an update a little more often.",
-    "The files are tidy and easy to take over.",
+    "Questions came early, they were the right ones, and no answer had to be given twice.",
+    "The hand-over was short and complete, and everything was explained to the people who use it.",
+    "We would have liked an update a little more often, above all in the week before the end.",
+    "The files are tidy and easy to take over, down to a page of notes for whoever comes next.",
+];
+
+pub(super) const CLOSINGS: &[&str] = &[
+    "The next job of this kind goes to the same address.",
+    "Price and time were as agreed at the start.",
+    "Thank you from everybody here.",
 ];
 
 /// What is said along with this many stars.

@@ -1,0 +1,72 @@
+//! What a user of the marketplace relies on: one test binary, a file per subject.
+//!
+//! Most tests call a service's router in process, over a fresh database; `processes.rs` starts the program.
+#![expect(clippy::indexing_slicing, reason = "a test that finds no such value should fail")]
+
+mod lists;
+mod openapi;
+mod problems;
+mod processes;
+mod seed;
+mod writes;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use marketplace::{Data, Service};
+use serde_json::Value;
+use tower_service::Service as _;
+
+/// A service with rows of its own.
+pub(crate) struct Api(Router);
+
+/// What came back.
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Api {
+    pub(crate) fn fresh(service: Service) -> Self {
+        Self(marketplace::router(service, &Data::fresh().unwrap()).unwrap())
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Reply {
+        let request = Request::builder().method(method).uri(path);
+        let request =
+            request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_owned()));
+        let response = self.0.clone().call(request.unwrap()).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes().to_vec();
+        Reply { status: parts.status, headers: parts.headers, bytes }
+    }
+
+    /// The JSON of a GET that has to succeed.
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let reply = self.send("GET", path, "").await;
+        assert_eq!(reply.status, 200, "{path}: {}", String::from_utf8_lossy(&reply.bytes));
+        reply.json()
+    }
+
+    /// The ids of a list.
+    pub(crate) async fn ids(&self, path: &str) -> Vec<i64> {
+        column(&self.get(path).await, "id")
+    }
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// A field of every row, as numbers.
+pub(crate) fn column(rows: &Value, name: &str) -> Vec<i64> {
+    rows.as_array().unwrap().iter().map(|row| row[name].as_i64().unwrap()).collect()
+}

@@ -1,0 +1,127 @@
+//! The OpenAPI documents tell the truth: the same routes as the router, and answers of those shapes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use marketplace::Service;
+use saphyr::{LoadableYamlNode, Scalar, Yaml};
+use serde_json::{Value, json};
+
+use crate::Api;
+
+fn document(service: Service) -> Value {
+    tree(&Yaml::load_from_str(service.openapi()).unwrap()[0])
+}
+
+fn tree(yaml: &Yaml<'_>) -> Value {
+    match yaml {
+        Yaml::Value(Scalar::Boolean(value)) => json!(value),
+        Yaml::Value(Scalar::Integer(value)) => json!(value),
+        Yaml::Value(Scalar::FloatingPoint(value)) => json!(value.into_inner()),
+        Yaml::Value(Scalar::String(value)) => json!(value),
+        Yaml::Sequence(items) => items.iter().map(tree).collect(),
+        Yaml::Mapping(items) => {
+            items.iter().map(|(name, value)| (name.as_str().unwrap().to_owned(), tree(value))).collect()
+        }
+        _ => Value::Null,
+    }
+}
+
+/// What `{ $ref: "#/..." }` stands for.
+fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    match value["$ref"].as_str() {
+        Some(reference) => document.pointer(reference.trim_start_matches('#')).expect(reference),
+        None => value,
+    }
+}
+
+/// Method, path and names of the query parameters of every operation.
+fn operations(document: &Value) -> BTreeMap<(String, String), BTreeSet<String>> {
+    let mut found = BTreeMap::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap().iter().filter(|(name, _)| *name != "parameters")
+        {
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            let names =
+                parameters.map(|value| resolved(document, value)["name"].as_str().unwrap().to_owned());
+            found.insert((method.to_uppercase(), path.clone()), names.collect());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_documents_and_the_routers_have_the_same_routes_and_parameters() {
+    for service in Service::ALL {
+        let routes = service.routes().iter().map(|route| {
+            let parameters = route.parameters.iter().map(|&name| name.to_owned()).collect();
+            ((route.method.to_string(), route.path.to_owned()), parameters)
+        });
+        assert_eq!(operations(&document(service)), routes.collect(), "{}", service.name());
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_component_is_used() {
+    for service in Service::ALL {
+        let (document, text) = (document(service), service.openapi());
+        for reference in text.split("$ref: \"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(document.pointer(reference).is_some(), "{}: {reference}", service.name());
+        }
+        for (kind, components) in document["components"].as_object().unwrap() {
+            for name in components.as_object().unwrap().keys() {
+                let reference = format!("#/components/{kind}/{name}\"");
+                assert!(text.contains(&reference), "{}: {reference}", service.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn operation_ids_are_there_and_differ() {
+    for service in Service::ALL {
+        let document = document(service);
+        let items = document["paths"].as_object().unwrap().values();
+        let operations =
+            items.flat_map(|item| item.as_object().unwrap()).filter(|(name, _)| *name != "parameters");
+        let ids: Vec<&str> = operations.map(|(_, value)| value["operationId"].as_str().unwrap()).collect();
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+    }
+}
+
+/// The schema of an answer, with the document's components for its references.
+fn schema(document: &Value, method: &str, path: &str, status: &str) -> Value {
+    let responses = &document["paths"][path][method]["responses"];
+    let response = responses.get(status).unwrap_or(&responses["default"]);
+    let content = resolved(document, response)["content"].as_object().expect(path);
+    let mut schema = content.values().next().unwrap()["schema"].clone();
+    schema["components"] = document["components"].clone();
+    schema
+}
+
+#[tokio::test]
+async fn answers_have_the_shapes_that_the_documents_promise() {
+    let login = r#"{"email":"nobody@example.org","password":""}"#;
+    for (service, method, template, path, body) in [
+        (Service::Profile, "get", "/buyers", "/buyers", ""),
+        (Service::Profile, "get", "/buyers/{id}", "/buyers/1", ""),
+        (Service::Profile, "get", "/buyers/{id}", "/buyers/1000", ""),
+        (Service::Profile, "get", "/freelancers", "/freelancers", ""),
+        (Service::Profile, "get", "/freelancers/{id}", "/freelancers/315", ""),
+        (Service::Profile, "get", "/users", "/users", ""),
+        (Service::Profile, "get", "/users", "/users?limit=x", ""),
+        (Service::Profile, "get", "/users/{id}", "/users/3", ""),
+        (Service::Profile, "post", "/users/{id}/notices", "/users/3/notices", r#"{"text":"x"}"#),
+        (Service::Profile, "post", "/login", "/login", login),
+        (Service::Catalog, "get", "/catalogs", "/catalogs", ""),
+        (Service::Catalog, "get", "/catalogs/{id}", "/catalogs/1", ""),
+        (Service::Order, "get", "/orders", "/orders", ""),
+        (Service::Order, "get", "/orders/{id}", "/orders/1", ""),
+        (Service::Order, "patch", "/orders/{id}", "/orders/1", r#"{"status":"open","review":null}"#),
+        (Service::Order, "get", "/buyers/{id}/rating", "/buyers/8/rating", ""),
+    ] {
+        let reply = Api::fresh(service).send(&method.to_uppercase(), path, body).await;
+        let schema = schema(&document(service), method, template, reply.status.as_str());
+        let answer = reply.json();
+        jsonschema::validate(&schema, &answer).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+    }
+}

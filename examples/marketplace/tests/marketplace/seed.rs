@@ -1,0 +1,79 @@
+//! The rows at the start: their numbers, that they are always the same, and that the services agree.
+
+use std::collections::BTreeSet;
+
+use marketplace::{Data, Service};
+
+use crate::{Api, column};
+
+#[tokio::test]
+async fn there_are_315_users_1000_catalogs_and_1509_orders() {
+    let profile = Api::fresh(Service::Profile);
+    assert_eq!(profile.ids("/users").await.len(), 315);
+    assert_eq!(profile.ids("/buyers").await.len(), 100);
+    assert_eq!(profile.ids("/freelancers").await.len(), 215);
+    assert_eq!(Api::fresh(Service::Catalog).ids("/catalogs").await.len(), 1000);
+    assert_eq!(Api::fresh(Service::Order).ids("/orders").await.len(), 1509);
+}
+
+#[test]
+fn two_seeds_are_equal_byte_for_byte() {
+    for service in Service::ALL {
+        let files = [(); 2].map(|()| {
+            let data = Data::fresh().unwrap();
+            drop(marketplace::router(service, &data).unwrap());
+            std::fs::read(data.path().join(format!("{}.sqlite", service.name()))).unwrap()
+        });
+        assert!(files[0] == files[1], "{}", service.name());
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_after_a_restart() {
+    let data = Data::fresh().unwrap();
+    let start = || Api(marketplace::router(Service::Profile, &data).unwrap());
+    start().send("POST", "/users/7/notices", r#"{"text":"kept"}"#).await;
+    assert_eq!(start().get("/users/7/notices").await[0]["text"], "kept");
+}
+
+#[tokio::test]
+async fn an_order_names_a_posting_its_buyer_and_a_freelancer_that_exist() {
+    let catalogs = Api::fresh(Service::Catalog).get("/catalogs").await;
+    let orders = Api::fresh(Service::Order).get("/orders").await;
+    let freelancers: BTreeSet<i64> =
+        Api::fresh(Service::Profile).ids("/freelancers").await.into_iter().collect();
+    for order in orders.as_array().unwrap() {
+        let place = usize::try_from(order["catalog_id"].as_i64().unwrap() - 1).unwrap();
+        assert_eq!(catalogs[place]["buyer_id"], order["buyer_id"]);
+        assert!(freelancers.contains(&order["freelancer_id"].as_i64().unwrap()));
+        assert!(catalogs[place]["created"].as_str() < order["created"].as_str());
+    }
+}
+
+#[tokio::test]
+async fn there_are_buyers_with_no_one_and_many_postings() {
+    let buyers = column(&Api::fresh(Service::Catalog).get("/catalogs").await, "buyer_id");
+    let count = |buyer| buyers.iter().filter(|other| **other == buyer).count();
+    assert_eq!((count(8), count(5)), (0, 1));
+    assert!((1..=100).filter(|buyer| ![5, 8].contains(buyer)).all(|buyer| count(buyer) >= 2));
+}
+
+#[tokio::test]
+async fn about_one_user_in_ten_is_an_admin_and_some_are_among_the_first() {
+    let admins = Api::fresh(Service::Profile).ids("/users?role=admin").await;
+    assert!((20..=45).contains(&admins.len()), "{}", admins.len());
+    assert!(admins[1] <= 16);
+}
+
+#[tokio::test]
+async fn rows_have_the_size_of_real_ones() {
+    for (service, path, size) in [
+        (Service::Profile, "/buyers", 200..300),
+        (Service::Catalog, "/catalogs", 350..500),
+        (Service::Order, "/orders", 300..400),
+    ] {
+        let reply = Api::fresh(service).send("GET", path, "").await;
+        let average = reply.bytes.len() / reply.json().as_array().unwrap().len();
+        assert!(size.contains(&average), "{path}: {average}");
+    }
+}
