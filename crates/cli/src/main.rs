@@ -1,2 +1,89 @@
-//! (being built)
-fn main() {}
+//! `orfa`, the whole of ORFA in one binary: a file a verb, noun first (`orfa query build`).
+//!
+//! Exit codes: 0 it went well, 1 the call or the build failed, 64 the command line or the config is
+//! wrong, 70 it is our fault. `exit.rs` has them, `terminal.rs` is how anything is printed.
+
+mod call;
+mod check;
+mod config;
+mod dev;
+mod draw;
+mod exit;
+mod logs;
+mod query;
+mod serve;
+mod signal;
+mod terminal;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use exit::Exit;
+
+/// One request for all: a gateway that runs a client's program beside its services.
+#[derive(Debug, Parser)]
+#[command(name = "orfa", version, propagate_version = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Dev(dev::Arguments),
+    Call(call::Arguments),
+    Serve(serve::Arguments),
+    Check(check::Arguments),
+    /// About the config file.
+    #[command(subcommand)]
+    Config(config::Verb),
+    /// About query programs.
+    #[command(subcommand)]
+    Query(query::Verb),
+}
+
+fn main() -> ExitCode {
+    match Arguments::try_parse() {
+        Ok(arguments) => exit::finish(run(&arguments.verb)),
+        Err(error) => usage(&error),
+    }
+}
+
+fn run(verb: &Verb) -> anyhow::Result<Exit> {
+    match verb {
+        Verb::Dev(arguments) => many_threads(dev::run(arguments)),
+        Verb::Call(arguments) => one_thread(call::run(arguments)),
+        Verb::Serve(arguments) => serve::run(arguments),
+        Verb::Check(arguments) => many_threads(check::run(arguments)),
+        Verb::Config(config::Verb::Schema) => config::schema(),
+        Verb::Query(query::Verb::Build(arguments)) => query::build(arguments),
+    }
+}
+
+/// Help and version are answers; anything else that clap says is a mistake in the command line.
+fn usage(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
+}
+
+/// Runs what serves, on all cores.
+fn many_threads<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+/// Runs what only calls.
+fn one_thread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,154 @@
+//! `orfa call PROGRAM`: sends a query and prints its answer.
+//!
+//! The way of a call: `program.rs` makes bytes of a file, `exchange.rs` sends them and counts what
+//! crosses the socket, `problem.rs` tells what went wrong, `timing.rs` reads what the gateway measured.
+
+mod exchange;
+mod pretty;
+mod problem;
+mod program;
+mod timing;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::exit::{Complaint, Exit};
+use crate::{draw, terminal, units};
+pub(crate) use exchange::{Answer, Question};
+pub(crate) use program::Program;
+
+/// Where `orfa dev` listens.
+pub(crate) const DEFAULT_URL: &str = "http://localhost:8080/query";
+
+/// Send a program to a gateway and print the answer.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The program: .ts, .js or .mjs as it is, .wasm as it is, .c built first.
+    program: PathBuf,
+    /// The input, usually JSON; `-` reads it from the standard input.
+    #[arg(long, conflicts_with = "input_file")]
+    input: Option<String>,
+    /// A file with the input.
+    #[arg(long)]
+    input_file: Option<PathBuf>,
+    /// The query route.
+    #[arg(long, env = "ORFA_URL", default_value = DEFAULT_URL)]
+    url: String,
+    /// A header of the request: 'Authorization: Bearer abc'.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// What the program may use at most: 'cpu=50, calls=10' (ms, bytes, counts).
+    #[arg(long, value_name = "LIMITS")]
+    limit: Option<String>,
+    /// Tell bytes, times and the upstream calls, on the standard error.
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let program = Program::load(&arguments.program)?;
+    let question = Question {
+        url: arguments.url.clone(),
+        program: program.bytes.clone(),
+        content_type: program.content_type,
+        input: input(arguments)?,
+        headers: headers(arguments)?,
+    };
+    let answer = question.send().await?;
+    if arguments.verbose {
+        terminal::complain(&report(&question, &answer, terminal::width()));
+    }
+    Ok(show(&answer, &program))
+}
+
+/// Prints the answer, or the problem that came instead.
+pub(crate) fn show(answer: &Answer, program: &Program) -> Exit {
+    if let Some(problem) = problem::Problem::of(answer) {
+        terminal::complain(&problem.render(program, terminal::width()));
+        return Exit::Failed;
+    }
+    print_body(answer);
+    if answer.status.is_client_error() || answer.status.is_server_error() {
+        terminal::complain(&format!("orfa: the program answered with status {}\n", answer.status));
+        return Exit::Failed;
+    }
+    Exit::Ok
+}
+
+/// JSON in lines for a person; for anything else the very bytes.
+fn print_body(answer: &Answer) {
+    let mut out = std::io::stdout();
+    let pretty = out.is_terminal().then(|| pretty::json(&answer.body)).flatten();
+    let _ = match pretty {
+        Some(text) => writeln!(out, "{text}"),
+        None => out.write_all(&answer.body).and_then(|()| out.flush()),
+    };
+}
+
+/// What `-v` tells.
+fn report(question: &Question, answer: &Answer, width: usize) -> String {
+    let status = answer.status.as_u16();
+    let timing = timing::Timing::of(&answer.headers);
+    let measured: String = timing
+        .measures
+        .iter()
+        .map(|(name, time)| format!("  {name} {}", units::milliseconds(*time)))
+        .collect();
+    format!(
+        "POST {}  {}  {}\n  sent {} (input {}, program {}), received {}\n{}{}",
+        question.url,
+        terminal::paint(draw::status_style(status), &status.to_string()),
+        units::milliseconds(answer.took),
+        units::bytes(answer.sent),
+        units::bytes(question.input.as_ref().map_or(0, Bytes::len) as u64),
+        units::bytes(question.program.len() as u64),
+        units::bytes(answer.received),
+        if measured.is_empty() { String::new() } else { format!("{measured}\n") },
+        draw::timeline(&timing.calls, timing.total(), width),
+    )
+}
+
+fn input(arguments: &Arguments) -> anyhow::Result<Option<Bytes>> {
+    match (arguments.input.as_deref(), &arguments.input_file) {
+        (Some("-"), _) => {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).context("can't read the standard input")?;
+            Ok(Some(bytes.into()))
+        }
+        (Some(text), _) => Ok(Some(Bytes::copy_from_slice(text.as_bytes()))),
+        (None, Some(file)) => Ok(Some(program::read(file)?.into())),
+        (None, None) => Ok(None),
+    }
+}
+
+fn headers(arguments: &Arguments) -> anyhow::Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for line in &arguments.headers {
+        let (name, value) = header(line)?;
+        headers.append(name, value);
+    }
+    if let Some(limit) = &arguments.limit {
+        let (_, value) = header(&format!("ORFA-Limit: {limit}"))?;
+        headers.insert("orfa-limit", value);
+    }
+    if arguments.verbose {
+        headers.append("prefer", HeaderValue::from_static("calls"));
+    }
+    Ok(headers)
+}
+
+fn header(line: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
+    let wrong = || {
+        let message = format!("`{line}` is no header");
+        Complaint::usage("bad-header", message, "write it as 'Name: value', in plain ASCII")
+    };
+    let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+    Ok((name.trim().parse().map_err(|_| wrong())?, value.trim().parse().map_err(|_| wrong())?))
+}

@@ -1,0 +1,205 @@
+//! One request and its answer over a connection of their own, every byte counted.
+//!
+//! hyper's plain connection instead of a pooled client: what `-v` tells as sent and received is what
+//! crossed the socket, headers and framing included.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::exit::Complaint;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) url: String,
+    pub(crate) program: Bytes,
+    pub(crate) content_type: &'static str,
+    pub(crate) input: Option<Bytes>,
+    /// Headers beyond those that the protocol needs.
+    pub(crate) headers: HeaderMap,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Bytes of the whole HTTP messages.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    /// From the first byte of the request to the last of the answer, on a connection that stood.
+    pub(crate) took: Duration,
+}
+
+/// Where a URL leads.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    host: String,
+    port: u16,
+    authority: String,
+    path: String,
+}
+
+impl Question {
+    /// Sends it and waits for all of the answer.
+    pub(crate) async fn send(&self) -> Result<Answer, Complaint> {
+        let target = Target::parse(&self.url)?;
+        let request = self.request(&target)?;
+        let counts = Arc::new(Counts::default());
+        let address = (target.host.as_str(), target.port);
+        let stream = TcpStream::connect(address).await.map_err(|error| unreachable(&self.url, &error))?;
+        let _ = stream.set_nodelay(true);
+        let counted = TokioIo::new(Counted { stream, counts: Arc::clone(&counts) });
+        let broken = |error: hyper::Error| broken(&self.url, &error);
+        let started = Instant::now();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(counted).await.map_err(broken)?;
+        tokio::spawn(connection);
+        let (parts, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
+        let body = body.collect().await.map_err(broken)?.to_bytes();
+        Ok(Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+            sent: counts.sent.load(Relaxed),
+            received: counts.received.load(Relaxed),
+            took: started.elapsed(),
+        })
+    }
+
+    fn request(&self, target: &Target) -> Result<Request<Full<Bytes>>, Complaint> {
+        let mut request = Request::post(&target.path)
+            .header(header::HOST, &target.authority)
+            .header(header::USER_AGENT, concat!("orfa/", env!("CARGO_PKG_VERSION")))
+            .header(header::CONTENT_TYPE, self.content_type);
+        if let Some(input) = &self.input {
+            request = request.header("orfa-input", input.len());
+        }
+        let mut request = request.body(Full::new(self.body())).map_err(|_| bad_url(&self.url))?;
+        request.headers_mut().extend(self.headers.clone());
+        Ok(request)
+    }
+
+    /// The input, then the program.
+    fn body(&self) -> Bytes {
+        match &self.input {
+            None => self.program.clone(),
+            Some(input) => [input.as_ref(), self.program.as_ref()].concat().into(),
+        }
+    }
+}
+
+impl Target {
+    fn parse(url: &str) -> Result<Self, Complaint> {
+        let uri: Uri = url.parse().map_err(|_| bad_url(url))?;
+        let (Some(host), Some(authority)) = (uri.host(), uri.authority()) else { return Err(bad_url(url)) };
+        if uri.scheme_str() != Some("http") {
+            return Err(bad_url(url));
+        }
+        Ok(Self {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port: uri.port_u16().unwrap_or(80),
+            authority: authority.to_string(),
+            path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+        })
+    }
+}
+
+fn bad_url(url: &str) -> Complaint {
+    let hint = format!("it is written like {}; https is not spoken here yet", super::DEFAULT_URL);
+    Complaint::usage("bad-url", format!("`{url}` is no URL of a query route"), hint)
+}
+
+fn unreachable(url: &str, error: &std::io::Error) -> Complaint {
+    let hint = "is `orfa dev` or `orfa serve` running there? `--url` names another gateway";
+    Complaint::failed("no-gateway", format!("can't connect to {url}: {error}"), hint)
+}
+
+fn broken(url: &str, error: &hyper::Error) -> Complaint {
+    let hint = "is it a gateway that listens there, and did it stay up? Its log says more";
+    Complaint::failed("no-answer", format!("{url} gave no whole answer: {error}"), hint)
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// A connection that counts its bytes.
+#[derive(Debug)]
+struct Counted {
+    stream: TcpStream,
+    counts: Arc<Counts>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.counts.received.fetch_add((buf.filled().len() - before) as u64, Relaxed);
+        polled
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if let Poll::Ready(Ok(written)) = polled {
+            self.counts.sent.fetch_add(written as u64, Relaxed);
+        }
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let target = Target::parse("http://[::1]:8080/query?x=1").ok();
+        let expected = Target {
+            host: "::1".into(),
+            port: 8080,
+            authority: "[::1]:8080".into(),
+            path: "/query?x=1".into(),
+        };
+        assert_eq!(target, Some(expected));
+    }
+
+    #[test]
+    fn what_is_no_http_url_is_refused() {
+        for url in ["localhost:8080/query", "https://example.org/query", "/query", "", "http://"] {
+            let complaint = Target::parse(url).expect_err(url);
+            assert_eq!(complaint.code, "bad-url", "{url}");
+        }
+    }
+}

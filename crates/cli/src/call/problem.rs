@@ -1,0 +1,135 @@
+//! A problem document (RFC 9457), told to a person: what, where in the source, what to do, and what the
+//! program had done by then.
+
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::exchange::Answer;
+use super::program::Program;
+use crate::draw::{self, Outcome};
+use crate::terminal::{self, paint};
+
+/// The members that a gateway of ours writes; a document of anybody else has some of them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Problem {
+    title: Option<String>,
+    detail: Option<String>,
+    code: Option<String>,
+    hint: Option<String>,
+    line: Option<usize>,
+    column: Option<usize>,
+    calls: Vec<Call>,
+    console: Option<Value>,
+    #[serde(skip)]
+    status: u16,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Call {
+    service: String,
+    method: String,
+    path: String,
+    status: Value,
+}
+
+impl Problem {
+    /// The problem that an answer is, if it is one.
+    pub(super) fn of(answer: &Answer) -> Option<Self> {
+        let media_type = answer.headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
+        if !media_type.starts_with("application/problem+json") {
+            return None;
+        }
+        let problem = serde_json::from_slice(&answer.body).unwrap_or_else(|_| Self {
+            detail: Some(String::from_utf8_lossy(&answer.body).into_owned()),
+            ..Self::default()
+        });
+        Some(Self { status: answer.status.as_u16(), ..problem })
+    }
+
+    /// What is shown of it.
+    pub(super) fn render(&self, program: &Program, width: usize) -> String {
+        let mut text = String::new();
+        let report = self.report(program);
+        let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width);
+        if handler.render_report(&mut text, report.as_ref()).is_err() {
+            text = format!("{report}\n");
+        }
+        text + &self.made() + &self.printed()
+    }
+
+    fn report(&self, program: &Program) -> Report {
+        let mut diagnostic = MietteDiagnostic::new(self.headline());
+        diagnostic.code.clone_from(&self.code);
+        diagnostic.help.clone_from(&self.hint);
+        let Some((source, place)) = program.source().and_then(|source| Some((source, self.place(source)?)))
+        else {
+            return diagnostic.into();
+        };
+        let diagnostic = diagnostic.with_label(LabeledSpan::at(place, "here"));
+        let name = program.file.display().to_string();
+        Report::new(diagnostic).with_source_code(NamedSource::new(name, source.to_owned()))
+    }
+
+    fn headline(&self) -> String {
+        let status = self.status;
+        match (&self.title, &self.detail) {
+            (Some(title), Some(detail)) => format!("{title} ({status}): {detail}"),
+            (Some(text), None) | (None, Some(text)) => format!("{text} ({status})"),
+            (None, None) => format!("the gateway answered with status {status}"),
+        }
+    }
+
+    /// The byte range of the sign that `line` and `column` mean; both count from 1.
+    fn place(&self, source: &str) -> Option<std::ops::Range<usize>> {
+        let line = source.split_inclusive('\n').nth(self.line?.checked_sub(1)?)?;
+        let start = line.as_ptr() as usize - source.as_ptr() as usize;
+        let signs = line.trim_end().char_indices();
+        let skipped = self.column.unwrap_or(1).saturating_sub(1);
+        let (offset, length) = signs.map(|(at, sign)| (at, sign.len_utf8())).nth(skipped).unwrap_or_default();
+        Some(start + offset..start + offset + length)
+    }
+
+    fn made(&self) -> String {
+        if self.calls.is_empty() {
+            return String::new();
+        }
+        let lines = self.calls.iter().map(Call::line);
+        format!("  {}\n{}", paint(terminal::BOLD, "calls"), lines.collect::<String>())
+    }
+
+    fn printed(&self) -> String {
+        let lines = match &self.console {
+            Some(Value::String(text)) => text.lines().map(indented).collect(),
+            Some(Value::Array(lines)) => lines.iter().map(|line| indented(&plain(line))).collect(),
+            _ => String::new(),
+        };
+        if lines.is_empty() {
+            return lines;
+        }
+        format!("  {}\n{lines}", paint(terminal::BOLD, "console"))
+    }
+}
+
+impl Call {
+    fn line(&self) -> String {
+        let Self { service, method, path, status } = self;
+        let text = plain(status);
+        let style = match Outcome::parse(&text) {
+            Outcome::Status(status) => draw::status_style(status),
+            Outcome::Not(_) => terminal::RED,
+        };
+        format!("    {service} {method} {path}  {}\n", paint(style, &text))
+    }
+}
+
+fn indented(line: &str) -> String {
+    format!("    {line}\n")
+}
+
+/// A text without its quotes, any other value as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

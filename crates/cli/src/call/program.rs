@@ -1,0 +1,49 @@
+//! A program as it is sent: its bytes and what they are.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::exit::Complaint;
+
+/// A program, ready to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) file: PathBuf,
+    pub(crate) bytes: Bytes,
+    pub(crate) content_type: &'static str,
+}
+
+impl Program {
+    /// Reads the file, and builds it first if it is C.
+    pub(crate) fn load(file: &Path) -> anyhow::Result<Self> {
+        let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let (bytes, content_type) = match extension {
+            "ts" | "mts" => (read(file)?, "text/typescript"),
+            "js" | "mjs" => (read(file)?, "text/javascript"),
+            "wasm" => (read(file)?, "application/wasm"),
+            "c" => (crate::query::module(file)?, "application/wasm"),
+            _ => return Err(unknown(file).into()),
+        };
+        Ok(Self { file: file.to_owned(), bytes: bytes.into(), content_type })
+    }
+
+    /// The text of a program that is sent as source.
+    pub(crate) fn source(&self) -> Option<&str> {
+        let text = self.content_type.starts_with("text/");
+        text.then(|| std::str::from_utf8(&self.bytes).ok()).flatten()
+    }
+}
+
+/// Reads a file that the command line names.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Complaint> {
+    std::fs::read(file).map_err(|error| {
+        let message = format!("{} can't be read: {error}", file.display());
+        Complaint::usage("no-such-file", message, "")
+    })
+}
+
+fn unknown(file: &Path) -> Complaint {
+    let message = format!("{} is no kind of program that can be sent", file.display());
+    Complaint::usage("unknown-program", message, "programs end in .ts, .js, .mjs, .c or .wasm")
+}

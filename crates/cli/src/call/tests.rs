@@ -1,0 +1,97 @@
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::problem::Problem;
+use super::*;
+
+const SOURCE: &str = "export default async (input, { profile }) => {\n  const n = ;\n  return n;\n};\n";
+
+fn answer(status: u16, content_type: &'static str, body: &str) -> Answer {
+    let mut headers = HeaderMap::new();
+    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    Answer {
+        status: StatusCode::from_u16(status).expect("a status"),
+        headers,
+        body: Bytes::copy_from_slice(body.as_bytes()),
+        sent: 412,
+        received: 1_100,
+        took: Duration::from_micros(12_345),
+    }
+}
+
+fn program() -> Program {
+    Program { file: "second.ts".into(), bytes: SOURCE.into(), content_type: "text/typescript" }
+}
+
+fn rendered(status: u16, body: &str) -> String {
+    let problem = Problem::of(&answer(status, "application/problem+json", body)).expect("a problem");
+    plain(&problem.render(&program(), 80))
+}
+
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+#[test]
+fn a_mistake_in_the_source_is_shown_where_it_stands() {
+    let text = rendered(
+        422,
+        r#"{"title":"The program does not parse","detail":"Unexpected token","code":"program-syntax",
+            "line":2,"column":13,"hint":"mind the semicolon"}"#,
+    );
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn what_the_program_had_done_is_told() {
+    let text = rendered(
+        422,
+        r#"{"title":"Too slow","code":"limit-cpu","console":"one\ntwo","calls":[
+            {"service":"order","method":"POST","path":"/orders","status":201},
+            {"service":"order","method":"POST","path":"/orders","status":"not sent"}]}"#,
+    );
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_place_outside_the_source_is_not_shown() {
+    for place in [(0, 1), (9, 1), (2, 999)] {
+        let text = rendered(422, &format!(r#"{{"title":"T","line":{},"column":{}}}"#, place.0, place.1));
+        assert!(text.contains("T (422)"), "{text}");
+    }
+}
+
+#[test]
+fn a_problem_that_is_no_json_is_told_as_it_came() {
+    assert!(rendered(502, "<html>").contains("<html> (502)"));
+}
+
+#[test]
+fn an_answer_of_the_program_is_no_problem() {
+    assert!(Problem::of(&answer(404, "application/json", r#"{"title":"mine"}"#)).is_none());
+}
+
+#[test]
+fn verbose_tells_bytes_times_and_calls() {
+    let question = Question {
+        url: DEFAULT_URL.into(),
+        program: Bytes::from_static(SOURCE.as_bytes()),
+        content_type: "text/typescript",
+        input: Some(Bytes::from_static(b"{\"n\":8}")),
+        headers: HeaderMap::new(),
+    };
+    let mut answer = answer(200, "application/json", "[]");
+    let timing =
+        r#"cpu;dur=0.3, call;desc="profile GET /buyers?limit=8 200";dur=3.1;start=0.2, total;dur=9.8"#;
+    answer.headers.insert("server-timing", HeaderValue::from_static(timing));
+    insta::assert_snapshot!(plain(&report(&question, &answer, 80)));
+}
+
+#[test]
+fn a_header_needs_a_colon_and_a_name() {
+    assert!(header("Authorization: Bearer a:b").is_ok_and(|(_, value)| value == "Bearer a:b"));
+    for line in ["Authorization", ": x", "a b: c", "a: b\r\nc: d"] {
+        assert!(header(line).is_err(), "{line}");
+    }
+}

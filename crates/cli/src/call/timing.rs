@@ -1,0 +1,104 @@
+//! What the gateway measured, read from `Server-Timing`.
+//!
+//! `compile;dur=0.1, cpu;dur=0.3, total;dur=9.8` stand in every answer; after `Prefer: calls` there is
+//! also `call;desc="profile GET /buyers 200";dur=3.1;start=0.2` for each upstream call. The header's
+//! grammar is within that of structured fields (RFC 9651), so their parser reads it.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use sfv::{BareItem, Item, List, ListEntry, Parser};
+
+use crate::draw::{Call, Outcome};
+
+/// The measures of a gateway, in its order, and the calls that it made.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Timing {
+    pub(super) measures: Vec<(String, Duration)>,
+    pub(super) calls: Vec<Call>,
+}
+
+impl Timing {
+    /// What the header says; what is not understood is left out, since nothing depends on it.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut timing = Self::default();
+        for value in headers.get_all("server-timing") {
+            let list = Parser::new(value.as_bytes()).parse::<List>().unwrap_or_default();
+            list.iter().for_each(|entry| timing.read(entry));
+        }
+        timing
+    }
+
+    /// How long the whole took, as far as it is known.
+    pub(super) fn total(&self) -> Duration {
+        let total = self.measures.iter().find(|(name, _)| name == "total");
+        total.map_or(Duration::ZERO, |(_, time)| *time)
+    }
+
+    fn read(&mut self, entry: &ListEntry) {
+        let ListEntry::Item(item) = entry else { return };
+        let Some(name) = item.bare_item.as_token() else { return };
+        if name.as_str() == "call" {
+            self.calls.extend(call(item));
+        } else if let Some(time) = time(item, "dur") {
+            self.measures.push((name.as_str().to_owned(), time));
+        }
+    }
+}
+
+/// `desc` ends with how the call ended: a status, or words after the path, which has no spaces.
+fn call(item: &Item) -> Option<Call> {
+    let text = item.params.get("desc").and_then(BareItem::as_string)?.as_str();
+    let mut words = text.splitn(4, ' ');
+    let (service, method, path) = (words.next()?, words.next()?, words.next()?);
+    let start = time(item, "start").unwrap_or_default();
+    Some(Call {
+        name: format!("{service} {method} {path}"),
+        outcome: Outcome::parse(words.next().unwrap_or("no answer")),
+        start,
+        end: time(item, "dur").map(|took| start + took),
+    })
+}
+
+fn time(item: &Item, name: &str) -> Option<Duration> {
+    let milliseconds = match item.params.get(name)? {
+        BareItem::Decimal(number) => f64::from(*number),
+        BareItem::Integer(number) => i64::from(*number) as f64,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &str) -> Timing {
+        Timing::of(&HeaderMap::from_iter([(
+            http::HeaderName::from_static("server-timing"),
+            value.parse().expect("a header"),
+        )]))
+    }
+
+    #[test]
+    fn measures_and_calls_are_read() {
+        let timing = read(
+            r#"compile;dur=0, cpu;dur=0.3, call;desc="a GET /x?y=1 200";dur=3.1;start=0.2, call;desc="b PUT /z no answer";start=2, total;dur=9.8"#,
+        );
+        let names: Vec<&str> = timing.measures.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["compile", "cpu", "total"]);
+        assert_eq!(timing.total(), Duration::from_micros(9800));
+        let [first, second] = timing.calls.as_slice() else { panic!("two calls: {timing:?}") };
+        assert_eq!((first.name.as_str(), &first.outcome), ("a GET /x?y=1", &Outcome::Status(200)));
+        assert_eq!(first.end, Some(Duration::from_micros(3300)));
+        assert_eq!(second.outcome, Outcome::Not("no answer".into()));
+        assert_eq!(second.end, None);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_left_out() {
+        for value in ["", "total", "call", r#"call;desc="x""#, "total;dur=-5", "}{", "total;dur=abc"] {
+            assert_eq!(read(value), Timing::default(), "{value}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `orfa check`: every mistake of a config, and never a port bound.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use gateway::{BuildError, Config, Gateway, Mistake};
+
+use crate::exit::Exit;
+use crate::{terminal, units};
+
+/// Tell every mistake in a config: file, line, column, field, hint.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The config.
+    #[arg(value_name = "FILE", default_value = "orfa.yaml")]
+    config: PathBuf,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let config = match gateway::config::read(&arguments.config) {
+        Ok(config) => config,
+        Err(mistakes) => return Ok(refuse(&mistakes)),
+    };
+    let praise = praise(&config);
+    match Gateway::build(config) {
+        Ok(_) => terminal::say(&praise),
+        Err(BuildError::Config(mistakes)) => return Ok(refuse(&mistakes)),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Exit::Ok)
+}
+
+/// Tells the mistakes on the standard error.
+pub(crate) fn refuse(mistakes: &[Mistake]) -> Exit {
+    terminal::complain(&list(mistakes));
+    Exit::Usage
+}
+
+/// A line for each mistake, and their number.
+pub(crate) fn list(mistakes: &[Mistake]) -> String {
+    let mut text = String::new();
+    for mistake in mistakes {
+        let _ = writeln!(text, "{mistake}");
+    }
+    let _ = writeln!(text, "{} in the config", units::count(mistakes.len(), "mistake"));
+    text
+}
+
+fn praise(config: &Config) -> String {
+    let services = units::count(config.services.len(), "service");
+    format!("ok: {services}, {}\n", units::count(config.routes.len(), "route"))
+}

@@ -1,0 +1,35 @@
+//! A program that is sent again whenever it is saved: the loop of somebody who writes one.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::watch::Watch;
+use crate::call::{self, Program, Question};
+use crate::{exit, terminal};
+
+/// Sends the program now and after each change, for ever; without a program it just waits.
+pub(super) async fn send(program: Option<PathBuf>, input: Option<String>, url: String) {
+    let Some(file) = program else { return std::future::pending().await };
+    let mut watch = Watch::new(vec![file.clone()]);
+    loop {
+        if let Err(error) = send_once(&file, input.as_deref(), &url).await {
+            terminal::complain(&exit::describe(&error));
+        }
+        watch.change().await;
+    }
+}
+
+async fn send_once(file: &std::path::Path, input: Option<&str>, url: &str) -> anyhow::Result<()> {
+    let program = Program::load(file)?;
+    let question = Question {
+        url: url.to_owned(),
+        program: program.bytes.clone(),
+        content_type: program.content_type,
+        input: input.map(|text| Bytes::copy_from_slice(text.as_bytes())),
+        headers: HeaderMap::new(),
+    };
+    call::show(&question.send().await?, &program);
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What `orfa dev` serves: services from the command line, or a config file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gateway::config::{CorsConfig, RouteConfig};
+use gateway::{Config, Mistake};
+
+use super::Arguments;
+use crate::exit::Complaint;
+
+const DEFAULT_PORT: u16 = 8080;
+
+/// How long requests may go on after Ctrl-C: somebody waits for the prompt.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Pages of a front end that is being developed on this machine.
+const LOCAL_PAGES: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "https://localhost:*"];
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    Services { services: Vec<(String, String)>, port: u16 },
+    File { path: PathBuf, port: Option<u16> },
+}
+
+impl Plan {
+    pub(super) fn new(arguments: &Arguments) -> Result<Self, Complaint> {
+        let Arguments { services, config, port, .. } = arguments;
+        let file = |path| Self::File { path, port: *port };
+        match (config, services.as_slice()) {
+            (Some(path), _) => Ok(file(path.clone())),
+            (None, [folder]) if Path::new(folder).is_dir() => Ok(file(Path::new(folder).join("orfa.yaml"))),
+            (None, services) => Ok(Self::Services {
+                services: services.iter().map(|text| service(text)).collect::<Result<_, _>>()?,
+                port: port.unwrap_or(DEFAULT_PORT),
+            }),
+        }
+    }
+
+    /// The config as it is now.
+    pub(super) fn config(&self) -> Result<Config, Vec<Mistake>> {
+        let mut config = match self {
+            Self::Services { services, port } => Config::dev(services, *port)?,
+            Self::File { path, .. } => gateway::config::read(path)?,
+        };
+        if let Self::File { port: Some(port), .. } = self {
+            config.listen = format!("127.0.0.1:{port}");
+        }
+        let local = || CorsConfig { origins: LOCAL_PAGES.map(str::to_owned).into(), max_age: None };
+        config.cors.get_or_insert_with(local);
+        config.log.access = false;
+        config.drain.timeout = services::Duration(PATIENCE);
+        Ok(config)
+    }
+
+    /// The files that a config stands in.
+    pub(super) fn files(&self, config: &Config) -> Vec<PathBuf> {
+        let Self::File { path, .. } = self else { return Vec::new() };
+        let documents = config.services.values().filter_map(|service| service.openapi.as_ref());
+        let folder = config.source.folder();
+        std::iter::once(path.clone()).chain(documents.map(|document| folder.join(document))).collect()
+    }
+}
+
+/// The CPU time that programs may use, by the path of their route.
+pub(super) fn cpu_caps(config: &Config) -> BTreeMap<String, Duration> {
+    let cap = |route: &RouteConfig| Some((route.path.clone(), route.query.as_ref()?.limits.cpu.0));
+    config.routes.iter().filter_map(cap).collect()
+}
+
+fn service(text: &str) -> Result<(String, String), Complaint> {
+    let wrong = || {
+        let hint = "write `orfa dev profile=http://localhost:3001`, or name a folder with an orfa.yaml";
+        Complaint::usage("bad-service", format!("`{text}` is neither NAME=URL nor a folder"), hint)
+    };
+    let (name, url) = text.split_once('=').ok_or_else(wrong)?;
+    if name.is_empty() || url.is_empty() { Err(wrong()) } else { Ok((name.to_owned(), url.to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(services: &[&str]) -> Result<Plan, Complaint> {
+        let services = services.iter().map(|&text| text.to_owned()).collect();
+        Plan::new(&Arguments { services, config: None, port: None, run: None, input: None })
+    }
+
+    #[test]
+    fn services_are_named_on_the_command_line() {
+        let services = vec![("a".to_owned(), "http://localhost:1/?x=y".to_owned())];
+        let expected = Plan::Services { services, port: 8080 };
+        assert_eq!(plan(&["a=http://localhost:1/?x=y"]).ok(), Some(expected));
+        for wrong in ["a", "=http://localhost", "a=", "no/such/folder"] {
+            assert_eq!(plan(&[wrong]).expect_err(wrong).code, "bad-service");
+        }
+    }
+
+    #[test]
+    fn a_folder_stands_for_the_config_in_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("orfa.yaml");
+        let plan = plan(&[&folder.path().display().to_string()]).ok();
+        assert_eq!(plan, Some(Plan::File { path, port: None }));
+    }
+}

@@ -1,0 +1,83 @@
+//! What is seen of `orfa dev`: how to call it, and each request with its upstream calls.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gateway::Seen;
+use services::Made;
+use services::call::Outcome as Ended;
+use tokio::sync::mpsc;
+
+use crate::call::DEFAULT_URL;
+use crate::draw::{self, Call, Outcome};
+use crate::terminal::{self, paint};
+use crate::units;
+
+/// A request to be drawn, and the CPU time that its program could use.
+pub(super) struct Shown {
+    pub(super) request: Seen,
+    pub(super) cap: Option<Duration>,
+}
+
+/// Draws requests as they come.
+pub(super) async fn show(mut shown: mpsc::UnboundedReceiver<Shown>) {
+    while let Some(shown) = shown.recv().await {
+        terminal::say(&draw(&shown, terminal::width()));
+    }
+}
+
+/// The first thing on the screen.
+pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program: Option<&Path>) -> String {
+    let program = program.map_or_else(|| "query.ts".to_owned(), |file| file.display().to_string());
+    let elsewhere = if url == DEFAULT_URL { String::new() } else { format!(" --url {url}") };
+    let watched: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let watched =
+        if watched.is_empty() { String::new() } else { format!("watched  {}\n", watched.join(", ")) };
+    format!(
+        "{} programs may call: {}\n\
+         try      orfa call {program} --input '{{\"n\":8}}'{elsewhere}\n\
+         or       curl -F program=@{program} -F input='{{\"n\":8}}' {url}\n\
+         {watched}",
+        paint(terminal::BOLD, &format!("POST {url}")),
+        services.join(", "),
+    )
+}
+
+/// A line for the request, and one for each upstream call.
+fn draw(Shown { request: seen, cap }: &Shown, width: usize) -> String {
+    let status = seen.status.as_u16();
+    let made = seen.report.as_ref().map_or(&seen.made, |report| &report.made);
+    let calls: Vec<Call> = made.iter().map(call).collect();
+    format!(
+        "{} {} {}  {}{}{}  {}\n{}",
+        seen.method,
+        seen.path,
+        paint(draw::status_style(status), &status.to_string()),
+        seen.code.map_or_else(String::new, |code| format!("{}  ", paint(terminal::RED, code))),
+        units::milliseconds(seen.took),
+        seen.report.as_ref().map_or_else(String::new, |report| cpu(report.cpu, *cap)),
+        units::count(calls.len(), "call"),
+        draw::timeline(&calls, seen.took, width),
+    )
+}
+
+fn cpu(used: Duration, cap: Option<Duration>) -> String {
+    let of = cap.map_or_else(String::new, |cap| format!(" of {}", units::milliseconds(cap)));
+    format!("  cpu {}{of}", units::milliseconds(used))
+}
+
+fn call(made: &Made) -> Call {
+    Call {
+        name: format!("{} {} {}", made.service, made.method, made.path),
+        outcome: match made.outcome {
+            Ended::Status(status) => Outcome::Status(status),
+            Ended::NoAnswer => Outcome::Not("no answer".to_owned()),
+            Ended::NotSent => Outcome::Not("not sent".to_owned()),
+        },
+        start: made.span.0,
+        end: made.span.1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+use http::{Method, StatusCode};
+use services::Report;
+
+use super::*;
+
+fn made(path: &str, outcome: Ended, span: (u64, Option<u64>)) -> Made {
+    let time = Duration::from_millis;
+    let span = (time(span.0), span.1.map(time));
+    Made { service: "profile".into(), method: Method::GET, path: path.into(), outcome, span }
+}
+
+fn shown(status: u16, code: Option<&'static str>, report: Option<Report>) -> Shown {
+    let request = Seen {
+        method: Method::POST,
+        path: "/query".into(),
+        status: StatusCode::from_u16(status).expect("a status"),
+        code,
+        took: Duration::from_millis(12),
+        made: vec![],
+        report,
+    };
+    Shown { request, cap: Some(Duration::from_millis(50)) }
+}
+
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+#[test]
+fn a_request_is_drawn_with_its_calls() {
+    let calls = vec![
+        made("/buyers?limit=8", Ended::Status(200), (0, Some(3))),
+        made("/admins", Ended::NoAnswer, (3, None)),
+    ];
+    let report = Report { made: calls, cpu: Duration::from_micros(310) };
+    let expected = "
+POST /query 200  12.0 ms  cpu 0.31 ms of 50.0 ms  2 calls
+  profile GET /buyers?limit=8  200        |=====                |    3.0 ms
+  profile GET /admins          no answer  |     ................|
+";
+    assert_eq!(plain(&draw(&shown(200, None, Some(report)), 75)), expected.trim_start_matches('\n'));
+}
+
+#[test]
+fn a_refused_request_is_a_line_with_its_code() {
+    let text = plain(&draw(&shown(415, Some("content-type-unknown"), None), 80));
+    assert_eq!(text, "POST /query 415  content-type-unknown  12.0 ms  0 calls\n");
+}
+
+#[test]
+fn the_greeting_says_how_to_call() {
+    let text =
+        plain(&greeting("http://localhost:9000/query", &["profile", "order"], &["orfa.yaml".into()], None));
+    let expected = r#"
+POST http://localhost:9000/query programs may call: profile, order
+try      orfa call query.ts --input '{"n":8}' --url http://localhost:9000/query
+or       curl -F program=@query.ts -F input='{"n":8}' http://localhost:9000/query
+watched  orfa.yaml
+"#;
+    assert_eq!(text, expected.trim_start_matches('\n'));
+    assert!(!plain(&greeting(DEFAULT_URL, &[], &[], None)).contains("--url"));
+}

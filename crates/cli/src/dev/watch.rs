@@ -1,0 +1,84 @@
+//! Files that are watched, by asking for their time and size now and then.
+//!
+//! Asking works on every file system, network shares and containers included, and an editor that
+//! replaces the file instead of writing to it makes no difference.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Shorter than a person's way from the editor to the browser.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Some files and what they looked like when they were last asked for.
+pub(super) struct Watch {
+    files: Vec<(PathBuf, Look)>,
+}
+
+/// Time and size; `None` for a file that is not there.
+type Look = Option<(SystemTime, u64)>;
+
+impl Watch {
+    pub(super) fn new(files: Vec<PathBuf>) -> Self {
+        Self { files: files.into_iter().map(seen).collect() }
+    }
+
+    /// Waits until one of them is another; without files for ever.
+    pub(super) async fn change(&mut self) {
+        while !self.has_changed() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether any is another than when it was last asked for. A file that is gone is about to come
+    /// back: editors write to a new file and rename it.
+    fn has_changed(&mut self) -> bool {
+        let mut changed = false;
+        for (file, known) in &mut self.files {
+            let now = look(file);
+            if now.is_some() && now != *known {
+                *known = now;
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+fn seen(file: PathBuf) -> (PathBuf, Look) {
+    let look = look(&file);
+    (file, look)
+}
+
+fn look(file: &Path) -> Look {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_told_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("orfa.yaml");
+        std::fs::write(&file, "a").expect("written");
+        let mut watch = Watch::new(vec![file.clone()]);
+        assert!(!watch.has_changed());
+        std::fs::write(&file, "ab").expect("written");
+        assert!(watch.has_changed());
+        assert!(!watch.has_changed());
+    }
+
+    #[test]
+    fn a_file_that_goes_and_comes_back_the_same_has_not_changed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, aside) = (folder.path().join("a"), folder.path().join("b"));
+        std::fs::write(&file, "a").expect("written");
+        let mut watch = Watch::new(vec![file.clone()]);
+        std::fs::rename(&file, &aside).expect("renamed");
+        assert!(!watch.has_changed());
+        std::fs::rename(&aside, &file).expect("renamed");
+        assert!(!watch.has_changed());
+    }
+}

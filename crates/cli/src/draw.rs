@@ -1,0 +1,152 @@
+//! Upstream calls as they were timed, a bar each on a common axis.
+//!
+//! `orfa dev` draws what the gateway reports, `orfa call -v` what it reads from `Server-Timing`: both
+//! bring [`Call`]s, and get the same picture.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anstyle::Style;
+
+use crate::terminal::{self, paint};
+use crate::units;
+
+/// Beyond so many calls a reader counts no longer; the rest becomes one line.
+const MOST_ROWS: usize = 40;
+/// A picture narrower than this shows nothing.
+const LEAST_BAR: usize = 10;
+/// Two at the front, two before and after the outcome, two pipes, ten for the time.
+const GAPS: usize = 18;
+
+/// An upstream call, ready to be drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    /// Service, method, path.
+    pub(crate) name: String,
+    pub(crate) outcome: Outcome,
+    /// From the start of the request to the start of the call.
+    pub(crate) start: Duration,
+    /// From the start of the request to the call's end, where it ended.
+    pub(crate) end: Option<Duration>,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Status(u16),
+    /// No status, and why: `no answer`, `not sent`.
+    Not(String),
+}
+
+impl Outcome {
+    /// A status where it is one, else the words.
+    pub(crate) fn parse(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Not(text.to_owned()), Self::Status)
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Status(status) => status.to_string(),
+            Self::Not(why) => why.clone(),
+        }
+    }
+
+    fn style(&self) -> Style {
+        match self {
+            Self::Status(status) => status_style(*status),
+            Self::Not(_) => terminal::RED,
+        }
+    }
+}
+
+/// The colour of a status, by whose fault it is.
+pub(crate) fn status_style(status: u16) -> Style {
+    match status {
+        0..400 => terminal::GREEN,
+        400..500 => terminal::YELLOW,
+        _ => terminal::RED,
+    }
+}
+
+/// A line for each call. The axis ends with the request: `total`, or the last call if that ends later.
+pub(crate) fn timeline(calls: &[Call], total: Duration, width: usize) -> String {
+    let shown = calls.get(..MOST_ROWS).unwrap_or(calls);
+    let columns = Columns::fit(shown, width);
+    let axis = calls.iter().filter_map(|call| call.end).fold(total, Duration::max);
+    let mut text = String::new();
+    for call in shown {
+        let _ = writeln!(text, "{}", columns.row(call, axis));
+    }
+    if shown.len() < calls.len() {
+        let _ = writeln!(text, "  ... and {} more", calls.len() - shown.len());
+    }
+    text
+}
+
+/// Widths of the columns: the name gets what it needs, up to half of all, and the bar the rest.
+struct Columns {
+    name: usize,
+    outcome: usize,
+    bar: usize,
+}
+
+impl Columns {
+    fn fit(calls: &[Call], width: usize) -> Self {
+        let longest = |measure: fn(&Call) -> usize| calls.iter().map(measure).max().unwrap_or(0);
+        let outcome = longest(|call| call.outcome.text().len());
+        let room = width.saturating_sub(outcome + GAPS);
+        let name =
+            longest(|call| call.name.chars().count()).min(width / 2).min(room.saturating_sub(LEAST_BAR));
+        let bar = room.saturating_sub(name).max(LEAST_BAR);
+        Self { name, outcome, bar }
+    }
+
+    fn row(&self, call: &Call, axis: Duration) -> String {
+        let Self { name, outcome, .. } = *self;
+        let label = shorten(&call.name, name);
+        let ended = format!("{:<outcome$}", call.outcome.text());
+        let took =
+            call.end.map_or_else(String::new, |end| units::milliseconds(end.saturating_sub(call.start)));
+        let row = format!(
+            "  {label:<name$}  {}  |{}| {took:>9}",
+            paint(call.outcome.style(), &ended),
+            self.bar(call, axis)
+        );
+        row.trim_end().to_owned()
+    }
+
+    fn bar(&self, call: &Call, axis: Duration) -> String {
+        let from = self.place(call.start, axis).min(self.bar - 1);
+        let to = self.place(call.end.unwrap_or(axis), axis).clamp(from + 1, self.bar);
+        let sign = if call.end.is_some() { "=" } else { "." };
+        let bar = paint(terminal::CYAN, &sign.repeat(to - from));
+        format!("{}{bar}{}", " ".repeat(from), " ".repeat(self.bar - to))
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a column of a terminal, between 0 and its width"
+    )]
+    fn place(&self, time: Duration, axis: Duration) -> usize {
+        let part = time.as_secs_f64() / axis.as_secs_f64().max(f64::MIN_POSITIVE);
+        (part * self.bar as f64).round() as usize
+    }
+}
+
+/// The text in so many columns; what is left out of its middle becomes `..`, since both the service at
+/// the front and the query at the end tell calls apart.
+fn shorten(text: &str, columns: usize) -> String {
+    let length = text.chars().count();
+    if length <= columns {
+        return text.to_owned();
+    }
+    let kept = columns.saturating_sub(2);
+    let front: String = text.chars().take(kept - kept / 3).collect();
+    let back: String = text.chars().skip(length - kept / 3).collect();
+    format!("{front}..{back}")
+}
+
+#[cfg(test)]
+mod tests;

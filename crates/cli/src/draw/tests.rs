@@ -1,0 +1,65 @@
+use super::*;
+
+fn call(name: &str, outcome: &str, start: u64, end: Option<u64>) -> Call {
+    let time = Duration::from_millis;
+    Call { name: name.into(), outcome: Outcome::parse(outcome), start: time(start), end: end.map(time) }
+}
+
+fn plain(calls: &[Call], total: u64, width: usize) -> String {
+    anstream::adapter::strip_str(&timeline(calls, Duration::from_millis(total), width)).to_string()
+}
+
+#[test]
+fn calls_stand_on_a_common_axis() {
+    let calls = [
+        call("profile GET /buyers?limit=2", "200", 0, Some(4)),
+        call("catalog GET /catalogs?buyer=1", "200", 4, Some(10)),
+        call("catalog GET /catalogs?buyer=2", "503", 4, Some(8)),
+    ];
+    let expected = "
+  profile GET /buyers?limit=2    200  |========            |    4.0 ms
+  catalog GET /catalogs?buyer=1  200  |        ============|    6.0 ms
+  catalog GET /catalogs?buyer=2  503  |        ========    |    4.0 ms
+";
+    assert_eq!(plain(&calls, 10, 70), expected.trim_start_matches('\n'));
+}
+
+#[test]
+fn a_call_without_an_end_is_dotted_up_to_the_end_of_the_request() {
+    let calls = [call("slow GET /", "no answer", 5, None), call("slow GET /", "not sent", 10, None)];
+    let expected = "
+  slow GET /  no answer  |     .....|
+  slow GET /  not sent   |         .|
+";
+    assert_eq!(plain(&calls, 10, 47), expected.trim_start_matches('\n'));
+}
+
+#[test]
+fn long_names_lose_their_middle_and_keep_both_ends() {
+    let name = "catalog GET /catalogs?buyer=1&sort=-created&limit=2";
+    assert_eq!(shorten(name, 32), "catalog GET /catalog..ed&limit=2");
+    assert_eq!(shorten(name, 200), name);
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let long = "x".repeat(300);
+    let calls = [call(&long, "not sent", 0, None), call("profile GET /", "200", 1, Some(1))];
+    for width in [50, 80, 160] {
+        let longest = plain(&calls, 2, width).lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= width), "{longest:?} of {width}");
+    }
+}
+
+#[test]
+fn a_flood_of_calls_ends_in_a_count() {
+    let calls: Vec<Call> = (0..100).map(|n| call("s GET /", "200", n, Some(n + 1))).collect();
+    let text = plain(&calls, 100, 80);
+    assert_eq!(text.lines().count(), 41);
+    assert!(text.ends_with("  ... and 60 more\n"));
+}
+
+#[test]
+fn a_request_that_took_no_time_is_drawn_all_the_same() {
+    assert!(plain(&[call("s GET /", "200", 0, Some(0))], 0, 60).contains("|="));
+}

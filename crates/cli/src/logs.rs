@@ -1,0 +1,29 @@
+//! Logs, on the standard error: JSON for machines where the gateway serves, plain for a developer.
+//!
+//! `ORFA_LOG` filters them by level and module: `debug`, `warn,services=debug`.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::exit::Complaint;
+
+/// One JSON object a line.
+pub(crate) fn json() -> Result<(), Complaint> {
+    let logs = tracing_subscriber::fmt().json().flatten_event(true).with_current_span(false);
+    logs.with_span_list(false).with_writer(std::io::stderr).with_env_filter(filter("info")?).init();
+    Ok(())
+}
+
+/// For a person, and nothing but what is wrong.
+pub(crate) fn plain() -> Result<(), Complaint> {
+    let logs = tracing_subscriber::fmt().compact().without_time().with_target(false);
+    logs.with_writer(std::io::stderr).with_env_filter(filter("warn")?).init();
+    Ok(())
+}
+
+fn filter(default: &str) -> Result<EnvFilter, Complaint> {
+    let wanted = std::env::var("ORFA_LOG").unwrap_or_else(|_| default.to_owned());
+    EnvFilter::try_new(&wanted).map_err(|error| {
+        let message = format!("ORFA_LOG is `{wanted}`, which is no filter: {error}");
+        Complaint::usage("bad-log-filter", message, "write a level, or `level,module=level`")
+    })
+}

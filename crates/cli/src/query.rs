@@ -1,0 +1,68 @@
+//! `orfa query`: what is done to programs before they are sent.
+
+pub mod build;
+
+use std::path::{Path, PathBuf};
+
+use crate::exit::{Complaint, Exit};
+use crate::{terminal, units};
+use build::{BuildError, Built, Metadata, Options};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Verb {
+    Build(Arguments),
+}
+
+/// Build a C program to a query module: compiler, linker and post-link step in one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The C source.
+    source: PathBuf,
+    /// Where the module goes [default: beside the source, ending in .wasm].
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Note in the module that it uses this service, with these methods.
+    #[arg(long, value_name = "SERVICE[:GET+POST]")]
+    declare: Vec<String>,
+    /// Further arguments for clang.
+    #[arg(last = true, value_name = "CLANG ARGUMENTS")]
+    flags: Vec<String>,
+}
+
+pub(crate) fn build(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let Arguments { source, out, declare, flags } = arguments;
+    let options = Options { flags: flags.clone(), metadata: metadata(source, declare) };
+    let built = build::build(source, &options).map_err(|error| complaint(&error))?;
+    let out = out.clone().unwrap_or_else(|| source.with_extension("wasm"));
+    std::fs::write(&out, &built.wasm).map_err(|error| {
+        let message = format!("{} can't be written: {error}", out.display());
+        Complaint::failed("not-written", message, "`-o FILE` writes it elsewhere")
+    })?;
+    terminal::complain(&built.warnings);
+    terminal::say(&sizes(&out, &built));
+    Ok(Exit::Ok)
+}
+
+/// The module of a C source, for whoever sends it at once.
+pub(crate) fn module(source: &Path) -> Result<Vec<u8>, Complaint> {
+    let built = build::build(source, &Options::default()).map_err(|error| complaint(&error))?;
+    terminal::complain(&built.warnings);
+    Ok(built.wasm)
+}
+
+/// What the module says about itself, if it was told to declare anything.
+fn metadata(source: &Path, declare: &[String]) -> Option<Metadata> {
+    let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut metadata = Metadata { language: "c".to_owned(), name, ..Metadata::default() };
+    declare.iter().for_each(|declaration| metadata.declare(declaration));
+    (!declare.is_empty()).then_some(metadata)
+}
+
+fn sizes(out: &Path, built: &Built) -> String {
+    let [raw, gzip] = [built.raw, built.gzip].map(|size| units::bytes(size as u64));
+    format!("{}: {raw}, {gzip} with gzip\n", out.display())
+}
+
+fn complaint(error: &BuildError) -> Complaint {
+    Complaint::failed(error.code(), error.to_string(), "")
+}

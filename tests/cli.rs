@@ -1,0 +1,133 @@
+//! The command line: what it prints, where, and how it exits.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use tokio::process::Command;
+
+use crate::orfa;
+
+/// Runs `orfa` in a folder and waits for its end.
+async fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let command = Command::new(orfa()).args(arguments).current_dir(folder).stdin(Stdio::null()).output();
+    command.await.expect("orfa runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with these files.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).expect("written");
+    }
+    folder
+}
+
+const GOOD: &str = "
+listen: 127.0.0.1:0
+services:
+  profile: { url: 'http://127.0.0.1:1' }
+routes:
+  - { path: /query, query: { services: [profile] } }
+  - { path: /profile/*, proxy: profile }
+";
+
+const BAD: &str = "
+listen: 127.0.0.1:0
+services:
+  profile: { url: 'http://127.0.0.1:1', timeuot: 2s }
+routes:
+  - path: /query
+    query: { services: [profle], limits: { cpu: fast } }
+";
+
+#[tokio::test]
+async fn check_praises_a_good_config() {
+    let folder = folder(&[("orfa.yaml", GOOD)]);
+    let output = run(folder.path(), &["check"]).await;
+    assert_eq!(text(&output.stdout), "ok: 1 service, 2 routes\n", "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn check_tells_every_mistake_with_its_place() {
+    let folder = folder(&[("bad.yaml", BAD)]);
+    let output = run(folder.path(), &["check", "bad.yaml"]).await;
+    let told = text(&output.stderr);
+    for place in ["bad.yaml:4:", "services.profile.timeuot", "bad.yaml:7:", "routes[0].query.limits.cpu"] {
+        assert!(told.contains(place), "no {place} in\n{told}");
+    }
+    assert!(told.ends_with("mistakes in the config\n"), "{told}");
+    assert_eq!(output.status.code(), Some(64));
+    assert!(output.stdout.is_empty());
+}
+
+#[tokio::test]
+async fn serve_refuses_a_bad_config_before_it_listens() {
+    let folder = folder(&[("orfa.yaml", BAD)]);
+    let output = run(folder.path(), &["serve"]).await;
+    assert_eq!(output.status.code(), Some(64));
+    assert!(!text(&output.stderr).contains("listening"));
+}
+
+#[tokio::test]
+async fn a_config_that_is_not_there_is_a_mistake_too() {
+    let folder = folder(&[]);
+    for verb in
+        [&["check", "no.yaml"][..], &["serve", "--config", "no.yaml"], &["dev", "--config", "no.yaml"]]
+    {
+        let output = run(folder.path(), verb).await;
+        assert_eq!(output.status.code(), Some(64), "{verb:?}");
+        assert!(text(&output.stderr).contains("no.yaml: cannot be read"), "{verb:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_schema_is_json() {
+    let output = run(Path::new("."), &["config", "schema"]).await;
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(schema.pointer("/properties/routes").is_some());
+}
+
+#[tokio::test]
+async fn a_wrong_command_line_exits_with_64() {
+    let folder = folder(&[("q.ts", "")]);
+    let wrong: [&[&str]; 7] = [
+        &[],
+        &["sreve"],
+        &["serve", "--confg", "x"],
+        &["dev", "nonsense"],
+        &["call", "missing.ts"],
+        &["call", "q.ts", "--url", "ftp://x"],
+        &["call", "q.ts", "-H", "nonsense"],
+    ];
+    for arguments in wrong {
+        let output = run(folder.path(), arguments).await;
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {}", text(&output.stderr));
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[tokio::test]
+async fn help_and_version_are_answers() {
+    for argument in ["--help", "--version"] {
+        let output = run(Path::new("."), &[argument]).await;
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains("orfa"));
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_gateway_says_what_to_do() {
+    let folder = folder(&[("q.ts", "export default () => 1;")]);
+    let output = run(folder.path(), &["call", "q.ts", "--url", "http://127.0.0.1:1/query"]).await;
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("(no-gateway)") && told.contains("is `orfa dev` or `orfa serve` running there?"),
+        "{told}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}

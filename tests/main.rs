@@ -1,0 +1,11 @@
+//! End to end: the binary `orfa` as its users run it. A module a concern; one test binary for all, since
+//! each would be linked against the whole house again.
+
+mod cli;
+
+use std::path::Path;
+
+/// The binary under test.
+pub(crate) fn orfa() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_orfa"))
+}
