@@ -1,0 +1,578 @@
+//! The calls to services: `services.NAME.get(path, params)` and its siblings, `services.NAME.fetch(path, init)`.
+//!
+//! A call becomes a request of the host at once; its promise waits in `pending` until `calls_wait` finds
+//! that the future has ended. The error that a call may end with is made when it begins, because only
+//! then the program's own line is on the stack; `settle` turns it into a ServiceError or drops it.
+#include "host.h"
+
+typedef struct { const char *name; size_t len; } Service;
+typedef enum { GET, HEAD, POST, PUT, PATCH, DELETE, FETCH } Verb;
+
+typedef struct {
+    JSValue resolve, reject, error;
+    const Service *service;
+    char *method, *path;                                             /* path: as sent, with the query */
+    Verb verb;
+} Call;
+
+static const char *const METHODS[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"};
+static JSClassID service_class;
+
+/* Futures that are under way, oldest first, and what waits for each. Parallel, for Future_wait. */
+static int32_t *futures;
+static Call *pending;
+static uint32_t count, capacity;
+
+/* ---- text ---- */
+
+enum { FAILED = -1 };
+
+static bool text_room(Text *text, size_t len) {
+    if (text->capacity == (size_t)FAILED)
+        return false;
+    if (text->len + len < text->capacity)
+        return true;
+    size_t capacity = (text->len + len) * 2 + 64;
+    char *data = realloc(text->data, capacity);
+    if (!data)
+        free(text->data), memory_failures++;
+    text->data = data;
+    text->capacity = data ? capacity : (size_t)FAILED;
+    return data != NULL;
+}
+
+void text_add(Text *text, const char *data, size_t len) {
+    if (!text_room(text, len))
+        return;
+    memcpy(text->data + text->len, data, len);
+    text->len += len;
+    text->data[text->len] = 0;
+}
+
+void text_puts(Text *text, const char *words) { text_add(text, words, strlen(words)); }
+
+static bool unreserved(char c) {
+    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+void text_encode(Text *text, const char *data, size_t len, const char *keep) {
+    for (size_t i = 0; i < len; i++) {
+        char c = data[i];
+        if (unreserved(c) || (c && strchr(keep, c))) {
+            text_add(text, &c, 1);
+        } else {
+            char code[] = {'%', "0123456789ABCDEF"[(uint8_t)c >> 4], "0123456789ABCDEF"[c & 15]};
+            text_add(text, code, sizeof code);
+        }
+    }
+}
+
+/* ---- the URL of a call ---- */
+
+/* What may stand in a path or query as it is; the rest is encoded. '%' is among them: it is encoded already. */
+static const char IN_URL[] = "%/?:@!$&'()*+,;=[]";
+
+/* Adds a parameter's value, percent-encoded; `name` is for the error. */
+static bool add_scalar(JSContext *ctx, Text *url, JSValueConst value, const char *name) {
+    JSValue text = JS_UNDEFINED;
+    if (JS_IsDate(value)) {
+        JSAtom method = JS_NewAtom(ctx, "toISOString");
+        text = JS_Invoke(ctx, value, method, 0, NULL);
+        JS_FreeAtom(ctx, method);
+    } else if (JS_IsString(value) || JS_IsNumber(value) || JS_IsBool(value) || JS_IsBigInt(value)) {
+        text = JS_DupValue(ctx, value);
+    } else {
+        JS_ThrowTypeError(ctx, "the parameter '%s' has to be text, a number, a boolean, a Date or an array of them", name);
+        return false;
+    }
+    size_t len;
+    const char *data = JS_IsException(text) ? NULL : string_to_utf8(ctx, &len, text);
+    JS_FreeValue(ctx, text);
+    if (!data)
+        return false;
+    text_encode(url, data, len, "");
+    JS_FreeCString(ctx, data);
+    return true;
+}
+
+/* Adds a value: an array is joined by commas. */
+static bool add_value(JSContext *ctx, Text *url, JSValueConst value, const char *name) {
+    if (!JS_IsArray(value))
+        return add_scalar(ctx, url, value, name);
+    int64_t len;
+    if (JS_GetLength(ctx, value, &len) < 0)
+        return false;
+    for (int64_t i = 0; i < len; i++) {
+        JSValue item = JS_GetPropertyInt64(ctx, value, i);
+        if (i)
+            text_puts(url, ",");
+        bool added = !JS_IsException(item) && add_scalar(ctx, url, item, name);
+        JS_FreeValue(ctx, item);
+        if (!added)
+            return false;
+    }
+    return true;
+}
+
+typedef struct { JSValueConst object; JSPropertyEnum *names; uint32_t count; bool *used; } Params;
+
+static bool params_open(JSContext *ctx, Params *params, JSValueConst object) {
+    *params = (Params){object, NULL, 0, NULL};
+    if (JS_IsUndefined(object) || JS_IsNull(object))
+        return true;
+    if (!JS_IsObject(object) || JS_IsArray(object)) {
+        JS_ThrowTypeError(ctx, "params has to be an object such as { limit: 8 }");
+        return false;
+    }
+    if (JS_GetOwnPropertyNames(ctx, &params->names, &params->count, object, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY) < 0)
+        return false;
+    params->used = js_calloc(ctx, params->count + 1, 1);
+    return params->used != NULL;
+}
+
+static void params_close(JSContext *ctx, Params *params) {
+    if (params->names)
+        JS_FreePropertyEnum(ctx, params->names, params->count);
+    js_free(ctx, params->used);
+}
+
+/* Fills `{name}` from the parameters. What is empty, `.` or `..` would make it another path. */
+static bool add_placeholder(JSContext *ctx, Text *url, Params *params, const char *name, size_t len) {
+    JSAtom atom = JS_NewAtomLen(ctx, name, len);
+    const char *spelt = JS_AtomToCString(ctx, atom);
+    bool filled = false;
+    for (uint32_t i = 0; spelt && i < params->count && !filled; i++) {
+        if (params->names[i].atom != atom)
+            continue;
+        JSValue value = JS_GetProperty(ctx, params->object, atom);
+        size_t start = url->len;
+        filled = params->used[i] = !JS_IsException(value) && add_value(ctx, url, value, spelt);
+        JS_FreeValue(ctx, value);
+        if (!filled)
+            break;
+        const char *text = url->data ? url->data + start : "-";
+        if (!*text || !strcmp(text, ".") || !strcmp(text, "..")) {
+            JS_ThrowTypeError(ctx, "{%s} in the path can't be filled with '%s'", spelt, text);
+            filled = false;
+            break;
+        }
+    }
+    if (!filled && spelt && !JS_HasException(ctx))
+        JS_ThrowTypeError(ctx, "the path needs {%s}, and params has no '%s'", spelt, spelt);
+    JS_FreeCString(ctx, spelt);
+    JS_FreeAtom(ctx, atom);
+    return filled;
+}
+
+/* The length of `{name}` at the front of `path`, 0 where there is none. */
+static size_t placeholder(const char *path) {
+    size_t len = 1;
+    while (path[0] == '{' && (unreserved(path[len]) || path[len] == '$'))
+        len++;
+    return path[0] == '{' && path[len] == '}' && len > 1 ? len + 1 : 0;
+}
+
+static bool add_path(JSContext *ctx, Text *url, Params *params, const char *path) {
+    while (*path) {
+        size_t len = params ? placeholder(path) : 0;
+        if (len && !add_placeholder(ctx, url, params, path + 1, len - 2))
+            return false;
+        if (!len)
+            text_encode(url, path, len = 1, IN_URL);
+        path += len;
+    }
+    return true;
+}
+
+/* Adds the parameters that the path did not take as the query; null and undefined ones are left out. */
+static bool add_query(JSContext *ctx, Text *url, Params *params) {
+    bool first = !(url->data && strchr(url->data, '?')), added = true;
+    for (uint32_t i = 0; i < params->count && added; i++) {
+        if (params->used[i])
+            continue;
+        JSValue value = JS_GetProperty(ctx, params->object, params->names[i].atom);
+        const char *name = JS_IsException(value) ? NULL : JS_AtomToCString(ctx, params->names[i].atom);
+        added = name != NULL;
+        if (added && !JS_IsUndefined(value) && !JS_IsNull(value)) {
+            text_puts(url, first ? "?" : "&");
+            text_encode(url, name, strlen(name), "");
+            text_puts(url, "=");
+            added = add_value(ctx, url, value, name);
+            first = false;
+        }
+        JS_FreeCString(ctx, name);
+        JS_FreeValue(ctx, value);
+    }
+    return added;
+}
+
+/* The URL of a call, or NULL and an exception. Without `params` the path is taken as it is. */
+static char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params) {
+    const char *text = JS_IsString(path) ? JS_ToCString(ctx, path) : NULL;
+    if (!text || *text != '/') {
+        if (!JS_HasException(ctx))
+            JS_ThrowTypeError(ctx, "the path has to be text that begins with '/'");
+        return JS_FreeCString(ctx, text), NULL;
+    }
+    Text url = {0};
+    Params open = {0};
+    text_puts(&url, "http://");
+    text_add(&url, service->name, service->len);
+    bool made = !params || params_open(ctx, &open, *params);
+    made = made && add_path(ctx, &url, params ? &open : NULL, text) && add_query(ctx, &url, &open);
+    params_close(ctx, &open);
+    JS_FreeCString(ctx, text);
+    if (made && !url.data)
+        JS_ThrowOutOfMemory(ctx);
+    if (made)
+        return url.data;
+    return free(url.data), NULL;
+}
+
+/* ---- beginning a call ---- */
+
+static bool grow(void) {
+    if (count < capacity)
+        return true;
+    uint32_t more = capacity ? capacity * 2 : 16;
+    int32_t *handles = realloc(futures, more * sizeof *futures);
+    futures = handles ? handles : futures;
+    Call *calls = handles ? realloc(pending, more * sizeof *pending) : NULL;
+    pending = calls ? calls : pending;
+    capacity = calls ? more : capacity;
+    return calls != NULL;
+}
+
+static void call_free(JSContext *ctx, Call *call) {
+    JS_FreeValue(ctx, call->resolve);
+    JS_FreeValue(ctx, call->reject);
+    JS_FreeValue(ctx, call->error);
+    free(call->method);
+    free(call->path);
+}
+
+static void call_settle(JSContext *ctx, Call *call, int32_t handle, int32_t error);
+
+/* Sends the request and returns the call's promise. Takes over `url`. */
+static JSValue begin(JSContext *ctx, const Service *service, Verb verb, char *url, HostRequest *request) {
+    JSValue functions[2] = {JS_UNDEFINED, JS_UNDEFINED};
+    JSValue promise = grow() ? JS_NewPromiseCapability(ctx, functions) : JS_ThrowOutOfMemory(ctx);
+    if (JS_IsException(promise))
+        return free(url), promise;
+    Call call = {functions[0], functions[1], JS_NewError(ctx), service, NULL, url, verb};
+    call.method = strndup(request->method, request->method_len);
+    request->url = url, request->url_len = strlen(url);
+    int32_t handle = host_http(request);
+    if (handle > 0) {
+        futures[count] = handle;
+        pending[count++] = call;
+    } else {
+        call_settle(ctx, &call, 0, handle);
+    }
+    return promise;
+}
+
+/* What a body is sent as: bytes as they are, a URLSearchParams as a form, everything else as JSON. */
+typedef struct { const char *type; const void *data; size_t len; const char *text; JSValue holder; } Body;
+
+static bool body_open(JSContext *ctx, Body *body, JSValueConst value) {
+    *body = (Body){.holder = JS_UNDEFINED};
+    if (JS_IsUndefined(value))
+        return true;
+    const uint8_t *bytes;
+    if (bytes_of(ctx, value, &bytes, &body->len)) {
+        body->type = "application/octet-stream", body->data = bytes;
+        return true;
+    }
+    JSValue form = JS_IsObject(value) ? JS_Call(ctx, hooks[HOOK_UNPACK], JS_UNDEFINED, 2, (JSValueConst[]){value, JS_TRUE}) : JS_UNDEFINED;
+    body->type = JS_IsUndefined(form) ? "application/json" : "application/x-www-form-urlencoded";
+    body->holder = JS_IsUndefined(form) ? JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED) : form;
+    if (JS_IsUndefined(body->holder))
+        JS_ThrowTypeError(ctx, "a function or symbol can't be sent as a body");
+    if (!JS_IsString(body->holder))
+        return false;
+    body->data = body->text = string_to_utf8(ctx, &body->len, body->holder);
+    return body->data != NULL;
+}
+
+static void body_close(JSContext *ctx, Body *body) {
+    JS_FreeCString(ctx, body->text);
+    JS_FreeValue(ctx, body->holder);
+}
+
+static const Service *service_of(JSContext *ctx, JSValueConst this_val) {
+    const Service *service = JS_GetOpaque(this_val, service_class);
+    if (!service)
+        JS_ThrowTypeError(ctx, "a call needs its service: write services.NAME.get(path), not get(path)");
+    return service;
+}
+
+static JSValue service_call(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv, int verb) {
+    const Service *service = service_of(ctx, this_val);
+    bool sends = verb == POST || verb == PUT || verb == PATCH;
+    char *url = service ? make_url(ctx, service, argv[0], &argv[sends ? 2 : 1]) : NULL;
+    if (!url)
+        return JS_EXCEPTION;
+    Body body;
+    if (!body_open(ctx, &body, sends ? argv[1] : JS_UNDEFINED))
+        return body_close(ctx, &body), free(url), JS_EXCEPTION;
+    HostHeader type = {"content-type", 12, body.type, body.type ? strlen(body.type) : 0};
+    HostRequest request = {METHODS[verb], strlen(METHODS[verb]), NULL, 0, &type, body.type ? 1 : 0, body.data, body.len};
+    JSValue promise = begin(ctx, service, verb, url, &request);
+    body_close(ctx, &body);
+    return promise;
+}
+
+/* The headers of a fetch: names and values from the third item of `parts` on. */
+static HostHeader *headers_open(JSContext *ctx, JSValueConst parts, int64_t len) {
+    HostHeader *headers = js_calloc(ctx, len / 2, sizeof *headers);
+    for (int64_t i = 2; headers && i < len; i++) {
+        JSValue item = JS_GetPropertyInt64(ctx, parts, i);
+        HostHeader *header = &headers[i / 2 - 1];
+        size_t size = 0;
+        *(i % 2 ? &header->value : &header->name) = string_to_utf8(ctx, &size, item);
+        *(i % 2 ? &header->value_len : &header->name_len) = size;
+        JS_FreeValue(ctx, item);
+    }
+    return headers;
+}
+
+static void headers_close(JSContext *ctx, HostHeader *headers, int64_t len) {
+    for (int64_t i = 0; headers && i < len / 2 - 1; i++) {
+        JS_FreeCString(ctx, headers[i].name);
+        JS_FreeCString(ctx, headers[i].value);
+    }
+    js_free(ctx, headers);
+}
+
+/* Sends what the prelude made of a fetch: [body, method, name, value, name, value, ...]. Takes over `url`. */
+static JSValue fetch_parts(JSContext *ctx, const Service *service, char *url, JSValueConst parts) {
+    int64_t len = 0;
+    JS_GetLength(ctx, parts, &len);
+    JSValue body = JS_GetPropertyUint32(ctx, parts, 0), method = JS_GetPropertyUint32(ctx, parts, 1);
+    HostHeader *headers = headers_open(ctx, parts, len);
+    size_t size;
+    const char *name = headers ? JS_ToCStringLen(ctx, &size, method) : NULL;
+    JSValue promise = JS_EXCEPTION;
+    if (name) {
+        HostRequest request = {name, size, NULL, 0, headers, len / 2 - 1, NULL, 0};
+        const uint8_t *bytes;
+        if (bytes_of(ctx, body, &bytes, &size))
+            request.body = bytes, request.body_len = size;
+        promise = begin(ctx, service, FETCH, url, &request);
+    } else {
+        free(url);
+    }
+    JS_FreeCString(ctx, name);
+    headers_close(ctx, headers, len);
+    JS_FreeValue(ctx, method);
+    JS_FreeValue(ctx, body);
+    return promise;
+}
+
+static JSValue service_fetch(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    const Service *service = service_of(ctx, this_val);
+    JSValue parts = service ? JS_Call(ctx, hooks[HOOK_FETCH], JS_UNDEFINED, 1, &argv[1]) : JS_EXCEPTION;
+    char *url = JS_IsException(parts) ? NULL : make_url(ctx, service, argv[0], NULL);
+    JSValue promise = url ? fetch_parts(ctx, service, url, parts) : JS_EXCEPTION;
+    JS_FreeValue(ctx, parts);
+    return promise;
+}
+
+/* ---- ending a call ---- */
+
+char *response_part(int32_t handle, int part, uint32_t len) {
+    char *data = malloc((size_t)len + 1);
+    if (!data)
+        return memory_failures++, NULL;
+    if (len)
+        host_response_read(handle, part, data, len);
+    data[len] = 0;
+    return data;
+}
+
+JSValue response_json(JSContext *ctx, char *data, size_t len) {
+    size_t mark = len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    return JS_ParseJSON(ctx, data + mark, len - mark, "response");
+}
+
+typedef enum { TYPE_BYTES, TYPE_TEXT, TYPE_JSON } ContentType;
+
+static ContentType type_of(const char *value) {
+    size_t len = strcspn(value, "; \t\r\n");
+    if (strncasecmp(value, "text/", 5) == 0)
+        return TYPE_TEXT;
+    bool json = (len == 16 && strncasecmp(value, "application/json", 16) == 0)
+                || (len > 5 && strncasecmp(value + len - 5, "+json", 5) == 0);
+    return json ? TYPE_JSON : TYPE_BYTES;
+}
+
+static ContentType content_type(int32_t handle, uint32_t len) {
+    char *headers = response_part(handle, HEADERS, len);
+    ContentType type = TYPE_BYTES;
+    for (const char *line = headers; line; line = strstr(line, "\r\n")) {
+        line += *line == '\r' ? 2 : 0;
+        if (strncasecmp(line, "content-type:", 13) == 0) {
+            type = type_of(line + 13 + strspn(line + 13, " \t"));
+            break;
+        }
+    }
+    free(headers);
+    return type;
+}
+
+/* The body as a value: JSON and text by content type, null where there is none, else a Uint8Array. */
+static JSValue response_value(JSContext *ctx, int32_t handle, const HostResponse *response) {
+    if (response->body_len == 0)
+        return JS_NULL;
+    ContentType type = content_type(handle, response->headers_len);
+    char *data = response_part(handle, BODY, response->body_len);
+    if (!data)
+        return JS_ThrowOutOfMemory(ctx);
+    JSValue value = type == TYPE_JSON   ? response_json(ctx, data, response->body_len)
+                    : type == TYPE_TEXT ? string_from_utf8(ctx, data, response->body_len)
+                                        : JS_NewUint8ArrayCopy(ctx, (uint8_t *)data, response->body_len);
+    free(data);
+    return value;
+}
+
+static const char *reason(int32_t code) {
+    switch (code) {
+    case INVALID: return "invalid";
+    case FORBIDDEN: return "forbidden";
+    case UNKNOWN_SERVICE: return "unknown-service";
+    case NOT_JSON: return "not-json";
+    case UNREACHABLE: return "unreachable";
+    case TIMEOUT: return "timeout";
+    default: return "broken";
+    }
+}
+
+/* Turns the error that was made when the call began into a ServiceError. */
+static JSValue service_error(JSContext *ctx, Call *call, int32_t status, int32_t code, JSValue body) {
+    const Service *service = call->service;
+    JSValue arguments[] = {
+        JS_DupValue(ctx, call->error),
+        JS_NewStringLen(ctx, service->name, service->len),
+        JS_NewString(ctx, call->method ? call->method : "?"),
+        JS_NewString(ctx, call->path + strlen("http://") + service->len),
+        JS_NewInt32(ctx, status),
+        body,
+        code ? JS_NewString(ctx, reason(code)) : JS_UNDEFINED,
+    };
+    JSValue error = JS_Call(ctx, hooks[HOOK_SERVICE_ERROR], JS_UNDEFINED, 7, (JSValueConst *)arguments);
+    for (int i = 0; i < 7; i++)
+        JS_FreeValue(ctx, arguments[i]);
+    return error;
+}
+
+/* What the call's promise is settled with; `*failed` says how. Takes the response of `handle`. */
+static JSValue outcome(JSContext *ctx, Call *call, int32_t handle, int32_t error, bool *failed) {
+    HostResponse response = {0, error, 0, 0};
+    if (handle)
+        host_response_get(handle, &response);
+    *failed = true;
+    if (response.status == 0)
+        return service_error(ctx, call, 0, response.error, JS_NULL);
+    if (call->verb == FETCH || call->verb == HEAD) {
+        bool good = call->verb == FETCH || (response.status >= 200 && response.status < 300);
+        if (!good)
+            return service_error(ctx, call, response.status, 0, JS_NULL);
+        JSValue arguments[] = {JS_NewInt32(ctx, handle), JS_NewInt32(ctx, response.status), JS_NewBool(ctx, call->verb == HEAD)};
+        *failed = false;
+        return JS_Call(ctx, hooks[HOOK_RECEIVED], JS_UNDEFINED, 3, (JSValueConst *)arguments);
+    }
+    unsigned failures = memory_failures;
+    JSValue value = response_value(ctx, handle, &response);
+    bool good = response.status >= 200 && response.status < 300;
+    if (JS_IsException(value) && memory_failures == failures) {
+        JS_FreeValue(ctx, JS_GetException(ctx));
+        return service_error(ctx, call, response.status, good ? NOT_JSON : 0, JS_NULL);
+    }
+    if (JS_IsException(value))
+        return value;
+    *failed = !good;
+    return good ? value : service_error(ctx, call, response.status, 0, value);
+}
+
+/* Settles the promise of a call that has ended, or of one that `error` kept from being sent. */
+static void call_settle(JSContext *ctx, Call *call, int32_t handle, int32_t error) {
+    bool failed;
+    JSValue value = outcome(ctx, call, handle, error, &failed);
+    if (JS_IsException(value))
+        value = JS_GetException(ctx), failed = true;
+    JS_FreeValue(ctx, JS_Call(ctx, failed ? call->reject : call->resolve, JS_UNDEFINED, 1, (JSValueConst *)&value));
+    JS_FreeValue(ctx, value);
+    if (handle && call->verb != FETCH)
+        host_handle_del(handle);
+    call_free(ctx, call);
+}
+
+bool calls_wait(JSContext *ctx) {
+    if (count == 0)
+        return false;
+    int32_t at = host_future_wait(futures, count, 0);
+    if (at < 0 || (uint32_t)at >= count)
+        return false;
+    Call call = pending[at];
+    int32_t handle = futures[at];
+    count--;
+    memmove(&futures[at], &futures[at + 1], (count - at) * sizeof *futures);
+    memmove(&pending[at], &pending[at + 1], (count - at) * sizeof *pending);
+    call_settle(ctx, &call, handle, 0);
+    return true;
+}
+
+void calls_finish(void) {
+    uint32_t unsafe = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const char *method = pending[i].method;
+        if (!method || (strcmp(method, "GET") && strcmp(method, "HEAD")))
+            futures[unsafe++] = futures[i];
+    }
+    if (unsafe)
+        host_future_wait(futures, unsafe, 1);
+    count = 0;
+}
+
+/* ---- the `services` object ---- */
+
+static const JSCFunctionListEntry SERVICE[] = {
+    JS_CFUNC_MAGIC_DEF("get", 2, service_call, GET),
+    JS_CFUNC_MAGIC_DEF("head", 2, service_call, HEAD),
+    JS_CFUNC_MAGIC_DEF("post", 3, service_call, POST),
+    JS_CFUNC_MAGIC_DEF("put", 3, service_call, PUT),
+    JS_CFUNC_MAGIC_DEF("patch", 3, service_call, PATCH),
+    JS_CFUNC_MAGIC_DEF("delete", 2, service_call, DELETE),
+    JS_CFUNC_DEF("fetch", 2, service_fetch),
+};
+
+int calls_init(JSContext *ctx) {
+    static const JSClassDef definition = {.class_name = "Service"};
+    JSRuntime *runtime = JS_GetRuntime(ctx);
+    JSValue prototype = JS_NewObject(ctx);
+    JS_NewClassID(runtime, &service_class);
+    int failed = JS_NewClass(runtime, service_class, &definition)
+                 | JS_SetPropertyFunctionList(ctx, prototype, SERVICE, sizeof SERVICE / sizeof *SERVICE);
+    JS_SetClassProto(ctx, service_class, prototype);
+    return failed;
+}
+
+/* `names` (comma-separated) have to outlive the run. What is none of them meets the prelude's proxy. */
+JSValue services_new(JSContext *ctx, const char *names, size_t len) {
+    JSValue services = JS_NewObjectProto(ctx, hooks[HOOK_UNKNOWN_SERVICE]);
+    for (const char *end = names + len; names < end;) {
+        const char *comma = memchr(names, ',', end - names);
+        Service *service = js_malloc(ctx, sizeof *service);
+        JSValue object = service ? JS_NewObjectClass(ctx, service_class) : JS_EXCEPTION;
+        if (JS_IsException(object))
+            return JS_EXCEPTION;
+        *service = (Service){names, (comma ? comma : end) - names};
+        JS_SetOpaque(object, service);
+        JSAtom name = JS_NewAtomLen(ctx, service->name, service->len);
+        JS_DefinePropertyValue(ctx, services, name, object, JS_PROP_C_W_E);
+        JS_FreeAtom(ctx, name);
+        names = service->name + service->len + 1;
+    }
+    return services;
+}

@@ -1,0 +1,392 @@
+//! The JavaScript environment: QuickJS-ng, a small library and one entry, `orfa_javascript`.
+//!
+//! Everything up to the first line of a program happens in `start`, a constructor: the host runs it once
+//! when it is built and keeps the memory as a snapshot, from which every run begins. So nothing in it may
+//! ask the host for anything, and nothing that has to differ between runs may be fixed in it.
+//!
+//! A run ends with `done` or `fail` and frees nothing: its memory goes as a whole.
+#include "host.h"
+
+#include <stdio.h>
+
+/* Of the 256 KiB of stack QuickJS may use this much; C functions that do not check have the rest. */
+static const size_t STACK_BYTES = 200 * 1024;
+/* Short runs never collect garbage; longer ones first when the heap has grown to this. */
+static const size_t COLLECT_BYTES = 3 * 1024 * 1024;
+/* Set aside so that a run which used up its memory can still say so. */
+static const size_t RESERVE_BYTES = 32 * 1024;
+
+static const char PRELUDE[] = {
+#embed "prelude.js"
+    , 0};
+
+JSValue hooks[HOOK_COUNT];
+bool running;
+unsigned memory_failures;
+
+static JSRuntime *runtime;
+static JSContext *context;
+static void *reserve;
+
+/* ---- memory ---- */
+
+static void *checked(void *memory) {
+    if (!memory) {
+        memory_failures++;
+        free(reserve);
+        reserve = NULL;
+    }
+    return memory;
+}
+
+static void *env_calloc(void *opaque, size_t count, size_t size) { return checked(calloc(count, size)); }
+static void *env_malloc(void *opaque, size_t size) { return checked(malloc(size)); }
+static void env_free(void *opaque, void *memory) { free(memory); }
+static void *env_realloc(void *opaque, void *memory, size_t size) {
+    void *moved = realloc(memory, size);
+    return size ? checked(moved) : moved;
+}
+static size_t env_size(const void *memory);
+
+size_t malloc_usable_size(void *memory);
+static size_t env_size(const void *memory) { return malloc_usable_size((void *)memory); }
+
+static const JSMallocFunctions ALLOCATOR = {env_calloc, env_malloc, env_free, env_realloc, env_size};
+
+/* Room for text that the host places, and a NUL behind it: the parsers of QuickJS want one. */
+EXPORT(orfa_alloc) void *orfa_alloc(uint32_t len) {
+    char *memory = malloc((size_t)len + 1);
+    if (memory)
+        memory[len] = 0;
+    return memory;
+}
+
+/* ---- failing ---- */
+
+static _Noreturn void fail(int kind, const char *words) { host_fail(kind, words, strlen(words), 0, 0); }
+
+typedef struct { uint32_t line, column; } Position;
+
+/* The position in the first frame of the program itself: `program:LINE:COLUMN`. */
+static Position position_of(const char *stack) {
+    Position found = {0, 0};
+    for (const char *at = stack; at && (at = strstr(at, "program:")); at++) {
+        char *end;
+        unsigned long line = strtoul(at + 8, &end, 10);
+        if (end == at + 8 || *end != ':')
+            continue;
+        found.line = line, found.column = strtoul(end + 1, NULL, 10);
+        break;
+    }
+    return found;
+}
+
+/* Adds the program's own frames of a stack, five at most. */
+static void add_frames(Text *text, const char *stack) {
+    for (int frames = 0; *stack && frames < 5;) {
+        size_t len = strcspn(stack, "\n");
+        const char *own = strstr(stack, "program:");
+        if (own && own < stack + len) {
+            text_puts(text, "\n");
+            text_add(text, stack, len);
+            frames++;
+        }
+        stack += len + (stack[len] == '\n');
+    }
+}
+
+static const char *words_of(JSContext *ctx, JSValueConst exception) {
+    const char *words = JS_ToCString(ctx, exception);
+    if (!words)
+        JS_FreeValue(ctx, JS_GetException(ctx));
+    return words ? words : "an error that can't be written as text";
+}
+
+/* The stack of an error as it was made, whatever the program did to Error.prototype; "" where it has none. */
+static const char *stack_of(JSContext *ctx, JSValueConst exception) {
+    JSValue stack = JS_IsError(exception) ? JS_Call(ctx, hooks[HOOK_STACK], exception, 0, NULL) : JS_UNDEFINED;
+    const char *text = JS_IsString(stack) ? JS_ToCString(ctx, stack) : NULL;
+    if (!text && JS_HasException(ctx))
+        JS_FreeValue(ctx, JS_GetException(ctx));
+    return text ? text : "";
+}
+
+/* Ends the run with an exception that nobody caught. */
+static _Noreturn void fail_with(JSContext *ctx, int kind, JSValueConst exception) {
+    const char *words = words_of(ctx, exception);
+    if (memory_failures && strstr(words, "out of memory"))
+        kind = MEMORY;
+    const char *stack = stack_of(ctx, exception);
+    Position position = position_of(stack);
+    Text text = {0};
+    text_puts(&text, words);
+    add_frames(&text, stack);
+    calls_finish();
+    host_fail(kind, text.data ? text.data : words, text.data ? text.len : strlen(words), position.line, position.column);
+}
+
+static _Noreturn void fail_uncaught(JSContext *ctx, int kind) { fail_with(ctx, kind, JS_GetException(ctx)); }
+
+/* ---- loading ---- */
+
+static const char *program_source;
+
+/* Where `import ... from 'name'` stands, for the error: the loader is not told. */
+static Position position_of_import(const char *source, const char *name) {
+    size_t len = strlen(name);
+    Position position = {1, 1};
+    for (const char *at = source; *at; at++) {
+        bool quoted = (*at == '\'' || *at == '"') && strncmp(at + 1, name, len) == 0 && at[len + 1] == *at;
+        const char *before = at;
+        while (quoted && before > source && strchr(" \t\r\n", before[-1]))
+            before--;
+        if (quoted && ((before - source >= 4 && !memcmp(before - 4, "from", 4)) || (before - source >= 6 && !memcmp(before - 6, "import", 6))))
+            return position;
+        position = *at == '\n' ? (Position){position.line + 1, 1} : (Position){position.line, position.column + 1};
+    }
+    return (Position){0, 0};
+}
+
+static bool loading;
+
+static JSModuleDef *load_other(JSContext *ctx, const char *name, void *opaque) {
+    static const char *const WORDS = "a program is one file: it can't import '%s'";
+    if (loading) {
+        char words[256];
+        Position position = position_of_import(program_source, name);
+        int len = snprintf(words, sizeof words, WORDS, name);
+        host_fail(SYNTAX, words, len < (int)sizeof words ? len : (int)sizeof words - 1, position.line, position.column);
+    }
+    JS_ThrowTypeError(ctx, WORDS, name);
+    return NULL;
+}
+
+/* Names stay as they are written. */
+static char *same_name(JSContext *ctx, const char *base, const char *name, void *opaque) { return js_strdup(ctx, name); }
+
+/* Runs jobs and waits for calls until the promise is settled. */
+static void settle(JSContext *ctx, JSValueConst promise) {
+    for (;;) {
+        JSContext *job;
+        int ran;
+        while ((ran = JS_ExecutePendingJob(runtime, &job)) > 0) {}
+        if (ran < 0)
+            fail_uncaught(ctx, THREW);
+        if (JS_PromiseState(ctx, promise) != JS_PROMISE_PENDING)
+            return;
+        if (!calls_wait(ctx))
+            fail(STALLED, "the program waits for a promise that can never settle: no call is under way");
+    }
+}
+
+/* The value that a promise is settled with, or the value itself. */
+static JSValue awaited(JSContext *ctx, JSValue value) {
+    if (!JS_IsObject(value))
+        return value;
+    if (!JS_IsPromise(value)) {                                      /* it may still have a `then` */
+        JSValue functions[2];
+        JSValue promise = JS_NewPromiseCapability(ctx, functions);
+        if (JS_IsException(promise) || JS_IsException(JS_Call(ctx, functions[0], JS_UNDEFINED, 1, (JSValueConst *)&value)))
+            fail_uncaught(ctx, THREW);
+        value = promise;
+    }
+    settle(ctx, value);
+    JSValue result = JS_PromiseResult(ctx, value);
+    if (JS_PromiseState(ctx, value) == JS_PROMISE_REJECTED)
+        fail_with(ctx, THREW, result);
+    return result;
+}
+
+/* Evaluates the program; what comes back is its namespace of exports. */
+static JSValue load(JSContext *ctx, const char *source, size_t len) {
+    program_source = source;
+    loading = true;
+    JSValue module = JS_Eval(ctx, source, len, "program", JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
+    loading = false;
+    if (JS_IsException(module))
+        fail_uncaught(ctx, SYNTAX);
+    JSModuleDef *definition = JS_VALUE_GET_PTR(module);
+    JSValue evaluated = JS_EvalFunction(ctx, module);
+    if (JS_IsException(evaluated))
+        fail_uncaught(ctx, THREW);
+    awaited(ctx, evaluated);
+    return JS_GetModuleNamespace(ctx, definition);
+}
+
+/* ---- input ---- */
+
+static JSValue parse_input(JSContext *ctx, const char *input, size_t len) {
+    if (len == 0)
+        return JS_NewObject(ctx);
+    JSValue value = JS_ParseJSON(ctx, input, len, "input");
+    if (!JS_IsException(value))
+        return value;
+    Text text = {0};
+    text_puts(&text, "the input is not JSON: ");
+    text_puts(&text, words_of(ctx, JS_GetException(ctx)));
+    if (memory_failures || !text.data)
+        fail(MEMORY, "out of memory while the input was read");
+    fail(REFUSED, text.data);
+}
+
+/* The input as `export const input = 'json' | 'text' | 'bytes'` asks for it. */
+static JSValue read_input(JSContext *ctx, JSValueConst exports, const char *input, size_t len) {
+    JSValue mode = JS_GetPropertyStr(ctx, exports, "input");
+    if (JS_IsUndefined(mode))
+        return parse_input(ctx, input, len);
+    const char *name = JS_IsString(mode) ? JS_ToCString(ctx, mode) : "";
+    if (!strcmp(name, "json"))
+        return parse_input(ctx, input, len);
+    if (!strcmp(name, "text"))
+        return string_from_utf8(ctx, input, len);
+    if (!strcmp(name, "bytes"))
+        return JS_NewUint8ArrayCopy(ctx, (const uint8_t *)input, len);
+    fail(BAD_ANSWER, "export const input has to be 'json', 'text' or 'bytes'");
+}
+
+/* ---- the answer ---- */
+
+static void send_type(const char *type) { host_header("content-type", 12, type, strlen(type)); }
+
+static void send_text(JSContext *ctx, JSValueConst value, const char *type) {
+    size_t len;
+    const char *text = string_to_utf8(ctx, &len, value);
+    if (!text)
+        fail_uncaught(ctx, THREW);
+    if (type)
+        send_type(type);
+    calls_finish();
+    host_done(text, len);
+}
+
+static void send_bytes(const uint8_t *data, size_t len, const char *type) {
+    if (type)
+        send_type(type);
+    calls_finish();
+    host_done(data, len);
+}
+
+static void send_json(JSContext *ctx, JSValueConst value) {
+    JSValue text = JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
+    if (JS_IsUndefined(text))
+        fail(BAD_ANSWER, "the program returned something that has no JSON form");
+    if (JS_IsException(text)) {                                      /* thrown by a toJSON, or cyclic, or a BigInt */
+        JSValue exception = JS_GetException(ctx);
+        fail_with(ctx, position_of(stack_of(ctx, exception)).line ? THREW : BAD_ANSWER, exception);
+    }
+    send_text(ctx, text, "application/json");
+}
+
+/* One header of a Response. Those of an upstream's response that are not allowed are left out; one that
+   the program wrote itself is a mistake to tell. */
+static void send_header(JSContext *ctx, JSValueConst name, JSValueConst value, bool lenient) {
+    size_t name_len = 0, value_len = 0;
+    const char *name_text = string_to_utf8(ctx, &name_len, name), *value_text = string_to_utf8(ctx, &value_len, value);
+    if (!name_text || !value_text)
+        fail_uncaught(ctx, THREW);
+    int32_t code = host_header(name_text, name_len, value_text, value_len);
+    if (code >= 0 || lenient)
+        return;
+    Text text = {0};
+    text_puts(&text, code == FORBIDDEN ? "a program may not set the header '" : "not a header: '");
+    text_add(&text, name_text, name_len);
+    text_puts(&text, "'");
+    fail(BAD_ANSWER, text.data ? text.data : "a header that is not allowed");
+}
+
+/* A Response, which the prelude took apart: [status, lenient, body, name, value, name, value, ...]. */
+static void send_response(JSContext *ctx, JSValueConst parts) {
+    int64_t len = 0;
+    int32_t status = 0;
+    JS_GetLength(ctx, parts, &len);
+    JS_ToInt32(ctx, &status, JS_GetPropertyUint32(ctx, parts, 0));
+    bool lenient = JS_ToBool(ctx, JS_GetPropertyUint32(ctx, parts, 1));
+    JSValue body = JS_GetPropertyUint32(ctx, parts, 2);
+    if (host_status(status) < 0)
+        fail(BAD_ANSWER, "a Response's status has to be 200 to 599");
+    for (int64_t i = 3; i + 1 < len; i += 2)
+        send_header(ctx, JS_GetPropertyInt64(ctx, parts, i), JS_GetPropertyInt64(ctx, parts, i + 1), lenient);
+    const uint8_t *data;
+    size_t size;
+    if (JS_IsString(body))
+        send_text(ctx, body, NULL);
+    else if (bytes_of(ctx, body, &data, &size))
+        send_bytes(data, size, NULL);
+    else
+        send_bytes(NULL, 0, NULL);
+}
+
+static void send_object(JSContext *ctx, JSValueConst value) {
+    const uint8_t *data;
+    size_t len;
+    if (JS_IsFunction(ctx, value))
+        fail(BAD_ANSWER, "the program returned a function");
+    if (bytes_of(ctx, value, &data, &len))
+        return send_bytes(data, len, "application/octet-stream");
+    JSValue parts = JS_Call(ctx, hooks[HOOK_UNPACK], JS_UNDEFINED, 1, &value);
+    if (JS_IsException(parts))
+        fail_uncaught(ctx, BAD_ANSWER);
+    if (JS_IsUndefined(parts))
+        return send_json(ctx, value);
+    send_response(ctx, parts);
+}
+
+/* Rule 13 of the S language, the same for both. */
+static void answer(JSContext *ctx, JSValueConst value) {
+    if (JS_IsUndefined(value) || JS_IsNull(value)) {
+        host_status(204);
+        return send_bytes(NULL, 0, NULL);
+    }
+    if (JS_IsString(value))
+        return send_text(ctx, value, "text/plain; charset=utf-8");
+    if (JS_IsSymbol(value) || JS_IsBigInt(value))
+        fail(BAD_ANSWER, JS_IsSymbol(value) ? "the program returned a symbol" : "the program returned a BigInt: JSON has none, use Number() or String()");
+    if (JS_IsObject(value))
+        return send_object(ctx, value);
+    send_json(ctx, value);
+}
+
+/* ---- the entry ---- */
+
+EXPORT(orfa_javascript)
+void orfa_javascript(char *source, uint32_t source_len, char *input, uint32_t input_len, char *services, uint32_t services_len) {
+    JSContext *ctx = context;
+    running = true;
+    JS_UpdateStackTop(runtime);
+    JSValue exports = load(ctx, source, source_len);
+    JSValue program = JS_IsException(exports) ? JS_UNDEFINED : JS_GetPropertyStr(ctx, exports, "default");
+    if (!JS_IsFunction(ctx, program))
+        fail(BAD_ANSWER, "the program exports no function: it needs `export default async function (input, services) { ... }`");
+    JSValue arguments[] = {read_input(ctx, exports, input, input_len), services_new(ctx, services, services_len)};
+    if (JS_IsException(arguments[0]) || JS_IsException(arguments[1]))
+        fail_uncaught(ctx, THREW);
+    JSValue result = JS_Call(ctx, program, JS_UNDEFINED, 2, (JSValueConst *)arguments);
+    if (JS_IsException(result))
+        fail_uncaught(ctx, THREW);
+    answer(ctx, awaited(ctx, result));
+}
+
+/* Evaluates the prelude and keeps its hooks. */
+static bool start_prelude(JSContext *ctx) {
+    JSValue native = JS_NewObject(ctx);
+    if (library_init(ctx, native) < 0 || calls_init(ctx) < 0)
+        return false;
+    JSValue prelude = JS_Eval(ctx, PRELUDE, sizeof PRELUDE - 1, "orfa", JS_EVAL_TYPE_GLOBAL);
+    JSValue made = JS_Call(ctx, prelude, JS_UNDEFINED, 1, (JSValueConst *)&native);
+    for (int i = 0; i < HOOK_COUNT && !JS_IsException(made); i++)
+        hooks[i] = JS_GetPropertyUint32(ctx, made, i);
+    return !JS_IsException(made);
+}
+
+/* Runs when the snapshot is made. A trap here ends the build. */
+__attribute__((constructor)) static void start(void) {
+    runtime = JS_NewRuntime2(&ALLOCATOR, NULL);
+    JS_SetMaxStackSize(runtime, STACK_BYTES);
+    JS_SetModuleLoaderFunc(runtime, same_name, load_other, NULL);
+    context = JS_NewContext(runtime);
+    if (!context || !start_prelude(context))
+        __builtin_trap();
+    JS_RunGC(runtime);
+    JS_SetGCThreshold(runtime, COLLECT_BYTES);
+    reserve = malloc(RESERVE_BYTES);
+}

@@ -1,0 +1,475 @@
+// The library of the JavaScript environment, as far as it is JavaScript: Headers, URLSearchParams, Response,
+// ServiceError, the text codecs, console, crypto, performance. `sdk/javascript/orfa.d.ts` describes it.
+//
+// It runs once, when the snapshot is made, and returns what C calls (`HOOK_*` in host.h). A program shares
+// its globals and may change them: so everything used later is taken out of them here, lists have no
+// prototype, and no code below iterates, destructures arrays or uses a RegExp.
+(function (native) {
+  "use strict";
+  const { Array, ArrayBuffer, Error, Object, Reflect, String, Symbol, TypeError, RangeError, Uint8Array } = globalThis;
+  const { parse, stringify } = JSON;
+  const { isArray } = Array;
+  const { create, defineProperty, getOwnPropertyDescriptor, hasOwn, keys, setPrototypeOf } = Object;
+  const { isView } = ArrayBuffer;
+  const { apply, ownKeys } = Reflect;
+  const uncurry = Function.prototype.bind.bind(Function.prototype.call);
+  const indexOf = uncurry(String.prototype.indexOf);
+  const lowerCase = uncurry(String.prototype.toLowerCase);
+  const slice = uncurry(String.prototype.slice);
+  const trim = uncurry(String.prototype.trim);
+  const upperCase = uncurry(String.prototype.toUpperCase);
+  const sort = uncurry(Array.prototype.sort);
+  const copyOf = uncurry(Uint8Array.prototype.slice);
+  const bufferOf = uncurry(getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), "buffer").get);
+  const { iterator, toStringTag } = Symbol;
+  const stackOf = getOwnPropertyDescriptor(Error.prototype, "stack").get;
+  const NONE = create(null);
+
+  const list = () => setPrototypeOf([], null);
+  const hide = (target, name, value) =>
+    defineProperty(target, name, { __proto__: null, value, writable: true, configurable: true });
+  const show = (target, name, value) =>
+    defineProperty(target, name, { __proto__: null, value, writable: true, configurable: true, enumerable: true });
+  const isBytes = (value) => value instanceof ArrayBuffer || isView(value);
+
+  // ---- lists of names and values: Headers and URLSearchParams ----
+
+  // Hands every pair of `init` to `add`: a record, or anything that iterates over pairs.
+  function eachPair(init, what, add) {
+    if (typeof init !== "object" && typeof init !== "function") throw new TypeError(`${what} can't be made of ${typeof init}`);
+    if (init[iterator] === undefined) {
+      const names = keys(init);
+      for (let i = 0; i < names.length; i++) add(names[i], init[names[i]]);
+      return;
+    }
+    for (const pair of init) {
+      if (pair === null || typeof pair !== "object" || pair.length !== 2) throw new TypeError(`${what} needs pairs of a name and a value`);
+      add(pair[0], pair[1]);
+    }
+  }
+
+  // The iterators of both classes, over `pairs` as it is at each step.
+  function* walk(pairs, take) {
+    for (let i = 0; i < pairs.length; i += 2) yield take === 2 ? [pairs[i], pairs[i + 1]] : pairs[i + take];
+  }
+
+  function find(pairs, name) {
+    for (let i = 0; i < pairs.length; i += 2) if (pairs[i] === name) return i;
+    return -1;
+  }
+
+  // Removes every pair of that name, from place `from` on.
+  function remove(pairs, name, from = 0) {
+    let kept = from;
+    for (let i = from; i < pairs.length; i += 2) {
+      if (pairs[i] === name) continue;
+      pairs[kept] = pairs[i];
+      pairs[kept + 1] = pairs[i + 1];
+      kept += 2;
+    }
+    pairs.length = kept;
+  }
+
+  function push(pairs, name, value) {
+    const end = pairs.length;
+    pairs[end] = name;
+    pairs[end + 1] = value;
+  }
+
+  let headerPairs;
+  class Headers {
+    #pairs = list();
+    static {
+      headerPairs = (value) => value.#pairs;
+    }
+    constructor(init = undefined) {
+      if (init === undefined || init === null) return;
+      const add = (name, value) => this.#add(name, value);
+      if (typeof init === "object" && #pairs in init) for (let i = 0; i < init.#pairs.length; i += 2) push(this.#pairs, init.#pairs[i], init.#pairs[i + 1]);
+      else eachPair(init, "Headers", add);
+    }
+    #add(name, value) {
+      const key = lowerCase(String(name));
+      const text = trim(String(value));
+      const at = find(this.#pairs, key);
+      if (at < 0 || key === "set-cookie") push(this.#pairs, key, text);
+      else this.#pairs[at + 1] += `, ${text}`;
+    }
+    append(name, value) {
+      this.#add(name, value);
+    }
+    delete(name) {
+      remove(this.#pairs, lowerCase(String(name)));
+    }
+    get(name) {
+      const at = find(this.#pairs, lowerCase(String(name)));
+      return at < 0 ? null : this.#pairs[at + 1];
+    }
+    getSetCookie() {
+      const found = [];
+      for (let i = 0; i < this.#pairs.length; i += 2) if (this.#pairs[i] === "set-cookie") show(found, found.length, this.#pairs[i + 1]);
+      return found;
+    }
+    has(name) {
+      return find(this.#pairs, lowerCase(String(name))) >= 0;
+    }
+    set(name, value) {
+      this.delete(name);
+      this.#add(name, value);
+    }
+    forEach(callback, thisArg) {
+      for (let i = 0; i < this.#pairs.length; i += 2) apply(callback, thisArg, [this.#pairs[i + 1], this.#pairs[i], this]);
+    }
+    keys() {
+      return walk(this.#pairs, 0);
+    }
+    values() {
+      return walk(this.#pairs, 1);
+    }
+    entries() {
+      return walk(this.#pairs, 2);
+    }
+  }
+  hide(Headers.prototype, iterator, Headers.prototype.entries);
+
+  // Headers from `name: value` lines.
+  function parseHeaders(text) {
+    const headers = new Headers();
+    for (let at = 0, end; (end = indexOf(text, "\r\n", at)) >= 0; at = end + 2) {
+      const line = slice(text, at, end);
+      const colon = indexOf(line, ":");
+      if (colon > 0) addHeader(headers, slice(line, 0, colon), slice(line, colon + 1));
+    }
+    return headers;
+  }
+  const addHeader = uncurry(Headers.prototype.append);
+
+  let formText;
+  class URLSearchParams {
+    #pairs = list();
+    static {
+      formText = (value) => (typeof value === "object" && value !== null && #pairs in value ? value.#text() : undefined);
+    }
+    constructor(init = "") {
+      const add = (name, value) => push(this.#pairs, String(name), String(value));
+      if (typeof init === "object" && init !== null && #pairs in init) for (let i = 0; i < init.#pairs.length; i += 2) add(init.#pairs[i], init.#pairs[i + 1]);
+      else if (typeof init === "object" && init !== null) eachPair(init, "URLSearchParams", add);
+      else this.#parse(String(init));
+    }
+    #parse(text) {
+      for (let at = text[0] === "?" ? 1 : 0, end; at < text.length; at = end + 1) {
+        end = indexOf(text, "&", at);
+        if (end < 0) end = text.length;
+        const part = slice(text, at, end);
+        const equals = indexOf(part, "=");
+        if (part === "") continue;
+        if (equals < 0) push(this.#pairs, native.formDecode(part), "");
+        else push(this.#pairs, native.formDecode(slice(part, 0, equals)), native.formDecode(slice(part, equals + 1)));
+      }
+    }
+    #text() {
+      let text = "";
+      for (let i = 0; i < this.#pairs.length; i += 2)
+        text += `${i ? "&" : ""}${native.formEncode(this.#pairs[i])}=${native.formEncode(this.#pairs[i + 1])}`;
+      return text;
+    }
+    get size() {
+      return this.#pairs.length / 2;
+    }
+    append(name, value) {
+      push(this.#pairs, String(name), String(value));
+    }
+    delete(name) {
+      remove(this.#pairs, String(name));
+    }
+    get(name) {
+      const at = find(this.#pairs, String(name));
+      return at < 0 ? null : this.#pairs[at + 1];
+    }
+    getAll(name) {
+      const found = [];
+      for (let i = 0; i < this.#pairs.length; i += 2) if (this.#pairs[i] === String(name)) show(found, found.length, this.#pairs[i + 1]);
+      return found;
+    }
+    has(name) {
+      return find(this.#pairs, String(name)) >= 0;
+    }
+    set(name, value) {
+      const at = find(this.#pairs, String(name));
+      if (at < 0) return push(this.#pairs, String(name), String(value));
+      this.#pairs[at + 1] = String(value);
+      remove(this.#pairs, String(name), at + 2);
+    }
+    sort() {
+      const pairs = list();
+      for (let i = 0; i < this.#pairs.length; i += 2) pairs[i / 2] = { name: this.#pairs[i], value: this.#pairs[i + 1] };
+      sort(pairs, (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+      for (let i = 0; i < pairs.length; i++) {
+        this.#pairs[2 * i] = pairs[i].name;
+        this.#pairs[2 * i + 1] = pairs[i].value;
+      }
+    }
+    toString() {
+      return this.#text();
+    }
+    forEach(callback, thisArg) {
+      for (let i = 0; i < this.#pairs.length; i += 2) apply(callback, thisArg, [this.#pairs[i + 1], this.#pairs[i], this]);
+    }
+    keys() {
+      return walk(this.#pairs, 0);
+    }
+    values() {
+      return walk(this.#pairs, 1);
+    }
+    entries() {
+      return walk(this.#pairs, 2);
+    }
+  }
+  hide(URLSearchParams.prototype, iterator, URLSearchParams.prototype.entries);
+
+  // ---- Response ----
+
+  // What `body` is on the wire: [text or bytes or null, its content type or undefined].
+  function bodyOf(body, what) {
+    if (body === undefined || body === null) return { __proto__: null, data: null };
+    if (typeof body === "string") return { __proto__: null, data: body, type: "text/plain; charset=utf-8" };
+    if (isBytes(body)) return { __proto__: null, data: body };
+    const form = formText(body);
+    if (form !== undefined) return { __proto__: null, data: form, type: "application/x-www-form-urlencoded" };
+    throw new TypeError(`the body of ${what} has to be text, bytes or URLSearchParams, not ${isArray(body) ? "an array" : `a value of type ${typeof body}`}: use ${what === "a Response" ? "Response.json(value)" : "JSON.stringify(value)"}`);
+  }
+
+  const READ_JSON = 0, READ_TEXT = 1, READ_BYTES = 2;
+  const RECEIVED = Symbol("received");
+  let unpackResponse, received;
+  class Response {
+    #status;
+    #headers;
+    #data = null; // of a response that was made here
+    #handle = 0; // of one that came from a service, until its body is read
+    #received = false;
+    #used = false;
+    static {
+      received = (handle, status, headersOnly) => {
+        const response = new Response(RECEIVED);
+        response.#handle = handle;
+        response.#status = status;
+        response.#received = true;
+        return headersOnly ? response.#head() : response;
+      };
+      unpackResponse = (value) => (#status in value ? value.#unpack() : undefined);
+    }
+    constructor(body = null, init = undefined) {
+      if (body === RECEIVED) return;
+      const { status = 200, headers = undefined } = init ?? NONE;
+      this.#status = Number(status);
+      if (!(this.#status >= 200 && this.#status <= 599)) throw new RangeError(`a Response's status has to be 200 to 599, not ${status}`);
+      const { data, type } = bodyOf(body, "a Response");
+      this.#data = data;
+      this.#headers = new Headers(headers);
+      if (type !== undefined && find(headerPairs(this.#headers), "content-type") < 0) addHeader(this.#headers, "content-type", type);
+    }
+    static json(value, init = undefined) {
+      const text = stringify(value);
+      if (text === undefined) throw new TypeError("the value has no JSON form");
+      const headers = new Headers(init?.headers);
+      if (find(headerPairs(headers), "content-type") < 0) addHeader(headers, "content-type", "application/json");
+      return new Response(text, { __proto__: null, status: init?.status, headers });
+    }
+    #head() {
+      return (this.#headers ??= parseHeaders(native.headers(this.#handle)));
+    }
+    // The body, once.
+    #read(kind) {
+      if (this.#used) throw new TypeError("the body of this Response was read already");
+      this.#used = true;
+      if (this.#received) {
+        this.#head();
+        return native.read(this.#handle, kind);
+      }
+      const text = typeof this.#data === "string";
+      if (kind === READ_BYTES) return text || this.#data === null ? native.encode(this.#data ?? "") : copyOf(new Uint8Array(this.#data.buffer ?? this.#data));
+      const string = text ? this.#data : this.#data === null ? "" : native.decode(this.#data, false, false);
+      return kind === READ_JSON ? parse(string) : string;
+    }
+    #unpack() {
+      const parts = list();
+      parts[0] = this.#status;
+      parts[1] = this.#received;
+      parts[2] = this.#received ? this.#read(READ_BYTES) : this.#data;
+      const pairs = headerPairs(this.#head());
+      for (let i = 0; i < pairs.length; i++) parts[3 + i] = pairs[i];
+      return parts;
+    }
+    get status() {
+      return this.#status;
+    }
+    get ok() {
+      return this.#status >= 200 && this.#status <= 299;
+    }
+    get headers() {
+      return this.#head();
+    }
+    get bodyUsed() {
+      return this.#used;
+    }
+    async json() {
+      return this.#read(READ_JSON);
+    }
+    async text() {
+      return this.#read(READ_TEXT);
+    }
+    async bytes() {
+      return this.#read(READ_BYTES);
+    }
+    async arrayBuffer() {
+      return bufferOf(this.#read(READ_BYTES));
+    }
+  }
+
+  // The `init` of a fetch as [body, method, name, value, name, value, ...], for C.
+  function fetchParts(init) {
+    const { method = "GET", headers = undefined, body = undefined } = init ?? NONE;
+    const { data, type } = bodyOf(body, "a request");
+    const all = new Headers(headers);
+    if (type !== undefined && find(headerPairs(all), "content-type") < 0) addHeader(all, "content-type", type);
+    const parts = list();
+    parts[0] = typeof data === "string" ? native.encode(data) : data;
+    parts[1] = upperCase(String(method));
+    const pairs = headerPairs(all);
+    for (let i = 0; i < pairs.length; i++) parts[2 + i] = pairs[i];
+    return parts;
+  }
+
+  // ---- services ----
+
+  class ServiceError extends Error {}
+  hide(ServiceError.prototype, "name", "ServiceError");
+
+  // Makes a ServiceError of `error`, which was made where the call began and so has that stack.
+  function serviceError(error, service, method, path, status, body, reason) {
+    let message = `${service} answered ${status} to ${method} ${path}`;
+    if (reason === "not-json") message += ", with a body that is not JSON";
+    else if (reason === "unreachable" || reason === "timeout" || reason === "broken") message = `${service} did not answer ${method} ${path}: ${reason}`;
+    else if (reason !== undefined) message = `${method} ${path} was not sent to ${service}: ${reason}`;
+    setPrototypeOf(error, ServiceError.prototype);
+    hide(error, "message", message);
+    show(error, "service", service);
+    show(error, "method", method);
+    show(error, "path", path);
+    show(error, "status", status);
+    show(error, "body", body);
+    show(error, "reason", reason);
+    return error;
+  }
+
+  // The prototype of `services`: who asks for a service that is not there is told which ones are.
+  const unknownService = new Proxy(create(null), {
+    __proto__: null,
+    get(_, name, services) {
+      if (typeof name !== "string" || name === "then" || name === "toJSON" || hasOwn(OBJECT, name)) return undefined;
+      const known = ownKeys(services);
+      let names = "";
+      for (let i = 0; i < known.length; i++) names += `${i ? ", " : ""}${String(known[i])}`;
+      throw new TypeError(`there is no service '${name}' here: this route has ${names || "none"}`);
+    },
+  });
+  const OBJECT = create(null);
+  for (const name of Object.getOwnPropertyNames(Object.prototype)) OBJECT[name] = true;
+
+  // ---- text, console, crypto, performance ----
+
+  class TextEncoder {
+    get encoding() {
+      return "utf-8";
+    }
+    encode(text = "") {
+      return native.encode(String(text));
+    }
+  }
+
+  class TextDecoder {
+    #fatal;
+    #keepMark;
+    constructor(label = "utf-8", options = undefined) {
+      const name = lowerCase(trim(String(label)));
+      if (name !== "utf-8" && name !== "utf8") throw new RangeError(`TextDecoder knows utf-8 alone, not ${label}`);
+      this.#fatal = !!options?.fatal;
+      this.#keepMark = !!options?.ignoreBOM;
+    }
+    get encoding() {
+      return "utf-8";
+    }
+    get fatal() {
+      return this.#fatal;
+    }
+    get ignoreBOM() {
+      return this.#keepMark;
+    }
+    decode(bytes = undefined, options = undefined) {
+      if (options?.stream) throw new TypeError("TextDecoder does not stream here");
+      if (bytes === undefined) return "";
+      const text = native.decode(bytes, this.#fatal, this.#keepMark);
+      if (text === undefined) throw new TypeError("the bytes are not UTF-8");
+      return text;
+    }
+  }
+
+  // A value as console shows it.
+  function inspect(value) {
+    if (typeof value === "string") return value;
+    if (typeof value === "bigint") return `${value}n`;
+    if (typeof value === "function") return `[function ${value.name || "(anonymous)"}]`;
+    if (value === null || typeof value !== "object") return String(value);
+    try {
+      if (value instanceof Error) return `${value}\n${apply(stackOf, value, []) ?? ""}`;
+      return stringify(value) ?? String(value);
+    } catch {
+      return "[object that has no JSON form]";
+    }
+  }
+
+  function write() {
+    let line = "";
+    for (let i = 0; i < arguments.length; i++) line += `${i ? " " : ""}${inspect(arguments[i])}`;
+    native.log(line);
+  }
+
+  const crypto = {
+    getRandomValues(view) {
+      const length = native.fill(view);
+      if (length === undefined) throw new TypeError("getRandomValues fills a typed array of integers");
+      return view;
+    },
+    randomUUID: () => native.uuid(),
+  };
+
+  let origin;
+  const performance = {
+    // Milliseconds since it was first asked in this run.
+    now() {
+      const time = native.clock();
+      return time - (origin ??= time);
+    },
+  };
+
+  const console = {};
+  for (const name of ["debug", "error", "info", "log", "warn"]) show(console, name, write);
+  for (const type of [Headers, Response, ServiceError, TextDecoder, TextEncoder, URLSearchParams]) {
+    hide(globalThis, type.name, type);
+    defineProperty(type.prototype, toStringTag, { __proto__: null, value: type.name, configurable: true });
+  }
+  hide(globalThis, "console", console);
+  hide(globalThis, "crypto", crypto);
+  hide(globalThis, "performance", performance);
+
+  // What C calls, in the order of HOOK_* in host.h.
+  return [
+    (value, formOnly) => (formOnly ? formText(value) : unpackResponse(value)),
+    received,
+    fetchParts,
+    serviceError,
+    unknownService,
+    stackOf,
+  ];
+})
