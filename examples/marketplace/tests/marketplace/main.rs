@@ -1,7 +1,7 @@
 //! What a user of the marketplace relies on: one test binary, a file per subject.
 //!
 //! Most tests call a service's router in process, over a fresh database; `processes.rs` starts the program.
-#![expect(clippy::indexing_slicing, reason = "a test that finds no such value should fail")]
+#![expect(clippy::unwrap_used, reason = "a test that finds no such value should fail")]
 
 mod lists;
 mod openapi;
