@@ -1,0 +1,137 @@
+//! Types out of a TypeScript program, by overwriting them with spaces.
+//!
+//! A program is sent as it was written, so an error has to name the line and column its author sees.
+//! A compiler's output would need a source map for that. Here nothing moves: the parser says which
+//! characters are types, each becomes a space, line breaks stay, and what is left is the JavaScript
+//! the author had in mind, every token at its place. What has no JavaScript form without new code
+//! (`enum`, parameter properties and the like) is refused, with what to write in its place.
+//!
+//! `erase` walks the tree and collects what goes; `text` overwrites it and keeps statements apart
+//! where a semicolon was only implied; `shape` makes sure that the result is the same program.
+
+use oxc_allocator::Allocator;
+use oxc_diagnostics::OxcDiagnostic;
+use oxc_parser::{Parser, config::TokensParserConfig};
+use oxc_span::SourceType;
+
+use erase::Eraser;
+use shape::Shape;
+
+mod erase;
+mod shape;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+/// The parser calls itself once per level of nesting, and a hostile program is nothing but levels.
+/// A level takes at least one byte of source, so this much stack per byte can't overflow. It is
+/// only reserved: pages that the program doesn't reach are never there.
+const STACK_PER_BYTE: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
+const STACK_AT_LEAST: usize = 1 << 20;
+
+/// Why a program can't be read, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (line {line}, column {column})")]
+pub(crate) struct SyntaxError {
+    /// What is wrong.
+    pub message: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in characters (Unicode scalar values), from 1.
+    pub column: u32,
+    /// What to write instead.
+    pub hint: Option<String>,
+}
+
+impl SyntaxError {
+    fn at(source: &str, offset: u32, message: impl Into<String>, hint: Option<String>) -> Self {
+        let (line, column) = position(source, offset);
+        Self { message: message.into(), line, column, hint }
+    }
+
+    fn from_parser(source: &str, error: &OxcDiagnostic) -> Self {
+        let offset = error.labels.first().map_or(0, |label| label.span().start);
+        let hint = error.help.as_ref().map(ToString::to_string);
+        Self::at(source, offset, error.message.to_string(), hint)
+    }
+}
+
+/// The JavaScript in a TypeScript module, with each token on the line and column where it was.
+pub(crate) fn strip(source: &str) -> Result<String, SyntaxError> {
+    let stack = STACK_AT_LEAST.saturating_add(source.len().saturating_mul(STACK_PER_BYTE));
+    let done = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("typescript".into()).stack_size(stack);
+        let thread = thread.spawn_scoped(scope, || strip_here(source)).ok()?;
+        thread.join().ok()
+    });
+    done.unwrap_or_else(|| {
+        let hint = Some("Make it smaller, or send it as JavaScript.".to_owned());
+        Err(SyntaxError::at(source, 0, "The types of this program could not be removed", hint))
+    })
+}
+
+fn strip_here(source: &str) -> Result<String, SyntaxError> {
+    let allocator = Allocator::default();
+    let parsed = Parser::new(&allocator, source, SourceType::ts().with_module(true))
+        .with_config(TokensParserConfig)
+        .parse();
+    if let Some(error) = parsed.diagnostics.errors().next() {
+        return Err(jsx(source).unwrap_or_else(|| SyntaxError::from_parser(source, error)));
+    }
+    let (erased, shape) = Eraser::run(source, &parsed.tokens, &parsed.program)?;
+    if erased.is_empty() {
+        return Ok(source.to_owned());
+    }
+    let stripped = erased.render(source, &parsed.tokens);
+    same_program(source, &stripped, &shape)?;
+    Ok(stripped)
+}
+
+/// Says so if the one thing wrong with a program is that it holds JSX.
+fn jsx(source: &str) -> Option<SyntaxError> {
+    let allocator = Allocator::default();
+    let parsed = Parser::new(&allocator, source, SourceType::tsx().with_module(true)).parse();
+    if parsed.diagnostics.has_errors() {
+        return None;
+    }
+    let offset = erase::first_jsx(&parsed.program)?;
+    let hint = Some("Call a function that returns the value, or build a string.".to_owned());
+    Some(SyntaxError::at(source, offset, "JSX is not supported in a query program", hint))
+}
+
+/// The last word on every edge of the grammar: what is left must parse to the tree that was there.
+fn same_program(source: &str, stripped: &str, before: &Shape) -> Result<(), SyntaxError> {
+    let allocator = Allocator::default();
+    let parsed = Parser::new(&allocator, stripped, SourceType::mjs()).parse();
+    let changed = |(line, column)| {
+        SyntaxError {
+        message: "The type here can't be removed without changing what the program does".to_owned(),
+        line,
+        column,
+        hint: Some("Put parentheses around the expression, keep the type on one line, or write `x as T` instead of `<T>x`.".to_owned()),
+    }
+    };
+    if let Some(error) = parsed.diagnostics.errors().next() {
+        let offset = error.labels.first().map_or(0, |label| label.span().start);
+        return Err(changed(position(stripped, offset)));
+    }
+    match before.first_difference(&Shape::of(&parsed.program)) {
+        Some(offset) => Err(changed(position(source, offset))),
+        None => Ok(()),
+    }
+}
+
+/// Line and column of a byte, counted as an editor does: `\n`, `\r\n` and `\r` end a line.
+fn position(source: &str, offset: u32) -> (u32, u32) {
+    let (mut line, mut column, mut last) = (1, 1, ' ');
+    for (_, c) in source.char_indices().take_while(|&(at, _)| at < offset as usize) {
+        match c {
+            '\n' if last == '\r' => {}
+            '\n' | '\r' => (line, column) = (line + 1, 1),
+            _ => column += 1,
+        }
+        last = c;
+    }
+    (line, column)
+}

@@ -1,0 +1,357 @@
+//! The walk over the tree that finds every character that is only a type, and refuses what isn't
+//! only a type. Nodes that are erased or looked through are never entered, so that the shape, which
+//! is recorded on the way, is that of the JavaScript.
+
+use oxc_ast::{AstKind, ast::*};
+use oxc_ast_visit::{Visit, walk};
+use oxc_parser::{Kind, Token};
+use oxc_span::{GetSpan, Span};
+
+use super::shape::Shape;
+use super::text::{Erasures, Seam, Tokens, is_line_break};
+use super::{SyntaxError, erase::kept::is_kept};
+
+mod kept;
+
+pub(super) struct Eraser<'s> {
+    source: &'s str,
+    tokens: Tokens<'s>,
+    erased: Erasures,
+    shape: Shape,
+    refused: Option<SyntaxError>,
+}
+
+impl<'s> Eraser<'s> {
+    pub(super) fn run(
+        source: &'s str,
+        tokens: &'s [Token],
+        program: &Program<'_>,
+    ) -> Result<(Erasures, Shape), SyntaxError> {
+        let mut eraser = Self {
+            source,
+            tokens: Tokens(tokens),
+            erased: Erasures::default(),
+            shape: Shape::default(),
+            refused: None,
+        };
+        eraser.visit_program(program);
+        match eraser.refused {
+            Some(error) => Err(error),
+            None => Ok((eraser.erased, eraser.shape)),
+        }
+    }
+
+    fn erase(&mut self, span: Span) {
+        self.erased.erase(span.start, span.end);
+    }
+
+    fn erase_at_seam(&mut self, start: u32, end: u32, seam: Seam) {
+        self.erased.erase(start, end);
+        self.erased.seam(start, seam);
+    }
+
+    /// Of several mistakes the first one counts: the walk goes from top to bottom.
+    fn refuse(&mut self, span: Span, message: &str, hint: &str) {
+        let source = self.source;
+        self.refused
+            .get_or_insert_with(|| SyntaxError::at(source, span.start, message, Some(hint.to_owned())));
+    }
+
+    /// Erases an entry of a list with the comma after it.
+    fn erase_entry(&mut self, span: Span) {
+        self.erase(span);
+        if let Some(comma) = self.tokens.from(span.end).filter(|t| t.kind() == Kind::Comma) {
+            self.erase(comma.span());
+        }
+    }
+
+    /// Erases the `?` or `!` after a name.
+    fn erase_mark(&mut self, name_end: u32) {
+        let mut next = self.tokens.from(name_end);
+        if let Some(bracket) = next.filter(|token| token.kind() == Kind::RBrack) {
+            next = self.tokens.from(bracket.end());
+        }
+        if let Some(mark) = next.filter(|t| matches!(t.kind(), Kind::Question | Kind::Bang)) {
+            self.erase(mark.span());
+        }
+    }
+
+    /// Erases `public`, `readonly` and the like in front of a member's name.
+    fn erase_modifiers(&mut self, member: Span, key: &PropertyKey<'_>) {
+        for token in self.tokens.between(member.start, key.span().start) {
+            if !is_type_modifier(token.kind()) {
+                continue;
+            }
+            self.erase(token.span());
+            if token.start() == member.start {
+                self.erased.seam(member.start, Seam::Member);
+            }
+        }
+    }
+
+    /// Between `)` and `=>` no line may end: if the return type spans lines, `)` goes to its end.
+    fn keep_arrow_on_line(&mut self, params: Span, return_type: Span) {
+        let Some(erased) = self.between(params.end, return_type.end) else { return };
+        if let Some((at, _)) = erased.char_indices().next_back().filter(|_| has_line_break(erased)) {
+            self.erased.erase(params.end - 1, params.end);
+            self.erased.write(params.end + at as u32, ')');
+        }
+    }
+
+    /// After `async` and `return` no line may end: type parameters on many lines leave `(` in front.
+    fn keep_parameters_on_line(&mut self, type_parameters: Span, params: Span) {
+        if self.between(type_parameters.start, params.start).is_some_and(has_line_break) {
+            self.erased.erase(params.start, params.start + 1);
+            self.erased.write(type_parameters.start, '(');
+        }
+    }
+
+    fn between(&self, start: u32, end: u32) -> Option<&'s str> {
+        self.source.get(start as usize..end as usize)
+    }
+
+    fn field(&mut self, field: &PropertyDefinition<'_>) {
+        let (key_end, typed) = (field.key.span().end, field.type_annotation.is_some());
+        if field.optional || field.definite {
+            self.erase_mark(key_end);
+        }
+        let named_as_modifier = !field.computed
+            && field.value.is_none()
+            && field.key.static_name().is_some_and(|name| is_modifier_name(&name));
+        if named_as_modifier && (typed || field.optional || field.definite) {
+            let at = self.tokens.from(key_end).map_or(key_end, |token| token.start());
+            self.erased.seam(at, Seam::FieldNamedAsModifier);
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Eraser<'_> {
+    fn enter_node(&mut self, kind: AstKind<'a>) {
+        self.shape.enter(kind);
+    }
+
+    fn leave_node(&mut self, kind: AstKind<'a>) {
+        self.shape.leave(kind);
+    }
+
+    // Statements and what stands in their lists
+
+    fn visit_statement(&mut self, it: &Statement<'a>) {
+        if is_kept(it) {
+            walk::walk_statement(self, it);
+        } else {
+            self.erase_at_seam(it.span().start, it.span().end, Seam::Statement);
+        }
+    }
+
+    fn visit_import_declaration_specifier(&mut self, it: &ImportDeclarationSpecifier<'a>) {
+        if kept::is_type_specifier(it) {
+            self.erase_entry(it.span());
+        } else {
+            walk::walk_import_declaration_specifier(self, it);
+        }
+    }
+
+    fn visit_export_specifier(&mut self, it: &ExportSpecifier<'a>) {
+        if it.export_kind == ImportOrExportKind::Type {
+            self.erase_entry(it.span);
+        } else {
+            walk::walk_export_specifier(self, it);
+        }
+    }
+
+    fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {
+        if it.definite {
+            self.erase_mark(it.id.span().end);
+        }
+        walk::walk_variable_declarator(self, it);
+    }
+
+    // Classes
+
+    fn visit_class(&mut self, it: &Class<'a>) {
+        if it.r#abstract
+            && let Some(keyword) = self.tokens.from(it.span.start)
+        {
+            self.erase(keyword.span());
+        }
+        if let (Some(first), Some(last)) = (it.implements.first(), it.implements.last())
+            && let Some(keyword) = self.tokens.before(first.span.start)
+        {
+            self.erased.erase(keyword.start(), last.span.end);
+        }
+        walk::walk_class(self, it);
+    }
+
+    fn visit_ts_class_implements(&mut self, _: &TSClassImplements<'a>) {}
+
+    fn visit_class_element(&mut self, it: &ClassElement<'a>) {
+        if kept::is_kept_member(it) {
+            walk::walk_class_element(self, it);
+        } else {
+            self.erase_at_seam(it.span().start, it.span().end, Seam::Member);
+        }
+    }
+
+    fn visit_method_definition(&mut self, it: &MethodDefinition<'a>) {
+        self.erase_modifiers(it.span, &it.key);
+        if it.optional {
+            self.erase_mark(it.key.span().end);
+        }
+        walk::walk_method_definition(self, it);
+    }
+
+    fn visit_property_definition(&mut self, it: &PropertyDefinition<'a>) {
+        self.erase_modifiers(it.span, &it.key);
+        self.field(it);
+        walk::walk_property_definition(self, it);
+    }
+
+    // Functions
+
+    fn visit_formal_parameter(&mut self, it: &FormalParameter<'a>) {
+        if it.accessibility.is_some() || it.readonly || it.r#override {
+            self.refuse(
+                it.span,
+                "A parameter property is not supported: it makes a field, which is more than a type",
+                "Declare the field in the class, and write `this.x = x` in the constructor.",
+            );
+        }
+        if it.optional {
+            self.erase_mark(it.pattern.span().end);
+        }
+        walk::walk_formal_parameter(self, it);
+    }
+
+    fn visit_ts_this_parameter(&mut self, it: &TSThisParameter<'a>) {
+        self.erase_entry(it.span);
+    }
+
+    fn visit_arrow_function_expression(&mut self, it: &ArrowFunctionExpression<'a>) {
+        if let Some(return_type) = &it.return_type {
+            self.keep_arrow_on_line(it.params.span, return_type.span);
+        }
+        if let Some(type_parameters) = &it.type_parameters {
+            self.keep_parameters_on_line(type_parameters.span, it.params.span);
+        }
+        walk::walk_arrow_function_expression(self, it);
+    }
+
+    // Types
+
+    fn visit_ts_type_annotation(&mut self, it: &TSTypeAnnotation<'a>) {
+        self.erase(it.span);
+    }
+
+    fn visit_ts_type_parameter_declaration(&mut self, it: &TSTypeParameterDeclaration<'a>) {
+        self.erase(it.span);
+    }
+
+    fn visit_ts_type_parameter_instantiation(&mut self, it: &TSTypeParameterInstantiation<'a>) {
+        self.erase(it.span);
+    }
+
+    // Expressions with a type around them
+
+    fn visit_ts_as_expression(&mut self, it: &TSAsExpression<'a>) {
+        let start = self.tokens.after(&it.expression);
+        self.erase_at_seam(start, it.span.end, Seam::Expression);
+        self.visit_expression(&it.expression);
+    }
+
+    fn visit_ts_satisfies_expression(&mut self, it: &TSSatisfiesExpression<'a>) {
+        let start = self.tokens.after(&it.expression);
+        self.erase_at_seam(start, it.span.end, Seam::Expression);
+        self.visit_expression(&it.expression);
+    }
+
+    fn visit_ts_instantiation_expression(&mut self, it: &TSInstantiationExpression<'a>) {
+        let types = it.type_arguments.span;
+        self.erase_at_seam(types.start, types.end, Seam::Expression);
+        self.visit_expression(&it.expression);
+    }
+
+    fn visit_ts_type_assertion(&mut self, it: &TSTypeAssertion<'a>) {
+        self.erased.erase(it.span.start, it.expression.span().start);
+        self.visit_expression(&it.expression);
+    }
+
+    fn visit_ts_non_null_expression(&mut self, it: &TSNonNullExpression<'a>) {
+        self.erased.erase(it.span.end - 1, it.span.end);
+        self.visit_expression(&it.expression);
+    }
+
+    // What is more than a type
+
+    fn visit_ts_enum_declaration(&mut self, it: &TSEnumDeclaration<'a>) {
+        self.refuse(
+            it.span,
+            "An enum is not supported: it makes an object, which is more than a type",
+            "Write `const Color = { Red: 0, Green: 1 } as const`, or a union type like `'red' | 'green'`.",
+        );
+    }
+
+    fn visit_ts_namespace_declaration(&mut self, it: &TSNamespaceDeclaration<'a>) {
+        self.refuse(
+            it.span,
+            "A namespace with values in it is not supported",
+            "Write its functions and constants at the top of the file; a namespace of types alone is fine.",
+        );
+    }
+
+    fn visit_ts_import_equals_declaration(&mut self, it: &TSImportEqualsDeclaration<'a>) {
+        self.refuse(
+            it.span,
+            "`import x = ...` is not supported",
+            "Write `const x = A.B` for an alias; a query program is one file and imports types only.",
+        );
+    }
+
+    fn visit_ts_export_assignment(&mut self, it: &TSExportAssignment<'a>) {
+        self.refuse(it.span, "`export =` is not supported", "Write `export default`.");
+    }
+
+    fn visit_accessor_property(&mut self, it: &AccessorProperty<'a>) {
+        self.refuse(
+            it.span,
+            "An `accessor` field is not supported: it is not part of JavaScript yet",
+            "Write a `get` and a `set` method.",
+        );
+    }
+
+    fn visit_decorator(&mut self, it: &Decorator<'a>) {
+        self.refuse(
+            it.span,
+            "A decorator is not supported: it is not part of JavaScript yet",
+            "Call the function on the class or the method's value yourself.",
+        );
+    }
+}
+
+/// Where a program's first JSX element starts.
+pub(super) fn first_jsx(program: &Program<'_>) -> Option<u32> {
+    struct First(Option<u32>);
+    impl<'a> Visit<'a> for First {
+        fn enter_node(&mut self, kind: AstKind<'a>) {
+            if matches!(kind, AstKind::JSXElement(_) | AstKind::JSXFragment(_)) {
+                self.0.get_or_insert(kind.span().start);
+            }
+        }
+    }
+    let mut first = First(None);
+    first.visit_program(program);
+    first.0
+}
+
+fn has_line_break(text: &str) -> bool {
+    text.contains(is_line_break)
+}
+
+fn is_type_modifier(kind: Kind) -> bool {
+    use Kind::{Abstract, Declare, Override, Private, Protected, Public, Readonly};
+    matches!(kind, Public | Private | Protected | Readonly | Override | Abstract | Declare)
+}
+
+fn is_modifier_name(name: &str) -> bool {
+    matches!(name, "get" | "set" | "static" | "async" | "accessor")
+}

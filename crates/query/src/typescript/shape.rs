@@ -1,0 +1,75 @@
+//! The shape of a program: its nodes in order, each with its depth, and no types among them.
+//! Two programs of one shape are one program, as far as where expressions and statements end.
+
+use oxc_ast::{AstKind, AstType, ast::Program};
+use oxc_ast_visit::Visit;
+use oxc_span::GetSpan;
+
+#[derive(Default)]
+pub(super) struct Shape {
+    nodes: Vec<Node>,
+    depth: u32,
+}
+
+struct Node {
+    kind: AstType,
+    depth: u32,
+    start: u32,
+}
+
+impl Shape {
+    pub(super) fn of(program: &Program<'_>) -> Self {
+        let mut shape = Self::default();
+        shape.visit_program(program);
+        shape
+    }
+
+    pub(super) fn enter(&mut self, kind: AstKind<'_>) {
+        if counts(kind) {
+            let (depth, start) = (self.depth, kind.span().start);
+            self.nodes.push(Node { kind: kind_of(kind), depth, start });
+            self.depth += 1;
+        }
+    }
+
+    pub(super) fn leave(&mut self, kind: AstKind<'_>) {
+        if counts(kind) {
+            self.depth -= 1;
+        }
+    }
+
+    /// The byte in this program's source where the other one goes another way.
+    pub(super) fn first_difference(&self, other: &Self) -> Option<u32> {
+        let mut others = other.nodes.iter();
+        for node in &self.nodes {
+            if others.next().is_none_or(|o| (o.kind, o.depth) != (node.kind, node.depth)) {
+                return Some(node.start);
+            }
+        }
+        others.next().and(self.nodes.last()).map(|node| node.start)
+    }
+}
+
+impl<'a> Visit<'a> for Shape {
+    fn enter_node(&mut self, kind: AstKind<'a>) {
+        self.enter(kind);
+    }
+
+    fn leave_node(&mut self, kind: AstKind<'a>) {
+        self.leave(kind);
+    }
+}
+
+/// A string alone is a directive at the top of a file and a statement after a type: the same to run,
+/// as a module is strict anyway.
+fn kind_of(kind: AstKind<'_>) -> AstType {
+    match kind {
+        AstKind::Directive(_) => AstType::ExpressionStatement,
+        other => other.ty(),
+    }
+}
+
+/// An empty statement may be one that was put in to keep two others apart.
+fn counts(kind: AstKind<'_>) -> bool {
+    !matches!(kind, AstKind::EmptyStatement(_))
+}

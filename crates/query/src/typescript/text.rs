@@ -1,0 +1,166 @@
+//! What goes from the text, what comes in its place, and the semicolons that must not get lost.
+//!
+//! JavaScript ends a statement at a line break only where the next token can't go on with it. A type
+//! between the two may have been the reason why it couldn't: `a as T` and `(b)` on the next line are
+//! two statements, `a` and `(b)` are one call. A `Seam` is such a place. It gets a semicolon, on top
+//! of the first erased character, if the token that now follows would join the two.
+
+use oxc_ast::ast::Expression;
+use oxc_parser::{Kind, Token};
+use oxc_span::{GetSpan, Span};
+
+#[derive(Default)]
+pub(super) struct Erasures {
+    spans: Vec<Span>,
+    written: Vec<(u32, char)>,
+    seams: Vec<(u32, Seam)>,
+}
+
+/// What stood where text was erased, which says what must not follow.
+#[derive(Clone, Copy)]
+pub(super) enum Seam {
+    /// A statement, or a modifier at the front of one.
+    Statement,
+    /// A class member, or a modifier at the front of one.
+    Member,
+    /// The type at the end of an expression.
+    Expression,
+    /// The type of a field whose name would be a modifier before another name, `get: T`.
+    FieldNamedAsModifier,
+}
+
+impl Erasures {
+    pub(super) fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    pub(super) fn erase(&mut self, start: u32, end: u32) {
+        self.spans.push(Span::new(start, end));
+    }
+
+    pub(super) fn write(&mut self, at: u32, c: char) {
+        self.written.push((at, c));
+    }
+
+    pub(super) fn seam(&mut self, at: u32, seam: Seam) {
+        self.seams.push((at, seam));
+    }
+
+    pub(super) fn render(mut self, source: &str, tokens: &[Token]) -> String {
+        self.spans.sort_unstable_by_key(|span| (span.start, span.end));
+        self.close_seams(tokens);
+        self.written.sort_unstable();
+        let mut erased = Cursor::new(&self.spans);
+        let mut written = self.written.iter().peekable();
+        let mut text = String::with_capacity(source.len());
+        for (at, c) in source.char_indices() {
+            let at = at as u32;
+            while written.next_if(|(place, _)| *place < at).is_some() {}
+            text.push(match written.peek() {
+                Some((place, new)) if *place == at => *new,
+                _ if erased.covers(at) && !is_line_break(c) => ' ',
+                _ => c,
+            });
+        }
+        text
+    }
+
+    fn close_seams(&mut self, tokens: &[Token]) {
+        let mut erased = Cursor::new(&self.spans);
+        let left: Vec<&Token> = tokens.iter().filter(|t| !erased.covers(t.start())).collect();
+        let mut closed = None;
+        for &(at, seam) in &self.seams {
+            let next = left.partition_point(|token| token.start() < at);
+            if closed == Some(next) {
+                continue;
+            }
+            let before = next.checked_sub(1).and_then(|i| left.get(i)).map(|t| t.kind());
+            let after = left.get(next).map_or(Kind::Eof, |t| t.kind());
+            if seam.can_join(before) && seam.would_join(after) {
+                self.written.push((at, ';'));
+                closed = Some(next);
+            }
+        }
+    }
+}
+
+impl Seam {
+    /// Whether there is something open in front of the seam.
+    fn can_join(self, before: Option<Kind>) -> bool {
+        match self {
+            Self::Statement | Self::Member => !matches!(before, None | Some(Kind::Semicolon | Kind::LCurly)),
+            Self::Expression | Self::FieldNamedAsModifier => true,
+        }
+    }
+
+    /// Whether the token goes on with what is in front of the seam.
+    fn would_join(self, after: Kind) -> bool {
+        use Kind::{
+            Eof, Eq, In, Instanceof, LBrack, LParen, Minus, NoSubstitutionTemplate, Plus, RCurly, RegExp,
+            Semicolon, Slash, SlashEq, Star, TemplateHead,
+        };
+        let opens = matches!(after, LParen | LBrack | NoSubstitutionTemplate | TemplateHead);
+        match self {
+            Self::Statement => opens || matches!(after, Plus | Minus | Slash | SlashEq | RegExp),
+            Self::Member => matches!(after, LBrack | LParen | Star | In | Instanceof),
+            Self::Expression => opens,
+            Self::FieldNamedAsModifier => !matches!(after, Semicolon | RCurly | Eq | Eof),
+        }
+    }
+}
+
+/// Walks sorted spans along with offsets that only grow.
+struct Cursor<'s> {
+    spans: std::slice::Iter<'s, Span>,
+    end: u32,
+}
+
+impl<'s> Cursor<'s> {
+    fn new(spans: &'s [Span]) -> Self {
+        Self { spans: spans.iter(), end: 0 }
+    }
+
+    fn covers(&mut self, at: u32) -> bool {
+        while let Some(span) = self.spans.as_slice().first().filter(|span| span.start <= at) {
+            self.end = self.end.max(span.end);
+            self.spans.next();
+        }
+        at < self.end
+    }
+}
+
+/// The tokens of a program, found by their place.
+#[derive(Clone, Copy)]
+pub(super) struct Tokens<'s>(pub(super) &'s [Token]);
+
+impl<'s> Tokens<'s> {
+    /// The first token that starts at the byte or after it.
+    pub(super) fn from(self, at: u32) -> Option<&'s Token> {
+        self.0.get(self.index(at))
+    }
+
+    /// The last token that starts before the byte.
+    pub(super) fn before(self, at: u32) -> Option<&'s Token> {
+        self.0.get(self.index(at).checked_sub(1)?)
+    }
+
+    /// The tokens that start in between.
+    pub(super) fn between(self, start: u32, end: u32) -> &'s [Token] {
+        self.0.get(self.index(start)..self.index(end)).unwrap_or_default()
+    }
+
+    /// Where the first token after an expression starts.
+    pub(super) fn after(self, expression: &Expression<'_>) -> u32 {
+        let end = expression.span().end;
+        self.from(end).map_or(end, |token| token.start())
+    }
+
+    fn index(self, at: u32) -> usize {
+        self.0.partition_point(|token| token.start() < at)
+    }
+}
+
+/// What JavaScript takes as the end of a line.
+pub(super) fn is_line_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}')
+}
