@@ -74,6 +74,16 @@ pub enum Outcome {
     Status(u16),
 }
 
+/// What a request cost, for the access log and `orfa dev`. A handler puts it into its response's
+/// extensions, or its [`crate::Problem`] carries it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The upstream calls.
+    pub made: Vec<Made>,
+    /// CPU time of the program that was run, if any.
+    pub cpu: Duration,
+}
+
 impl Call {
     /// A call for nobody in particular, with room for everything: tests, health checks, benches.
     #[must_use]

@@ -329,3 +329,6 @@ fn same_name(name: &str, other: &str) -> ConfigProblem {
         hint: "The names stand as hosts in URLs, where case does not count: rename one.".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ mod service;
 pub mod transport;
 
 pub use body::Body;
-pub use call::{Budget, Call, Caller, Made, Outcome};
+pub use call::{Budget, Call, Caller, Made, Outcome, Report};
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
 pub use path::{PathError, Target, parse_target};

@@ -59,6 +59,11 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
         Map::new()
     }
 
+    /// What the request did until it failed.
+    fn report(&self) -> Option<&crate::Report> {
+        None
+    }
+
     /// Headers that belong to the answer: `Allow`, `Accept-Query`, `Retry-After`.
     fn headers(&self) -> http::HeaderMap {
         http::HeaderMap::new()

@@ -251,3 +251,6 @@ fn without_userinfo(url: &str) -> String {
 fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
+
+#[cfg(test)]
+mod tests;

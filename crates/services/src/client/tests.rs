@@ -1,0 +1,239 @@
+//! What a call promises, against a service that breaks every promise of its own.
+
+mod forward;
+mod limits;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use serde_json::Value;
+use testkit::misbehave::{self, Upstream};
+
+use crate::config::{Duration, OneOrMany};
+use crate::{
+    Budget, Call, CallError, Fault, Kind, Outcome, Problem, Request, Response, Service, ServiceConfig,
+    Services,
+};
+
+/// One misbehaving service under the name `shop`.
+struct Bench {
+    upstream: Upstream,
+    services: Services,
+    shop: Arc<Service>,
+}
+
+async fn bench() -> Bench {
+    bench_with(|_| ()).await
+}
+
+async fn bench_with(change: impl FnOnce(&mut ServiceConfig)) -> Bench {
+    let upstream = misbehave::start().await;
+    let mut config = ServiceConfig::at(upstream.url());
+    change(&mut config);
+    let services = Services::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
+    let shop = services.get("shop").unwrap().clone();
+    Bench { upstream, services, shop }
+}
+
+fn request(method: &str, path: &str) -> Request {
+    Request {
+        method: method.parse().unwrap(),
+        path_and_query: path.parse().unwrap(),
+        headers: HeaderMap::new(),
+        body: bytes::Bytes::new(),
+    }
+}
+
+/// A call that may receive so many bytes and make so many calls, for an hour.
+fn call(calls: u32, received: u64, parallel: usize) -> Call {
+    let hour = std::time::Duration::from_secs(3600);
+    Call { budget: Arc::new(Budget::new(hour, calls, received, parallel)), ..Call::unlimited() }
+}
+
+impl Bench {
+    async fn get(&self, path: &str) -> Result<Response, CallError> {
+        self.services.send(&Call::unlimited(), &self.shop, request("GET", path)).await
+    }
+
+    async fn fails(&self, path: &str) -> (&'static str, u16, Kind) {
+        let error = self.get(path).await.unwrap_err();
+        let told = format!("{error} {}", error.hint());
+        assert!(!told.contains("127.0.0.1"), "an address is told: {told}");
+        (error.code(), error.status().as_u16(), error.kind())
+    }
+}
+
+fn json(response: &Response) -> Value {
+    serde_json::from_slice(&response.body).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_arrives_as_it_was_meant() {
+    let bench = bench().await;
+    let mut asked = request("POST", "/echo?a=%20b");
+    asked.headers.insert("content-type", "text/plain".parse().unwrap());
+    asked.body = "hello".into();
+    let answer = bench.services.send(&Call::unlimited(), &bench.shop, asked).await.unwrap();
+    let seen = json(&answer);
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        (&seen["method"], &seen["path"], &seen["body"]),
+        (&"POST".into(), &"/echo?a=%20b".into(), &"hello".into())
+    );
+    assert_eq!(seen["headers"]["content-length"], "5");
+    assert_eq!(seen["headers"]["host"], bench.upstream.address().to_string());
+    assert!(seen["headers"].get("accept-encoding").is_none());
+}
+
+#[tokio::test]
+async fn the_config_speaks_on_every_call() {
+    let bench = bench_with(|config| {
+        config.forward = vec!["Authorization".into()];
+        config.headers = BTreeMap::from([("x-api-key".into(), "secret".into())]);
+        config.url = OneOrMany::One(format!("{}/", config.url.as_slice()[0]));
+    })
+    .await;
+    let client = HeaderMap::from_iter([
+        (http::header::AUTHORIZATION, "Bearer me".parse().unwrap()),
+        (http::header::COOKIE, "a=b".parse().unwrap()),
+    ]);
+    let call = Call { headers: Arc::new(client), ..Call::unlimited() };
+    let seen = json(&bench.services.send(&call, &bench.shop, request("GET", "/echo")).await.unwrap());
+    assert_eq!(seen["headers"]["authorization"], "Bearer me");
+    assert_eq!(seen["headers"]["x-api-key"], "secret");
+    assert!(seen["headers"].get("cookie").is_none());
+    let mut guess = request("GET", "/echo");
+    guess.headers.insert("x-api-key", "guess".parse().unwrap());
+    let refused = bench.services.send(&call, &bench.shop, guess).await.unwrap_err();
+    assert_eq!((refused.code(), refused.fault()), ("header-reserved", Fault::Program));
+    assert_eq!(bench.upstream.hits("/echo"), 1);
+}
+
+#[tokio::test]
+async fn a_base_path_stands_before_every_path() {
+    let bench =
+        bench_with(|config| config.url = OneOrMany::One(format!("{}/status/", config.url.as_slice()[0])))
+            .await;
+    assert_eq!(bench.get("/418?x=1").await.unwrap().status, 418);
+}
+
+#[tokio::test]
+async fn targets_take_turns_on_kept_connections() {
+    let other = misbehave::start().await;
+    let bench = bench_with(|config| {
+        config.url = OneOrMany::Many(vec![config.url.as_slice()[0].clone(), other.url()]);
+    })
+    .await;
+    for _ in 0..6 {
+        bench.get("/json").await.unwrap();
+    }
+    assert_eq!((bench.upstream.hits("/json"), other.hits("/json")), (3, 3));
+    assert_eq!((bench.upstream.connections(), other.connections()), (1, 1));
+}
+
+#[tokio::test]
+async fn redirects_and_errors_are_answers() {
+    let bench = bench().await;
+    for (path, status) in [("/redirect", 302), ("/status/500", 500), ("/status/204", 204), ("/nothing", 404)]
+    {
+        assert_eq!(bench.get(path).await.unwrap().status, status, "{path}");
+    }
+    assert_eq!(bench.upstream.hits("/echo"), 0);
+}
+
+#[tokio::test]
+async fn encodings_are_undone_and_no_longer_claimed() {
+    let bench = bench().await;
+    for with in ["gzip", "br", "zstd"] {
+        let answer = bench.get(&format!("/encoded?with={with}")).await.unwrap();
+        assert_eq!(json(&answer).as_array().map(Vec::len), Some(100), "{with}");
+        assert!(
+            !answer.headers.contains_key("content-encoding")
+                && !answer.headers.contains_key("content-length")
+        );
+    }
+    let unknown = bench.get("/encoded?with=rot13").await.unwrap();
+    assert_eq!(unknown.headers["content-encoding"], "rot13");
+    let head =
+        bench.services.send(&Call::unlimited(), &bench.shop, request("HEAD", "/encoded")).await.unwrap();
+    assert_eq!(head.status, 200);
+}
+
+#[tokio::test]
+async fn a_service_that_misbehaves_is_at_fault() {
+    let bench = bench().await;
+    for path in ["/reset", "/short", "/garbage", "/chunked-broken"] {
+        assert_eq!(bench.fails(path).await, ("upstream-broken", 502, Kind::Broken), "{path}");
+        assert_eq!(bench.upstream.hits(path), 1, "{path} was sent again");
+    }
+    assert_eq!(bench.get("/long").await.unwrap().body, "more");
+    assert_eq!(bench.get("/json").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_connection_that_went_stale_is_not_the_callers_trouble() {
+    let bench = bench().await;
+    for _ in 0..20 {
+        assert_eq!(bench.get("/stale").await.unwrap().status, 200);
+    }
+    assert_eq!(bench.upstream.hits("/stale"), 20);
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_from_no_answer() {
+    let bench = bench_with(|config| config.timeout = Duration::from_millis(20)).await;
+    for path in ["/hang", "/stall"] {
+        assert_eq!(bench.fails(path).await, ("upstream-timeout", 504, Kind::Timeout));
+        bench.upstream.closed(path).await;
+    }
+    let gone = bench_with(|config| config.url = OneOrMany::One("http://127.0.0.1:1".into())).await;
+    assert_eq!(gone.fails("/").await, ("upstream-unreachable", 502, Kind::Unreachable));
+}
+
+#[tokio::test]
+async fn what_may_not_be_sent_is_not_sent() {
+    let bench = bench_with(|config| config.paths = vec!["/echo".into(), "/status/*".into()]).await;
+    for (method, path, code) in [
+        ("GET", "/json", "path-forbidden"),
+        ("GET", "/status/..", "path-dot-segment"),
+        ("GET", "/status/%2e%2e/json", "path-dot-segment"),
+        ("GET", "/status%2f200", "path-encoded-slash"),
+        ("TRACE", "/echo", "method-forbidden"),
+        ("CONNECT", "/echo", "method-forbidden"),
+    ] {
+        let call = call(1, 1, 1);
+        let error = bench.services.send(&call, &bench.shop, request(method, path)).await.unwrap_err();
+        assert_eq!(
+            (error.code(), error.kind(), error.fault()),
+            (code, Kind::Forbidden, Fault::Program),
+            "{path}"
+        );
+        assert!(call.budget.made().is_empty() && call.budget.take_call(), "{path} cost a call");
+    }
+    let looping = Call { hops: 8, ..Call::unlimited() };
+    let error = bench.services.send(&looping, &bench.shop, request("GET", "/echo")).await.unwrap_err();
+    assert_eq!((error.code(), error.status().as_u16()), ("upstream-loop", 508));
+    assert_eq!(bench.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn services_go_by_name_in_any_case() {
+    let bench = bench().await;
+    let (service, path) = bench.services.resolve("http://SHOP/a?b").unwrap();
+    assert_eq!((&**service.name(), path.as_str()), ("shop", "/a?b"));
+    let unknown = bench.services.resolve("http://other/").unwrap_err();
+    assert_eq!((unknown.code(), unknown.kind()), ("service-unknown", Kind::UnknownService));
+    assert_eq!(bench.services.names().map(|name| &**name).collect::<Vec<_>>(), ["shop"]);
+}
+
+#[tokio::test]
+async fn a_dropped_future_ends_the_exchange() {
+    let bench = bench().await;
+    let call = Call::unlimited();
+    let sending = tokio::spawn(bench.services.send(&call, &bench.shop, request("POST", "/hang")));
+    bench.upstream.seen("/hang").await;
+    sending.abort();
+    bench.upstream.closed("/hang").await;
+    assert_eq!(call.budget.made()[0].outcome, Outcome::NoAnswer);
+}

@@ -1,0 +1,96 @@
+//! A client's own request, sent on as it came.
+
+use super::*;
+use crate::body::{Body, empty, full};
+use http_body_util::BodyExt;
+
+fn message(method: &str, uri: &str, headers: &[(&str, &str)], body: Body) -> http::Request<Body> {
+    let mut builder = http::Request::builder().method(method).uri(uri);
+    for (name, value) in headers {
+        builder = builder.header(*name, *value);
+    }
+    builder.body(body).unwrap()
+}
+
+async fn forward(bench: &Bench, message: http::Request<Body>) -> Result<http::Response<Body>, CallError> {
+    bench.services.forward(&Call::unlimited(), &bench.shop, message).await
+}
+
+async fn seen(response: http::Response<Body>) -> Value {
+    serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn it_arrives_with_what_an_intermediary_adds() {
+    let bench =
+        bench_with(|config| config.headers = BTreeMap::from([("x-api-key".into(), "secret".into())])).await;
+    let headers = [
+        ("host", "shop.example"),
+        ("cookie", "a=b"),
+        ("connection", "x-private"),
+        ("x-private", "1"),
+        ("x-api-key", "guess"),
+    ];
+    let response = forward(&bench, message("PUT", "/echo?x=1", &headers, full("hello"))).await.unwrap();
+    assert_eq!(response.headers()["via"], "1.1 orfa");
+    let seen = seen(response).await;
+    assert_eq!(
+        (&seen["method"], &seen["path"], &seen["body"]),
+        (&"PUT".into(), &"/echo?x=1".into(), &"hello".into())
+    );
+    let headers = &seen["headers"];
+    assert_eq!(headers["forwarded"], "for=unknown;host=\"shop.example\";proto=http");
+    assert_eq!((&headers["via"], &headers["cdn-loop"]), (&"1.1 orfa".into(), &"orfa".into()));
+    assert_eq!((&headers["cookie"], &headers["x-api-key"]), (&"a=b".into(), &"secret".into()));
+    assert!(headers.get("x-private").is_none());
+}
+
+#[tokio::test]
+async fn bodies_stream_both_ways() {
+    let bench = bench().await;
+    let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, crate::body::Error>::new(1);
+    let sending = tokio::spawn(async move {
+        for part in ["one, ", "two"] {
+            sender.send_data(part.into()).await.unwrap();
+        }
+    });
+    let response = forward(&bench, message("POST", "/echo", &[], body.boxed_unsync())).await.unwrap();
+    sending.await.unwrap();
+    let seen = seen(response).await;
+    assert_eq!(
+        (&seen["body"], &seen["headers"]["transfer-encoding"]),
+        (&"one, two".into(), &"chunked".into())
+    );
+    // A gigabyte is no burden to what doesn't hold it; leaving it half-way ends it.
+    let mut response = forward(&bench, message("GET", "/gigabyte", &[], empty())).await.unwrap();
+    assert!(response.body_mut().frame().await.unwrap().is_ok());
+    drop(response);
+    bench.upstream.closed("/gigabyte").await;
+}
+
+#[tokio::test]
+async fn an_encoded_answer_stays_encoded() {
+    let bench = bench().await;
+    let response = forward(&bench, message("GET", "/encoded", &[], empty())).await.unwrap();
+    assert_eq!(response.headers()["content-encoding"], "gzip");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_breaks_off() {
+    let bench = bench().await;
+    let response = forward(&bench, message("GET", "/short", &[], empty())).await.unwrap();
+    assert!(response.into_body().collect().await.is_err());
+    let error = forward(&bench, message("GET", "/reset", &[], empty())).await.unwrap_err();
+    assert_eq!(error.code(), "upstream-broken");
+}
+
+#[tokio::test]
+async fn encoded_slashes_pass_where_no_rule_has_to_see_through_them() {
+    let open = bench().await;
+    assert!(forward(&open, message("GET", "/a%2Fb", &[], empty())).await.is_ok());
+    let error = forward(&open, message("GET", "/a%2F..%2Fb", &[], empty())).await.unwrap_err();
+    assert_eq!(error.code(), "path-dot-segment");
+    let ruled = bench_with(|config| config.paths = vec!["/*".into()]).await;
+    let error = forward(&ruled, message("GET", "/a%2Fb", &[], empty())).await.unwrap_err();
+    assert_eq!(error.code(), "path-encoded-slash");
+}

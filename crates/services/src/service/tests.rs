@@ -1,0 +1,93 @@
+//! What is said about a config that its schema lets pass.
+
+use std::collections::BTreeMap;
+
+use crate::config::{Duration, OneOrMany, ServiceConfig};
+use crate::{ConfigProblem, Services};
+
+fn problems(services: Vec<(&str, ServiceConfig)>) -> Vec<ConfigProblem> {
+    let config: BTreeMap<String, ServiceConfig> =
+        services.into_iter().map(|(name, config)| (name.to_owned(), config)).collect();
+    Services::new(&config).err().unwrap_or_default()
+}
+
+fn pointers(problems: &[ConfigProblem]) -> Vec<&str> {
+    problems.iter().map(|problem| problem.pointer.as_str()).collect()
+}
+
+#[test]
+fn good_urls_pass() {
+    for url in [
+        "http://a",
+        "https://a.example/",
+        "http://a:8080/api/v1/",
+        "http://[::1]:80",
+        "http://127.0.0.1:1",
+        "HTTP://a",
+    ] {
+        assert_eq!(problems(vec![("a", ServiceConfig::at(url))]), [], "{url}");
+    }
+}
+
+#[test]
+fn bad_urls_do_not() {
+    for url in [
+        "",
+        "a",
+        "a:80",
+        "/a",
+        "ftp://a",
+        "http://",
+        "http://:80",
+        "http://a:0",
+        "http://a:99999",
+        "http://a:b",
+        "http://u:secret@a",
+        "http://@a",
+        "http://a?x",
+        "http://a/#x",
+        "http://a/../b",
+        "http://a b",
+    ] {
+        let found = problems(vec![("a", ServiceConfig::at(url))]);
+        assert_eq!(pointers(&found), ["/a/url"], "{url}");
+        assert!(!found[0].message.contains("secret") && !found[0].hint.is_empty(), "{}", found[0].message);
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let mut wrong = ServiceConfig::at("");
+    wrong.url = OneOrMany::Many(vec!["http://a".into(), "nothing".into()]);
+    wrong.timeout = Duration::from_secs(0);
+    wrong.forward = vec!["authorization".into(), "no header".into(), "Host".into()];
+    wrong.headers = BTreeMap::from([("x-key".into(), "secret\n".into()), ("a/b c".into(), "x".into())]);
+    wrong.paths = vec!["/fine".into(), "wrong".into()];
+    let found = problems(vec![("bad name", ServiceConfig::at("http://a")), ("catalog", wrong)]);
+    assert_eq!(
+        pointers(&found),
+        [
+            "/bad name",
+            "/catalog/url/1",
+            "/catalog/timeout",
+            "/catalog/forward/1",
+            "/catalog/forward/2",
+            "/catalog/headers/a~1b c",
+            "/catalog/headers/x-key",
+            "/catalog/paths/1",
+        ]
+    );
+    assert!(found.iter().all(|problem| !problem.message.contains("secret")));
+}
+
+#[test]
+fn no_targets_and_two_of_a_name_are_mistakes() {
+    let mut none = ServiceConfig::at("");
+    none.url = OneOrMany::Many(Vec::new());
+    let found = problems(vec![
+        ("Shop", ServiceConfig::at("http://a")),
+        ("none", none),
+        ("shop", ServiceConfig::at("http://a")),
+    ]);
+    assert_eq!(pointers(&found), ["/none/url", "/shop"]);
+}

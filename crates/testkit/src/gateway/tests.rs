@@ -1,0 +1,45 @@
+//! Driven with a shell script in place of the gateway.
+
+use super::{Gateway, address};
+use std::os::unix::fs::PermissionsExt;
+
+/// A script that is started with `serve --config FILE`.
+fn script(text: &str) -> tempfile::TempPath {
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    std::fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    path
+}
+
+#[test]
+fn the_address_is_found_flat_or_nested() {
+    let expected = "127.0.0.1:80".parse().ok();
+    assert_eq!(address(r#"{"message":"listening","address":"127.0.0.1:80"}"#), expected);
+    assert_eq!(address(r#"{"fields":{"message":"listening","address":"127.0.0.1:80"}}"#), expected);
+    assert_eq!(address(r#"{"message":"bye","address":"127.0.0.1:80"}"#), None);
+    assert_eq!(address("not JSON"), None);
+}
+
+#[tokio::test]
+async fn a_gateway_starts_logs_and_ends() {
+    let binary = script(
+        r#"echo hello >&2
+echo '{"message":"listening","address":"127.0.0.1:4"}' >&2
+trap 'echo drained >&2; exit 3' TERM
+cat "$3" >&2
+while :; do sleep 0.01; done"#,
+    );
+    let mut gateway = Gateway::start(&binary, "listen: 127.0.0.1:0\n").await;
+    assert_eq!(gateway.url, "http://127.0.0.1:4");
+    let config = gateway.logged(|line| line.starts_with("listen:")).await;
+    assert_eq!(config.as_deref(), Some("listen: 127.0.0.1:0"));
+    assert_eq!(gateway.terminate().await.code(), Some(3));
+    assert!(gateway.logged(|line| line == "drained").await.is_some());
+}
+
+#[tokio::test]
+#[should_panic(expected = "no services")]
+async fn a_gateway_that_gives_up_says_why() {
+    let binary = script("echo no services >&2; exit 64");
+    Gateway::start(&binary, "").await;
+}

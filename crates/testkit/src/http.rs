@@ -1,0 +1,145 @@
+//! A small HTTP client: one connection, nothing kept, nothing hidden.
+//!
+//! [`request`] is for what is well-formed, [`raw`] for what is not, [`Connection`] for what has to share
+//! a connection or go away half-way.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What goes wrong between a test and what it tests.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// An answer, read to its end.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body as it came.
+    pub body: Bytes,
+}
+
+/// A connection that is kept as long as this lives.
+#[derive(Debug)]
+pub struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    authority: String,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+impl Response {
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        match serde_json::from_slice(&self.body) {
+            Ok(value) => value,
+            Err(error) => panic!("{} with a body that is not JSON ({error}): {}", self.status, self.text()),
+        }
+    }
+
+    /// A header as text; empty where it is missing.
+    #[must_use]
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+impl Connection {
+    /// Connects to `127.0.0.1:8080` or to the host of a URL.
+    ///
+    /// # Errors
+    /// If nobody listens there.
+    pub async fn open(to: &str) -> Result<Self, Error> {
+        let authority = match to.parse::<Uri>()?.into_parts().authority {
+            Some(authority) => authority.to_string(),
+            None => to.to_owned(),
+        };
+        let stream = TcpStream::connect(&authority).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(async move {
+            // What ends the connection also fails the request on it, which tells the test.
+            let _ = connection.await;
+        });
+        Ok(Self { sender, authority, driver })
+    }
+
+    /// Sends a request and reads its answer. Dropping the future half-way closes the connection.
+    ///
+    /// # Errors
+    /// If the connection breaks, or what comes is not HTTP.
+    pub async fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Response, Error> {
+        let mut request = Request::new(Full::new(body.into()));
+        *request.method_mut() = Method::from_bytes(method.as_bytes())?;
+        *request.uri_mut() = path.parse()?;
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes())?;
+            request.headers_mut().append(name, HeaderValue::from_str(value)?);
+        }
+        let host = HeaderValue::from_str(&self.authority)?;
+        request.headers_mut().entry("host").or_insert(host);
+        self.sender.ready().await?;
+        let (head, body) = self.sender.send_request(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(Response { status: head.status, headers: head.headers, body })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// Sends one request on a connection of its own.
+///
+/// # Errors
+/// If there is no connection, it breaks, or what comes is not HTTP.
+pub async fn request(
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Result<Response, Error> {
+    let uri: Uri = url.parse()?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    Connection::open(url).await?.request(method, path, headers, body).await
+}
+
+/// Sends bytes as they are, however malformed, and reads until the peer closes; add `Connection: close`
+/// where it might not. What came before an error counts.
+///
+/// # Errors
+/// If there is no connection.
+pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Result<String, Error> {
+    let mut stream = TcpStream::connect(address).await?;
+    let mut answer = Vec::new();
+    // A peer that refuses early may close while we write: its answer is what counts.
+    let _ = stream.write_all(bytes).await;
+    let _ = stream.read_to_end(&mut answer).await;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

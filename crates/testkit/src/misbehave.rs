@@ -1,0 +1,169 @@
+//! A service that does what services should not do, each kind under a path of its own.
+//!
+//! | path | what happens |
+//! | --- | --- |
+//! | `/echo` | 200, JSON of method, path, headers, body |
+//! | `/json?n=3` | 200, a list of n objects |
+//! | `/status/418` | this status, and a line of text |
+//! | `/redirect` | 302 to `/echo` |
+//! | `/encoded?with=gzip` | 200, JSON, encoded with gzip, br or zstd |
+//! | `/slow?ms=50` | 200 after so long |
+//! | `/hang` | never an answer |
+//! | `/stall` | a head and half a body, then nothing |
+//! | `/reset` | RST instead of an answer |
+//! | `/stale` | 200, then closes the connection without having said so |
+//! | `/short` | closes before the body is as long as it said |
+//! | `/long` | more body than it said |
+//! | `/garbage` | something that is not HTTP |
+//! | `/chunked-broken` | chunks that make no sense |
+//! | `/gigabyte` | 200, 1 GiB |
+//! | `/bomb` | 200, 1 GiB in 1 MiB of gzip |
+//!
+//! Tests never sleep: they await [`Upstream::seen`] and [`Upstream::closed`].
+
+mod answers;
+mod request;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::patiently;
+use request::Request;
+
+/// A running service that misbehaves. It ends when dropped.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+    counts: Arc<watch::Sender<Counts>>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    connections: usize,
+    hits: HashMap<String, usize>,
+    closed: HashMap<String, usize>,
+}
+
+/// What becomes of a connection after an answer.
+enum After {
+    /// The next request may come.
+    Keep,
+    /// It is closed.
+    Close,
+    /// It is reset.
+    Reset,
+    /// Nothing happens until the peer closes it.
+    Hang,
+}
+
+/// Starts the service on a port of its own.
+///
+/// # Panics
+/// If no port can be had.
+pub async fn start() -> Upstream {
+    let listener = match TcpListener::bind("127.0.0.1:0").await {
+        Ok(listener) => listener,
+        Err(error) => panic!("no port for the misbehaving service: {error}"),
+    };
+    let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
+    let counts = Arc::new(watch::Sender::new(Counts::default()));
+    let task = tokio::spawn(accept(listener, counts.clone()));
+    Upstream { address, counts, task }
+}
+
+impl Upstream {
+    /// `http://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many requests came for a path, whatever the query.
+    #[must_use]
+    pub fn hits(&self, path: &str) -> usize {
+        self.counts.borrow().hits.get(path).copied().unwrap_or_default()
+    }
+
+    /// How many connections were opened.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.counts.borrow().connections
+    }
+
+    /// Waits until a request for a path has come.
+    pub async fn seen(&self, path: &str) {
+        self.seen_times(path, 1).await;
+    }
+
+    /// Waits until so many requests for a path have come.
+    pub async fn seen_times(&self, path: &str, times: usize) {
+        let seen = |counts: &Counts| counts.hits.get(path).is_some_and(|hits| *hits >= times);
+        patiently(format_args!("{times} requests for {path}"), self.wait(seen)).await;
+    }
+
+    /// Waits until the peer has closed a connection whose last request was for a path.
+    pub async fn closed(&self, path: &str) {
+        let closed = |counts: &Counts| counts.closed.contains_key(path);
+        patiently(format_args!("the end of a connection for {path}"), self.wait(closed)).await;
+    }
+
+    async fn wait(&self, done: impl FnMut(&Counts) -> bool) {
+        // The sender lives as long as `self`: waiting can't fail.
+        let _ = self.counts.subscribe().wait_for(done).await.map(|_| ());
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, counts: Arc<watch::Sender<Counts>>) {
+    // Connections end with the set, which ends with this task.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        counts.send_modify(|counts| counts.connections += 1);
+        connections.spawn(connection(stream, counts.clone()));
+    }
+}
+
+async fn connection(stream: TcpStream, counts: Arc<watch::Sender<Counts>>) {
+    let _ = stream.set_nodelay(true);
+    let mut stream = BufReader::new(stream);
+    let mut last = String::new();
+    while let Ok(Some(request)) = Request::read(&mut stream).await {
+        last = request.path().to_owned();
+        counts.send_modify(|counts| *counts.hits.entry(last.clone()).or_default() += 1);
+        match answers::answer(&request, stream.get_mut()).await {
+            Ok(After::Keep) => {}
+            Ok(After::Close) => return,
+            Ok(After::Reset) => {
+                let _ = stream.get_ref().set_zero_linger();
+                return;
+            }
+            Ok(After::Hang) => {
+                let _ = tokio::io::copy(&mut (&mut stream).take(u64::MAX), &mut tokio::io::sink()).await;
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+    counts.send_modify(|counts| *counts.closed.entry(last).or_default() += 1);
+}
+
+#[cfg(test)]
+mod tests;

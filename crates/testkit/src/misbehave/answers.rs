@@ -1,0 +1,140 @@
+//! What the service does with a request, path by path.
+
+use std::io;
+use std::time::Duration;
+
+use async_compression::tokio::bufread::{BrotliEncoder, GzipEncoder, ZstdEncoder};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::After;
+use super::request::Request;
+
+const JSON: &str = "content-type: application/json\r\n";
+const GIGABYTE: usize = 1 << 30;
+/// What one member of the bomb becomes.
+const MEMBER: usize = 16 << 20;
+
+pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<After> {
+    match request.path() {
+        "/echo" => whole(to, request, 200, JSON, echo(request).as_bytes()).await,
+        "/json" => whole(to, request, 200, JSON, list(number(request, "n")).as_bytes()).await,
+        "/redirect" => whole(to, request, 302, "location: /echo\r\n", b"").await,
+        "/encoded" => encoded(to, request).await,
+        "/slow" => {
+            tokio::time::sleep(Duration::from_millis(number(request, "ms"))).await;
+            whole(to, request, 200, "", b"at last").await
+        }
+        "/hang" => Ok(After::Hang),
+        "/stall" => raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf ", After::Hang).await,
+        "/reset" => Ok(After::Reset),
+        "/stale" => whole(to, request, 200, "", b"goodbye").await.map(|_| After::Close),
+        "/short" => {
+            raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nnot a hundred", After::Close).await
+        }
+        "/long" => raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmore than four", After::Keep).await,
+        "/garbage" => raw(to, b"\x00\x01SSH-2.0-not HTTP at all\r\n\r\n", After::Close).await,
+        "/chunked-broken" => {
+            raw(
+                to,
+                b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nXYZ\r\n",
+                After::Close,
+            )
+            .await
+        }
+        "/gigabyte" => gigabyte(to).await,
+        "/bomb" => bomb(to).await,
+        path => match path.strip_prefix("/status/").and_then(|code| code.parse().ok()) {
+            Some(status) => {
+                whole(to, request, status, "content-type: text/plain\r\n", b"as you wish\n").await
+            }
+            None => whole(to, request, 404, "", b"no such behaviour\n").await,
+        },
+    }
+}
+
+/// A proper answer, after which the next request may come.
+async fn whole(
+    to: &mut TcpStream,
+    request: &Request,
+    status: u16,
+    headers: &str,
+    body: &[u8],
+) -> io::Result<After> {
+    let length = match status {
+        100..200 | 204 | 304 => String::new(),
+        _ => format!("content-length: {}\r\n", body.len()),
+    };
+    let mut message = format!("HTTP/1.1 {status} Status\r\n{headers}{length}\r\n").into_bytes();
+    if request.method != "HEAD" && !length.is_empty() {
+        message.extend_from_slice(body);
+    }
+    raw(to, &message, After::Keep).await
+}
+
+async fn raw(to: &mut TcpStream, bytes: &[u8], after: After) -> io::Result<After> {
+    to.write_all(bytes).await?;
+    Ok(after)
+}
+
+fn echo(request: &Request) -> String {
+    let mut headers: Map<String, Value> = Map::new();
+    for (name, value) in &request.headers {
+        let joined = match headers.get(name).and_then(Value::as_str) {
+            Some(before) => format!("{before}, {value}"),
+            None => value.clone(),
+        };
+        headers.insert(name.clone(), joined.into());
+    }
+    let body = String::from_utf8_lossy(&request.body);
+    json!({ "method": request.method, "path": request.target, "headers": headers, "body": body }).to_string()
+}
+
+fn list(count: u64) -> String {
+    let items: Vec<Value> = (0..count).map(|id| json!({ "id": id, "name": format!("item {id}") })).collect();
+    Value::from(items).to_string()
+}
+
+fn number(request: &Request, name: &str) -> u64 {
+    request.parameter(name).and_then(|text| text.parse().ok()).unwrap_or(10)
+}
+
+async fn encoded(to: &mut TcpStream, request: &Request) -> io::Result<After> {
+    let with = request.parameter("with").unwrap_or("gzip");
+    let text = list(100);
+    let mut body = Vec::new();
+    match with {
+        "gzip" => GzipEncoder::new(text.as_bytes()).read_to_end(&mut body).await?,
+        "br" => BrotliEncoder::new(text.as_bytes()).read_to_end(&mut body).await?,
+        "zstd" => ZstdEncoder::new(text.as_bytes()).read_to_end(&mut body).await?,
+        _ => text.as_bytes().read_to_end(&mut body).await?,
+    };
+    whole(to, request, 200, &format!("{JSON}content-encoding: {with}\r\n"), &body).await
+}
+
+async fn gigabyte(to: &mut TcpStream) -> io::Result<After> {
+    to.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {GIGABYTE}\r\n\r\n").as_bytes()).await?;
+    repeat(to, &[b'x'; 64 * 1024], GIGABYTE / (64 * 1024)).await
+}
+
+/// Members of gzip in a row are one text (RFC 1952, 2.2): one is made, all are sent.
+async fn bomb(to: &mut TcpStream) -> io::Result<After> {
+    let zeros = tokio::io::BufReader::new(tokio::io::repeat(0).take(MEMBER as u64));
+    let mut member = Vec::new();
+    GzipEncoder::new(zeros).read_to_end(&mut member).await?;
+    let count = GIGABYTE / MEMBER;
+    let head = format!(
+        "HTTP/1.1 200 OK\r\n{JSON}content-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        member.len() * count
+    );
+    to.write_all(head.as_bytes()).await?;
+    repeat(to, &member, count).await
+}
+
+async fn repeat(to: &mut TcpStream, bytes: &[u8], count: usize) -> io::Result<After> {
+    for _ in 0..count {
+        to.write_all(bytes).await?;
+    }
+    Ok(After::Keep)
+}
