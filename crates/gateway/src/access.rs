@@ -7,7 +7,6 @@
 mod clock;
 mod writer;
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,9 +18,10 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use services::{Body, Budget, Made};
+use services::{Body, Budget, Report};
 
 use crate::respond::Spoken;
+use crate::server::Client;
 
 pub(crate) use writer::Log;
 
@@ -38,10 +38,8 @@ pub struct Seen {
     pub code: Option<&'static str>,
     /// From the request's head to the last byte of the answer.
     pub took: Duration,
-    /// The upstream calls made by the gateway itself: those of a proxied request.
-    pub made: Vec<Made>,
-    /// What a query did.
-    pub report: Option<query::Report>,
+    /// What was done for it: upstream calls, CPU time of a program.
+    pub report: Report,
 }
 
 /// What is called for each request that was answered.
@@ -59,7 +57,7 @@ pub(crate) struct Entry {
     audience: Arc<Audience>,
     began: Instant,
     at: SystemTime,
-    pub(crate) client: SocketAddr,
+    pub(crate) client: Client,
     method: Method,
     uri: Uri,
     meter: Arc<Meter>,
@@ -67,7 +65,7 @@ pub(crate) struct Entry {
     pub(crate) budget: Option<Arc<Budget>>,
     status: StatusCode,
     spoken: Option<Spoken>,
-    report: Option<query::Report>,
+    report: Report,
 }
 
 /// Counts what comes in.
@@ -81,6 +79,7 @@ pub(crate) struct Meter {
 struct Metered {
     body: Incoming,
     meter: Arc<Meter>,
+    client: Client,
     limit: u64,
 }
 
@@ -105,7 +104,7 @@ struct TooLarge(u64);
 
 impl Entry {
     /// A request begins.
-    pub(crate) fn begin<B>(audience: &Arc<Audience>, request: &Request<B>, client: SocketAddr) -> Self {
+    pub(crate) fn begin<B>(audience: &Arc<Audience>, request: &Request<B>, client: Client) -> Self {
         Self {
             audience: Arc::clone(audience),
             began: Instant::now(),
@@ -118,7 +117,7 @@ impl Entry {
             budget: None,
             status: StatusCode::OK,
             spoken: None,
-            report: None,
+            report: Report::default(),
         }
     }
 
@@ -127,7 +126,7 @@ impl Entry {
         if body.is_end_stream() {
             return services::body::empty();
         }
-        Metered { body, meter: Arc::clone(&self.meter), limit }.boxed_unsync()
+        Metered { body, meter: Arc::clone(&self.meter), client: self.client.clone(), limit }.boxed_unsync()
     }
 
     /// Whether the body turned out larger than its limit.
@@ -140,12 +139,15 @@ impl Entry {
         let (mut head, body) = response.into_parts();
         self.status = head.status;
         self.spoken = head.extensions.remove::<Spoken>();
-        self.report = head.extensions.remove::<query::Report>();
+        self.report = head.extensions.remove::<Report>().unwrap_or_default();
         Response::from_parts(head, Logged { body, sent: 0, ended: Ended::NotYet, entry: self })
     }
 
     fn told(&mut self, sent: u64, ended: Ended) {
         let took = self.began.elapsed();
+        if let Some(budget) = self.budget.take() {
+            self.report.made.extend(budget.made());
+        }
         let audience = Arc::clone(&self.audience);
         if let Some(log) = &audience.log {
             log.write(|line| self.line(line, sent, took, ended));
@@ -162,14 +164,8 @@ impl Entry {
             status: self.status,
             code: self.spoken.as_ref().map(|spoken| spoken.code),
             took,
-            made: self.budget.as_ref().map(|budget| budget.made()).unwrap_or_default(),
-            report: self.report.take(),
+            report: std::mem::take(&mut self.report),
         }
-    }
-
-    fn calls(&self) -> usize {
-        let own = self.budget.as_ref().map_or(0, |budget| budget.made_count());
-        own + self.report.as_ref().map_or(0, |report| report.made.len())
     }
 
     fn line(&self, line: &mut Vec<u8>, sent: u64, took: Duration, ended: Ended) {
@@ -177,7 +173,7 @@ impl Entry {
         line.extend_from_slice(b"{\"time\":\"");
         clock::write(line, self.at);
         line.extend_from_slice(b"\",\"level\":\"INFO\",\"message\":\"request\"");
-        text(line, "client", &self.client.ip().to_string());
+        text(line, "client", &self.client.address.ip().to_string());
         text(line, "method", self.method.as_str());
         text(line, "path", self.uri.path());
         number(line, "status", self.status.as_u16().into());
@@ -194,8 +190,8 @@ impl Entry {
         number(line, "in", self.meter.received.load(Relaxed));
         number(line, "out", sent);
         millis(line, "ms", took);
-        self.report.iter().for_each(|report| millis(line, "cpu_ms", report.cpu));
-        number(line, "calls", self.calls() as u64);
+        millis(line, "cpu_ms", self.report.cpu);
+        number(line, "calls", self.report.made.len() as u64);
         line.extend_from_slice(b"}\n");
     }
 }
@@ -226,6 +222,14 @@ impl http_body::Body for Metered {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        if !self.body.is_end_stream() {
+            self.client.unread.note();
+        }
     }
 }
 

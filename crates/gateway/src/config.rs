@@ -12,6 +12,9 @@ mod source;
 mod substitute;
 mod yaml;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -205,8 +208,10 @@ pub fn read_text(text: &str, file: &Path) -> Result<Config, Vec<Mistake>> {
 }
 
 fn finish(value: Value, source: Source, mut mistakes: Vec<Mistake>) -> Result<Config, Vec<Mistake>> {
-    mistakes.extend(schema::validate(&value, &source));
-    mistakes.extend(check::check(&value, &source));
+    // Where a value could not even be filled in, nothing more is to be said of it.
+    let unfilled: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
+    let found = schema::validate(&value, &source).into_iter().chain(check::check(&value, &source));
+    mistakes.extend(found.filter(|mistake| !unfilled.contains(&(mistake.line, mistake.column))));
     if mistakes.is_empty() {
         match serde_path_to_error::deserialize::<_, Config>(value) {
             Ok(config) => return Ok(Config { source, ..config }),

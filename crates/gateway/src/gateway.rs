@@ -4,7 +4,6 @@
 //! `respond.rs` makes problems of errors, `access.rs` logs.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::proxy::Proxy;
 use crate::refusal::Refusal;
 use crate::respond;
 use crate::routes::{Route, Routes};
-use crate::server::{self, Drained};
+use crate::server::{self, Client, Drained};
 use crate::way::Way;
 
 /// A gateway that is ready to serve.
@@ -110,7 +109,7 @@ impl Gateway {
 }
 
 struct Builder<'a> {
-    services: Arc<Services>,
+    services: Services,
     runtime: Option<Arc<query::Runtime>>,
     source: &'a Source,
 }
@@ -122,14 +121,14 @@ impl<'a> Builder<'a> {
             .map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
         let needs_runtime = config.routes.iter().any(|route| route.query.is_some());
         let runtime = needs_runtime.then(|| query::Runtime::new(&config.runtime)).transpose()?;
-        Ok(Self { services: Arc::new(services), runtime, source })
+        Ok(Self { services, runtime, source })
     }
 
     fn routes(&self, config: &Config) -> Result<Routes, BuildError> {
         let (mut routes, mut wrong) = (Vec::new(), Vec::new());
         for (index, route) in config.routes.iter().enumerate() {
             let origins = Origins::new(route.cors.as_ref().or(config.cors.as_ref()));
-            match self.way(&format!("/routes/{index}"), route, &origins) {
+            match self.way(&format!("/routes/{index}"), route) {
                 Ok(way) => routes.push(Route {
                     path: route.path.as_str().into(),
                     origins,
@@ -148,14 +147,9 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn way(&self, pointer: &str, route: &RouteConfig, origins: &Origins) -> Result<Way, Vec<Mistake>> {
+    fn way(&self, pointer: &str, route: &RouteConfig) -> Result<Way, Vec<Mistake>> {
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
-            let query = query::Query::new(
-                config,
-                Arc::clone(&self.services),
-                Arc::clone(runtime),
-                query::Origins::default(),
-            );
+            let query = query::Query::new(config, &self.services, runtime);
             let pointer = format!("{pointer}/query");
             return query.map(Way::Query).map_err(|problems| mistakes(self.source, &pointer, problems));
         }
@@ -178,7 +172,7 @@ impl Life {
     pub(crate) async fn live(
         self: Arc<Self>,
         request: Request<Incoming>,
-        client: SocketAddr,
+        client: Client,
     ) -> Response<Logged> {
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
         let route = self.route(&request).cloned(); // route
@@ -212,12 +206,12 @@ async fn answer(
     entry: &mut Entry,
 ) -> Result<Response<Body>, Box<dyn Problem>> {
     entry.route = Some(Arc::clone(&route.path));
+    let request = handed(request, route, entry);
     admit(route, comes, &request)?;
     if speaks_for(route) && cors::is_preflight(&request) {
         return Ok(route.origins.preflight());
     }
     let call = call(route, comes, request.headers(), entry);
-    let request = handed(request, route, entry);
     let answer = route.way.handle(request, call).await;
     match answer {
         Err(_) if entry.is_over() => Err(Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()),
@@ -231,7 +225,7 @@ fn speaks_for(route: &Route) -> bool {
 }
 
 /// Refuses what can be refused by the head alone.
-fn admit(route: &Route, comes: Comes, request: &Request<Incoming>) -> Result<(), Refusal> {
+fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<(), Refusal> {
     let is_asking = speaks_for(route) && cors::is_preflight(request);
     if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages()) {
         return Err(Comes::refusal(request.headers()));
@@ -260,6 +254,6 @@ fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> 
 /// The request as a way of answering gets it: body counted, client named.
 fn handed(request: Request<Incoming>, route: &Route, entry: &Entry) -> Request<Body> {
     let mut request = request.map(|body| entry.metered(body, route.limits.body.0));
-    request.extensions_mut().insert(ClientAddress(entry.client.ip()));
+    request.extensions_mut().insert(ClientAddress(entry.client.address.ip()));
     request
 }

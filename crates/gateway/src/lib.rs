@@ -26,6 +26,9 @@ mod routes;
 mod server;
 mod way;
 
+#[cfg(test)]
+mod tests;
+
 pub use access::Seen;
 pub use config::{Config, Mistake};
 pub use gateway::{BuildError, Gateway};

@@ -10,7 +10,7 @@ use crate::config::{ProxyConfig, RouteConfig};
 
 /// A route's service, and what of the path it gets.
 pub(crate) struct Proxy {
-    services: Arc<Services>,
+    services: Services,
     service: Arc<services::Service>,
     /// How many bytes of the path stay here: `/catalog` of `/catalog/*`.
     prefix: usize,
@@ -18,10 +18,10 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// `None` where there is no such service, which the config's check has seen before.
-    pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &Arc<Services>) -> Option<Self> {
+    pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &Services) -> Option<Self> {
         let service = Arc::clone(services.get(config.service())?);
         let before = route.path.strip_suffix("/*").filter(|_| !config.keep_prefix());
-        Some(Self { services: Arc::clone(services), service, prefix: before.map_or(0, str::len) })
+        Some(Self { services: services.clone(), service, prefix: before.map_or(0, str::len) })
     }
 
     /// Passes the request on.

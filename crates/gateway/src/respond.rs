@@ -32,6 +32,9 @@ pub(crate) fn problem(problem: &dyn Problem) -> Response<Body> {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(report) = problem.report() {
+        response.extensions_mut().insert(report.clone());
+    }
     response.extensions_mut().insert(Spoken { code: problem.code(), request_id });
     response
 }

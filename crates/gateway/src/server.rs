@@ -3,6 +3,8 @@
 //! Draining: the listener closes, idle connections end, busy ones end after their last answer, and
 //! what is still there when time is up is cut off.
 
+mod linger;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +20,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::gateway::Life;
+use linger::Lingering;
+
+pub(crate) use linger::Unread;
 
 /// How long a client may take for the head of a request, and may keep a connection idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -97,12 +102,7 @@ async fn pause(error: &io::Error) {
 
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MAX_HEAD)
-        .pipeline_flush(true);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -115,6 +115,13 @@ fn builder() -> auto::Builder<TokioExecutor> {
 /// Waits for the phase, and lets go of the channel's lock at once.
 async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
+}
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    pub(crate) unread: Unread,
 }
 
 struct Connection {
@@ -130,12 +137,14 @@ impl Connection {
         if !self.has_spoken(&stream).await {
             return;
         }
-        let (life, client) = (self.life, self.client);
+        let unread = Unread::default();
+        let stream = TokioIo::new(Lingering::new(stream, unread.clone()));
+        let (life, client) = (self.life, Client { address: self.client, unread });
         let service = service_fn(move |request| {
-            let life = Arc::clone(&life);
+            let (life, client) = (Arc::clone(&life), client.clone());
             async move { Ok::<_, Infallible>(life.live(request, client).await) }
         });
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection = pin!(builder.serve_connection(stream, service));
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = reached(&mut self.phase, Phase::Draining) => {
@@ -147,7 +156,7 @@ impl Connection {
             }
         };
         if let Err(error) = served {
-            tracing::debug!(%error, %client, "the connection broke");
+            tracing::debug!(%error, client = %self.client, "the connection broke");
         }
     }
 

@@ -146,7 +146,7 @@ impl Checker<'_> {
         let Some(name) = self.text(pointer) else { return };
         let services = self.root.get("services").and_then(Value::as_object);
         let known: Vec<&str> = services.into_iter().flat_map(|all| all.keys()).map(String::as_str).collect();
-        if known.contains(&name.as_str()) {
+        if known.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
             return;
         }
         let hint = did_you_mean(&name, known).unwrap_or_else(|| "write it under `services:`".to_owned());

@@ -65,18 +65,24 @@ impl Speaker<'_> {
             Kind::Required { property } => {
                 (format!("`{}` is missing", property.as_str().unwrap_or_default()), None)
             }
-            Kind::Type { kind } => {
-                (format!("{} has to be {}", self.shown(error), types_of(kind).join(" or ")), None)
-            }
+            Kind::Type { kind } => (self.has_to_be(error, &types_of(kind)), None),
             Kind::Enum { options } => self.not_allowed(error, &list(options)),
             Kind::Constant { expected_value } => self.not_allowed(error, &[plain(expected_value)]),
             Kind::Minimum { limit } => (format!("{} is less than {limit}", self.shown(error)), None),
             Kind::Maximum { limit } => (format!("{} is more than {limit}", self.shown(error)), None),
-            Kind::MinItems { limit } => (format!("the list needs at least {limit}"), None),
+            Kind::MinItems { limit } => (format!("the list is too short: it needs at least {limit}"), None),
             Kind::MinLength { .. } => ("the text must not be empty".to_owned(), None),
             _ => (error.masked_with("the value").to_string(), None),
         };
         self.source.mistake(pointer, message, hint)
+    }
+
+    fn has_to_be(&self, error: &ValidationError<'_>, types: &[&str]) -> String {
+        let types = types.join(" or ");
+        match self.source.is_hidden(error.instance_path().as_str()) {
+            true => format!("has to be {types}"),
+            false => format!("has to be {types}, not {}", self.shown(error)),
+        }
     }
 
     fn not_allowed(&self, error: &ValidationError<'_>, allowed: &[String]) -> (String, Option<String>) {
@@ -119,7 +125,7 @@ impl Speaker<'_> {
                 Kind::Type { kind } => types_of(kind),
                 _ => Vec::new(),
             });
-            (format!("{} has to be {}", self.shown(error), types.collect::<Vec<_>>().join(" or ")), None)
+            (self.has_to_be(error, &types.collect::<Vec<_>>()), None)
         } else {
             self.not_allowed(error, &constants)
         };

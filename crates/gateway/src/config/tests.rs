@@ -1,0 +1,179 @@
+//! What the writer of a config is told.
+
+use std::path::Path;
+
+use super::{Config, Mistake, read_text, schema};
+
+fn told(text: &str) -> Vec<String> {
+    let mistakes = read_text(text, Path::new("orfa.yaml")).err().unwrap_or_default();
+    mistakes.iter().map(Mistake::to_string).collect()
+}
+
+#[track_caller]
+fn tells(text: &str, expected: &[&str]) {
+    let told = told(text);
+    assert_eq!(told, expected, "\n{}\n", told.join("\n"));
+}
+
+const GOOD: &str = "
+services:
+  catalog: { url: http://127.0.0.1:3000, timeout: 2s }
+cors: { origins: ['https://shop.example.org', 'http://localhost:*'], max_age: 2h }
+drain: { timeout: 5s }
+log: { access: false }
+routes:
+  - path: /query
+    query: { services: [catalog] }
+  - { path: '/catalog/*', proxy: catalog, limits: { body: 1MiB, deadline: 5s } }
+  - { path: '/whole/*', proxy: { service: catalog, keep_prefix: true }, cors: { origins: ['*'] } }
+";
+
+#[test]
+fn a_good_config_is_read_with_its_defaults() {
+    let config = read_text(GOOD, Path::new("orfa.yaml")).unwrap();
+    assert_eq!(config.listen, "127.0.0.1:8080");
+    assert_eq!(config.drain.timeout.0.as_secs(), 5);
+    assert_eq!(config.routes[0].limits.body.0, 64 << 20);
+    assert_eq!(config.routes[1].limits.body.0, 1 << 20);
+    assert!(!config.log.access);
+}
+
+/// The file that `every_mistake_is_told_with_its_place` expects the mistakes of.
+const BAD: &str = r#"listen: everywhere
+lissten: 127.0.0.1:8080
+services:
+  catalog:
+    url: http://catalog:8080
+    timeout: 50 bananas
+  profile: { url: [], forward: 7 }
+cors: { origins: [shop.example.org] }
+routes:
+  - path: query
+    query: { services: [catalogg], limits: { cpu: 0ms } }
+  - path: /a/*/b
+    proxy: [catalog]
+  - path: /c
+  - { path: /c, proxy: catalog, query: { services: [] } }
+  - { proxy: "${env:ORFA_TEST_IS_NOT_SET}" }
+  - { path: /d, proxy: catalog, limits: { body: much, deadlin: 3s } }
+log: { access: "yes", access: 3 }
+drain:
+"#;
+
+#[test]
+fn every_mistake_is_told_with_its_place() {
+    tells(
+        BAD,
+        &[
+            "orfa.yaml:1:9: listen: `everywhere` is not an address (hint: write 127.0.0.1:8080 or [::]:8080)",
+            "orfa.yaml:2:1: lissten: unknown key `lissten` (hint: did you mean `listen`?)",
+            "orfa.yaml:6:14: services.catalog.timeout: \"50 bananas\" is not a time span (hint: write 50ms, 2s or 5m)",
+            "orfa.yaml:7:19: services.profile.url: the list is too short: it needs at least 1",
+            "orfa.yaml:7:32: services.profile.forward: has to be a list, not 7",
+            "orfa.yaml:8:19: cors.origins[0]: `shop.example.org` is not an origin (hint: write https://shop.example.org, http://localhost:* or *, with no path)",
+            "orfa.yaml:10:11: routes[0].path: `query` does not start with `/`",
+            "orfa.yaml:11:25: routes[0].query.services[0]: there is no service `catalogg` (hint: did you mean `catalog`?)",
+            "orfa.yaml:11:51: routes[0].query.limits.cpu: a limit of nothing lets nothing through",
+            "orfa.yaml:12:11: routes[1].path: `/a/*/b` has a `*` in its middle (hint: a wildcard is the last segment: /catalog/*)",
+            "orfa.yaml:13:12: routes[1].proxy: has to be a text or a map, not a list",
+            "orfa.yaml:14:5: routes[2]: the route has no way of answering (hint: a route has exactly one of query or proxy)",
+            "orfa.yaml:15:13: routes[3].path: `/c` is taken already by routes[2]",
+            "orfa.yaml:15:24: routes[3].proxy: the route has query and proxy at once (hint: a route has exactly one of query or proxy)",
+            "orfa.yaml:16:5: routes[4]: `path` is missing",
+            "orfa.yaml:16:14: routes[4].proxy: the environment variable `ORFA_TEST_IS_NOT_SET` is not set (hint: set ORFA_TEST_IS_NOT_SET before the start)",
+            "orfa.yaml:17:49: routes[5].limits.body: \"much\" is not a number of bytes (hint: write 64KiB, 16MiB or 1GiB)",
+            "orfa.yaml:17:55: routes[5].limits.deadlin: unknown key `deadlin` (hint: did you mean `deadline`?)",
+            "orfa.yaml:18:23: log.access: the key `access` stands here twice",
+            "orfa.yaml:18:31: log.access: has to be true or false, not 3",
+            "orfa.yaml:19:6: drain: has to be a map, not nothing",
+        ],
+    );
+}
+
+#[test]
+fn a_text_that_is_no_yaml_is_told_with_its_line() {
+    let expected =
+        "orfa.yaml:3:1: this is not YAML: while parsing a node, did not find expected node content";
+    tells("routes:\n  - path: [\n", &[expected]);
+}
+
+#[test]
+fn nothing_at_all_lacks_its_routes() {
+    tells("", &["orfa.yaml: `routes` is missing"]);
+}
+
+#[test]
+fn a_secret_is_filled_in_and_never_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret"), "hunter2\n").unwrap();
+    let file = folder.path().join("orfa.yaml");
+    let good =
+        "services: { a: { url: http://a, headers: { x-api-key: 'key ${file:secret} $${x}' } } }\nroutes: []";
+    let config = read_text(good, &file).unwrap();
+    assert_eq!(config.services["a"].headers["x-api-key"], "key hunter2 ${x}");
+    for bad in [
+        "listen: '${file:secret}'\nroutes: []",
+        "services: { a: { url: http://a, timeout: '${file:secret}' } }\nroutes: []",
+        "services: { a: { url: '${file:secret}' } }\nroutes: []",
+        "services: { a: { url: http://a, headers: { x: \"${file:secret}\\n\" } } }\nroutes: []",
+        "routes: [{ path: '${file:secret}', proxy: '${file:secret}' }]",
+        "cors: { origins: ['${file:secret}'] }\nlog: { access: '${file:secret}' }\nroutes: []",
+    ] {
+        let mistakes = read_text(bad, &file).expect_err(bad);
+        assert!(mistakes.iter().all(|mistake| !mistake.to_string().contains("hunter2")), "{mistakes:?}");
+    }
+}
+
+#[test]
+fn limits_that_contradict_each_other_are_told() {
+    tells(
+        "services: { a: { url: http://a } }
+routes:
+  - { path: /q, query: { services: [a], limits: { cpu: 3s, deadline: 2s, calls: 4, parallel: 8 } } }
+",
+        &[
+            "orfa.yaml:3:56: routes[0].query.limits.cpu: more CPU time than the deadline allows (hint: the deadline ends a run before this much CPU time can pass)",
+            "orfa.yaml:3:94: routes[0].query.limits.parallel: more at once than the 4 calls in all",
+        ],
+    );
+}
+
+#[test]
+fn aliases_and_anchors_are_followed_but_not_without_end() {
+    let text = "services: { a: &a { url: http://a }, b: *a }\nroutes: []";
+    assert_eq!(read_text(text, Path::new("x")).unwrap().services.len(), 2);
+    let mut bomb = String::from("a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n");
+    for n in 1..12 {
+        bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(",")));
+    }
+    assert!(told(&bomb)[0].contains("the aliases add up to too much"));
+    assert!(told(&"[".repeat(100_000))[0].contains("recursion limit"));
+    assert!(told(&format!("{}{}", "[".repeat(100), "]".repeat(100)))[0].contains("nested too deep"));
+}
+
+#[test]
+fn the_command_line_of_dev_is_a_config() {
+    let services = [("catalog".to_owned(), "http://localhost:3002".to_owned())];
+    let config = Config::dev(&services, 9000).unwrap();
+    assert_eq!((config.listen.as_str(), config.routes[0].path.as_str()), ("127.0.0.1:9000", "/query"));
+    let wrong = Config::dev(&[("catalog".to_owned(), "localhost:3002".to_owned())], 9000).unwrap_err();
+    assert!(wrong[0].to_string().starts_with("command line: services.catalog.url: "), "{}", wrong[0]);
+}
+
+#[test]
+fn the_schema_is_closed_and_described_everywhere() {
+    fn walk(schema: &serde_json::Value, at: &str) {
+        if let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) {
+            assert_eq!(schema["additionalProperties"], false, "{at} lets unknown keys in");
+            for (name, property) in properties {
+                assert!(property.get("description").is_some(), "{at}.{name} has no description");
+            }
+        }
+    }
+    let schema = schema();
+    walk(&schema, "config");
+    for (name, definition) in schema["$defs"].as_object().unwrap() {
+        walk(definition, name);
+    }
+    assert!(!schema.to_string().contains("\"null\""), "null is no value of a config");
+}

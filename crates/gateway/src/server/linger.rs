@@ -1,0 +1,105 @@
+//! Closing a connection whose request was not read to its end.
+//!
+//! A socket that is closed with bytes unread makes the system send a reset, and a reset makes the
+//! client's system throw away the answer that it has not read yet: a 413 would never be seen. So the
+//! write half is closed first, and what the client still sends is read and thrown away for a while.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+/// How long a client has to read the answer and to stop sending.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Whether some of a request was left unread on this connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unread(Arc<AtomicBool>);
+
+/// A connection that does not reset its client.
+pub(super) struct Lingering {
+    stream: TcpStream,
+    unread: Unread,
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl Unread {
+    /// Notes that something was left.
+    pub(crate) fn note(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl Lingering {
+    pub(super) fn new(stream: TcpStream, unread: Unread) -> Self {
+        Self { stream, unread, until: None }
+    }
+
+    /// Reads and throws away until the client is done or time is up.
+    fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let until = self.until.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        if until.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut bytes = [0; 16 << 10];
+        loop {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {}
+                _ => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl AsyncRead for Lingering {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Lingering {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.until.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
+        if self.unread.0.load(Relaxed) {
+            ready!(self.poll_discard(context));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,246 @@
+//! What clients and operators rely on, over real sockets: the gateway before a service that echoes.
+
+mod rig;
+
+use http::{Method, Request, StatusCode, header};
+use serde_json::Value;
+
+use rig::{Rig, get, post};
+
+const CONFIG: &str = "
+services: { echo: { url: 'http://UPSTREAM' }, gone: { url: 'http://127.0.0.1:1' } }
+routes:
+  - { path: '/echo/*', proxy: echo, limits: { body: 1KiB } }
+  - { path: /exact, proxy: echo }
+  - { path: '/whole/*', proxy: { service: echo, keep_prefix: true } }
+  - { path: '/gone/*', proxy: gone }
+  - { path: '/open/*', proxy: echo, cors: { origins: ['https://shop.example.org', 'http://localhost:*'], max_age: 1h } }
+";
+
+#[tokio::test]
+async fn a_route_decides_what_the_service_sees_of_the_path() {
+    let rig = Rig::new(CONFIG).await;
+    for (asked, seen) in [
+        ("/echo/a/b?c=d", "/a/b?c=d"),
+        ("/echo/", "/"),
+        ("/echo/?x", "/?x"),
+        ("/exact?x=1", "/exact?x=1"),
+        ("/whole/a", "/whole/a"),
+    ] {
+        let answer = rig.ask(get(asked)).await;
+        assert_eq!(
+            (answer.status(), answer.json()["path"].as_str()),
+            (StatusCode::OK, Some(seen)),
+            "{asked}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_path_without_a_route_is_a_problem_document() {
+    let rig = Rig::new(CONFIG).await;
+    for path in ["/", "/echo", "/exact/", "/exact/x", "/nowhere"] {
+        let answer = rig.ask(get(path)).await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
+        assert_eq!(answer.header("content-type"), "application/problem+json");
+        let document = answer.json();
+        assert_eq!(document["type"], "urn:orfa:error:route-not-found");
+        assert_eq!(document["title"], "Route not found");
+        assert_eq!(document["code"], "route-not-found");
+        assert_eq!(document["status"], 404);
+        assert!(document["detail"].as_str().is_some_and(|detail| detail.contains(path)));
+    }
+}
+
+#[tokio::test]
+async fn both_versions_of_http_are_served_on_one_port() {
+    let rig = Rig::new(CONFIG).await;
+    assert_eq!(rig.ask(get("/echo/one")).await.json()["path"], "/one");
+    assert_eq!(rig.ask_h2(get("/echo/two")).await.json()["path"], "/two");
+    let sent = rig.ask_h2(post("/echo/three", "a body")).await;
+    assert_eq!(
+        (sent.json()["method"].as_str(), sent.json()["body"].as_str()),
+        (Some("POST"), Some("a body"))
+    );
+}
+
+#[tokio::test]
+async fn a_body_over_its_limit_is_refused_whether_announced_or_not() {
+    let rig = Rig::new(CONFIG).await;
+    let large = "x".repeat(2000);
+    for chunked in [false, true] {
+        let mut request = post("/echo/x", &large);
+        if chunked {
+            *request.body_mut() = rig::in_pieces(&large);
+        }
+        let answer = rig.ask(request).await;
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE, "chunked: {chunked}");
+        assert_eq!(answer.json()["code"], "body-too-large");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_gone_is_the_services_fault() {
+    let rig = Rig::new(CONFIG).await;
+    let answer = rig.ask(get("/gone/x")).await;
+    assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
+    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("gone")));
+}
+
+#[tokio::test]
+async fn a_circle_of_gateways_ends() {
+    let mut request = get("/echo/x");
+    request.headers_mut().insert("cdn-loop", ["orfa"; 9].join(", ").parse().unwrap());
+    let answer = Rig::new(CONFIG).await.ask(request).await;
+    assert_eq!(answer.status(), StatusCode::LOOP_DETECTED);
+}
+
+#[tokio::test]
+async fn methods_that_no_gateway_should_serve_are_refused() {
+    let mut request = get("/echo/x");
+    *request.method_mut() = Method::TRACE;
+    let answer = Rig::new(CONFIG).await.ask(request).await;
+    assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert!(answer.header("allow").contains("QUERY"));
+}
+
+fn from_page(mut request: Request<services::Body>, origin: &str) -> Request<services::Body> {
+    request.headers_mut().insert(header::ORIGIN, origin.parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn a_page_of_an_allowed_origin_may_read_answers_and_errors() {
+    let rig = Rig::new(CONFIG).await;
+    for origin in ["https://shop.example.org", "http://localhost:5173", "http://localhost"] {
+        let answer = rig.ask(from_page(get("/open/x"), origin)).await;
+        assert_eq!(answer.header("access-control-allow-origin"), origin);
+        assert!(answer.header("access-control-expose-headers").contains("server-timing"));
+        assert_eq!(answer.header("vary"), "origin");
+    }
+    let error = rig.ask(from_page(post("/open/x", &"x".repeat(70)), "http://localhost:1")).await;
+    assert_eq!(error.header("access-control-allow-origin"), "http://localhost:1");
+    for origin in ["https://shop.example.org.evil.example", "http://localhost.evil:80", "null"] {
+        let answer = rig.ask(from_page(get("/open/x"), origin)).await;
+        assert_eq!((answer.header("access-control-allow-origin"), answer.header("vary")), ("", "origin"));
+    }
+}
+
+#[tokio::test]
+async fn a_preflight_is_answered_for_allowed_pages_only() {
+    let rig = Rig::new(CONFIG).await;
+    let preflight = |origin: &str| {
+        let mut request = from_page(get("/open/x"), origin);
+        *request.method_mut() = Method::OPTIONS;
+        request.headers_mut().insert(header::ACCESS_CONTROL_REQUEST_METHOD, "POST".parse().unwrap());
+        request
+    };
+    let answer = rig.ask(preflight("http://localhost:3000")).await;
+    assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+    assert!(answer.header("access-control-allow-headers").contains("orfa-input"));
+    assert!(answer.header("access-control-allow-methods").contains("QUERY"));
+    assert_eq!(answer.header("access-control-max-age"), "3600");
+    let refused = rig.ask(preflight("https://evil.example")).await;
+    assert_eq!(
+        (refused.status(), refused.json()["code"].as_str()),
+        (StatusCode::FORBIDDEN, Some("origin-forbidden"))
+    );
+}
+
+#[tokio::test]
+async fn a_program_never_runs_for_a_page_that_is_not_allowed() {
+    let config = "
+services: { echo: { url: 'http://UPSTREAM' } }
+routes: [{ path: /query, query: { services: [echo] }, cors: { origins: ['https://shop.example.org'] } }]
+";
+    let rig = Rig::new(config).await;
+    for origin in ["https://evil.example", "null", "https://shop.example.org:8443"] {
+        let answer = rig.ask(from_page(post("/query", "x"), origin)).await;
+        assert_eq!(answer.json()["code"], "origin-forbidden", "{origin}");
+    }
+    let own = format!("http://{}", rig.address);
+    for origin in ["https://shop.example.org", &own] {
+        let answer = rig.ask(from_page(post("/query", "x"), origin)).await;
+        assert_ne!(answer.status(), StatusCode::FORBIDDEN, "{origin}");
+    }
+}
+
+#[tokio::test]
+async fn every_request_has_its_line_in_the_access_log() {
+    let rig = Rig::new(CONFIG).await;
+    rig.ask(post("/echo/x?secret=1", "four")).await;
+    rig.ask(get("/nowhere\"")).await;
+    let lines: Vec<Value> =
+        rig.end().await.log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [passed, lost] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!((passed["method"].as_str(), passed["path"].as_str()), (Some("POST"), Some("/echo/x")));
+    assert_eq!((passed["status"].as_u64(), passed["route"].as_str()), (Some(200), Some("/echo/*")));
+    assert_eq!((passed["in"].as_u64(), passed["calls"].as_u64()), (Some(4), Some(1)));
+    assert!(passed["out"].as_u64() > Some(0) && passed["ms"].is_f64() && passed.get("ended").is_none());
+    assert_eq!((lost["code"].as_str(), lost["status"].as_u64()), (Some("route-not-found"), Some(404)));
+}
+
+#[tokio::test]
+async fn who_watches_is_told_of_every_request() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let rig = Rig::watched(CONFIG, move |seen| drop(tell.send(seen))).await;
+    rig.ask(get("/echo/x")).await;
+    let seen = told.recv().await.unwrap();
+    assert_eq!((seen.path.as_str(), seen.status, seen.code), ("/echo/x", StatusCode::OK, None));
+    assert_eq!(seen.report.made.len(), 1);
+}
+
+#[tokio::test]
+async fn a_drain_lets_requests_under_way_finish_and_takes_no_new_ones() {
+    let rig = Rig::new(CONFIG).await;
+    let slow = tokio::spawn(rig.asking(get("/echo/wait")));
+    rig.upstream.arrived().await;
+    let idle = rig.connect().await;
+    rig.stop();
+    rig::closed(idle).await;
+    rig.upstream.release();
+    assert_eq!(slow.await.unwrap().status(), StatusCode::OK);
+    assert!(tokio::net::TcpStream::connect(rig.address).await.is_err());
+    assert_eq!(rig.end().await.drained.cut_off, 0);
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_ever() {
+    let rig = Rig::new(&format!("{CONFIG}\ndrain: {{ timeout: 1ms }}")).await;
+    let slow = tokio::spawn(rig.asking_loosely(get("/echo/wait")));
+    rig.upstream.arrived().await;
+    let end = rig.end().await;
+    assert_eq!(end.drained.cut_off, 1);
+    assert!(slow.await.unwrap().is_none());
+    assert!(end.log.contains("\"path\":\"/echo/wait\"") || end.log.is_empty());
+}
+
+#[test]
+fn what_the_gateway_did_wrong_is_masked() {
+    use services::{Fault, Problem};
+    #[derive(Debug, thiserror::Error)]
+    #[error("the password is hunter2")]
+    struct Ours;
+    impl Problem for Ours {
+        fn code(&self) -> &'static str {
+            "internal"
+        }
+        fn status(&self) -> StatusCode {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+        fn fault(&self) -> Fault {
+            Fault::Gateway
+        }
+        fn hint(&self) -> String {
+            "hunter2".to_owned()
+        }
+    }
+    let response = crate::respond::problem(&Ours);
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let document = rig::now(response.into_body());
+    let id = document["request_id"].as_str().unwrap();
+    assert_eq!(document["instance"], format!("urn:orfa:request:{id}"));
+    assert!(!document.to_string().contains("hunter2"));
+    let other = rig::now(crate::respond::problem(&Ours).into_body());
+    assert_ne!(other["request_id"], document["request_id"]);
+}

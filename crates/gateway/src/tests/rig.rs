@@ -1,0 +1,209 @@
+//! A gateway on a free port before a service that echoes, and clients for both versions of HTTP.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use services::{Body, body};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::{Drained, Gateway, Seen, config};
+
+pub(super) struct Rig {
+    pub(super) address: SocketAddr,
+    pub(super) upstream: Upstream,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    served: JoinHandle<Drained>,
+    log: Sink,
+}
+
+pub(super) struct End {
+    pub(super) drained: Drained,
+    pub(super) log: String,
+}
+
+pub(super) struct Answer(Response<Bytes>);
+
+/// Answers with what it was asked; `/wait` only when it is let.
+#[derive(Clone, Default)]
+pub(super) struct Upstream {
+    arrived: Arc<Notify>,
+    release: Arc<Notify>,
+}
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Rig {
+    pub(super) async fn new(text: &str) -> Self {
+        Self::watched(text, |_| {}).await
+    }
+
+    pub(super) async fn watched(text: &str, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
+        let upstream = Upstream::default();
+        let text =
+            format!("listen: 127.0.0.1:0\n{}", text.replace("UPSTREAM", &upstream.start().await.to_string()));
+        let config = config::read_text(&text, Path::new("orfa.yaml")).unwrap();
+        let log = Sink::default();
+        let gateway =
+            Gateway::build(config).unwrap().log_to(Box::new(log.clone())).unwrap().on_request(watch);
+        let listener = gateway.bind().await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(gateway.serve(listener, async move { drop(stopped.await) }));
+        Self { address, upstream, stop: Mutex::new(Some(stop)), served, log }
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.lock().unwrap().take();
+    }
+
+    pub(super) async fn end(self) -> End {
+        self.stop();
+        let drained = self.served.await.unwrap();
+        End { drained, log: String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap() }
+    }
+
+    pub(super) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    pub(super) async fn ask(&self, request: Request<Body>) -> Answer {
+        self.asking(request).await
+    }
+
+    pub(super) fn asking(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send + use<> {
+        let answer = self.asking_loosely(request);
+        async move { answer.await.unwrap() }
+    }
+
+    /// `None` where the connection ended without an answer.
+    pub(super) fn asking_loosely(
+        &self,
+        mut request: Request<Body>,
+    ) -> impl Future<Output = Option<Answer>> + Send + use<> {
+        let address = self.address;
+        request.headers_mut().insert("host", address.to_string().parse().unwrap());
+        async move {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let (mut send, connection) = conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            Some(Answer::of(send.send_request(request).await.ok()?).await)
+        }
+    }
+
+    pub(super) async fn ask_h2(&self, mut request: Request<Body>) -> Answer {
+        let path = request.uri().path_and_query().unwrap();
+        *request.uri_mut() = format!("http://{}{path}", self.address).parse().unwrap();
+        let io = TokioIo::new(self.connect().await);
+        let (mut send, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        tokio::spawn(connection);
+        Answer::of(send.send_request(request).await.unwrap()).await
+    }
+}
+
+impl Answer {
+    async fn of(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        Self(Response::from_parts(head, body.collect().await.unwrap().to_bytes()))
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.0.headers().get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(self.0.body()).unwrap()
+    }
+}
+
+impl Upstream {
+    async fn start(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let upstream = self.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let upstream = upstream.clone();
+                let service = service_fn(move |request| upstream.clone().echo(request));
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service),
+                );
+            }
+        });
+        address
+    }
+
+    async fn echo(self, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        if head.uri.path() == "/wait" {
+            self.arrived.notify_one();
+            self.release.notified().await;
+        }
+        let text = String::from_utf8_lossy(&body);
+        let echo = json!({ "method": head.method.as_str(), "path": head.uri.to_string(), "body": text });
+        Ok(Response::new(body::full(echo.to_string())))
+    }
+
+    pub(super) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    pub(super) fn release(&self) {
+        self.release.notify_one();
+    }
+}
+
+pub(super) fn get(path: &str) -> Request<Body> {
+    Request::builder().uri(path).body(body::empty()).unwrap()
+}
+
+pub(super) fn post(path: &str, text: &str) -> Request<Body> {
+    Request::builder().method(Method::POST).uri(path).body(body::full(text.to_owned())).unwrap()
+}
+
+/// A body whose length nobody announces.
+pub(super) fn in_pieces(text: &str) -> Body {
+    let pieces: Vec<_> =
+        text.as_bytes().chunks(100).map(Bytes::copy_from_slice).map(|piece| Ok(Frame::data(piece))).collect();
+    StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync()
+}
+
+/// Waits until the gateway has closed the connection.
+pub(super) async fn closed(mut stream: TcpStream) {
+    let read = stream.read(&mut [0; 16]).await;
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+}
+
+/// The JSON of a body that is there already.
+pub(super) fn now(body: Body) -> Value {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    serde_json::from_slice(&runtime.block_on(body.collect()).unwrap().to_bytes()).unwrap()
+}
