@@ -66,6 +66,8 @@ pub(crate) struct Entry {
     status: StatusCode,
     spoken: Option<Spoken>,
     report: Report,
+    sent: u64,
+    ended: Ended,
 }
 
 /// Counts what comes in.
@@ -86,8 +88,6 @@ struct Metered {
 /// An answer's body, counted; logs when it ends.
 pub(crate) struct Logged {
     body: Body,
-    sent: u64,
-    ended: Ended,
     entry: Entry,
 }
 
@@ -97,6 +97,9 @@ enum Ended {
     Well,
     Broken,
 }
+
+/// What stands in the log where a client was gone before its answer began.
+const CLIENT_GONE: u16 = 499;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the body is larger than {0} bytes")]
@@ -115,9 +118,11 @@ impl Entry {
             meter: Arc::default(),
             route: None,
             budget: None,
-            status: StatusCode::OK,
+            status: StatusCode::from_u16(CLIENT_GONE).unwrap_or_default(),
             spoken: None,
             report: Report::default(),
+            sent: 0,
+            ended: Ended::NotYet,
         }
     }
 
@@ -140,21 +145,7 @@ impl Entry {
         self.status = head.status;
         self.spoken = head.extensions.remove::<Spoken>();
         self.report = head.extensions.remove::<Report>().unwrap_or_default();
-        Response::from_parts(head, Logged { body, sent: 0, ended: Ended::NotYet, entry: self })
-    }
-
-    fn told(&mut self, sent: u64, ended: Ended) {
-        let took = self.began.elapsed();
-        if let Some(budget) = self.budget.take() {
-            self.report.made.extend(budget.made());
-        }
-        let audience = Arc::clone(&self.audience);
-        if let Some(log) = &audience.log {
-            log.write(|line| self.line(line, sent, took, ended));
-        }
-        if let Some(watch) = &audience.watch {
-            watch(self.seen(took));
-        }
+        Response::from_parts(head, Logged { body, entry: self })
     }
 
     fn seen(&mut self, took: Duration) -> Seen {
@@ -168,7 +159,7 @@ impl Entry {
         }
     }
 
-    fn line(&self, line: &mut Vec<u8>, sent: u64, took: Duration, ended: Ended) {
+    fn line(&self, line: &mut Vec<u8>, took: Duration) {
         use writer::{millis, number, text};
         line.extend_from_slice(b"{\"time\":\"");
         clock::write(line, self.at);
@@ -181,18 +172,35 @@ impl Entry {
             text(line, "code", code);
             request_id.iter().for_each(|id| text(line, "request_id", id));
         }
-        match ended {
+        match self.ended {
             Ended::Well => {}
-            Ended::NotYet => text(line, "ended", "client-gone"),
+            Ended::NotYet => text(line, "ended", "early"),
             Ended::Broken => text(line, "ended", "broken"),
         }
         self.route.iter().for_each(|route| text(line, "route", route));
         number(line, "in", self.meter.received.load(Relaxed));
-        number(line, "out", sent);
+        number(line, "out", self.sent);
         millis(line, "ms", took);
         millis(line, "cpu_ms", self.report.cpu);
         number(line, "calls", self.report.made.len() as u64);
         line.extend_from_slice(b"}\n");
+    }
+}
+
+/// Whatever becomes of a request, answered or not, it ends here.
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let took = self.began.elapsed();
+        if let Some(budget) = self.budget.take() {
+            self.report.made.extend(budget.made());
+        }
+        let audience = Arc::clone(&self.audience);
+        if let Some(log) = &audience.log {
+            log.write(|line| self.line(line, took));
+        }
+        if let Some(watch) = &audience.watch {
+            watch(self.seen(took));
+        }
     }
 }
 
@@ -243,9 +251,9 @@ impl http_body::Body for Logged {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
-            Some(Ok(frame)) => self.sent += frame.data_ref().map_or(0, |data| data.len() as u64),
-            Some(Err(_)) => self.ended = Ended::Broken,
-            None => self.ended = Ended::Well,
+            Some(Ok(frame)) => self.entry.sent += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(_)) => self.entry.ended = Ended::Broken,
+            None => self.entry.ended = Ended::Well,
         }
         Poll::Ready(frame)
     }
@@ -264,11 +272,8 @@ impl Drop for Logged {
         // hyper stops asking once it has as many bytes as were announced, or needs none (HEAD, 304).
         let is_all = self.body.is_end_stream() || self.body.size_hint().exact() == Some(0);
         let bodiless = self.entry.method == Method::HEAD || self.entry.status == StatusCode::NOT_MODIFIED;
-        let ended = match self.ended {
-            Ended::NotYet if is_all || bodiless => Ended::Well,
-            ended => ended,
-        };
-        let sent = self.sent;
-        self.entry.told(sent, ended);
+        if self.entry.ended == Ended::NotYet && (is_all || bodiless) {
+            self.entry.ended = Ended::Well;
+        }
     }
 }
