@@ -86,7 +86,9 @@ impl Toolchain {
         let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
         let worker = || -> Result<()> {
             while let Some((source, object)) = next() {
-                self.compile_one(source, flags, object)?;
+                if !is_fresh(object).unwrap_or(false) {
+                    self.compile_file(source, flags, object)?;
+                }
             }
             Ok(())
         };
@@ -120,26 +122,24 @@ impl Toolchain {
         out.join(format!("{stem}-{:016x}.o", hasher.finish()))
     }
 
-    fn compile_one(&self, source: &Path, flags: &[OsString], object: &Path) -> Result<()> {
-        let dependencies = object.with_extension("d");
-        if is_fresh(object, &dependencies).unwrap_or(false) {
-            return Ok(());
-        }
+    /// Compiles one C file; returns what the compiler warned about.
+    pub fn compile_file(&self, source: &Path, flags: &[OsString], object: &Path) -> Result<String> {
         let mut command = Command::new(&self.clang);
         command.args(TARGET_FLAGS).arg("-nostdlibinc");
         if let Ok(headers) = self.libc_headers() {
             command.arg("-isystem").arg(headers);
         }
-        command.args(flags).arg("-MD").arg("-MF").arg(&dependencies);
-        run(command.arg("-c").arg(source).arg("-o").arg(object)).map(drop)
+        command.args(flags).arg("-MD").arg("-MF").arg(object.with_extension("d"));
+        let output = run(command.arg("-c").arg(source).arg("-o").arg(object))?;
+        Ok(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
     }
 }
 
 /// Whether an object is newer than every file that its make rule names.
-fn is_fresh(object: &Path, dependencies: &Path) -> std::io::Result<bool> {
+fn is_fresh(object: &Path) -> std::io::Result<bool> {
     let modified = |path: &Path| -> std::io::Result<SystemTime> { fs::metadata(path)?.modified() };
     let made = modified(object)?;
-    let rule = fs::read_to_string(dependencies)?;
+    let rule = fs::read_to_string(object.with_extension("d"))?;
     let files = rule.split_whitespace().skip(1).filter(|word| *word != "\\");
     Ok(files.map(|file| modified(Path::new(file))).all(|time| time.is_ok_and(|time| time < made)))
 }

@@ -153,6 +153,16 @@ const char *orfa_str(orfa_value value, const char *otherwise, const char *pointe
     return yyjson_is_str(found) ? unsafe_yyjson_get_str(found) : otherwise;
 }
 
+int orfa_is(orfa_value value, const char *string) { return yyjson_equals_str(json(value), string); }
+
+int orfa_has(orfa_value container, const char *string) {
+    if (yyjson_is_obj(json(container))) return yyjson_obj_get(json(container), string) != NULL;
+    for orfa_each(item, container) {
+        if (orfa_is(item, string)) return 1;
+    }
+    return 0;
+}
+
 int orfa_len(orfa_value value) {
     bool counts = yyjson_is_ctn(json(value)) || yyjson_is_str(json(value));
     return counts ? (int)unsafe_yyjson_get_len(json(value)) : 0;
@@ -235,4 +245,38 @@ orfa_value orfa_pluck(orfa_value array, const char *name) {
     list->tag = (uint64_t)count << YYJSON_TAG_BIT | YYJSON_TYPE_ARR;
     list->uni.ofs = (count + 1) * sizeof *list;
     return (orfa_value)list;
+}
+
+/* ---- Projecting ---- */
+
+/* Where a value ends: containers lie in front of what they hold. */
+static uint32_t span(yyjson_val *value) { return unsafe_yyjson_get_next(value) - value; }
+
+/* The next name of a list, its member's value, and whether there was a name. */
+static bool next_name(const char **names, yyjson_val *object, yyjson_val *key, yyjson_val **value) {
+    const char *name = *names + strspn(*names, ", ");
+    uint32_t len = strcspn(name, ", ");
+    unsafe_yyjson_set_strn(key, name, len);
+    *value = yyjson_obj_getn(object, name, len);
+    *names = name + len;
+    return len;
+}
+
+orfa_value orfa_pick(orfa_value object, const char *names) {
+    if (!yyjson_is_obj(json(object))) return NULL;
+    yyjson_val key, *value;
+    uint32_t count = 0, size = 1;
+    for (const char *at = names; next_name(&at, json(object), &key, &value);) {
+        if (value) count++, size += 1 + span(value);
+    }
+    yyjson_val *picked = orfa_alloc(size * sizeof *picked), *to = picked + 1;
+    picked->tag = (uint64_t)count << YYJSON_TAG_BIT | YYJSON_TYPE_OBJ;
+    picked->uni.ofs = size * sizeof *picked;
+    for (const char *at = names; next_name(&at, json(object), &key, &value);) {
+        if (!value) continue;
+        *to++ = key;
+        memcpy(to, value, span(value) * sizeof *to);
+        to += span(value);
+    }
+    return (orfa_value)picked;
 }

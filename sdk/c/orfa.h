@@ -66,6 +66,12 @@ int orfa_bool(orfa_value value, int otherwise, const char *pointer, ...) ORFA_PR
 /* The text at a pointer, NUL-terminated; `otherwise` (which may be NULL) where there is none. */
 const char *orfa_str(orfa_value value, const char *otherwise, const char *pointer, ...) ORFA_PRINTF(3, 4);
 
+/* 1 where the value is this text, else 0. */
+int orfa_is(orfa_value value, const char *text);
+
+/* 1 where an array has this text as an element, or an object a member of this name; else 0. */
+int orfa_has(orfa_value container, const char *text);
+
 /* How many elements an array, members an object, or bytes a text has; 0 for everything else. */
 int orfa_len(orfa_value value);
 
@@ -84,6 +90,10 @@ orfa_value orfa_find(orfa_value array, const char *name, orfa_value key);
 /* The members called `name` of all elements of an array, each different number or text once, as an array
  * of its own: orfa_get("http://catalog/catalogs?ids=%v", orfa_pluck(orders, "catalog_id")). */
 orfa_value orfa_pluck(orfa_value array, const char *name);
+
+/* An object with some members of another one, named with commas between: "id,title,price". Members that
+ * aren't there are left out; NULL where `object` is none. */
+orfa_value orfa_pick(orfa_value object, const char *names);
 
 /* ---- Calls ---- */
 

@@ -1,0 +1,219 @@
+//! Whether a linked module fits into the environment: its regions of memory and table, and the functions
+//! that it expects. The gateway checks the same once more, since a stranger's module comes from anywhere;
+//! here the author is told before, in terms of the program.
+use std::collections::BTreeMap;
+
+use query_abi::{ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, LINKER_MODULE, Type, layout};
+use wasmparser::{
+    ConstExpr, Data, DataKind, Element, ElementItems, ElementKind, ExternalKind, FuncType, Operator, Parser,
+    Payload, TypeRef, ValType,
+};
+
+use super::error::BuildError;
+
+/// The linker's symbol for the end of a program's data, zeroed variables included.
+pub(super) const DATA_END: &str = "__data_end";
+/// From which likeness on a name is worth mentioning as a hint.
+const NEAR: f64 = 0.75;
+
+/// What the checks need to know about a module.
+#[derive(Default)]
+struct Outline {
+    types: Vec<Option<FuncType>>,
+    /// The type index of every function, imported ones first.
+    functions: Vec<u32>,
+    imports: Vec<(String, String, TypeRef)>,
+    exports: BTreeMap<String, (ExternalKind, u32)>,
+    globals: Vec<Option<u32>>,
+    data_ends: Vec<u64>,
+    table_ends: Vec<u64>,
+}
+
+/// Checks a linked module against the environment `environment`.
+pub(super) fn check(linked: &[u8], environment: &[u8]) -> Result<(), BuildError> {
+    let module = Outline::read(linked)?;
+    let environment = Outline::read(environment)?.exported_functions();
+    for (from, name, ty) in &module.imports {
+        if let TypeRef::Func(index) = ty {
+            check_function(from, name, module.function_type(*index), &environment)?;
+        } else if from != LINKER_MODULE {
+            return Err(BuildError::ForeignImport(format!("{from}.{name}")));
+        }
+    }
+    module.check_entry()?;
+    module.check_regions()
+}
+
+fn check_function(
+    from: &str,
+    name: &str,
+    declared: Option<&FuncType>,
+    environment: &BTreeMap<String, FuncType>,
+) -> Result<(), BuildError> {
+    let promised = match from {
+        LINKER_MODULE => environment.get(name).cloned().ok_or_else(|| unknown(name, environment))?,
+        HOST_MODULE => host_function(name).ok_or_else(|| foreign(from, name))?,
+        _ => return Err(foreign(from, name)),
+    };
+    if declared == Some(&promised) {
+        return Ok(());
+    }
+    let declared = declared.map_or_else(String::new, spell);
+    Err(BuildError::FunctionSignature { name: name.to_owned(), declared, promised: spell(&promised) })
+}
+
+fn foreign(from: &str, name: &str) -> BuildError {
+    BuildError::ForeignImport(format!("{from}.{name}"))
+}
+
+fn unknown(name: &str, environment: &BTreeMap<String, FuncType>) -> BuildError {
+    let near = environment.keys().map(|known| (strsim::jaro_winkler(name, known), known));
+    let best = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(likeness, _)| *likeness > NEAR);
+    let hint = match name {
+        "printf" | "puts" | "putchar" | "fprintf" | "perror" => "; to print, use `orfa_log`".to_owned(),
+        "exit" | "_Exit" => "; to give up, use `orfa_fail`".to_owned(),
+        _ => best.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?")),
+    };
+    BuildError::UnknownFunction { environment: ENVIRONMENT_C, name: name.to_owned(), hint }
+}
+
+fn host_function(name: &str) -> Option<FuncType> {
+    let function = HOST_FUNCTIONS.iter().find(|function| function.name == name)?;
+    let params = function.params.iter().map(|(_, _, ty)| value_type(*ty));
+    Some(FuncType::new(params, function.result.map(|(_, ty)| value_type(ty))))
+}
+
+fn value_type(ty: Type) -> ValType {
+    match ty {
+        Type::I32 => ValType::I32,
+        Type::I64 => ValType::I64,
+    }
+}
+
+fn spell(ty: &FuncType) -> String {
+    let list = |types: &[ValType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    format!("({}) -> ({})", list(ty.params()), list(ty.results()))
+}
+
+impl Outline {
+    fn read(wasm: &[u8]) -> Result<Self, BuildError> {
+        let mut outline = Self::default();
+        for payload in Parser::new(0).parse_all(wasm) {
+            outline.section(payload?)?;
+        }
+        Ok(outline)
+    }
+
+    fn section(&mut self, payload: Payload<'_>) -> Result<(), BuildError> {
+        match payload {
+            Payload::TypeSection(section) => {
+                for group in section {
+                    let types = group?.into_types();
+                    self.types.extend(types.map(|ty| match ty.composite_type.inner {
+                        wasmparser::CompositeInnerType::Func(function) => Some(function),
+                        _ => None,
+                    }));
+                }
+            }
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    let import = import?;
+                    if let TypeRef::Func(index) = import.ty {
+                        self.functions.push(index);
+                    }
+                    self.imports.push((import.module.to_owned(), import.name.to_owned(), import.ty));
+                }
+            }
+            Payload::FunctionSection(section) => {
+                for index in section {
+                    self.functions.push(index?);
+                }
+            }
+            Payload::GlobalSection(section) => {
+                for global in section {
+                    self.globals.push(constant(&global?.init_expr));
+                }
+            }
+            Payload::ExportSection(section) => {
+                for export in section {
+                    let export = export?;
+                    self.exports.insert(export.name.to_owned(), (export.kind, export.index));
+                }
+            }
+            Payload::ElementSection(section) => {
+                for element in section {
+                    self.table_ends.push(element_end(&element?)?);
+                }
+            }
+            Payload::DataSection(section) => {
+                for data in section {
+                    self.data_ends.push(data_end(&data?)?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn function_type(&self, type_index: u32) -> Option<&FuncType> {
+        self.types.get(type_index as usize)?.as_ref()
+    }
+
+    fn exported_functions(&self) -> BTreeMap<String, FuncType> {
+        let functions = self.exports.iter().filter(|(_, (kind, _))| *kind == ExternalKind::Func);
+        let typed = functions.filter_map(|(name, (_, index))| {
+            let ty = self.function_type(*self.functions.get(*index as usize)?)?;
+            Some((name.clone(), ty.clone()))
+        });
+        typed.collect()
+    }
+
+    fn check_entry(&self) -> Result<(), BuildError> {
+        let promised = FuncType::new([ValType::I32, ValType::I32], []);
+        match self.exported_functions().get(ENTRY) {
+            Some(ty) if *ty == promised => Ok(()),
+            Some(ty) => Err(BuildError::EntrySignature(spell(ty))),
+            None => Err(BuildError::NoEntry),
+        }
+    }
+
+    fn check_regions(&self) -> Result<(), BuildError> {
+        // Zeroed variables stand in no segment, so the linker's own idea of the end counts too.
+        let exported = self.exports.get(DATA_END).map(|(_, index)| *index as usize);
+        let of_linker = exported.and_then(|index| self.globals.get(index).copied().flatten()).map(u64::from);
+        let end = self.data_ends.iter().copied().chain(of_linker).max().unwrap_or(0);
+        let limit = u64::from(layout::QUERY_DATA.end);
+        if end > limit {
+            return Err(BuildError::DataOverrun { over: end - limit, room: layout::QUERY_DATA.len() });
+        }
+        let end = self.table_ends.iter().copied().max().unwrap_or(0);
+        if end > u64::from(layout::QUERY_TABLE.end) {
+            return Err(BuildError::TableOverrun { functions: end - u64::from(layout::QUERY_TABLE.start) });
+        }
+        Ok(())
+    }
+}
+
+fn data_end(data: &Data<'_>) -> Result<u64, BuildError> {
+    let DataKind::Active { memory_index: 0, offset_expr } = &data.kind else {
+        return Err(BuildError::Malformed("a data segment is not active".into()));
+    };
+    Ok(u64::from(constant(offset_expr).unwrap_or(0)) + data.data.len() as u64)
+}
+
+fn element_end(element: &Element<'_>) -> Result<u64, BuildError> {
+    let (ElementKind::Active { offset_expr, .. }, ElementItems::Functions(functions)) =
+        (&element.kind, &element.items)
+    else {
+        return Err(BuildError::Malformed("an element segment is no list of functions".into()));
+    };
+    Ok(u64::from(constant(offset_expr).unwrap_or(0)) + u64::from(functions.count()))
+}
+
+/// The value of an expression that is one `i32.const`.
+fn constant(expression: &ConstExpr<'_>) -> Option<u32> {
+    match expression.get_operators_reader().read() {
+        Ok(Operator::I32Const { value }) => Some(value.cast_unsigned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,82 @@
+//! Looks into the object file for what the linker would let pass: undefined data would silently be at
+//! address 0, since the linker is told to import whatever it does not know.
+use wasmparser::{KnownCustom, Linking, Parser, Payload, SymbolFlags, SymbolInfo};
+
+use query_abi::ENTRY;
+
+use super::error::BuildError;
+
+/// Data symbols that the linker itself defines.
+const OF_THE_LINKER: &[&str] = &["__data_end", "__global_base", "__dso_handle"];
+
+/// What an object says about itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Whether there is something to be called before the entry point.
+    pub(super) has_constructors: bool,
+    has_entry: bool,
+    undefined_data: Vec<String>,
+}
+
+/// Reads the facts of an object file, and refuses one that can't become a query.
+pub(super) fn inspect(object: &[u8]) -> Result<Facts, BuildError> {
+    let facts = facts(object)?;
+    if !facts.undefined_data.is_empty() {
+        let names = facts.undefined_data;
+        let hint = hint(&names);
+        return Err(BuildError::UndefinedData { names: names.join(", "), hint });
+    }
+    if !facts.has_entry {
+        return Err(BuildError::NoEntry);
+    }
+    Ok(facts)
+}
+
+fn facts(object: &[u8]) -> Result<Facts, BuildError> {
+    let mut facts = Facts::default();
+    let mut is_object = false;
+    for payload in Parser::new(0).parse_all(object) {
+        let Payload::CustomSection(section) = payload? else { continue };
+        let KnownCustom::Linking(linking) = section.as_known() else { continue };
+        is_object = true;
+        for subsection in linking.subsections() {
+            match subsection? {
+                Linking::InitFuncs(functions) => facts.has_constructors = functions.count() > 0,
+                Linking::SymbolTable(symbols) => {
+                    symbols.into_iter().try_for_each(|symbol| symbol.map(|symbol| facts.symbol(&symbol)))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    if is_object { Ok(facts) } else { Err(BuildError::Malformed("it is no object file".into())) }
+}
+
+impl Facts {
+    fn symbol(&mut self, symbol: &SymbolInfo<'_>) {
+        match symbol {
+            SymbolInfo::Func { flags, name: Some(ENTRY), .. } => {
+                self.has_entry |= !flags.contains(SymbolFlags::UNDEFINED);
+            }
+            SymbolInfo::Data { flags, name, symbol: None } => {
+                let may_be_absent = flags.contains(SymbolFlags::BINDING_WEAK);
+                if !may_be_absent && !OF_THE_LINKER.contains(name) {
+                    self.undefined_data.push((*name).to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What an author meant who used well-known data of the C library.
+fn hint(names: &[String]) -> &'static str {
+    let any = |known: &[&str]| names.iter().any(|name| known.contains(&name.as_str()));
+    if any(&["stdout", "stderr", "stdin"]) {
+        " (to print, use orfa_log())"
+    } else if any(&["errno"]) {
+        " (there is no errno: strtol() and its like tell by their end pointer)"
+    } else {
+        ""
+    }
+}

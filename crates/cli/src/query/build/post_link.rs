@@ -1,0 +1,141 @@
+//! Makes a linked module a guest of an environment. Code, types and indices stay as the linker left them;
+//! only what stands around the code changes:
+//!
+//! - The stack pointer is the linker's first global. As an import it is the first global too, so no
+//!   instruction has to be rewritten.
+//! - What the linker imports from `env` is imported from the environment's versioned name.
+//! - The table is imported only where it is used, and only what the gateway calls is exported.
+//! - Custom sections go; the `orfa` section comes, where it was asked for.
+use query_abi::{CONSTRUCTORS, ENTRY, LINKER_MODULE, SECTION, STACK_POINTER};
+use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
+use wasm_encoder::{
+    CustomSection, ExportSection, GlobalSection, GlobalType, ImportSection, Module, RawSection, ValType,
+};
+use wasmparser::{FunctionBody, ImportSectionReader, Operator, Parser, Payload, TypeRef};
+
+use super::Metadata;
+use super::error::BuildError;
+
+/// What has to be known before the first section is written.
+#[derive(Default)]
+struct Plan {
+    /// The linker's first global is the stack pointer: without use of the stack there is none.
+    has_stack: bool,
+    uses_table: bool,
+}
+
+/// Rewrites a linked module for an environment.
+pub(super) fn rewrite(
+    linked: &[u8],
+    environment: &str,
+    metadata: Option<&Metadata>,
+) -> Result<Vec<u8>, BuildError> {
+    let plan = Plan::read(linked)?;
+    let mut module = Module::new();
+    for payload in Parser::new(0).parse_all(linked) {
+        match &payload? {
+            Payload::ImportSection(section) => {
+                module.section(&imports(section, &plan, environment)?);
+            }
+            Payload::GlobalSection(section) => {
+                let globals = globals(section, &plan)?;
+                if !globals.is_empty() {
+                    module.section(&globals);
+                }
+            }
+            Payload::ExportSection(section) => {
+                module.section(&exports(section)?);
+            }
+            Payload::CustomSection(_) => {}
+            other => {
+                if let Some((id, range)) = other.as_section() {
+                    let data = linked.get(range).ok_or_else(|| malformed("a section ends too early"))?;
+                    module.section(&RawSection { id, data });
+                }
+            }
+        }
+    }
+    if let Some(metadata) = metadata {
+        let text = serde_json::to_vec(metadata).map_err(malformed)?;
+        module.section(&CustomSection { name: SECTION.into(), data: text.into() });
+    }
+    Ok(module.finish())
+}
+
+impl Plan {
+    fn read(linked: &[u8]) -> Result<Self, BuildError> {
+        let mut plan = Self::default();
+        for payload in Parser::new(0).parse_all(linked) {
+            match payload? {
+                Payload::GlobalSection(section) => {
+                    let first = section.into_iter().next().transpose()?;
+                    plan.has_stack = first.is_some_and(|global| global.ty.mutable);
+                }
+                Payload::ElementSection(section) => plan.uses_table |= section.count() > 0,
+                Payload::CodeSectionEntry(body) => plan.uses_table |= calls_through_table(&body)?,
+                _ => {}
+            }
+        }
+        Ok(plan)
+    }
+}
+
+fn calls_through_table(body: &FunctionBody<'_>) -> Result<bool, BuildError> {
+    for operator in body.get_operators_reader()? {
+        if matches!(operator?, Operator::CallIndirect { .. }) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn imports(
+    section: &ImportSectionReader<'_>,
+    plan: &Plan,
+    environment: &str,
+) -> Result<ImportSection, BuildError> {
+    let mut imports = ImportSection::new();
+    for import in section.clone().into_imports() {
+        let import = import?;
+        if matches!(import.ty, TypeRef::Table(_)) && !plan.uses_table {
+            continue;
+        }
+        let from = if import.module == LINKER_MODULE { environment } else { import.module };
+        imports.import(from, import.name, RoundtripReencoder.entity_type(import.ty).map_err(malformed)?);
+    }
+    if plan.has_stack {
+        let stack_pointer = GlobalType { val_type: ValType::I32, mutable: true, shared: false };
+        imports.import(environment, STACK_POINTER, stack_pointer);
+    }
+    Ok(imports)
+}
+
+/// The globals without the stack pointer, which is first, and `__data_end`, which no code can name: the
+/// linker puts its exported addresses last, as constants.
+fn globals(section: &wasmparser::GlobalSectionReader<'_>, plan: &Plan) -> Result<GlobalSection, BuildError> {
+    let mut kept = GlobalSection::new();
+    for global in section.clone().into_iter().skip(usize::from(plan.has_stack)) {
+        let global = global?;
+        if global.ty.mutable {
+            let init = RoundtripReencoder.const_expr(global.init_expr).map_err(malformed)?;
+            kept.global(RoundtripReencoder.global_type(global.ty).map_err(malformed)?, &init);
+        }
+    }
+    Ok(kept)
+}
+
+fn exports(section: &wasmparser::ExportSectionReader<'_>) -> Result<ExportSection, BuildError> {
+    let mut exports = ExportSection::new();
+    for export in section.clone() {
+        let export = export?;
+        if [ENTRY, CONSTRUCTORS].contains(&export.name) {
+            let kind = RoundtripReencoder.export_kind(export.kind).map_err(malformed)?;
+            exports.export(export.name, kind, export.index);
+        }
+    }
+    Ok(exports)
+}
+
+fn malformed(error: impl ToString) -> BuildError {
+    BuildError::Malformed(error.to_string())
+}

@@ -1,0 +1,207 @@
+//! The build verb from its author's side: what it makes of programs, right and wrong. These tests call
+//! clang, as every build of this workspace does.
+use std::path::{Path, PathBuf};
+
+use query_abi::{CONSTRUCTORS, ENVIRONMENT_C, SECTION, STACK_POINTER, TABLE};
+use wasmparser::{ExternalKind, Parser, Payload, TypeRef};
+
+use super::{BuildError, Built, Metadata, Options, build, finish, object};
+
+/// What a module of the examples may weigh, in bytes, as it is and as gzip sends it.
+const EXAMPLE_RAW: usize = 1200;
+const EXAMPLE_GZIP: usize = 800;
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/c/examples").join(name)
+}
+
+/// Builds a program from its text.
+fn build_text(text: &str) -> Result<Built, BuildError> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = folder.path().join("program.c");
+    std::fs::write(&source, text).expect("a writable folder");
+    build(&source, &Options::default())
+}
+
+fn refusal(text: &str) -> BuildError {
+    build_text(text).expect_err("the program must be refused")
+}
+
+/// The imports and exports of a module, and the names of its custom sections.
+fn outline(wasm: &[u8]) -> (Vec<(String, String, bool)>, Vec<String>, Vec<String>) {
+    let (mut imports, mut exports, mut sections) = (vec![], vec![], vec![]);
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload.expect("a well-formed module") {
+            Payload::ImportSection(section) => {
+                for import in section.into_imports().map(|import| import.expect("an import")) {
+                    let is_function = matches!(import.ty, TypeRef::Func(_));
+                    imports.push((import.module.to_owned(), import.name.to_owned(), is_function));
+                }
+            }
+            Payload::ExportSection(section) => {
+                for export in section.into_iter().map(|export| export.expect("an export")) {
+                    assert_eq!(export.kind, ExternalKind::Func);
+                    exports.push(export.name.to_owned());
+                }
+            }
+            Payload::CustomSection(section) => sections.push(section.name().to_owned()),
+            _ => {}
+        }
+    }
+    (imports, exports, sections)
+}
+
+fn imports_of(wasm: &[u8]) -> Vec<String> {
+    outline(wasm).0.into_iter().map(|(_, name, _)| name).collect()
+}
+
+#[test]
+fn the_examples_are_small_valid_and_import_from_the_environment_alone() {
+    for name in ["second.c", "notify_admins.c", "orders.c"] {
+        let built = build(&example(name), &Options::default()).expect(name);
+        println!("{name}: {} bytes, {} with gzip", built.raw, built.gzip);
+        assert_eq!(built.warnings, "", "{name}");
+        assert!(
+            built.raw <= EXAMPLE_RAW && built.gzip <= EXAMPLE_GZIP,
+            "{name}: {} {}",
+            built.raw,
+            built.gzip
+        );
+        wasmparser::validate(&built.wasm).expect(name);
+        let (imports, exports, sections) = outline(&built.wasm);
+        assert!(imports.iter().all(|(module, ..)| module == ENVIRONMENT_C), "{imports:?}");
+        assert_eq!(exports, ["orfa"], "{name}");
+        assert_eq!(sections, [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn what_a_program_does_not_use_is_not_imported() {
+    let built = build_text("void orfa(const void *input, int len) {}").expect("the smallest program");
+    assert_eq!(imports_of(&built.wasm), ["memory"]);
+    assert!(built.raw < 80, "{}", built.raw);
+}
+
+#[test]
+fn the_stack_pointer_and_the_table_are_the_environments() {
+    let built = build_text(
+        "#include <orfa.h>\n#include <stdlib.h>\n#include <string.h>\n\
+         static int compare(const void *a, const void *b) { return memcmp(a, b, 4); }\n\
+         void orfa(const void *input, int len) {\n\
+             int copy[8]; memcpy(copy, input, 32); qsort(copy, 8, 4, compare); orfa_done(copy, 32); }",
+    )
+    .expect("a program with a callback");
+    wasmparser::validate(&built.wasm).expect("a valid module");
+    let imports = imports_of(&built.wasm);
+    assert!(
+        imports.contains(&STACK_POINTER.to_owned()) && imports.contains(&TABLE.to_owned()),
+        "{imports:?}"
+    );
+}
+
+#[test]
+fn constructors_are_exported_where_there_are_any() {
+    let built = build_text(
+        "#include <orfa.h>\nstatic volatile int ready;\n\
+         __attribute__((constructor)) static void start(void) { ready = 1; }\n\
+         void orfa(const void *input, int len) { orfa_status(ready ? 200 : 500); }",
+    )
+    .expect("a program with a constructor");
+    assert!(outline(&built.wasm).1.contains(&CONSTRUCTORS.to_owned()));
+}
+
+#[test]
+fn metadata_is_written_only_where_it_was_asked_for() {
+    let mut metadata = Metadata { language: "c".into(), name: "second".into(), ..Metadata::default() };
+    metadata.declare("profile");
+    metadata.declare("order:get+post");
+    let options = Options { metadata: Some(metadata), ..Options::default() };
+    let built = build(&example("second.c"), &options).expect("second.c");
+    assert_eq!(outline(&built.wasm).2, [SECTION]);
+    let text = r#"{"language":"c","name":"second","services":{"order":["GET","POST"],"profile":["GET"]}}"#;
+    assert!(built.wasm.ends_with(text.as_bytes()));
+}
+
+#[test]
+fn undefined_data_is_named_since_the_linker_would_put_it_at_address_0() {
+    let error = refusal(
+        "extern int rate; int *orfa_x; void orfa(const void *i, int l) { orfa_x = &rate; *orfa_x = l; }",
+    );
+    assert_eq!(error.code(), "data-undefined");
+    assert!(error.to_string().contains("undefined data rate:"), "{error}");
+    let error = refusal("#include <stdio.h>\nvoid orfa(const void *i, int l) { fputs(\"x\", stderr); }");
+    assert!(error.to_string().contains("stderr") && error.to_string().contains("orfa_log"), "{error}");
+}
+
+#[test]
+fn data_that_is_too_large_is_told_in_bytes_whether_zeroed_or_not() {
+    let zeroed = refusal(
+        "static char big[65536 + 100]; char *p; void orfa(const void *i, int l) { p = big; big[l] = 1; }",
+    );
+    assert_eq!(zeroed.code(), "data-overrun");
+    assert!(zeroed.to_string().contains("104 bytes too large"), "{zeroed}");
+    let filled = refusal(
+        "char *p; static char big[70000] = {1}; void orfa(const void *i, int l) { p = big; big[l] = 1; }",
+    );
+    assert_eq!(filled.code(), "data-overrun");
+}
+
+#[test]
+fn a_function_that_the_environment_lacks_is_told_with_the_nearest_that_it_has() {
+    let error = refusal("int orfa_lenght(int); void orfa(const void *i, int l) { orfa_lenght(l); }");
+    assert_eq!(error.code(), "function-unknown");
+    assert!(error.to_string().contains("did you mean `orfa_len`?"), "{error}");
+    let error = refusal("#include <stdio.h>\nvoid orfa(const void *i, int l) { printf(\"%d\", l); }");
+    assert!(error.to_string().contains("orfa_log"), "{error}");
+}
+
+#[test]
+fn a_function_declared_with_other_types_is_refused() {
+    let error =
+        refusal("double orfa_len(double); double x; void orfa(const void *i, int l) { x = orfa_len(x); }");
+    assert_eq!(error.code(), "function-signature");
+    assert!(
+        error.to_string().contains("(f64) -> (f64)") && error.to_string().contains("(i32) -> (i32)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn imports_from_elsewhere_are_refused() {
+    let error = refusal(
+        "__attribute__((import_module(\"wasi\"), import_name(\"fd_write\"))) int out(int);\n\
+         void orfa(const void *i, int l) { out(l); }",
+    );
+    assert_eq!((error.code(), error.to_string().contains("wasi.fd_write")), ("import-foreign", true));
+}
+
+#[test]
+fn the_entry_point_must_be_there_and_right() {
+    assert_eq!(refusal("int answer(void) { return 42; }").code(), "entry-missing");
+    let error = refusal("int orfa(void) { return 42; }");
+    assert_eq!((error.code(), error.to_string().contains("() -> (i32)")), ("entry-signature", true));
+}
+
+#[test]
+fn a_program_that_does_not_compile_is_told_in_the_compilers_words() {
+    let error = refusal("void orfa(const void *input, int len) { return 1 }");
+    assert_eq!(error.code(), "compile-failed");
+    assert!(error.to_string().contains("program.c:1:"), "{error}");
+}
+
+#[test]
+fn other_languages_and_missing_files_are_told_apart() {
+    let code = |name: &str| build(Path::new(name), &Options::default()).expect_err("no C file").code();
+    assert_eq!(code("second.ts"), "source-language");
+    assert_eq!(code("nowhere/to/be/found.c"), "source-unreadable");
+}
+
+#[test]
+fn truncated_objects_and_modules_are_errors_and_never_panics() {
+    let wasm = build(&example("second.c"), &Options::default()).expect("second.c").wasm;
+    for len in 0..wasm.len() {
+        assert!(object::inspect(&wasm[..len]).is_err(), "{len}");
+        assert!(finish(&wasm[..len], &Options::default()).is_err(), "{len}");
+    }
+    assert_eq!(object::inspect(&wasm).expect_err("a module is no object").code(), "module-malformed");
+}
