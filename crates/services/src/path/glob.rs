@@ -55,13 +55,13 @@ impl Glob {
             .collect();
         segments.is_ok_and(|path| {
             let is_any = |segment: &Segment| *segment == Segment::Any;
-            wildcard(&self.segments, &path, is_any, Segment::fits)
+            wildcard(&self.segments, &path, is_any, |segment, text| segment.fits(text))
         })
     }
 }
 
 impl Segment {
-    fn fits(&self, text: &Vec<u8>) -> bool {
+    fn fits(&self, text: &[u8]) -> bool {
         match self {
             Self::Any => true,
             Self::Text(pattern) => wildcard(pattern, text, |byte| *byte == b'*', |one, other| one == other),
