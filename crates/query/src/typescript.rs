@@ -9,14 +9,15 @@
 //! `erase` walks the tree and collects what goes; `text` overwrites it and keeps statements apart
 //! where a semicolon was only implied; `shape` makes sure that the result is the same program.
 
-use oxc_allocator::Allocator;
 use oxc_diagnostics::OxcDiagnostic;
 use oxc_parser::{Parser, config::TokensParserConfig};
 use oxc_span::SourceType;
 
+use arena::Arena;
 use erase::Eraser;
 use shape::Shape;
 
+mod arena;
 mod erase;
 mod shape;
 mod text;
@@ -51,75 +52,88 @@ impl SyntaxError {
     }
 
     fn from_parser(source: &str, error: &OxcDiagnostic) -> Self {
-        let offset = error.labels.first().map_or(0, |label| label.span().start);
         let hint = error.help.as_ref().map(ToString::to_string);
-        Self::at(source, offset, error.message.to_string(), hint)
+        Self::at(source, first_label(error), error.message.to_string(), hint)
     }
 }
 
 /// The JavaScript in a TypeScript module, with each token on the line and column where it was.
 pub(crate) fn strip(source: &str) -> Result<String, SyntaxError> {
-    let stack = STACK_AT_LEAST.saturating_add(source.len().saturating_mul(STACK_PER_BYTE));
-    let done = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("typescript".into()).stack_size(stack);
-        let thread = thread.spawn_scoped(scope, || strip_here(source)).ok()?;
-        thread.join().ok()
-    });
-    done.unwrap_or_else(|| {
-        let hint = Some("Make it smaller, or send it as JavaScript.".to_owned());
-        Err(SyntaxError::at(source, 0, "The types of this program could not be removed", hint))
+    on_own_thread(source).unwrap_or_else(|| {
+        let hint = Some("Nest it less deeply, or send it as JavaScript.".to_owned());
+        Err(SyntaxError::at(source, 0, "This program is too deeply nested to remove its types", hint))
     })
 }
 
-fn strip_here(source: &str) -> Result<String, SyntaxError> {
-    let allocator = Allocator::default();
+/// None if a bound was hit: memory for stack or tree is refused, or the tree outgrew its arena.
+fn on_own_thread(source: &str) -> Option<Result<String, SyntaxError>> {
+    let stack = source.len().checked_mul(STACK_PER_BYTE)?.checked_add(STACK_AT_LEAST)?;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("typescript".into()).stack_size(stack);
+        let thread = thread.spawn_scoped(scope, || strip_here(source)).ok()?;
+        thread.join().ok().flatten()
+    })
+}
+
+fn strip_here(source: &str) -> Option<Result<String, SyntaxError>> {
+    let allocator = Arena::for_source(source)?;
     let parsed = Parser::new(&allocator, source, SourceType::ts().with_module(true))
         .with_config(TokensParserConfig)
         .parse();
     if let Some(error) = parsed.diagnostics.errors().next() {
-        return Err(jsx(source).unwrap_or_else(|| SyntaxError::from_parser(source, error)));
+        return Some(Err(jsx(source)?.unwrap_or_else(|| SyntaxError::from_parser(source, error))));
     }
-    let (erased, shape) = Eraser::run(source, &parsed.tokens, &parsed.program)?;
+    let (erased, shape) = match Eraser::run(source, &parsed.tokens, &parsed.program) {
+        Ok(walked) => walked,
+        Err(refused) => return Some(Err(refused)),
+    };
     if erased.is_empty() {
-        return Ok(source.to_owned());
+        return Some(Ok(source.to_owned()));
     }
     let stripped = erased.render(source, &parsed.tokens);
-    same_program(source, &stripped, &shape)?;
-    Ok(stripped)
+    Some(same_program(source, &stripped, &shape)?.map_or(Ok(stripped), Err))
 }
 
 /// Says so if the one thing wrong with a program is that it holds JSX.
-fn jsx(source: &str) -> Option<SyntaxError> {
-    let allocator = Allocator::default();
+fn jsx(source: &str) -> Option<Option<SyntaxError>> {
+    let allocator = Arena::for_source(source)?;
     let parsed = Parser::new(&allocator, source, SourceType::tsx().with_module(true)).parse();
     if parsed.diagnostics.has_errors() {
-        return None;
+        return Some(None);
     }
-    let offset = erase::first_jsx(&parsed.program)?;
-    let hint = Some("Call a function that returns the value, or build a string.".to_owned());
-    Some(SyntaxError::at(source, offset, "JSX is not supported in a query program", hint))
+    Some(erase::first_jsx(&parsed.program).map(|offset| {
+        let hint = Some("Call a function that returns the value, or build a string.".to_owned());
+        SyntaxError::at(source, offset, "JSX is not supported in a query program", hint)
+    }))
 }
 
 /// The last word on every edge of the grammar: what is left must parse to the tree that was there.
-fn same_program(source: &str, stripped: &str, before: &Shape) -> Result<(), SyntaxError> {
-    let allocator = Allocator::default();
+fn same_program(source: &str, stripped: &str, before: &Shape) -> Option<Option<SyntaxError>> {
+    let allocator = Arena::for_source(source)?;
     let parsed = Parser::new(&allocator, stripped, SourceType::mjs()).parse();
-    let changed = |(line, column)| {
-        SyntaxError {
-        message: "The type here can't be removed without changing what the program does".to_owned(),
-        line,
-        column,
-        hint: Some("Put parentheses around the expression, keep the type on one line, or write `x as T` instead of `<T>x`.".to_owned()),
-    }
+    let place = match parsed.diagnostics.errors().next() {
+        Some(error) => Some(position(stripped, first_label(error))),
+        None => {
+            let difference = before.first_difference(&Shape::of(&parsed.program));
+            difference.map(|offset| position(source, offset))
+        }
     };
-    if let Some(error) = parsed.diagnostics.errors().next() {
-        let offset = error.labels.first().map_or(0, |label| label.span().start);
-        return Err(changed(position(stripped, offset)));
-    }
-    match before.first_difference(&Shape::of(&parsed.program)) {
-        Some(offset) => Err(changed(position(source, offset))),
-        None => Ok(()),
-    }
+    Some(place.map(|(line, column)| {
+        SyntaxError {
+            message: "The type here can't be removed without changing what the program does".to_owned(),
+            line,
+            column,
+            hint: Some(
+                "Put parentheses around the expression, keep the type on one line, or write `x as T` \
+             instead of `<T>x`."
+                    .to_owned(),
+            ),
+        }
+    }))
+}
+
+fn first_label(error: &OxcDiagnostic) -> u32 {
+    error.labels.first().map_or(0, |label| label.span().start)
 }
 
 /// Line and column of a byte, counted as an editor does: `\n`, `\r\n` and `\r` end a line.

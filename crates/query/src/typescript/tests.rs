@@ -1,1 +1,163 @@
+use oxc_allocator::Allocator;
+use oxc_parser::Parser;
+use oxc_span::SourceType;
 
+use super::{position, strip};
+
+/// Each entry is TypeScript, then the JavaScript that is left.
+const STRIPPED: &[(&str, &str)] = &[
+    // annotations
+    ("let x: number = 1, y!: T;", "let x         = 1, y    ;"),
+    ("let {a, b: [c]}: {a: 1} = d", "let {a, b: [c]}         = d"),
+    ("function f(a?: T, ...b: U[]): void {}", "function f(a    , ...b     )       {}"),
+    ("function f(this: A, b: C) {}", "function f(         b   ) {}"),
+    ("try {} catch (e: unknown) {}", "try {} catch (e         ) {}"),
+    ("x = (v: any): v is T => true", "x = (v     )         => true"),
+    ("function f(v: any): asserts v is T {}", "function f(v     )                 {}"),
+    ("let s: unique symbol, n: `a${string}`", "let s               , n              "),
+    // type parameters and arguments
+    ("const f = <T,>(x: T) => x", "const f =     (x   ) => x"),
+    ("f<Array<Array<T>>>(new Map<K, V>())", "f                 (new Map      ())"),
+    ("a?.b<T>(c); d?.<T>(e)", "a?.b   (c); d?.   (e)"),
+    ("if (a < b && c > d) {}", "if (a < b && c > d) {}"),
+    // expressions
+    ("x = y as unknown as T", "x = y                "),
+    ("x = {a: 1} satisfies X;", "x = {a: 1}            ;"),
+    ("x = a!.b![0]!;", "x = a .b [0] ;"),
+    ("x = <T>y", "x =    y"),
+    ("(a as any).b = c as const", "(a       ).b = c         "),
+    ("[a!, b as T] = c; a! += 1", "[a , b     ] = c; a  += 1"),
+    ("for (const a of b as T[]) {}", "for (const a of b       ) {}"),
+    ("s = `${a as T}`", "s = `${a     }`"),
+    // declarations
+    ("interface A<T> extends B { c: T }", "                                 "),
+    ("type A = 'é' | 1; a", "                  a"),
+    ("declare const a: 1; a", "                    a"),
+    ("namespace A { type B = 1 }", "                          "),
+    ("declare global { var a: 1 }", "                           "),
+    ("function f(a: 1): 1\nfunction f(a: any) {}", "                   \nfunction f(a     ) {}"),
+    ("type = 1; declare\nfoo", "type = 1; declare\nfoo"),
+    // modules
+    ("import type { Services } from './orfa'", "                                      "),
+    ("import { type A, type B } from 'c'", "                                  "),
+    ("import { type A, b } from 'c'", "import {         b } from 'c'"),
+    ("import 'c'; import {} from 'd'", "import 'c'; import {} from 'd'"),
+    ("export type { A } from 'b'; c", "                            c"),
+    ("export { a, type B }; export type C = 1", "export { a,        };                  "),
+    ("export default interface A {}", "                             "),
+    // classes
+    (
+        "abstract class A<T> extends B<T> implements C, D {}",
+        "         class A    extends B                    {}",
+    ),
+    ("class A { private static readonly a?: T = 1 }", "class A {         static          a     = 1 }"),
+    ("class A { declare a: T; [k: string]: T; b!: U }", "class A {                               b     }"),
+    ("class A { f(): void; f(a?: 1) {} }", "class A {            f(a    ) {} }"),
+    ("abstract class A { abstract f(): void; g?() {} }", "         class A {                     g () {} }"),
+];
+
+/// Where a type kept two lines apart, or together.
+const LINES: &[(&str, &str)] = &[
+    ("a = b as T\n(c)", "a = b ;   \n(c)"),
+    ("a = b as T as U\n[c] = d", "a = b      ;   \n[c] = d"),
+    ("a = b as T\n+ c", "a = b     \n+ c"),
+    ("a = b satisfies T\n`c`", "a = b ;          \n`c`"),
+    ("if (a as T)\n(b)", "if (a     )\n(b)"),
+    ("a\ntype T = 1\n(b)", "a\n;         \n(b)"),
+    ("a\ntype T = 1\nb", "a\n          \nb"),
+    ("a;\ninterface T {}\n[b] = c", "a;\n              \n[b] = c"),
+    ("class A { a = 1\n private [b] = 2 }", "class A { a = 1\n ;       [b] = 2 }"),
+    ("class A { a = 1\n declare b: T\n *c() {} }", "class A { a = 1\n ;           \n *c() {} }"),
+    ("class A { get: T\n b() {} }", "class A { get;  \n b() {} }"),
+    ("f = (a): {\n  b: c\n} => d", "f = (a    \n      \n) => d"),
+    ("f = async <\nT>(a: T) => a", "f = async (\n   a   ) => a"),
+    ("a\r\ntype T =\r\n 1\r\nb", "a\r\n        \r\n  \r\nb"),
+];
+
+/// What is refused: the start of the message and its place.
+const REFUSED: &[(&str, &str, (u32, u32))] = &[
+    ("\n  enum A { B }", "An enum is not supported", (2, 3)),
+    ("const enum A { B }", "An enum is not supported", (1, 1)),
+    ("namespace A { export const b = 1 }", "A namespace with values", (1, 1)),
+    ("class A { constructor(private a: T) {} }", "A parameter property", (1, 23)),
+    ("import a = require('b')", "`import x = ...` is not supported", (1, 1)),
+    ("export = a", "`export =` is not supported", (1, 1)),
+    ("class A { @b c() {} }", "A decorator is not supported", (1, 11)),
+    ("class A { accessor b = 1 }", "An `accessor` field is not supported", (1, 11)),
+    ("a\nb = <div>c</div>", "JSX is not supported", (2, 5)),
+    ("function f() { return <T>\n a }", "The type here can't be removed", (2, 2)),
+    ("f = () => <T>{ a: 1 }", "The type here can't be removed", (1, 14)),
+];
+
+const JAVASCRIPT: &str = r#"#!/usr/bin/env node
+import a, { b as c } from "d"; import * as e from 'f' with { type: "json" }
+export default async function* (input, { g = 1, ...rest }, services) {
+  const r = /[<>(]\/!/g, as = 1, type = 2, t = `x${a < c ? `${as}` : !type}y`
+  label: for (const [k, v] of Object.entries(rest)) { if (k >> 1 > v) continue label }
+  return await services.orders.get("/orders/{id}", { id: input.n ?? 0 })?.[0]
+}
+export class declare extends (e.f) { static #p = 1; static { this.#p++ } get get() { return 1 } static async *[a]() {} }
+"#;
+
+#[test]
+fn types_become_spaces() {
+    for (typescript, javascript) in STRIPPED.iter().chain(LINES) {
+        assert_eq!(strip(typescript).as_deref(), Ok(*javascript), "{typescript}");
+    }
+}
+
+#[test]
+fn every_line_keeps_its_length_and_is_javascript() {
+    for (typescript, _) in STRIPPED.iter().chain(LINES) {
+        let javascript = strip(typescript).expect(typescript);
+        let lengths = |text: &str| text.lines().map(|l| l.chars().count()).collect::<Vec<_>>();
+        assert_eq!(lengths(typescript), lengths(&javascript), "{typescript}");
+        let allocator = Allocator::default();
+        let parsed = Parser::new(&allocator, &javascript, SourceType::mjs()).parse();
+        assert!(!parsed.diagnostics.has_errors(), "{javascript}");
+    }
+}
+
+#[test]
+fn javascript_is_left_alone() {
+    assert_eq!(strip(JAVASCRIPT).as_deref(), Ok(JAVASCRIPT));
+    for (_, javascript) in STRIPPED.iter().chain(LINES) {
+        assert_eq!(strip(javascript).as_deref(), Ok(*javascript));
+    }
+}
+
+#[test]
+fn what_is_more_than_a_type_is_refused_with_a_way_out() {
+    for (typescript, message, place) in REFUSED {
+        let error = strip(typescript).expect_err(typescript);
+        assert!(error.message.starts_with(message), "{typescript}: {error}");
+        assert_eq!((error.line, error.column), *place, "{typescript}");
+        assert!(error.hint.is_some(), "{typescript}");
+    }
+}
+
+#[test]
+fn a_syntax_error_names_its_line_and_column() {
+    let error = strip("let a = 1\nlet é: string = (\n").expect_err("the parenthesis is open");
+    assert_eq!((error.line, error.column), (3, 1), "{error}");
+    let error = strip("let x: T = 'é' +;").expect_err("an operand is missing");
+    assert_eq!((error.line, error.column), (1, 17), "{error}");
+}
+
+#[test]
+fn a_column_counts_characters_and_any_line_end() {
+    let source = "é\r\nöü x\ry";
+    let at = |c| position(source, source.find(c).map_or(0, |at| at as u32));
+    assert_eq!((at('x'), at('y')), ((2, 4), (3, 1)));
+}
+
+/// Stack for the first kind and time for the second would have no bound.
+#[test]
+fn a_hostile_program_is_an_answer_like_any_other() {
+    let levels = 20_000;
+    assert!(strip(&"[".repeat(levels)).is_err());
+    assert!(strip(&format!("a{}", "!".repeat(levels))).is_ok());
+    assert!(strip(&format!("let a: {}b", "keyof ".repeat(levels))).is_ok());
+    let error = strip(&"a<".repeat(levels)).expect_err("quadratic to parse");
+    assert!(error.message.contains("too deeply nested"), "{error}");
+}

@@ -1,0 +1,62 @@
+//! Memory for a syntax tree that can't grow past what the source is worth.
+//!
+//! To tell `a < b` from `a<b>(c)` the parser reads ahead and comes back, and what it read stays in
+//! the arena. Nested, that is quadratic: 64 KB of `a<a<a<` would take minutes and gigabytes. An
+//! arena of fixed size ends it in milliseconds: the parser panics, and its thread with it.
+#![expect(unsafe_code, reason = "oxc makes an arena of fixed size from raw parts only")]
+
+use std::alloc::Layout;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use oxc_allocator::Allocator;
+
+/// The densest source that isn't hostile needs a third of this.
+const BYTES_PER_BYTE: usize = 256;
+const BYTES_AT_LEAST: usize = 1 << 20;
+
+pub(super) struct Arena {
+    /// Never dropped: it would give back memory that isn't its own.
+    allocator: ManuallyDrop<Allocator>,
+    /// Owns the memory, and is not touched while `allocator` is there.
+    _memory: Vec<Block>,
+}
+
+/// As much as the allocator's alignment.
+#[repr(align(16))]
+struct Block {
+    _bytes: [u8; 16],
+}
+
+impl Arena {
+    /// An arena for the tree of one source, or none if there is no memory for it. Its pages are the
+    /// system's until they are written to.
+    pub(super) fn for_source(source: &str) -> Option<Self> {
+        let size = source.len().checked_mul(BYTES_PER_BYTE)?.checked_add(BYTES_AT_LEAST)?;
+        let mut memory: Vec<Block> = Vec::new();
+        memory.try_reserve_exact(size / size_of::<Block>()).ok()?;
+        let layout = Layout::array::<Block>(memory.capacity()).ok()?;
+        let start = NonNull::new(memory.as_mut_ptr().cast::<u8>())?;
+        // SAFETY: `start` is writable for `layout.size()` bytes, the capacity of `memory`, which
+        // lives as long as the allocator and is never used. `Block` has the size and at least the
+        // alignment of `RAW_MIN_ALIGN`, so the start is aligned and the size a multiple of it; the
+        // size is above `RAW_MIN_SIZE`. `ManuallyDrop` keeps the allocator from freeing the memory.
+        let allocator = unsafe { Allocator::from_raw_parts(start, layout.size(), start, layout) };
+        Some(Self { allocator: ManuallyDrop::new(allocator), _memory: memory })
+    }
+}
+
+impl Deref for Arena {
+    type Target = Allocator;
+
+    fn deref(&self) -> &Allocator {
+        &self.allocator
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Block>().is_multiple_of(Allocator::RAW_MIN_ALIGN));
+    assert!(align_of::<Block>() >= Allocator::RAW_MIN_ALIGN);
+    assert!(BYTES_AT_LEAST > Allocator::RAW_MIN_SIZE);
+};
