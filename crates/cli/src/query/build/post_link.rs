@@ -19,8 +19,9 @@ use super::error::BuildError;
 /// What has to be known before the first section is written.
 #[derive(Default)]
 struct Plan {
-    /// The linker's first global is the stack pointer: without use of the stack there is none.
+    /// The linker's first global is the stack pointer.
     has_stack: bool,
+    uses_globals: bool,
     uses_table: bool,
 }
 
@@ -72,21 +73,23 @@ impl Plan {
                     plan.has_stack = first.is_some_and(|global| global.ty.mutable);
                 }
                 Payload::ElementSection(section) => plan.uses_table |= section.count() > 0,
-                Payload::CodeSectionEntry(body) => plan.uses_table |= calls_through_table(&body)?,
+                Payload::CodeSectionEntry(body) => plan.code(&body)?,
                 _ => {}
             }
         }
         Ok(plan)
     }
-}
 
-fn calls_through_table(body: &FunctionBody<'_>) -> Result<bool, BuildError> {
-    for operator in body.get_operators_reader()? {
-        if matches!(operator?, Operator::CallIndirect { .. }) {
-            return Ok(true);
+    fn code(&mut self, body: &FunctionBody<'_>) -> Result<(), BuildError> {
+        for operator in body.get_operators_reader()? {
+            match operator? {
+                Operator::CallIndirect { .. } => self.uses_table = true,
+                Operator::GlobalGet { .. } | Operator::GlobalSet { .. } => self.uses_globals = true,
+                _ => {}
+            }
         }
+        Ok(())
     }
-    Ok(false)
 }
 
 fn imports(
@@ -103,7 +106,7 @@ fn imports(
         let from = if import.module == LINKER_MODULE { environment } else { import.module };
         imports.import(from, import.name, RoundtripReencoder.entity_type(import.ty).map_err(malformed)?);
     }
-    if plan.has_stack {
+    if plan.has_stack && plan.uses_globals {
         let stack_pointer = GlobalType { val_type: ValType::I32, mutable: true, shared: false };
         imports.import(environment, STACK_POINTER, stack_pointer);
     }
