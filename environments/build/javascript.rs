@@ -1,0 +1,47 @@
+//! The JavaScript environment: QuickJS-ng and the library of `javascript/` in one module.
+//!
+//! Memory and table are laid out as in the C environment, by the same link. The snapshot that the build
+//! takes afterwards holds the engine as it is when the prelude has run.
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::c::link_arguments;
+use crate::crates::crate_source;
+use crate::toolchain::{Result, Toolchain};
+
+/// Files of `javascript/`. `prelude.js` is embedded by `env.c`.
+const FILES: &[&str] = &["env.c", "calls.c", "library.c", "wasi.c"];
+/// The engine without its own command line and its operating system library.
+const ENGINE: &[&str] = &["quickjs.c", "libregexp.c", "libunicode.c", "dtoa.c"];
+/// `wasi-libc` has no signals and no process times; these names make its headers offer the rest. The
+/// engine's warnings are its maintainers' business.
+const ENGINE_FLAGS: &[&str] =
+    &["-D_GNU_SOURCE", "-D_WASI_EMULATED_PROCESS_CLOCKS", "-D_WASI_EMULATED_SIGNAL", "-w"];
+/// `env.c` uses `#embed` of C23.
+const OWN_FLAGS: &[&str] = &["-D_GNU_SOURCE", "-Wno-unused-parameter", "-Wno-c23-extensions"];
+
+/// Builds the JavaScript environment in `out`; returns the linked module, before its snapshot.
+pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
+    let engine = crate_source("libquickjs-ng-sys")?.join("embed/quickjs");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("javascript");
+    let folder = out.join("objects");
+    let mut objects = compile(tools, &own, FILES, OWN_FLAGS, &engine, &folder)?;
+    objects.extend(compile(tools, &engine, ENGINE, ENGINE_FLAGS, &engine, &folder)?);
+    let linked = out.join("javascript.linked.wasm");
+    tools.link(&link_arguments(tools, &objects, &[])?, &linked)?;
+    Ok(linked)
+}
+
+fn compile(
+    tools: &Toolchain,
+    from: &Path,
+    files: &[&str],
+    flags: &[&str],
+    headers: &Path,
+    out: &Path,
+) -> Result<Vec<PathBuf>> {
+    let sources: Vec<_> = files.iter().map(|file| from.join(file)).collect();
+    let common = ["-O2".into(), "-DNDEBUG".into(), "-I".into(), headers.into()];
+    let flags: Vec<OsString> = flags.iter().map(Into::into).chain(common).collect();
+    tools.compile(&sources, &flags, out)
+}
