@@ -18,7 +18,7 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use services::{Body, Budget, Report};
+use services::{Body, Budget, Made, Report};
 
 use crate::respond::Spoken;
 use crate::server::Client;
@@ -38,8 +38,10 @@ pub struct Seen {
     pub code: Option<&'static str>,
     /// From the request's head to the last byte of the answer.
     pub took: Duration,
-    /// What was done for it: upstream calls, CPU time of a program.
-    pub report: Report,
+    /// The upstream calls of the gateway itself: those of a proxied request.
+    pub made: Vec<Made>,
+    /// What a handler says that it did: the upstream calls and CPU time of a program.
+    pub report: Option<Report>,
 }
 
 /// What is called for each request that was answered.
@@ -65,7 +67,8 @@ pub(crate) struct Entry {
     pub(crate) budget: Option<Arc<Budget>>,
     status: StatusCode,
     spoken: Option<Spoken>,
-    report: Report,
+    report: Option<Report>,
+    made: Vec<Made>,
     sent: u64,
     ended: Ended,
 }
@@ -120,7 +123,8 @@ impl Entry {
             budget: None,
             status: StatusCode::from_u16(CLIENT_GONE).unwrap_or_default(),
             spoken: None,
-            report: Report::default(),
+            report: None,
+            made: Vec::new(),
             sent: 0,
             ended: Ended::NotYet,
         }
@@ -144,7 +148,7 @@ impl Entry {
         let (mut head, body) = response.into_parts();
         self.status = head.status;
         self.spoken = head.extensions.remove::<Spoken>();
-        self.report = head.extensions.remove::<Report>().unwrap_or_default();
+        self.report = head.extensions.remove::<Report>();
         Response::from_parts(head, Logged { body, entry: self })
     }
 
@@ -155,7 +159,8 @@ impl Entry {
             status: self.status,
             code: self.spoken.as_ref().map(|spoken| spoken.code),
             took,
-            report: std::mem::take(&mut self.report),
+            made: std::mem::take(&mut self.made),
+            report: self.report.take(),
         }
     }
 
@@ -181,8 +186,9 @@ impl Entry {
         number(line, "in", self.meter.received.load(Relaxed));
         number(line, "out", self.sent);
         millis(line, "ms", took);
-        millis(line, "cpu_ms", self.report.cpu);
-        number(line, "calls", self.report.made.len() as u64);
+        self.report.iter().for_each(|report| millis(line, "cpu_ms", report.cpu));
+        let calls = self.made.len() + self.report.as_ref().map_or(0, |report| report.made.len());
+        number(line, "calls", calls as u64);
         line.extend_from_slice(b"}\n");
     }
 }
@@ -192,7 +198,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let took = self.began.elapsed();
         if let Some(budget) = self.budget.take() {
-            self.report.made.extend(budget.made());
+            self.made = budget.made();
         }
         let audience = Arc::clone(&self.audience);
         if let Some(log) = &audience.log {

@@ -187,7 +187,7 @@ async fn who_watches_is_told_of_every_request() {
     rig.ask(get("/echo/x")).await;
     let seen = told.recv().await.unwrap();
     assert_eq!((seen.path.as_str(), seen.status, seen.code), ("/echo/x", StatusCode::OK, None));
-    assert_eq!(seen.report.made.len(), 1);
+    assert_eq!(seen.made.len(), 1);
 }
 
 #[tokio::test]
