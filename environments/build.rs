@@ -9,6 +9,8 @@
 mod c;
 #[path = "build/crates.rs"]
 mod crates;
+#[path = "build/javascript.rs"]
+mod javascript;
 #[path = "build/toolchain.rs"]
 mod toolchain;
 
@@ -36,7 +38,8 @@ fn main() {
 fn make() -> Result<()> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let tools = Toolchain::find()?;
-    finish("c", &c::build(&tools, &out)?, sandbox::Class::C, &out)
+    finish("c", &c::build(&tools, &out)?, sandbox::Class::C, &out)?;
+    finish("javascript", &javascript::build(&tools, &out)?, sandbox::Class::Javascript, &out)
 }
 
 /// Writes `NAME.wasm`, the environment as it is after its start, and `NAME.cwasm`, its machine code.

@@ -24,3 +24,10 @@ pub static C: Environment = Environment {
     wasm: include_bytes!(concat!(env!("OUT_DIR"), "/c.wasm")),
     precompiled: include_bytes!(concat!(env!("OUT_DIR"), "/c.cwasm")),
 };
+
+/// QuickJS and the `services` object: for programs in JavaScript and TypeScript.
+pub static JAVASCRIPT: Environment = Environment {
+    name: "env:javascript@1",
+    wasm: include_bytes!(concat!(env!("OUT_DIR"), "/javascript.wasm")),
+    precompiled: include_bytes!(concat!(env!("OUT_DIR"), "/javascript.cwasm")),
+};

@@ -1,1 +1,26 @@
-//! (being built)
+//! The query: a program that the client sends runs beside the services and answers in one request.
+//!
+//! The way of a request, a file a step:
+//! `ask.rs` (what the HTTP request asks for) → `program.rs` (checked, compiled once per content hash, kept) →
+//! `run.rs` (a fresh instance, the host functions of `host.rs`, limits) → `answer.rs` (HTTP again).
+//! `problem.rs` holds all that can go wrong on it, `config.rs` what an operator writes, `limits.rs` the
+//! limits that exist twice. The protocol and the ABI stand in docs/query.md and in `query-abi`.
+
+mod answer;
+mod ask;
+mod config;
+mod environment;
+mod futures;
+mod guest;
+mod host;
+mod limits;
+mod problem;
+mod program;
+mod run;
+mod runtime;
+mod typescript;
+
+pub use config::{LimitsConfig, Programs, QueryConfig, RuntimeConfig};
+pub use program::check::{Refusal, check};
+pub use runtime::{Query, Runtime, StartError};
+pub use services::Report;

@@ -21,7 +21,7 @@ pub use ticker::{Running, Ticker};
 
 /// The parts of wasmtime that the level above builds on.
 pub use wasmtime::{
-    AsContext, AsContextMut, Caller, Engine, Error as Trapped, Extern, ExternType, Func, Instance,
-    InstancePre, Linker, Memory, Module, ModuleExport, ResourceLimiter, Result as GuestResult, Store,
-    StoreContextMut, Trap, TypedFunc, UpdateDeadline, ValType,
+    AsContext, AsContextMut, Caller, Engine, Error as Trapped, ExportType, Extern, ExternType, Func,
+    ImportType, Instance, InstancePre, Linker, Memory, Module, ModuleExport, ResourceLimiter,
+    Result as GuestResult, Store, StoreContextMut, Trap, TypedFunc, UpdateDeadline, ValType,
 };

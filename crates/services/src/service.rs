@@ -38,6 +38,12 @@ impl Service {
         self.timeout
     }
 
+    /// Which of the client's own headers travel on to it: what its answers may depend on.
+    #[must_use]
+    pub fn forwarded(&self) -> &[HeaderName] {
+        &self.headers.forward
+    }
+
     /// Where its OpenAPI document lies, relative to the config.
     #[must_use]
     pub fn openapi(&self) -> Option<&str> {

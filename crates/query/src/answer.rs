@@ -1,0 +1,126 @@
+//! What a program answered, as HTTP.
+//!
+//! The program decides status, type and body. The gateway adds what keeps a stranger's bytes from being
+//! more than bytes: no sniffing, a sandboxing policy, no caching unless the program says otherwise, and
+//! then `Vary` for what the answer depends on.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue,
+    VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, Response, StatusCode};
+use services::call::Outcome;
+use services::{Body, Made, Report};
+
+use crate::guest::{Access, Answer};
+
+/// Upstream calls that are listed at most, so that the header stays one that proxies let pass.
+const LISTED: usize = 64;
+/// `Server-Timing`, of the W3C.
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// The times of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) started: Instant,
+    pub(crate) compiled: Option<Duration>,
+    pub(crate) cpu: Duration,
+    pub(crate) list_calls: bool,
+}
+
+/// The response of a run that went well.
+pub(crate) fn respond(answer: Answer, timing: &str, vary: Option<HeaderValue>) -> Response<Body> {
+    let Answer { status, headers, body } = answer;
+    let mut response = Response::new(services::body::full(body.unwrap_or_default()));
+    *response.status_mut() = status.unwrap_or(StatusCode::OK);
+    *response.headers_mut() = headers;
+    let headers = response.headers_mut();
+    complete(headers, vary);
+    if let Ok(timing) = HeaderValue::from_str(timing) {
+        headers.insert(SERVER_TIMING, timing);
+    }
+    response
+}
+
+fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
+    let binary = HeaderValue::from_static("application/octet-stream");
+    headers.entry(CONTENT_TYPE).or_insert(binary);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    match (headers.get_mut(CACHE_CONTROL), vary) {
+        (None, _) => {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
+        (Some(control), Some(vary)) => {
+            if let Some(private) = private(control, &vary) {
+                *control = private;
+            }
+            headers.insert(VARY, vary);
+        }
+        (Some(_), None) => {}
+    }
+}
+
+/// `private` for an answer that was made with the caller's credentials.
+fn private(control: &HeaderValue, vary: &HeaderValue) -> Option<HeaderValue> {
+    let named = |name: &HeaderName| vary.to_str().is_ok_and(|vary| vary.contains(name.as_str()));
+    let text = control.to_str().ok()?;
+    let credentials = named(&AUTHORIZATION) || named(&COOKIE);
+    let closed = text.contains("private") || text.contains("no-store");
+    if !credentials || closed {
+        return None;
+    }
+    HeaderValue::from_str(&format!("private, {}", text.replace("public", "").trim_matches([',', ' ']))).ok()
+}
+
+/// `Vary`: those of the client's headers that the called services were given.
+pub(crate) fn vary(access: &Access, made: &[Made]) -> Option<HeaderValue> {
+    let called =
+        access.services.values().filter(|service| made.iter().any(|made| made.service == *service.name()));
+    let mut names: Vec<&str> =
+        called.flat_map(|service| service.forwarded()).map(HeaderName::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| HeaderValue::from_str(&names.join(", ")).ok()).flatten()
+}
+
+/// `Server-Timing`: compiling (where it was done), the program's CPU time, upstream calls, the whole.
+pub(crate) fn timing(times: Times, report: &Report) -> String {
+    let mut text = String::with_capacity(96);
+    if let Some(compiled) = times.compiled {
+        let _ = write!(text, "compile;dur={:.2}, ", millis(compiled));
+    }
+    let _ = write!(text, "cpu;dur={:.2}, ", millis(times.cpu));
+    if !report.made.is_empty() {
+        let _ = write!(text, "calls;desc={}, ", report.made.len());
+    }
+    if times.list_calls {
+        report.made.iter().take(LISTED).for_each(|made| list(&mut text, made));
+    }
+    let _ = write!(text, "total;dur={:.2}", millis(times.started.elapsed()));
+    text
+}
+
+fn list(text: &mut String, made: &Made) {
+    let (start, end) = made.span;
+    let took = end.map_or(0.0, |end| millis(end.saturating_sub(start)));
+    let status = match made.outcome {
+        Outcome::Status(status) => status.to_string(),
+        Outcome::NoAnswer => "no answer".into(),
+        Outcome::NotSent => "not sent".into(),
+    };
+    let path = made.path.replace(['"', '\\'], "");
+    let (service, method) = (&made.service, &made.method);
+    let _ = write!(
+        text,
+        "call;desc=\"{service} {method} {path} {status}\";dur={took:.2};start={:.2}, ",
+        millis(start)
+    );
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

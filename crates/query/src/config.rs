@@ -1,0 +1,107 @@
+//! What an operator writes of queries: the struct under a route's `query:`, and `runtime:`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use services::{Bytes, Duration};
+
+/// A route that answers query programs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueryConfig {
+    /// The services that programs may call, by name. Nothing else can be reached.
+    #[schemars(length(min = 1))]
+    pub services: Vec<String>,
+    /// The methods that programs may use. By default the safe ones.
+    #[serde(default = "safe_methods")]
+    pub methods: Vec<String>,
+    /// Whose programs run.
+    #[serde(default)]
+    pub programs: Programs,
+    /// The caps. A client can grant less with `ORFA-Limit`, never more.
+    #[serde(default)]
+    pub limits: LimitsConfig,
+}
+
+/// Whose programs run on a route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Programs {
+    /// Anybody's.
+    #[default]
+    Any,
+}
+
+/// The caps of a route's programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// CPU time of the program, host functions included.
+    pub cpu: Duration,
+    /// Time from the first byte of the request to the answer.
+    pub deadline: Duration,
+    /// Memory of the program, and of what the gateway holds for it.
+    pub memory: Bytes,
+    /// Upstream calls.
+    pub calls: u32,
+    /// Upstream calls under way at once; further ones wait.
+    #[schemars(range(min = 1))]
+    pub parallel: u32,
+    /// Bytes from upstream services, after decompression.
+    pub received: Bytes,
+    /// Bytes of the answer.
+    pub output: Bytes,
+    /// Bytes of a program.
+    pub program: Bytes,
+    /// Bytes of a request's body, input and program, after decompression.
+    pub body: Bytes,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            cpu: Duration::from_millis(50),
+            deadline: Duration::from_secs(5),
+            memory: Bytes(16 << 20),
+            calls: 200,
+            parallel: 32,
+            received: Bytes(16 << 20),
+            output: Bytes(4 << 20),
+            program: Bytes(query_abi::MODULE_BYTES as u64),
+            body: Bytes(1 << 20),
+        }
+    }
+}
+
+/// What all query routes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RuntimeConfig {
+    /// Programs of a kind (C, JavaScript, plain) that run at once; further ones wait for their turn.
+    #[schemars(range(min = 1, max = 10000))]
+    pub instances: u32,
+    /// Of these, how many keep their memory warm between programs: 0.5 MiB each in C, 2 MiB in JavaScript.
+    pub warm: u32,
+    /// The largest memory that any route may grant.
+    pub memory: Bytes,
+    /// Memory for compiled programs.
+    pub cache: Bytes,
+    /// Programs that are compiled at once.
+    #[schemars(range(min = 1, max = 64))]
+    pub compile_threads: u32,
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> Self {
+        Self {
+            instances: 512,
+            warm: 64,
+            memory: Bytes(128 << 20),
+            cache: Bytes(64 << 20),
+            compile_threads: 1,
+        }
+    }
+}
+
+fn safe_methods() -> Vec<String> {
+    vec!["GET".into(), "HEAD".into()]
+}

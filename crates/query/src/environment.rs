@@ -1,0 +1,83 @@
+//! The environments, loaded once: compiled at build time, linked to the host functions, ready to be
+//! instantiated for a request.
+
+use std::collections::HashMap;
+
+use query_abi::{ALLOC, MEMORY};
+use sandbox::{Class, ExternType, InstancePre, Linker, Module, ModuleExport, Pool, Sandbox};
+
+use crate::guest::Guest;
+use crate::host;
+use crate::runtime::StartError;
+
+/// The function of the JavaScript environment that runs a program.
+const RUN_JAVASCRIPT: &str = "orfa_javascript";
+
+/// An environment in its sandbox.
+pub(crate) struct Environment {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) linker: Linker<Guest>,
+    pub(crate) instance: InstancePre<Guest>,
+    pub(crate) memory: ModuleExport,
+    pub(crate) alloc: ModuleExport,
+    module: Module,
+}
+
+/// `env:c@1`, and what a query module may import from it.
+pub(crate) struct CEnvironment {
+    pub(crate) base: Environment,
+    pub(crate) sandbox: Sandbox,
+    exports: HashMap<String, (ModuleExport, ExternType)>,
+}
+
+/// `env:javascript@1`.
+pub(crate) struct JavascriptEnvironment {
+    pub(crate) base: Environment,
+    pub(crate) run: ModuleExport,
+}
+
+impl Environment {
+    fn load(class: Class, pool: Pool, from: &environments::Environment) -> Result<Self, StartError> {
+        let sandbox = Sandbox::new(class, pool)?;
+        let module = sandbox.load(from.precompiled, from.wasm)?;
+        let mut linker = Linker::new(sandbox.engine());
+        host::add(&mut linker).map_err(StartError::link(from.name))?;
+        let instance = linker.instantiate_pre(&module).map_err(StartError::link(from.name))?;
+        let memory = export(&module, from.name, MEMORY)?;
+        let alloc = export(&module, from.name, ALLOC)?;
+        Ok(Self { sandbox, linker, instance, memory, alloc, module })
+    }
+}
+
+impl CEnvironment {
+    pub(crate) fn load(pool: Pool) -> Result<Self, StartError> {
+        let base = Environment::load(Class::C, pool, &environments::C)?;
+        let export = |export: sandbox::ExportType<'_>| {
+            let index = base.module.get_export_index(export.name())?;
+            Some((export.name().to_owned(), (index, export.ty())))
+        };
+        let exports = base.module.exports().filter_map(export).collect();
+        Ok(Self { sandbox: base.sandbox.clone(), exports, base })
+    }
+
+    /// What the environment exports under a name.
+    pub(crate) fn export(&self, name: &str) -> Option<(ModuleExport, &ExternType)> {
+        self.exports.get(name).map(|(index, ty)| (*index, ty))
+    }
+}
+
+impl JavascriptEnvironment {
+    pub(crate) fn load(pool: Pool) -> Result<Self, StartError> {
+        let base = Environment::load(Class::Javascript, pool, &environments::JAVASCRIPT)?;
+        let run = export(&base.module, environments::JAVASCRIPT.name, RUN_JAVASCRIPT)?;
+        Ok(Self { base, run })
+    }
+}
+
+fn export(
+    module: &Module,
+    environment: &'static str,
+    name: &'static str,
+) -> Result<ModuleExport, StartError> {
+    module.get_export_index(name).ok_or(StartError::Export { environment, name })
+}

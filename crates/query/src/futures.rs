@@ -1,0 +1,101 @@
+//! The upstream calls of one run: started at once, overlapping, each a task of its own; ended by dropping.
+
+use services::{CallError, Response};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+
+/// What a handle stands for.
+#[derive(Debug)]
+pub(crate) enum Slot {
+    /// Under way.
+    Pending { task: AbortHandle, safe: bool },
+    /// Ended, with an answer or without.
+    Ended(Result<Response, CallError>),
+    /// Deleted. Numbers are not used again, so that a stale handle never meets another call's answer.
+    Deleted,
+}
+
+/// An ended call on its way to its slot.
+pub(crate) type Ended = (usize, Result<Response, CallError>);
+
+/// The futures of a run. Handles count from 1.
+#[derive(Debug)]
+pub(crate) struct Futures {
+    slots: Vec<Slot>,
+    sender: UnboundedSender<Ended>,
+    receiver: UnboundedReceiver<Ended>,
+}
+
+impl Default for Futures {
+    fn default() -> Self {
+        let (sender, receiver) = unbounded_channel();
+        Self { slots: Vec::new(), sender, receiver }
+    }
+}
+
+impl Futures {
+    /// Starts a call. It runs on its own, whether anybody waits or not.
+    pub(crate) fn start(
+        &mut self,
+        safe: bool,
+        call: impl Future<Output = Result<Response, CallError>> + Send + 'static,
+    ) -> i32 {
+        let (number, sender) = (self.slots.len(), self.sender.clone());
+        let task = tokio::spawn(async move {
+            // Nobody listens any more when the run is over.
+            let _ = sender.send((number, call.await));
+        });
+        self.slots.push(Slot::Pending { task: task.abort_handle(), safe });
+        i32::try_from(self.slots.len()).unwrap_or(i32::MAX)
+    }
+
+    /// The slot of a handle.
+    pub(crate) fn get(&self, handle: i32) -> Option<&Slot> {
+        let slot = self.slots.get(usize::try_from(handle).ok()?.checked_sub(1)?)?;
+        (!matches!(slot, Slot::Deleted)).then_some(slot)
+    }
+
+    /// Deletes a handle: cancels its call, or returns the answer that nobody needs any more.
+    pub(crate) fn delete(&mut self, handle: i32) -> Option<Slot> {
+        self.get(handle)?;
+        let slot = self.slots.get_mut(usize::try_from(handle).ok()?.checked_sub(1)?)?;
+        let slot = std::mem::replace(slot, Slot::Deleted);
+        if let Slot::Pending { task, .. } = &slot {
+            task.abort();
+        }
+        Some(slot)
+    }
+
+    /// Takes the next ended call if there is one.
+    pub(crate) fn try_next(&mut self) -> Option<Ended> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// Waits for the next call to end.
+    pub(crate) async fn next(&mut self) -> Option<Ended> {
+        self.receiver.recv().await
+    }
+
+    /// Puts an ended call into its slot, unless it was deleted meanwhile.
+    pub(crate) fn put(&mut self, (number, result): Ended) {
+        if let Some(slot @ Slot::Pending { .. }) = self.slots.get_mut(number) {
+            *slot = Slot::Ended(result);
+        }
+    }
+
+    /// Whether an unsafe call is under way. A run is not over before it has ended, or nobody could say
+    /// what was done.
+    pub(crate) fn unsafe_pending(&self) -> bool {
+        self.slots.iter().any(|slot| matches!(slot, Slot::Pending { safe: false, .. }))
+    }
+}
+
+impl Drop for Futures {
+    fn drop(&mut self) {
+        for slot in &self.slots {
+            if let Slot::Pending { task, .. } = slot {
+                task.abort();
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What a running program has: its allowance, its futures, the answer that it builds, its console. The
+//! data of its store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, Trapped};
+use services::{Call, Service, Services};
+
+use crate::futures::Futures;
+use crate::limits::{Limit, Limits};
+use crate::problem::QueryError;
+
+/// How much of the console is kept, in bytes: the end of it.
+const CONSOLE: usize = 4096;
+
+/// What the programs of a route may reach.
+#[derive(Debug)]
+pub(crate) struct Access {
+    pub(crate) services: HashMap<String, Arc<Service>>,
+    pub(crate) methods: Vec<http::Method>,
+    /// The services' names with commas between, as the JavaScript environment takes them.
+    pub(crate) names: String,
+}
+
+/// A program's state on the host's side.
+pub(crate) struct Guest {
+    pub(crate) memory: Option<Memory>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) services: Services,
+    pub(crate) call: Call,
+    pub(crate) limits: Limits,
+    pub(crate) safe_only: bool,
+    pub(crate) futures: Futures,
+    pub(crate) answer: Answer,
+    pub(crate) console: Console,
+    /// Bytes of linear memory, and bytes that the host holds for the program.
+    used: (usize, usize),
+}
+
+/// The answer that a program builds.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: Option<StatusCode>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<Bytes>,
+}
+
+/// The last lines that a program logged.
+#[derive(Debug, Default)]
+pub(crate) struct Console(String);
+
+impl Guest {
+    pub(crate) fn new(
+        access: Arc<Access>,
+        services: Services,
+        call: Call,
+        limits: Limits,
+        safe_only: bool,
+    ) -> Self {
+        Self {
+            memory: None,
+            access,
+            services,
+            call,
+            limits,
+            safe_only,
+            futures: Futures::default(),
+            answer: Answer::default(),
+            console: Console::default(),
+            used: (0, 0),
+        }
+    }
+
+    /// Counts bytes that the host holds for the program from now on.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.used.1 = self.used.1.saturating_add(bytes);
+        self.check_memory()
+    }
+
+    /// The host let go of bytes.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        self.used.1 = self.used.1.saturating_sub(bytes);
+    }
+
+    fn check_memory(&self) -> Result<(), QueryError> {
+        if self.used.0.saturating_add(self.used.1) > self.limits.size(Limit::Memory) {
+            return Err(self.limits.exceeded(Limit::Memory));
+        }
+        Ok(())
+    }
+}
+
+impl ResourceLimiter for Guest {
+    /// Ends the program rather than refusing: few programs can go on without the memory they asked for,
+    /// and its author should read which limit it was.
+    fn memory_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> GuestResult<bool> {
+        self.used.0 = desired;
+        self.check_memory().map_err(Trapped::new)?;
+        Ok(true)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        _desired: usize,
+        _maximum: Option<usize>,
+    ) -> GuestResult<bool> {
+        Ok(true)
+    }
+}
+
+impl Console {
+    pub(crate) fn add(&mut self, line: &str) {
+        self.0.push_str(line);
+        self.0.push('\n');
+        let mut cut = self.0.len().saturating_sub(CONSOLE);
+        while !self.0.is_char_boundary(cut) {
+            cut += 1;
+        }
+        self.0.drain(..cut);
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
+}
+
+/// A checked view of the memory of a program that called a host function.
+pub(crate) struct View<'a> {
+    function: &'static str,
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) guest: &'a mut Guest,
+}
+
+impl<'a> View<'a> {
+    /// The memory of the program that calls `function`.
+    pub(crate) fn new(caller: &'a mut Caller<'_, Guest>, function: &'static str) -> GuestResult<Self> {
+        let memory = caller.data().memory;
+        let memory =
+            memory.ok_or_else(|| Trapped::new(QueryError::Gateway(format!("{function}: no memory"))))?;
+        let (bytes, guest) = memory.data_and_store_mut(caller);
+        Ok(Self { function, bytes, guest })
+    }
+
+    /// `len` bytes at `address`, if they are inside of the memory.
+    pub(crate) fn slice(&self, address: u32, len: u32) -> GuestResult<&[u8]> {
+        let range = address as usize..address as usize + len as usize;
+        self.bytes.get(range).ok_or_else(|| self.bad_pointer(address, len))
+    }
+
+    /// The same, to be written.
+    pub(crate) fn slice_mut(&mut self, address: u32, len: u32) -> GuestResult<&mut [u8]> {
+        let bad = self.bad_pointer(address, len);
+        let range = address as usize..address as usize + len as usize;
+        self.bytes.get_mut(range).ok_or(bad)
+    }
+
+    /// UTF-8 text at `address`.
+    pub(crate) fn text(&self, address: u32, len: u32) -> GuestResult<&str> {
+        let bad = || Trapped::new(QueryError::BadText { function: self.function });
+        std::str::from_utf8(self.slice(address, len)?).map_err(|_| bad())
+    }
+
+    /// `COUNT` little-endian words at `address`.
+    pub(crate) fn words<const COUNT: usize>(&self, address: u32) -> GuestResult<[u32; COUNT]> {
+        let bytes = self.slice(address, 4 * COUNT as u32)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        let mut out = [0; COUNT];
+        out.iter_mut().zip(words).for_each(|(out, word)| *out = u32::from_le_bytes(*word));
+        Ok(out)
+    }
+
+    fn bad_pointer(&self, address: u32, len: u32) -> Trapped {
+        Trapped::new(QueryError::BadPointer { function: self.function, address, len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Console;
+
+    #[test]
+    fn the_console_keeps_its_end() {
+        let mut console = Console::default();
+        (0..1000).for_each(|number| console.add(&format!("ä{number}")));
+        let text = console.into_text();
+        assert!(text.len() <= 4096 && text.ends_with("ä999\n"), "{text}");
+    }
+}

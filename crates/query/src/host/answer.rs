@@ -1,0 +1,75 @@
+//! `done`, `status`, `header`: the answer, as far as a stranger's program may decide it.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode};
+use query_abi::{Code, HOST_MODULE};
+use sandbox::{Caller, GuestResult, Linker, Trapped};
+
+use crate::guest::{Guest, View};
+use crate::limits::Limit;
+use crate::problem::QueryError;
+
+/// The headers that a program may set. No Set-Cookie, no CORS, no HSTS: a stranger's answer has no say in
+/// what a browser lets others do.
+const ALLOWED: &[&str] = &[
+    "cache-control",
+    "content-disposition",
+    "content-language",
+    "content-type",
+    "etag",
+    "expires",
+    "last-modified",
+    "link",
+    "location",
+    "retry-after",
+];
+
+pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
+    linker.func_wrap(HOST_MODULE, "done", done)?;
+    linker.func_wrap(HOST_MODULE, "status", status)?;
+    linker.func_wrap(HOST_MODULE, "header", header)?;
+    Ok(())
+}
+
+fn done(mut caller: Caller<'_, Guest>, data: u32, len: u32) -> GuestResult<()> {
+    let view = View::new(&mut caller, "done")?;
+    if view.guest.answer.body.is_some() {
+        return Err(Trapped::new(QueryError::DoneTwice));
+    }
+    let bytes = view.slice(data, len)?;
+    if bytes.len() > view.guest.limits.size(Limit::Output) {
+        return Err(Trapped::new(view.guest.limits.exceeded(Limit::Output)));
+    }
+    let body = Bytes::copy_from_slice(bytes);
+    view.guest.hold(body.len()).map_err(Trapped::new)?;
+    view.guest.answer.body = Some(body);
+    Ok(())
+}
+
+fn status(mut caller: Caller<'_, Guest>, code: i32) -> i32 {
+    let status = u16::try_from(code).ok().filter(|code| (200..600).contains(code));
+    let Some(status) = status.and_then(|code| StatusCode::from_u16(code).ok()) else {
+        return Code::Invalid as i32;
+    };
+    caller.data_mut().answer.status = Some(status);
+    Code::Ok as i32
+}
+
+fn header(
+    mut caller: Caller<'_, Guest>,
+    name: u32,
+    name_len: u32,
+    value: u32,
+    value_len: u32,
+) -> GuestResult<i32> {
+    let view = View::new(&mut caller, "header")?;
+    let name = view.text(name, name_len)?.to_ascii_lowercase();
+    if !ALLOWED.contains(&name.as_str()) {
+        return Err(Trapped::new(QueryError::AnswerHeader(name)));
+    }
+    let name = HeaderName::from_bytes(name.as_bytes());
+    let value = HeaderValue::from_bytes(view.slice(value, value_len)?);
+    let (Ok(name), Ok(value)) = (name, value) else { return Ok(Code::Invalid as i32) };
+    view.guest.answer.headers.insert(name, value);
+    Ok(Code::Ok as i32)
+}

@@ -1,0 +1,281 @@
+//! `http` and what follows it: upstream calls that overlap, and reading their answers.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use query_abi::{Code, HEADER_BYTES, HOST_MODULE, Part};
+use sandbox::{Caller, GuestResult, Linker, Trapped};
+use services::problem::Kind;
+use services::{CallError, Request, Response};
+
+use crate::futures::{Ended, Slot};
+use crate::guest::{Guest, View};
+use crate::limits::Limit;
+use crate::problem::QueryError;
+
+/// Headers of one request: more than any service reads.
+const HEADERS: u32 = 100;
+
+pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
+    linker.func_wrap(HOST_MODULE, "http", http)?;
+    linker.func_wrap(HOST_MODULE, "Handle_del", handle_del)?;
+    linker.func_wrap(HOST_MODULE, "Future_ready", future_ready)?;
+    linker.func_wrap(HOST_MODULE, "Response_get", response_get)?;
+    linker.func_wrap(HOST_MODULE, "Response_read", response_read)?;
+    linker.func_wrap(HOST_MODULE, "Response_json", response_json)?;
+    linker.func_wrap_async(
+        HOST_MODULE,
+        "Future_wait",
+        |caller, (futures, count, all): (u32, u32, i32)| {
+            Box::new(future_wait(caller, futures, count, all != 0))
+        },
+    )?;
+    Ok(())
+}
+
+fn http(mut caller: Caller<'_, Guest>, request: u32) -> GuestResult<i32> {
+    let view = View::new(&mut caller, "http")?;
+    let (url, request) = read_request(&view, request)?;
+    start(view.guest, &url, request).map_err(Trapped::new)
+}
+
+/// `orfa_request` in guest memory, with the URL still to be understood.
+struct Wanted {
+    method: Method,
+    headers: HeaderMap,
+    body: bytes::Bytes,
+}
+
+fn read_request(view: &View<'_>, address: u32) -> GuestResult<(String, Wanted)> {
+    let [method, method_len, url, url_len, headers, header_count, body, body_len] = view.words(address)?;
+    let bad = || Trapped::new(QueryError::BadText { function: "http" });
+    let method = Method::from_bytes(view.slice(method, method_len)?).map_err(|_| bad())?;
+    let url = view.text(url, url_len)?.to_owned();
+    let body = bytes::Bytes::copy_from_slice(view.slice(body, body_len)?);
+    Ok((url, Wanted { method, headers: read_headers(view, headers, header_count)?, body }))
+}
+
+fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<HeaderMap> {
+    let bad = || Trapped::new(QueryError::BadText { function: "http" });
+    if count > HEADERS {
+        return Err(bad());
+    }
+    let mut headers = HeaderMap::with_capacity(count as usize);
+    for index in 0..count {
+        let [name, name_len, value, value_len] = view.words(address.saturating_add(index * HEADER_BYTES))?;
+        let name = HeaderName::from_bytes(view.slice(name, name_len)?).map_err(|_| bad())?;
+        let value = HeaderValue::from_bytes(view.slice(value, value_len)?).map_err(|_| bad())?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// Checks a call against the rules of the route and starts it.
+fn start(guest: &mut Guest, url: &str, wanted: Wanted) -> Result<i32, QueryError> {
+    let refused = |source: CallError| refused(guest, url, source);
+    let target = services::parse_target(url).map_err(|error| refused(error.into()))?;
+    let name = target.service.to_ascii_lowercase();
+    let service = guest.access.services.get(&name).cloned().ok_or(QueryError::UnknownService(name))?;
+    let safe = wanted.method.is_safe();
+    if !guest.access.methods.contains(&wanted.method) || (guest.safe_only && !safe) {
+        let method = wanted.method.to_string();
+        return Err(QueryError::CallMethod { service: service.name().to_string(), method });
+    }
+    let Wanted { method, headers, body } = wanted;
+    let request = Request { method, path_and_query: target.path_and_query, headers, body };
+    let call = guest.services.start(&guest.call, &service, request).map_err(refused)?;
+    Ok(guest.futures.start(safe, call))
+}
+
+/// The error of a run whose call may not be made.
+fn refused(guest: &Guest, url: &str, error: CallError) -> QueryError {
+    match limit(&error) {
+        Some(limit) => guest.limits.exceeded(limit),
+        None => QueryError::Call { url: url.to_owned(), reason: error },
+    }
+}
+
+/// Which of the run's limits a call went over.
+fn limit(error: &CallError) -> Option<Limit> {
+    match error {
+        CallError::Limit("limit-calls") => Some(Limit::Calls),
+        CallError::Limit("limit-received") => Some(Limit::Received),
+        CallError::Limit(_) => Some(Limit::Deadline),
+        _ => None,
+    }
+}
+
+impl Guest {
+    /// Puts every call that has ended into its slot.
+    fn settle(&mut self) -> Result<(), QueryError> {
+        while let Some(ended) = self.futures.try_next() {
+            self.settle_one(ended)?;
+        }
+        Ok(())
+    }
+
+    /// A call that met a limit of the run ends the run; what others received counts as its memory.
+    pub(crate) fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
+        match &ended.1 {
+            Err(error) => {
+                if let Some(limit) = limit(error) {
+                    return Err(self.limits.exceeded(limit));
+                }
+            }
+            Ok(response) => self.hold(response.body.len())?,
+        }
+        self.futures.put(ended);
+        Ok(())
+    }
+
+    /// The slot of a handle, after everything that has ended was put in its place.
+    fn slot(&mut self, function: &'static str, handle: i32) -> Result<&Slot, QueryError> {
+        self.settle()?;
+        self.futures.get(handle).ok_or(QueryError::BadHandle { function, handle })
+    }
+}
+
+fn handle_del(mut caller: Caller<'_, Guest>, handle: i32) -> GuestResult<()> {
+    let guest = caller.data_mut();
+    guest.settle().map_err(Trapped::new)?;
+    match guest.futures.delete(handle) {
+        Some(Slot::Ended(Ok(response))) => guest.release(response.body.len()),
+        Some(_) => {}
+        None => return Err(Trapped::new(QueryError::BadHandle { function: "Handle_del", handle })),
+    }
+    Ok(())
+}
+
+fn future_ready(mut caller: Caller<'_, Guest>, handle: i32) -> GuestResult<i32> {
+    let slot = caller.data_mut().slot("Future_ready", handle).map_err(Trapped::new)?;
+    Ok(i32::from(matches!(slot, Slot::Ended(_))))
+}
+
+fn response_get(mut caller: Caller<'_, Guest>, handle: i32, response: u32) -> GuestResult<i32> {
+    let mut view = View::new(&mut caller, "Response_get")?;
+    let (status, error, headers, body) =
+        match view.guest.slot("Response_get", handle).map_err(Trapped::new)? {
+            Slot::Ended(Ok(response)) => {
+                (response.status.as_u16().into(), Code::Ok, header_text(response).len(), response.body.len())
+            }
+            Slot::Ended(Err(error)) => (0, code(error), 0, 0),
+            _ => return Ok(Code::NotReady as i32),
+        };
+    let words = [status, (error as i32).cast_unsigned(), headers as u32, body as u32];
+    let out = view.slice_mut(response, query_abi::RESPONSE_BYTES)?;
+    out.as_chunks_mut::<4>().0.iter_mut().zip(words).for_each(|(out, word)| *out = word.to_le_bytes());
+    Ok(Code::Ok as i32)
+}
+
+fn code(error: &CallError) -> Code {
+    match error.kind() {
+        Kind::Invalid => Code::Invalid,
+        Kind::UnknownService => Code::UnknownService,
+        Kind::Unreachable => Code::Unreachable,
+        Kind::Timeout => Code::Timeout,
+        Kind::Broken => Code::Broken,
+        _ => Code::Forbidden,
+    }
+}
+
+/// The headers as lines. Set-Cookie is the caller's and the service's affair, not the program's.
+fn header_text(response: &Response) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (name, value) in response.headers.iter().filter(|(name, _)| *name != http::header::SET_COOKIE) {
+        text.extend_from_slice(name.as_str().as_bytes());
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(value.as_bytes());
+        text.extend_from_slice(b"\r\n");
+    }
+    text
+}
+
+fn response_read(
+    mut caller: Caller<'_, Guest>,
+    handle: i32,
+    part: i32,
+    data: u32,
+    len: u32,
+) -> GuestResult<i32> {
+    let mut view = View::new(&mut caller, "Response_read")?;
+    let response = match view.guest.slot("Response_read", handle).map_err(Trapped::new)? {
+        Slot::Ended(Ok(response)) => response,
+        Slot::Ended(Err(error)) => return Ok(code(error) as i32),
+        _ => return Ok(Code::NotReady as i32),
+    };
+    let bytes = match part {
+        part if part == Part::Body as i32 => response.body.clone(),
+        part if part == Part::Headers as i32 => header_text(response).into(),
+        _ => return Ok(Code::Invalid as i32),
+    };
+    copy_out(&mut view, &bytes, data, len)
+}
+
+fn response_json(
+    mut caller: Caller<'_, Guest>,
+    handle: i32,
+    pointer: u32,
+    pointer_len: u32,
+    data: u32,
+    len: u32,
+) -> GuestResult<i32> {
+    let mut view = View::new(&mut caller, "Response_json")?;
+    let pointer = view.text(pointer, pointer_len)?.to_owned();
+    let body = match view.guest.slot("Response_json", handle).map_err(Trapped::new)? {
+        Slot::Ended(Ok(response)) => response.body.clone(),
+        Slot::Ended(Err(error)) => return Ok(code(error) as i32),
+        _ => return Ok(Code::NotReady as i32),
+    };
+    match json::pointer(&body, &pointer) {
+        Ok(Some(value)) => copy_out(&mut view, value, data, len),
+        Ok(None) => Ok(Code::Missing as i32),
+        Err(json::Error::NotJson(_)) => Ok(Code::NotJson as i32),
+        Err(json::Error::NotPointer) => Ok(Code::Invalid as i32),
+    }
+}
+
+/// Copies as much as fits and returns the whole length.
+fn copy_out(view: &mut View<'_>, bytes: &[u8], data: u32, len: u32) -> GuestResult<i32> {
+    let count = bytes.len().min(len as usize);
+    view.slice_mut(data, count as u32)?.copy_from_slice(&bytes[..count]);
+    Ok(i32::try_from(bytes.len()).unwrap_or(i32::MAX))
+}
+
+/// Waits for one of some futures, or for all of them.
+async fn future_wait(mut caller: Caller<'_, Guest>, futures: u32, count: u32, all: bool) -> GuestResult<i32> {
+    let handles = read_handles(&mut caller, futures, count)?;
+    if handles.is_empty() {
+        return Ok(Code::Missing as i32);
+    }
+    let guest = caller.data_mut();
+    guest.settle().map_err(Trapped::new)?;
+    loop {
+        if let Some(index) = waited(guest, &handles, all).map_err(Trapped::new)? {
+            return Ok(index);
+        }
+        let Some(ended) = guest.futures.next().await else { return Ok(Code::Missing as i32) };
+        guest.settle_one(ended).map_err(Trapped::new)?;
+    }
+}
+
+fn read_handles(caller: &mut Caller<'_, Guest>, futures: u32, count: u32) -> GuestResult<Vec<i32>> {
+    let view = View::new(caller, "Future_wait")?;
+    let len = count.checked_mul(4).ok_or_else(|| {
+        Trapped::new(QueryError::BadPointer { function: "Future_wait", address: futures, len: u32::MAX })
+    })?;
+    let words = view.slice(futures, len)?.as_chunks::<4>().0;
+    Ok(words.iter().map(|word| i32::from_le_bytes(*word)).collect())
+}
+
+/// The index of the first that has ended, when what was waited for has come.
+fn waited(guest: &Guest, handles: &[i32], all: bool) -> Result<Option<i32>, QueryError> {
+    let mut first = None;
+    for (index, handle) in (0..).zip(handles) {
+        let slot = guest.futures.get(*handle);
+        match slot.ok_or(QueryError::BadHandle { function: "Future_wait", handle: *handle })? {
+            Slot::Ended(_) if !all => return Ok(Some(index)),
+            Slot::Ended(_) => first = first.or(Some(index)),
+            _ if all => return Ok(None),
+            _ => {}
+        }
+    }
+    Ok(first)
+}

@@ -1,0 +1,166 @@
+//! Every limit exists twice: what the client grants with `ORFA-Limit`, and the operator's cap. The smaller
+//! one holds, and the error says which it was.
+
+use std::time::Duration;
+
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use crate::config::LimitsConfig;
+use crate::problem::QueryError;
+
+/// What is limited. The names are the words of `ORFA-Limit` and of the config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    Cpu,
+    Deadline,
+    Memory,
+    Calls,
+    Parallel,
+    Received,
+    Output,
+}
+
+/// A limit that holds, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cap {
+    pub(crate) value: u64,
+    pub(crate) granted: bool,
+}
+
+/// The limits of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    caps: [Cap; 7],
+}
+
+impl Limit {
+    const ALL: [Self; 7] =
+        [Self::Cpu, Self::Deadline, Self::Memory, Self::Calls, Self::Parallel, Self::Received, Self::Output];
+
+    /// The word of `ORFA-Limit` and of the config.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Deadline => "deadline",
+            Self::Memory => "memory",
+            Self::Calls => "calls",
+            Self::Parallel => "parallel",
+            Self::Received => "received",
+            Self::Output => "output",
+        }
+    }
+
+    /// The code of the problem when a run goes over it.
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::Cpu => "limit-cpu",
+            Self::Deadline => "limit-deadline",
+            Self::Memory => "limit-memory",
+            Self::Calls => "limit-calls",
+            Self::Parallel => "limit-parallel",
+            Self::Received => "limit-received",
+            Self::Output => "limit-output",
+        }
+    }
+
+    /// A value in words: `50 ms`, `1048576 bytes`, `200 calls`.
+    pub(crate) fn show(self, value: u64) -> String {
+        match self {
+            Self::Cpu | Self::Deadline => format!("{value} ms"),
+            Self::Memory | Self::Received | Self::Output => format!("{value} bytes"),
+            Self::Calls | Self::Parallel => format!("{value} calls"),
+        }
+    }
+}
+
+impl Limits {
+    /// The operator's caps.
+    pub(crate) fn caps(config: &LimitsConfig) -> Self {
+        let millis = |duration: services::Duration| u64::try_from(duration.0.as_millis()).unwrap_or(u64::MAX);
+        let cap = |limit| match limit {
+            Limit::Cpu => millis(config.cpu),
+            Limit::Deadline => millis(config.deadline),
+            Limit::Memory => config.memory.0,
+            Limit::Calls => config.calls.into(),
+            Limit::Parallel => config.parallel.into(),
+            Limit::Received => config.received.0,
+            Limit::Output => config.output.0,
+        };
+        Self { caps: Limit::ALL.map(|limit| Cap { value: cap(limit), granted: false }) }
+    }
+
+    /// The limits that hold when the client grants what its `ORFA-Limit` says.
+    ///
+    /// # Errors
+    /// A header that is no dictionary (RFC 9651), an unknown word, or a value that is not a whole number.
+    pub(crate) fn granted(mut self, header: &str) -> Result<Self, QueryError> {
+        let wrong = |detail: String| QueryError::Header { header: "ORFA-Limit", detail };
+        let dictionary: Dictionary =
+            Parser::new(header).parse().map_err(|error| wrong(format!("not a dictionary: {error}")))?;
+        for (word, entry) in &dictionary {
+            let limit = Limit::ALL.into_iter().find(|limit| limit.word() == word.as_str());
+            let limit = limit.ok_or_else(|| wrong(format!("there is no limit `{word}`")))?;
+            let number = whole_number(entry).filter(|number| *number > 0);
+            let value = number.ok_or_else(|| wrong(format!("`{word}` is not a whole number above 0")))?;
+            let cap = &mut self.caps[limit as usize];
+            if value < cap.value {
+                *cap = Cap { value, granted: true };
+            }
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn cap(&self, limit: Limit) -> Cap {
+        self.caps[limit as usize]
+    }
+
+    pub(crate) fn value(&self, limit: Limit) -> u64 {
+        self.cap(limit).value
+    }
+
+    pub(crate) fn millis(&self, limit: Limit) -> Duration {
+        Duration::from_millis(self.value(limit))
+    }
+
+    pub(crate) fn size(&self, limit: Limit) -> usize {
+        usize::try_from(self.value(limit)).unwrap_or(usize::MAX)
+    }
+
+    /// The error of a run that went over a limit.
+    pub(crate) fn exceeded(&self, limit: Limit) -> QueryError {
+        let Cap { value, granted } = self.cap(limit);
+        QueryError::Limit { limit, value, granted }
+    }
+}
+
+fn whole_number(entry: &ListEntry) -> Option<u64> {
+    match entry {
+        ListEntry::Item(item) => match &item.bare_item {
+            BareItem::Integer(number) => u64::try_from(i64::from(*number)).ok(),
+            _ => None,
+        },
+        ListEntry::InnerList(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smaller_one_holds() {
+        let caps = Limits::caps(&LimitsConfig::default());
+        let limits = caps.granted("cpu=10, calls=100000, memory=1048576").unwrap();
+        assert_eq!(limits.cap(Limit::Cpu), Cap { value: 10, granted: true });
+        assert_eq!(limits.cap(Limit::Calls), Cap { value: 200, granted: false });
+        assert_eq!(limits.value(Limit::Memory), 1 << 20);
+    }
+
+    #[test]
+    fn a_word_that_is_no_limit_is_an_error() {
+        for header in ["cpus=1", "cpu=fast", "cpu=1.5", "cpu", "cpu=(1 2)", "cpu=0", "cpu=-1", "=", "cpu=1,"]
+        {
+            assert!(Limits::caps(&LimitsConfig::default()).granted(header).is_err(), "{header}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! All that can go wrong with a query, with code, status and fault beside each.
+//!
+//! What was asked for wrongly is the client's fault (4xx). What the program did is the program's: 422,
+//! so that a stranger's bug never pages the operator.
+
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use query_abi::Failure;
+use serde_json::{Map, Value};
+use services::call::Outcome;
+use services::{Fault, Made, Problem, Report};
+
+use crate::limits::Limit;
+use crate::program::check::Refusal;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QueryError {
+    #[error("the method {0} is not for query routes")]
+    Method(http::Method),
+    #[error("the request has no Content-Type")]
+    NoContentType,
+    #[error("the Content-Type `{0}` is not one of a program")]
+    ContentType(String),
+    #[error("the header {header}: {detail}")]
+    Header { header: &'static str, detail: String },
+    #[error("the header {0} is not supported yet")]
+    NotYet(&'static str),
+    #[error("ORFA-Input says {input} bytes, but the body has {body}")]
+    InputLength { input: usize, body: usize },
+    #[error("the form: {0}")]
+    Form(String),
+    #[error("the Content-Encoding `{0}` is not known")]
+    Encoding(String),
+    #[error("the body is not what its Content-Encoding says")]
+    BrokenEncoding,
+    #[error("the body is larger than {0} bytes")]
+    BodySize(u64),
+    #[error("the body broke off")]
+    BrokenBody,
+    #[error("the request has no program")]
+    NoProgram,
+    #[error("the program has {size} bytes, more than {limit}")]
+    ProgramSize { size: usize, limit: u64 },
+    #[error("the program is not UTF-8")]
+    NotText,
+    #[error("{0}")]
+    Module(#[from] Refusal),
+    #[error("{message}")]
+    Syntax { message: String, hint: Option<String>, line: u32, column: u32 },
+    #[error("the program went over the limit of {}, {} {}", .limit.word(), .limit.show(*.value), whose(*.granted))]
+    Limit { limit: Limit, value: u64, granted: bool },
+    #[error("{text}")]
+    Failed { kind: Failure, text: String, line: u32, column: u32 },
+    #[error("the program trapped: {0}")]
+    Trapped(String),
+    #[error("the program ended without an answer")]
+    NoAnswer,
+    #[error("the program called `done` a second time")]
+    DoneTwice,
+    #[error("`{function}` was called with handle {handle}, which does not exist")]
+    BadHandle { function: &'static str, handle: i32 },
+    #[error("`{function}` was called with {len} bytes at address {address}, outside of the memory")]
+    BadPointer { function: &'static str, address: u32, len: u32 },
+    #[error("`{function}` was called with text that is not UTF-8")]
+    BadText { function: &'static str },
+    #[error("the program may not send {method} to `{service}`")]
+    CallMethod { service: String, method: String },
+    #[error("the program called {url}: {reason}")]
+    Call { url: String, reason: services::CallError },
+    #[error("there is no service `{0}` on this route")]
+    UnknownService(String),
+    #[error("an answer may not carry the header `{0}`")]
+    AnswerHeader(String),
+    #[error("the gateway could not run the program: {0}")]
+    Gateway(String),
+}
+
+/// A run that ended badly: the error, and what it did until then.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct Failed {
+    pub(crate) error: QueryError,
+    pub(crate) console: String,
+    pub(crate) timing: String,
+    pub(crate) report: Report,
+}
+
+fn whose(granted: bool) -> &'static str {
+    if granted { "by ORFA-Limit" } else { "on this route" }
+}
+
+impl Problem for QueryError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Method(_) => "method-not-allowed",
+            Self::NoContentType => "content-type-missing",
+            Self::ContentType(_) => "content-type-unknown",
+            Self::Header { .. } => "header-malformed",
+            Self::NotYet(_) => "not-implemented",
+            Self::InputLength { .. } => "input-length",
+            Self::Form(_) => "form-malformed",
+            Self::Encoding(_) => "content-encoding-unknown",
+            Self::BrokenEncoding => "content-encoding-broken",
+            Self::BodySize(_) => "body-too-large",
+            Self::BrokenBody => "body-broken",
+            Self::NoProgram => "program-missing",
+            Self::ProgramSize { .. } => "program-too-large",
+            Self::NotText => "program-not-text",
+            Self::Module(refusal) => refusal.code(),
+            Self::Syntax { .. } => "program-syntax",
+            Self::Limit { limit, .. } => limit.code(),
+            Self::Failed { kind, .. } => failure_code(*kind),
+            Self::Trapped(_) => "program-trapped",
+            Self::NoAnswer => "program-no-answer",
+            Self::DoneTwice => "program-done-twice",
+            Self::BadHandle { .. } => "program-bad-handle",
+            Self::BadPointer { .. } => "program-bad-pointer",
+            Self::BadText { .. } => "program-bad-text",
+            Self::CallMethod { .. } => "call-method",
+            Self::Call { reason, .. } => reason.code(),
+            Self::UnknownService(_) => "call-unknown-service",
+            Self::AnswerHeader(_) => "answer-header",
+            Self::Gateway(_) => "gateway-failed",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ContentType(_) | Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::BodySize(_) | Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Gateway(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            _ if self.fault() == Fault::Program => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Gateway(_) => Fault::Gateway,
+            Self::Method(_)
+            | Self::NoContentType
+            | Self::ContentType(_)
+            | Self::Header { .. }
+            | Self::NotYet(_)
+            | Self::InputLength { .. }
+            | Self::Form(_)
+            | Self::Encoding(_)
+            | Self::BrokenEncoding
+            | Self::BodySize(_)
+            | Self::BrokenBody
+            | Self::NoProgram
+            | Self::ProgramSize { .. }
+            | Self::NotText => Fault::Client,
+            _ => Fault::Program,
+        }
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::Method(_) => "send a program with POST, or with QUERY if it makes only safe calls".into(),
+            Self::NoContentType | Self::ContentType(_) => "use application/wasm, text/javascript, text/typescript, or \
+                 multipart/form-data with the parts `program` and `input`"
+                .into(),
+            Self::InputLength { .. } => {
+                "the body is the input followed by the program; ORFA-Input is the length of the input in bytes".into()
+            }
+            Self::Module(refusal) => refusal.hint().into(),
+            Self::Syntax { hint, .. } => hint.clone().unwrap_or_default(),
+            Self::Limit { limit, granted: true, .. } => {
+                format!("grant more with `ORFA-Limit: {}=...`, up to the route's own cap", limit.word())
+            }
+            Self::UnknownService(_) => "the host of a URL is the name of a service that the route names".into(),
+            Self::Call { reason, .. } => reason.hint(),
+            Self::NoAnswer => "call `done`, with no bytes for an empty answer".into(),
+            _ => String::new(),
+        }
+    }
+
+    fn members(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        if let Self::Failed { line, column, .. } | Self::Syntax { line, column, .. } = self {
+            if *line > 0 {
+                members.insert("line".into(), (*line).into());
+                members.insert("column".into(), (*column).into());
+            }
+        }
+        members
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if matches!(self, Self::Method(_)) {
+            headers.insert(ALLOW, HeaderValue::from_static("POST, QUERY"));
+        }
+        if matches!(self, Self::Method(_) | Self::NoContentType | Self::ContentType(_)) {
+            headers.insert(ACCEPT_QUERY, HeaderValue::from_static(ACCEPTED));
+        }
+        headers
+    }
+}
+
+/// The field that says which media types a resource takes with the method QUERY (RFC 10008).
+pub(crate) const ACCEPT_QUERY: HeaderName = HeaderName::from_static("accept-query");
+/// The media types of programs.
+pub(crate) const ACCEPTED: &str = "application/wasm, text/javascript, text/typescript, multipart/form-data";
+
+fn failure_code(kind: Failure) -> &'static str {
+    match kind {
+        Failure::Refused => "program-refused",
+        Failure::Threw => "program-threw",
+        Failure::Syntax => "program-syntax",
+        Failure::Stalled => "program-stalled",
+        Failure::BadAnswer => "program-bad-answer",
+        Failure::Memory => "limit-memory",
+    }
+}
+
+impl Problem for Failed {
+    fn code(&self) -> &'static str {
+        self.error.code()
+    }
+
+    fn status(&self) -> StatusCode {
+        self.error.status()
+    }
+
+    fn fault(&self) -> Fault {
+        self.error.fault()
+    }
+
+    fn hint(&self) -> String {
+        self.error.hint()
+    }
+
+    fn members(&self) -> Map<String, Value> {
+        let mut members = self.error.members();
+        let calls: Vec<Value> = self.report.made.iter().filter(|made| told(made)).map(call).collect();
+        members.insert("calls".into(), calls.into());
+        members.insert("console".into(), self.console.clone().into());
+        members
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = self.error.headers();
+        if let Ok(timing) = HeaderValue::from_str(&self.timing) {
+            headers.insert(HeaderName::from_static("server-timing"), timing);
+        }
+        headers
+    }
+
+    fn report(&self) -> Option<&Report> {
+        Some(&self.report)
+    }
+}
+
+/// Which calls a problem lists: every unsafe one, since it may have changed something, and every one that
+/// failed.
+fn told(made: &Made) -> bool {
+    !made.method.is_safe() || !matches!(made.outcome, Outcome::Status(..400))
+}
+
+fn call(made: &Made) -> Value {
+    let status = match made.outcome {
+        Outcome::NotSent => "not sent".into(),
+        Outcome::NoAnswer => "no answer".into(),
+        Outcome::Status(status) => Value::from(status),
+    };
+    serde_json::json!({
+        "service": &*made.service, "method": made.method.as_str(), "path": made.path, "status": status,
+    })
+}
+
+/// What kind of media a program came as, for messages.
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(CONTENT_TYPE)?.to_str().ok()
+}

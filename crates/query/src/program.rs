@@ -1,0 +1,104 @@
+//! A program made ready: checked, compiled once per content hash, shared by every request that sends it.
+
+pub mod check;
+
+use std::sync::Arc;
+
+use query_abi::{CONSTRUCTORS, ENTRY, HOST_MODULE};
+use sandbox::{Extern, ExternType, Key, Module, ModuleExport};
+use sha2::{Digest, Sha256};
+
+use crate::ask::{Ask, Language};
+use crate::environment::CEnvironment;
+use crate::problem::QueryError;
+use crate::typescript;
+use check::{Facts, Refusal};
+
+/// A program that can be run any number of times.
+#[derive(Clone)]
+pub(crate) enum Program {
+    /// A query module beside the C environment.
+    C(Arc<CProgram>),
+    /// JavaScript source, types stripped.
+    Javascript(Arc<str>),
+    /// A module that brings its own memory.
+    Plain(Arc<Module>),
+}
+
+/// A query module, with its imports looked up.
+pub(crate) struct CProgram {
+    pub(crate) module: Module,
+    pub(crate) imports: Vec<Import>,
+    pub(crate) constructors: Option<ModuleExport>,
+    pub(crate) entry: ModuleExport,
+}
+
+/// Where an import comes from.
+pub(crate) enum Import {
+    Environment(ModuleExport),
+    Host(String),
+}
+
+/// The content hash of a program: what its cache key is made of.
+pub(crate) fn key(ask: &Ask) -> Key {
+    let language: &[u8] = match ask.language {
+        Language::Wasm => b"wasm\0",
+        Language::Javascript => b"javascript\0",
+        Language::Typescript => b"typescript\0",
+    };
+    Sha256::new().chain_update(language).chain_update(&ask.program).finalize().into()
+}
+
+/// Source text for the JavaScript environment: the types of TypeScript become spaces, so that lines and
+/// columns stay those that the author sees.
+pub(crate) fn javascript(language: Language, source: &[u8]) -> Result<Arc<str>, QueryError> {
+    let text = std::str::from_utf8(source).map_err(|_| QueryError::NotText)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if language == Language::Javascript {
+        return Ok(text.into());
+    }
+    let stripped = typescript::strip(text).map_err(|error| QueryError::Syntax {
+        message: error.message,
+        hint: error.hint,
+        line: error.line,
+        column: error.column,
+    })?;
+    Ok(stripped.into())
+}
+
+/// Compiles a query module and looks its imports up in the environment.
+pub(crate) fn link(environment: &CEnvironment, facts: &Facts, wasm: &[u8]) -> Result<CProgram, QueryError> {
+    let module = environment.sandbox.compile(wasm).map_err(|error| Refusal::Malformed(error.to_string()))?;
+    let imports = module.imports().map(|import| find(environment, &import)).collect::<Result<_, _>>()?;
+    let constructors = facts.constructors.then(|| module.get_export_index(CONSTRUCTORS)).flatten();
+    let entry = module.get_export_index(ENTRY).ok_or(Refusal::NoEntry)?;
+    Ok(CProgram { module, imports, constructors, entry })
+}
+
+fn find(environment: &CEnvironment, import: &sandbox::ImportType<'_>) -> Result<Import, Refusal> {
+    let (module, name) = (import.module(), import.name());
+    if module == HOST_MODULE {
+        return Ok(Import::Host(name.into()));
+    }
+    let missing = || Refusal::Import { module: module.into(), name: name.into() };
+    let (export, ty) = environment.export(name).ok_or_else(missing)?;
+    if !same_kind(&import.ty(), ty) {
+        return Err(Refusal::ImportType { module: module.into(), name: name.into() });
+    }
+    Ok(Import::Environment(export))
+}
+
+/// Whether an import can be satisfied by an export. Functions have to match to the letter; for memory and
+/// table the engine checks the sizes.
+fn same_kind(import: &ExternType, export: &ExternType) -> bool {
+    match (import, export) {
+        (ExternType::Func(a), ExternType::Func(b)) => a.matches(b),
+        (ExternType::Global(a), ExternType::Global(b)) => a.mutability() == b.mutability(),
+        (ExternType::Memory(a), ExternType::Memory(b)) => a.minimum() <= b.minimum() && a.maximum().is_none(),
+        (ExternType::Table(a), ExternType::Table(b)) => a.minimum() <= b.minimum() && a.maximum().is_none(),
+        _ => false,
+    }
+}
+
+/// The externs of a program's imports in one store.
+pub(crate) type Externs = Vec<Extern>;

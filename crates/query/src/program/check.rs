@@ -1,0 +1,302 @@
+//! What a module has to be before anything of it is compiled.
+//!
+//! A query module shares memory, table and stack with its environment, so its segments must lie in the
+//! query's regions; the linker does not check that. The harm would stay inside the query's own instance:
+//! this is for its author, who is told the offending item. Validity itself is checked first, by
+//! wasmparser, with the features that the engine has.
+
+use std::ops::Range;
+
+use query_abi::{CONSTRUCTORS, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, layout};
+use wasmparser::{
+    DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Import, Operator, Parser, Payload, TypeRef,
+    ValType, Validator, WasmFeatures,
+};
+
+/// Why a module is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Truncated, wrong magic, invalid code.
+    #[error("the module is not valid WebAssembly: {0}")]
+    Malformed(String),
+    /// A component rather than a core module.
+    #[error("this is a component; a query is a core module")]
+    Component,
+    /// An import that neither the host nor the environment has.
+    #[error("the module imports `{module}` `{name}`, which does not exist")]
+    Import { module: String, name: String },
+    /// An import with a type other than that of the export.
+    #[error("the module imports `{module}` `{name}` with a type that it does not have")]
+    ImportType { module: String, name: String },
+    /// Imports from an environment of another kind or version.
+    #[error("there is no environment `{0}`")]
+    Environment(String),
+    /// A memory of its own beside an environment.
+    #[error("the module has a memory of its own, but its environment brings one")]
+    OwnMemory,
+    /// A table of its own beside an environment.
+    #[error("the module has a table of its own, but its environment brings one")]
+    OwnTable,
+    /// Neither an environment nor a memory.
+    #[error("the module has no memory, and names no environment that would bring one")]
+    NoMemory,
+    /// A data segment outside of the query's region.
+    #[error("data segment {index} lies at {start} to {end}, outside of the query's region {} to {}",
+        layout::QUERY_DATA.start, layout::QUERY_DATA.end)]
+    DataRegion { index: u32, start: u64, end: u64 },
+    /// An element segment outside of the query's slots.
+    #[error("element segment {index} fills table slots {start} to {end}, outside of the query's slots {} to {}",
+        layout::QUERY_TABLE.start, layout::QUERY_TABLE.end)]
+    TableRegion { index: u32, start: u64, end: u64 },
+    /// A segment whose place is computed rather than constant.
+    #[error("{what} segment {index} has no constant offset")]
+    Offset { what: &'static str, index: u32 },
+    /// No entry point.
+    #[error("the module exports no function `{ENTRY}`")]
+    NoEntry,
+    /// An entry point of another type.
+    #[error("`{name}` has the type {found}, not {expected}")]
+    Signature { name: &'static str, found: String, expected: &'static str },
+}
+
+/// What a module that fits has to say of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// It shares the memory of the C environment; otherwise it is a plain module with its own.
+    pub environment: bool,
+    /// It exports constructors.
+    pub constructors: bool,
+}
+
+impl Refusal {
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) | Self::Component => "module-malformed",
+            Self::Import { .. } | Self::ImportType { .. } => "module-import",
+            Self::Environment(_) => "module-environment",
+            Self::OwnMemory | Self::NoMemory => "module-memory",
+            Self::OwnTable => "module-table",
+            Self::DataRegion { .. } => "module-data-region",
+            Self::TableRegion { .. } => "module-table-region",
+            Self::Offset { .. } => "module-segment-offset",
+            Self::NoEntry => "module-no-entry",
+            Self::Signature { .. } => "module-signature",
+        }
+    }
+
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Import { .. } | Self::ImportType { .. } => {
+                "import only from `orfa` and from the environment; `orfa query build` checks it"
+            }
+            Self::DataRegion { .. } => {
+                "a query has 64 KiB for its data: keep large tables in the input or on the heap"
+            }
+            Self::NoEntry | Self::Signature { .. } => "export `void orfa(const void *input, int len)`",
+            Self::Environment(_) => {
+                "this gateway offers `env:c@1`; build the query with its own version's `orfa query build`"
+            }
+            _ => "",
+        }
+    }
+}
+
+/// Checks a module. `has_export` says whether the C environment exports a name.
+///
+/// # Errors
+/// The first item that does not fit.
+pub fn check(wasm: &[u8], has_export: &dyn Fn(&str) -> bool) -> Result<Facts, Refusal> {
+    validate(wasm)?;
+    let mut module = Shape::default();
+    for payload in Parser::new(0).parse_all(wasm) {
+        module.read(payload.map_err(malformed)?, has_export)?;
+    }
+    module.finish()
+}
+
+fn malformed(error: wasmparser::BinaryReaderError) -> Refusal {
+    Refusal::Malformed(error.to_string())
+}
+
+fn validate(wasm: &[u8]) -> Result<(), Refusal> {
+    if Parser::is_component(wasm) {
+        return Err(Refusal::Component);
+    }
+    let off = WasmFeatures::THREADS
+        | WasmFeatures::RELAXED_SIMD
+        | WasmFeatures::MEMORY64
+        | WasmFeatures::MULTI_MEMORY;
+    let features = WasmFeatures::default() - off;
+    Validator::new_with_features(features).validate_all(wasm).map(drop).map_err(malformed)
+}
+
+/// What was seen of a module so far.
+#[derive(Default)]
+struct Shape {
+    types: Vec<Option<FuncType>>,
+    functions: Vec<u32>,
+    environment: bool,
+    own_memory: bool,
+    own_table: bool,
+    entry: Option<u32>,
+    constructors: Option<u32>,
+    data: Vec<Segment>,
+    elements: Vec<Segment>,
+    offsets: Option<Refusal>,
+}
+
+struct Segment {
+    index: u32,
+    range: Range<u64>,
+}
+
+impl Shape {
+    fn read(&mut self, payload: Payload<'_>, has_export: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
+        match payload {
+            Payload::TypeSection(section) => {
+                for group in section {
+                    let group = group.map_err(malformed)?;
+                    self.types.extend(group.into_types().map(|ty| match ty.composite_type.inner {
+                        wasmparser::CompositeInnerType::Func(ty) => Some(ty),
+                        _ => None,
+                    }));
+                }
+            }
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    self.import(&import.map_err(malformed)?, has_export)?;
+                }
+            }
+            Payload::FunctionSection(section) => {
+                for ty in section {
+                    self.functions.push(ty.map_err(malformed)?);
+                }
+            }
+            Payload::MemorySection(section) => self.own_memory |= section.count() > 0,
+            Payload::TableSection(section) => self.own_table |= section.count() > 0,
+            Payload::ExportSection(section) => {
+                for export in section {
+                    let export = export.map_err(malformed)?;
+                    match (export.name, export.kind) {
+                        (ENTRY, ExternalKind::Func) => self.entry = Some(export.index),
+                        (CONSTRUCTORS, ExternalKind::Func) => self.constructors = Some(export.index),
+                        _ => {}
+                    }
+                }
+            }
+            Payload::ElementSection(section) => {
+                for (index, element) in (0..).zip(section) {
+                    self.element(index, element.map_err(malformed)?)?;
+                }
+            }
+            Payload::DataSection(section) => {
+                for (index, data) in (0..).zip(section) {
+                    self.data(index, data.map_err(malformed)?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn import(&mut self, import: &Import<'_>, has_export: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
+        if let TypeRef::Func(ty) = import.ty {
+            self.functions.push(ty);
+        }
+        let known = match import.module {
+            HOST_MODULE => HOST_FUNCTIONS.iter().any(|function| function.name == import.name),
+            ENVIRONMENT_C => {
+                self.environment = true;
+                has_export(import.name)
+            }
+            other if other.starts_with("env:") => return Err(Refusal::Environment(other.into())),
+            _ => false,
+        };
+        let missing = || Refusal::Import { module: import.module.into(), name: import.name.into() };
+        known.then_some(()).ok_or_else(missing)
+    }
+
+    fn element(&mut self, index: u32, element: wasmparser::Element<'_>) -> Result<(), Refusal> {
+        let ElementKind::Active { offset_expr, .. } = element.kind else { return Ok(()) };
+        let count = match element.items {
+            ElementItems::Functions(functions) => functions.count(),
+            ElementItems::Expressions(_, expressions) => expressions.count(),
+        };
+        match constant(&offset_expr) {
+            Some(start) => self.elements.push(Segment { index, range: start..start + u64::from(count) }),
+            None => self.offsets = self.offsets.take().or(Some(Refusal::Offset { what: "element", index })),
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, index: u32, data: wasmparser::Data<'_>) {
+        let DataKind::Active { offset_expr, .. } = data.kind else { return };
+        match constant(&offset_expr) {
+            Some(start) => self.data.push(Segment { index, range: start..start + data.data.len() as u64 }),
+            None => self.offsets = self.offsets.take().or(Some(Refusal::Offset { what: "data", index })),
+        }
+    }
+
+    fn finish(self) -> Result<Facts, Refusal> {
+        if self.environment {
+            self.check_shared()?;
+        } else if !self.own_memory {
+            return Err(Refusal::NoMemory);
+        }
+        let entry = self.entry.ok_or(Refusal::NoEntry)?;
+        self.check_type(ENTRY, entry, &[ValType::I32, ValType::I32], "(i32, i32)")?;
+        if let Some(constructors) = self.constructors {
+            self.check_type(CONSTRUCTORS, constructors, &[], "()")?;
+        }
+        Ok(Facts { environment: self.environment, constructors: self.constructors.is_some() })
+    }
+
+    /// What only a module that shares its environment's memory and table has to keep.
+    fn check_shared(&self) -> Result<(), Refusal> {
+        if self.own_memory {
+            return Err(Refusal::OwnMemory);
+        }
+        if self.own_table {
+            return Err(Refusal::OwnTable);
+        }
+        if let Some(refusal) = &self.offsets {
+            return Err(refusal.clone());
+        }
+        if let Some(Segment { index, range }) = outside(&self.data, &layout::QUERY_DATA) {
+            return Err(Refusal::DataRegion { index: *index, start: range.start, end: range.end });
+        }
+        if let Some(Segment { index, range }) = outside(&self.elements, &layout::QUERY_TABLE) {
+            return Err(Refusal::TableRegion { index: *index, start: range.start, end: range.end });
+        }
+        Ok(())
+    }
+
+    fn check_type(
+        &self,
+        name: &'static str,
+        function: u32,
+        params: &[ValType],
+        expected: &'static str,
+    ) -> Result<(), Refusal> {
+        let ty = self.functions.get(function as usize).and_then(|ty| self.types.get(*ty as usize));
+        let Some(Some(ty)) = ty else { return Err(Refusal::NoEntry) };
+        if ty.params() == params && ty.results().is_empty() {
+            return Ok(());
+        }
+        Err(Refusal::Signature { name, found: ty.to_string(), expected })
+    }
+}
+
+fn outside<'a>(segments: &'a [Segment], region: &Range<u32>) -> Option<&'a Segment> {
+    let fits = |range: &Range<u64>| range.start >= region.start.into() && range.end <= region.end.into();
+    segments.iter().find(|segment| !segment.range.is_empty() && !fits(&segment.range))
+}
+
+fn constant(expression: &wasmparser::ConstExpr<'_>) -> Option<u64> {
+    let mut operators = expression.get_operators_reader();
+    match (operators.read().ok()?, operators.read().ok()?) {
+        (Operator::I32Const { value }, Operator::End) => Some(u64::from(value.cast_unsigned())),
+        _ => None,
+    }
+}
