@@ -46,8 +46,8 @@ pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program:
 /// A line for the request, and one for each upstream call.
 fn draw(Shown { request: seen, cap }: &Shown, width: usize) -> String {
     let status = seen.status.as_u16();
-    let made = seen.report.as_ref().map_or(&seen.made, |report| &report.made);
-    let calls: Vec<Call> = made.iter().map(call).collect();
+    let report = seen.report.as_ref();
+    let calls: Vec<Call> = report.map_or(&seen.made, |report| &report.made).iter().map(call).collect();
     format!(
         "{} {} {}  {}{}{}  {}\n{}",
         seen.method,
@@ -55,7 +55,7 @@ fn draw(Shown { request: seen, cap }: &Shown, width: usize) -> String {
         paint(draw::status_style(status), &status.to_string()),
         seen.code.map_or_else(String::new, |code| format!("{}  ", paint(terminal::RED, code))),
         units::milliseconds(seen.took),
-        seen.report.as_ref().map_or_else(String::new, |report| cpu(report.cpu, *cap)),
+        report.map_or_else(String::new, |report| cpu(report.cpu, *cap)),
         units::count(calls.len(), "call"),
         draw::timeline(&calls, seen.took, width),
     )
