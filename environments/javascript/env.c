@@ -46,9 +46,7 @@ static void *env_realloc(void *opaque, void *memory, size_t size) {
     void *moved = realloc(memory, size);
     return size ? checked(moved) : moved;
 }
-static size_t env_size(const void *memory);
-
-size_t malloc_usable_size(void *memory);
+size_t malloc_usable_size(void *memory);                            /* wasi-libc has it, its headers don't */
 static size_t env_size(const void *memory) { return malloc_usable_size((void *)memory); }
 
 static const JSMallocFunctions ALLOCATOR = {env_calloc, env_malloc, env_free, env_realloc, env_size};
@@ -95,11 +93,15 @@ static void add_frames(Text *text, const char *stack) {
     }
 }
 
-static const char *words_of(JSContext *ctx, JSValueConst exception) {
-    const char *words = JS_ToCString(ctx, exception);
+/* What was thrown, in words: an error's name and message, any other value as JSON. */
+static const char *words_of(JSContext *ctx, JSValueConst thrown) {
+    JSValue json = JS_UNDEFINED;
+    if (JS_IsObject(thrown) && !JS_IsError(thrown))
+        json = JS_JSONStringify(ctx, thrown, JS_UNDEFINED, JS_UNDEFINED);
+    const char *words = JS_IsException(json) ? NULL : JS_ToCString(ctx, JS_IsString(json) ? json : thrown);
     if (!words)
         JS_FreeValue(ctx, JS_GetException(ctx));
-    return words ? words : "an error that can't be written as text";
+    return words ? words : "a value that can't be written as text";
 }
 
 /* The stack of an error as it was made, whatever the program did to Error.prototype; "" where it has none. */
@@ -119,6 +121,8 @@ static _Noreturn void fail_with(JSContext *ctx, int kind, JSValueConst exception
     const char *stack = stack_of(ctx, exception);
     Position position = position_of(stack);
     Text text = {0};
+    if (!JS_IsError(exception))
+        text_puts(&text, "thrown, and not an Error: ");
     text_puts(&text, words);
     add_frames(&text, stack);
     calls_finish();

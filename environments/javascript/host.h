@@ -1,8 +1,8 @@
 //! What the files of the JavaScript environment share: the host functions (docs/query.md has the words,
 //! `crates/query-abi` the truth), the state of the run, and the functions that cross files.
 //!
-//! `env.c` is the life of a run, `calls.c` the calls to services, `library.c` what JavaScript programs
-//! find as globals, `wasi.c` what wasi-libc asks of a system, `prelude.js` the rest of the library.
+//! `env.c` is the life of a run, `calls.c` the calls to services, `url.c` where they go, `library.c` and
+//! `prelude.js` what programs find as globals, `wasi.c` what wasi-libc asks of a system.
 #ifndef ORFA_JAVASCRIPT_HOST_H
 #define ORFA_JAVASCRIPT_HOST_H
 
@@ -60,6 +60,11 @@ void text_add(Text *text, const char *data, size_t len);
 void text_puts(Text *text, const char *words);
 /* Adds text percent-encoded, except for the unreserved characters of RFC 3986 and those in `keep`. */
 void text_encode(Text *text, const char *data, size_t len, const char *keep);
+
+/* url.c */
+typedef struct { const char *name; size_t len; } Service;
+/* The URL of a call, or NULL and an exception. Without `params` the path is taken as it is. */
+char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params);
 
 /* calls.c */
 int calls_init(JSContext *ctx);

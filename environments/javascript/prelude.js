@@ -6,7 +6,7 @@
 // prototype, and no code below iterates, destructures arrays or uses a RegExp.
 (function (native) {
   "use strict";
-  const { Array, ArrayBuffer, Error, Object, Reflect, String, Symbol, TypeError, RangeError, Uint8Array } = globalThis;
+  const { Array, ArrayBuffer, Error, Number, Object, Reflect, String, Symbol, TypeError, RangeError, Uint8Array } = globalThis;
   const { parse, stringify } = JSON;
   const { isArray } = Array;
   const { create, defineProperty, getOwnPropertyDescriptor, hasOwn, keys, setPrototypeOf } = Object;

@@ -1,0 +1,208 @@
+//! The URL of a call: the path with its placeholders filled, then the query, all percent-encoded. What a
+//! program puts in as a value can never become another path or another parameter.
+#include "host.h"
+
+/* ---- text ---- */
+
+enum { FAILED = -1 };
+
+static bool text_room(Text *text, size_t len) {
+    if (text->capacity == (size_t)FAILED)
+        return false;
+    if (text->len + len < text->capacity)
+        return true;
+    size_t capacity = (text->len + len) * 2 + 64;
+    char *data = realloc(text->data, capacity);
+    if (!data)
+        free(text->data), memory_failures++;
+    text->data = data;
+    text->capacity = data ? capacity : (size_t)FAILED;
+    return data != NULL;
+}
+
+void text_add(Text *text, const char *data, size_t len) {
+    if (!text_room(text, len))
+        return;
+    memcpy(text->data + text->len, data, len);
+    text->len += len;
+    text->data[text->len] = 0;
+}
+
+void text_puts(Text *text, const char *words) { text_add(text, words, strlen(words)); }
+
+static bool unreserved(char c) {
+    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+void text_encode(Text *text, const char *data, size_t len, const char *keep) {
+    for (size_t i = 0; i < len; i++) {
+        char c = data[i];
+        if (unreserved(c) || (c && strchr(keep, c))) {
+            text_add(text, &c, 1);
+        } else {
+            char code[] = {'%', "0123456789ABCDEF"[(uint8_t)c >> 4], "0123456789ABCDEF"[c & 15]};
+            text_add(text, code, sizeof code);
+        }
+    }
+}
+
+/* ---- the URL of a call ---- */
+
+/* What may stand in a path or query as it is; the rest is encoded. '%' is among them: it is encoded already. */
+static const char IN_URL[] = "%/?:@!$&'()*+,;=[]";
+
+/* Adds a parameter's value, percent-encoded; `name` is for the error. */
+static bool add_scalar(JSContext *ctx, Text *url, JSValueConst value, const char *name) {
+    JSValue text = JS_UNDEFINED;
+    if (JS_IsDate(value)) {
+        JSAtom method = JS_NewAtom(ctx, "toISOString");
+        text = JS_Invoke(ctx, value, method, 0, NULL);
+        JS_FreeAtom(ctx, method);
+    } else if (JS_IsString(value) || JS_IsNumber(value) || JS_IsBool(value) || JS_IsBigInt(value)) {
+        text = JS_DupValue(ctx, value);
+    } else {
+        JS_ThrowTypeError(ctx, "the parameter '%s' has to be text, a number, a boolean, a Date or an array of them", name);
+        return false;
+    }
+    size_t len;
+    const char *data = JS_IsException(text) ? NULL : string_to_utf8(ctx, &len, text);
+    JS_FreeValue(ctx, text);
+    if (!data)
+        return false;
+    text_encode(url, data, len, "");
+    JS_FreeCString(ctx, data);
+    return true;
+}
+
+/* Adds a value: an array is joined by commas. */
+static bool add_value(JSContext *ctx, Text *url, JSValueConst value, const char *name) {
+    if (!JS_IsArray(value))
+        return add_scalar(ctx, url, value, name);
+    int64_t len;
+    if (JS_GetLength(ctx, value, &len) < 0)
+        return false;
+    for (int64_t i = 0; i < len; i++) {
+        JSValue item = JS_GetPropertyInt64(ctx, value, i);
+        if (i)
+            text_puts(url, ",");
+        bool added = !JS_IsException(item) && add_scalar(ctx, url, item, name);
+        JS_FreeValue(ctx, item);
+        if (!added)
+            return false;
+    }
+    return true;
+}
+
+typedef struct { JSValueConst object; JSPropertyEnum *names; uint32_t count; bool *used; } Params;
+
+static bool params_open(JSContext *ctx, Params *params, JSValueConst object) {
+    *params = (Params){object, NULL, 0, NULL};
+    if (JS_IsUndefined(object) || JS_IsNull(object))
+        return true;
+    if (!JS_IsObject(object) || JS_IsArray(object)) {
+        JS_ThrowTypeError(ctx, "params has to be an object such as { limit: 8 }");
+        return false;
+    }
+    if (JS_GetOwnPropertyNames(ctx, &params->names, &params->count, object, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY) < 0)
+        return false;
+    params->used = js_calloc(ctx, params->count + 1, 1);
+    return params->used != NULL;
+}
+
+static void params_close(JSContext *ctx, Params *params) {
+    if (params->names)
+        JS_FreePropertyEnum(ctx, params->names, params->count);
+    js_free(ctx, params->used);
+}
+
+/* Fills `{name}` from the parameters. What is empty, `.` or `..` would make it another path. */
+static bool add_placeholder(JSContext *ctx, Text *url, Params *params, const char *name, size_t len) {
+    JSAtom atom = JS_NewAtomLen(ctx, name, len);
+    const char *spelt = JS_AtomToCString(ctx, atom);
+    bool filled = false;
+    for (uint32_t i = 0; spelt && i < params->count && !filled; i++) {
+        if (params->names[i].atom != atom)
+            continue;
+        JSValue value = JS_GetProperty(ctx, params->object, atom);
+        size_t start = url->len;
+        filled = params->used[i] = !JS_IsException(value) && add_value(ctx, url, value, spelt);
+        JS_FreeValue(ctx, value);
+        if (!filled)
+            break;
+        const char *text = url->data ? url->data + start : "-";
+        if (!*text || !strcmp(text, ".") || !strcmp(text, "..")) {
+            JS_ThrowTypeError(ctx, "{%s} in the path can't be filled with '%s'", spelt, text);
+            filled = false;
+            break;
+        }
+    }
+    if (!filled && spelt && !JS_HasException(ctx))
+        JS_ThrowTypeError(ctx, "the path needs {%s}, and params has no '%s'", spelt, spelt);
+    JS_FreeCString(ctx, spelt);
+    JS_FreeAtom(ctx, atom);
+    return filled;
+}
+
+/* The length of `{name}` at the front of `path`, 0 where there is none. */
+static size_t placeholder(const char *path) {
+    size_t len = 1;
+    while (path[0] == '{' && (unreserved(path[len]) || path[len] == '$'))
+        len++;
+    return path[0] == '{' && path[len] == '}' && len > 1 ? len + 1 : 0;
+}
+
+static bool add_path(JSContext *ctx, Text *url, Params *params, const char *path) {
+    while (*path) {
+        size_t len = params ? placeholder(path) : 0;
+        if (len && !add_placeholder(ctx, url, params, path + 1, len - 2))
+            return false;
+        if (!len)
+            text_encode(url, path, len = 1, IN_URL);
+        path += len;
+    }
+    return true;
+}
+
+/* Adds the parameters that the path did not take as the query; null and undefined ones are left out. */
+static bool add_query(JSContext *ctx, Text *url, Params *params) {
+    bool first = !(url->data && strchr(url->data, '?')), added = true;
+    for (uint32_t i = 0; i < params->count && added; i++) {
+        if (params->used[i])
+            continue;
+        JSValue value = JS_GetProperty(ctx, params->object, params->names[i].atom);
+        const char *name = JS_IsException(value) ? NULL : JS_AtomToCString(ctx, params->names[i].atom);
+        added = name != NULL;
+        if (added && !JS_IsUndefined(value) && !JS_IsNull(value)) {
+            text_puts(url, first ? "?" : "&");
+            text_encode(url, name, strlen(name), "");
+            text_puts(url, "=");
+            added = add_value(ctx, url, value, name);
+            first = false;
+        }
+        JS_FreeCString(ctx, name);
+        JS_FreeValue(ctx, value);
+    }
+    return added;
+}
+
+char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params) {
+    const char *text = JS_IsString(path) ? JS_ToCString(ctx, path) : NULL;
+    if (!text || *text != '/') {
+        if (!JS_HasException(ctx))
+            JS_ThrowTypeError(ctx, "the path has to be text that begins with '/'");
+        return JS_FreeCString(ctx, text), NULL;
+    }
+    Text url = {0};
+    Params open = {0};
+    text_puts(&url, "http://");
+    text_add(&url, service->name, service->len);
+    bool made = !params || params_open(ctx, &open, *params);
+    made = made && add_path(ctx, &url, params ? &open : NULL, text) && add_query(ctx, &url, &open);
+    params_close(ctx, &open);
+    JS_FreeCString(ctx, text);
+    if (made && !url.data)
+        JS_ThrowOutOfMemory(ctx);
+    if (made)
+        return url.data;
+    return free(url.data), NULL;
+}

@@ -1,0 +1,125 @@
+/**
+ * Types of an ORFA query in JavaScript or TypeScript. Nothing to install: copy this file beside the
+ * program, and write
+ *
+ * ```ts
+ * import type { Services } from "./orfa";
+ *
+ * export default async function ({ n = 8 }, { profile, catalog }: Services) {
+ *   const buyers = await profile.get("/buyers", { limit: n });
+ *   return Promise.all(buyers.map((b) => catalog.get("/catalogs/{id}", { id: b.id })));
+ * }
+ * ```
+ *
+ * A program is one ES module that imports nothing. Its default export is called once per request with the
+ * input and the services; what it returns, or what its promise settles with, is the answer:
+ *
+ * | returned                                  | answer                                                 |
+ * | ----------------------------------------- | ------------------------------------------------------ |
+ * | `undefined`, `null`                       | 204, no body                                           |
+ * | a string                                  | 200, `text/plain; charset=utf-8`                       |
+ * | a number, boolean, array or other object  | 200, `application/json`, as `JSON.stringify` writes it |
+ * | a typed array or `ArrayBuffer`            | 200, `application/octet-stream`                        |
+ * | a `Response`                              | its status, headers and body                           |
+ *
+ * A function, symbol, BigInt or cyclic object is no answer, and an exception that nobody catches ends the
+ * run; both become a problem (RFC 9457) with `line` and `column` in the program. So does a promise that
+ * can never settle because no call is under way.
+ *
+ * The input is JSON, and `{}` where the client sent none. For other input the program says so:
+ * `export const input = "text"` (a string) or `export const input = "bytes"` (a `Uint8Array`).
+ *
+ * There are no timers, no files, no network but the services, and every run starts afresh. When the
+ * program has returned, calls that may change something (all but GET and HEAD) and are still under way are
+ * waited for; reads are dropped. `Date` and `performance.now()` have a resolution of a millisecond, and
+ * `performance.now()` counts from the first time that it is asked. Calls of functions nest about 600 deep;
+ * beyond that a `RangeError` is thrown.
+ *
+ * Other globals: `Response`, `Headers`, `URLSearchParams`, `TextEncoder` (without `encodeInto`),
+ * `TextDecoder` (utf-8, no streams), `console` (debug, error, info, log, warn), `atob`, `btoa`, `crypto`
+ * (`getRandomValues`, `randomUUID`), `performance.now`, `queueMicrotask`, and all of ECMAScript but Intl,
+ * Atomics, SharedArrayBuffer and `structuredClone`. Their types come with TypeScript's `lib: ["dom"]`.
+ */
+
+/** A value of a parameter. A `Date` is sent in ISO 8601; an array is joined by commas: `ids=1,2,3`. */
+export type Param = string | number | bigint | boolean | Date | readonly (string | number | bigint | boolean | Date)[];
+
+/**
+ * Parameters of a call: those that the path names as `{name}` are filled in there, percent-encoded (empty
+ * text, `.` and `..` are refused), the others become the query. `null` and `undefined` are left out.
+ */
+export type Params = Readonly<Record<string, Param | null | undefined>>;
+
+/**
+ * A body to send: bytes go as `application/octet-stream`, `URLSearchParams` as a form, all else (strings
+ * too) as JSON. `undefined` sends none.
+ */
+export type Body = unknown;
+
+/** What `fetch` takes beside the path. */
+export interface FetchInit {
+  /** GET where it is missing. */
+  method?: string;
+  headers?: HeadersInit;
+  /** Text, bytes or a form. An object is refused: write `JSON.stringify(object)` and the content type. */
+  body?: string | ArrayBuffer | ArrayBufferView | URLSearchParams | null;
+}
+
+/**
+ * A service that the route allows. Each call is sent at once; calls whose promises are awaited together
+ * overlap. A path begins with `/`; what may not stand in a URL is percent-encoded.
+ *
+ * A call resolves to the body: parsed for `application/json` and `+json`, a string for `text/*`, `null`
+ * where it is empty, else a `Uint8Array`. It rejects with a {@link ServiceError} when the status is not
+ * 200 to 299 (redirects are not followed), when the body is not the JSON it claims to be, or when there
+ * was no answer. Arguments that make no sense throw a `TypeError` at once.
+ */
+export interface Service {
+  get<T = any>(path: string, params?: Params): Promise<T>;
+  /** Resolves to the headers. */
+  head(path: string, params?: Params): Promise<Headers>;
+  post<T = any>(path: string, body?: Body, params?: Params): Promise<T>;
+  put<T = any>(path: string, body?: Body, params?: Params): Promise<T>;
+  patch<T = any>(path: string, body?: Body, params?: Params): Promise<T>;
+  delete<T = any>(path: string, params?: Params): Promise<T>;
+  /**
+   * Resolves to a `Response` whatever its status; rejects with a {@link ServiceError} only where no answer
+   * came. The path is sent as it is, without placeholders. A program may return the `Response`: then the
+   * headers that an answer may not carry are left out.
+   */
+  fetch(path: string, init?: FetchInit): Promise<Response>;
+}
+
+/**
+ * The services of the route by name. Asking for another one throws a `TypeError` that names them. For
+ * exact names: `type Mine = { catalog: Service }`.
+ */
+export type Services = Readonly<Record<string, Service>>;
+
+/** The default export of a program. */
+export type Program<Input = any> = (input: Input, services: Services) => unknown;
+
+/**
+ * Why no answer came, or none of use: `unreachable` (no connection), `timeout`, `broken` (it broke off),
+ * `not-json`; and, where the request was not sent at all, `forbidden` (method, path or header against the
+ * rules of the route), `invalid` (no URL or header), `unknown-service`.
+ */
+export type Reason = "unreachable" | "timeout" | "broken" | "not-json" | "forbidden" | "invalid" | "unknown-service";
+
+declare global {
+  /** A call that did not go well. Its stack is that of the place where the call began. */
+  class ServiceError extends Error {
+    readonly name: "ServiceError";
+    /** The name of the service. */
+    readonly service: string;
+    readonly method: string;
+    /** Path and query as they were sent. */
+    readonly path: string;
+    /** The status of the answer, 0 where none came. */
+    readonly status: number;
+    /** The body of the answer, read as of a successful one; `null` where there is none. */
+    readonly body: any;
+    /** `undefined` where an answer came that is not 200 to 299. */
+    readonly reason: Reason | undefined;
+  }
+}
