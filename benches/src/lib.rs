@@ -1,1 +1,11 @@
-//! (being built)
+//! What the demo and the benches measure with.
+//!
+//! The gateway that is measured is the release binary `orfa`, started as an operator starts it
+//! ([`process`]), and asked as a client asks it ([`client`]), at the distance of the demo through a proxy
+//! that delays and counts ([`delay`]). What comes out goes to `benches/results/` ([`scoreboard`]).
+
+pub mod client;
+pub mod delay;
+pub mod process;
+pub mod scoreboard;
+pub mod stats;

@@ -1,0 +1,118 @@
+//! The questions, and how a REST client answers them: by the calls that a page would make, or by the bulk
+//! calls that these services happen to have. What a query does stands in the programs that are sent,
+//! `examples/marketplace/queries/` and `sdk/c/examples/`.
+
+mod notify;
+mod orders;
+mod second;
+mod session;
+
+use anyhow::Result;
+use benches::client::Client;
+use serde_json::{Value, json};
+
+pub(crate) use session::{Call, Session};
+
+/// A question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// An item of each child list: the paper's example.
+    Second,
+    /// A list, a condition, a write for each: the paper's figure 2.
+    Notify,
+    /// A join of three services: the fifth query of the marketplace's study.
+    Orders,
+}
+
+impl Job {
+    pub(crate) const ALL: [Self; 3] = [Self::Second, Self::Notify, Self::Orders];
+
+    /// The name of its programs' files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Second => "second",
+            Self::Notify => "notify_admins",
+            Self::Orders => "orders",
+        }
+    }
+
+    /// What is asked.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Second => "The second newest posting of each of 8 buyers",
+            Self::Notify => "A notice to each admin among 16 users",
+            Self::Orders => "50 orders, each with its posting and its freelancer",
+        }
+    }
+
+    /// What a program gets as its input.
+    pub(crate) fn input(self) -> Value {
+        match self {
+            Self::Second => json!({ "n": 8 }),
+            Self::Notify => json!({ "n": 16 }),
+            Self::Orders => json!({ "limit": 50 }),
+        }
+    }
+
+    /// The program in TypeScript, as its file has it.
+    pub(crate) fn typescript(self) -> &'static str {
+        macro_rules! query {
+            ($name:literal) => {
+                include_str!(concat!("../../../../examples/marketplace/queries/", $name))
+            };
+        }
+        match self {
+            Self::Second => query!("second.ts"),
+            Self::Notify => query!("notify_admins.ts"),
+            Self::Orders => query!("orders.ts"),
+        }
+    }
+
+    /// Answers with a call for each item.
+    pub(crate) async fn calls(self, session: &mut Session<'_>) -> Result<Value> {
+        match self {
+            Self::Second => second::calls(session).await,
+            Self::Notify => notify::calls(session).await,
+            Self::Orders => orders::calls(session).await,
+        }
+    }
+
+    /// Answers with the fewest calls that the services allow.
+    pub(crate) async fn bulk(self, session: &mut Session<'_>) -> Result<Value> {
+        match self {
+            Self::Second => second::bulk(session).await,
+            Self::Notify => notify::bulk(session).await,
+            Self::Orders => orders::bulk(session).await,
+        }
+    }
+
+    /// Checks what so many runs have left behind at the services.
+    pub(crate) async fn check_effects(self, client: &Client, answer: &Value, runs: usize) -> Result<()> {
+        match self {
+            Self::Notify => notify::check(client, answer, runs).await,
+            Self::Second | Self::Orders => Ok(()),
+        }
+    }
+}
+
+/// The elements of an array; none where it is something else, which the comparison will tell.
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The ids of another list's rows, each once, as a URL's query has them.
+fn ids(rows: &Value, field: &str) -> String {
+    let ids: Vec<String> = distinct(rows, field).iter().map(Value::to_string).collect();
+    ids.join(",")
+}
+
+/// What stands in a field of the rows, each once.
+fn distinct(rows: &Value, field: &str) -> Vec<Value> {
+    let mut seen = Vec::new();
+    for row in items(rows) {
+        if !seen.contains(&row[field]) {
+            seen.push(row[field].clone());
+        }
+    }
+    seen
+}

@@ -1,0 +1,59 @@
+//! 50 orders, each with its posting and its freelancer.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::{Call, Session, distinct, ids, items};
+
+const ORDERS: &str = "/order/orders?limit=50";
+
+/// The orders, then each posting and each freelancer that they name, once.
+pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
+    let orders = session.one(Call::get(ORDERS)).await?;
+    let call = |path: &'static str| move |id: &Value| Call::get(format!("{path}/{id}"));
+    let (postings, people) = (distinct(&orders, "catalog_id"), distinct(&orders, "freelancer_id"));
+    let calls = postings.iter().map(call("/catalog/catalogs"));
+    let calls = calls.chain(people.iter().map(call("/profile/freelancers")));
+    let mut postings_and_people = session.all(calls.collect()).await?;
+    let people = postings_and_people.split_off(postings.len());
+    Ok(join(&orders, &postings_and_people, &people))
+}
+
+/// The orders, then all that they name by two calls.
+pub(super) async fn bulk(session: &mut Session<'_>) -> Result<Value> {
+    let orders = session.one(Call::get(ORDERS)).await?;
+    let postings = Call::get(format!("/catalog/catalogs?ids={}", ids(&orders, "catalog_id")));
+    let people = Call::get(format!("/profile/freelancers?ids={}", ids(&orders, "freelancer_id")));
+    let (postings, people) = session.both(postings, people).await?;
+    Ok(join(&orders, items(&postings), items(&people)))
+}
+
+fn join(orders: &Value, postings: &[Value], people: &[Value]) -> Value {
+    let row = |order: &Value| {
+        let mut row = order.clone();
+        row["catalog"] = pick(postings, &order["catalog_id"], &["id", "title", "price"]);
+        row["freelancer"] = pick(people, &order["freelancer_id"], &["id", "name"]);
+        row
+    };
+    items(orders).iter().map(row).collect()
+}
+
+/// Some fields of the row that has this id, or null.
+fn pick(rows: &[Value], id: &Value, fields: &[&str]) -> Value {
+    let row = rows.iter().find(|row| row["id"] == *id);
+    row.map_or(Value::Null, |row| fields.iter().map(|field| (*field, row[*field].clone())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_null() {
+        let orders = json!([{ "id": 1, "catalog_id": 2, "freelancer_id": 3 }]);
+        let postings = [json!({ "id": 2, "title": "A", "price": 4, "open": true })];
+        let joined = join(&orders, &postings, &[]);
+        assert_eq!(joined[0]["catalog"], json!({ "id": 2, "title": "A", "price": 4 }));
+        assert_eq!(joined[0]["freelancer"], Value::Null);
+    }
+}

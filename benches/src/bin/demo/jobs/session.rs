@@ -1,0 +1,88 @@
+//! A REST client's run: it counts requests and round trips, and sends what does not depend on one
+//! another one by one or all at once.
+
+use anyhow::{Context, Result, bail};
+use benches::client::Client;
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use http::{Method, Request};
+use http_body_util::Full;
+use serde_json::Value;
+
+/// A run of a REST client.
+pub(crate) struct Session<'a> {
+    client: &'a Client,
+    at_once: bool,
+    /// Requests so far.
+    pub(crate) requests: usize,
+    /// How many of them had to wait for the one before.
+    pub(crate) round_trips: usize,
+}
+
+/// A request to be sent; the first segment of the path is the service.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    method: Method,
+    path: String,
+    body: Option<Value>,
+}
+
+impl Call {
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self { method: Method::GET, path: path.into(), body: None }
+    }
+
+    pub(crate) fn post(path: impl Into<String>, body: Value) -> Self {
+        Self { method: Method::POST, path: path.into(), body: Some(body) }
+    }
+
+    /// Sends it; the answer's JSON.
+    pub(crate) async fn send(&self, client: &Client) -> Result<Value> {
+        let Self { method, path, body } = self;
+        let mut request = Request::builder().method(method).uri(path);
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = body.as_ref().map(Value::to_string).unwrap_or_default();
+        let answer = client.send(request.body(Full::new(Bytes::from(body)))?).await;
+        let answer = answer.with_context(|| format!("{method} {path}"))?;
+        if !answer.status.is_success() {
+            bail!("{method} {path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+        }
+        serde_json::from_slice(&answer.body).with_context(|| format!("{method} {path}: no JSON"))
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(client: &'a Client, at_once: bool) -> Self {
+        Self { client, at_once, requests: 0, round_trips: 0 }
+    }
+
+    /// One call, which has to be waited for.
+    pub(crate) async fn one(&mut self, call: Call) -> Result<Value> {
+        self.requests += 1;
+        self.round_trips += 1;
+        call.send(self.client).await
+    }
+
+    /// Calls that don't depend on one another; their answers in the same order.
+    pub(crate) async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
+        if self.at_once {
+            self.requests += calls.len();
+            self.round_trips += usize::from(!calls.is_empty());
+            return try_join_all(calls.iter().map(|call| call.send(self.client))).await;
+        }
+        let mut answers = Vec::with_capacity(calls.len());
+        for call in calls {
+            answers.push(self.one(call).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Two calls that don't depend on one another.
+    pub(crate) async fn both(&mut self, first: Call, second: Call) -> Result<(Value, Value)> {
+        let answers: Result<[Value; 2], _> = self.all(vec![first, second]).await?.try_into();
+        let [first, second] = answers.map_err(|_| anyhow::anyhow!("two calls have two answers"))?;
+        Ok((first, second))
+    }
+}

@@ -1,0 +1,249 @@
+//! Runs a job in every way, several times, over connections that stand, and compares the answers.
+//!
+//! A way's first run is not among the measured ones: it opens the connections and, for a query, is the
+//! one in which the gateway has never seen the program. All ways by REST share their connections, so that
+//! only the first of them needs such a run.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use benches::client::{Answer, Client};
+use benches::delay::Traffic;
+use benches::stats;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::jobs::{Job, Session};
+use crate::terminal;
+use crate::timing::Timing;
+use crate::world::{ROUND_TRIP, World};
+
+const RUNS: usize = 5;
+/// Of runs that take longer than this, three have to do: someone is watching.
+const LONG: Duration = Duration::from_secs(2);
+const LONG_RUNS: usize = 3;
+
+/// How a question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// REST, a call after the other.
+    OneByOne,
+    /// REST, everything at once that does not depend on something else.
+    AtOnce,
+    /// REST, with the fewest calls that the services allow.
+    Bulk,
+    /// A program.
+    Query(Language),
+}
+
+/// What a program is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    Javascript,
+    C,
+}
+
+/// A line of `target/demo.json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) job: &'static str,
+    pub(crate) way: &'static str,
+    /// The language of a query.
+    pub(crate) language: Option<&'static str>,
+    pub(crate) requests: usize,
+    pub(crate) round_trips: usize,
+    pub(crate) bytes_up: u64,
+    pub(crate) bytes_down: u64,
+    pub(crate) ms: f64,
+    /// Whether every run of it gave the answer that one call after the other gives.
+    pub(crate) equal: bool,
+}
+
+/// A way's figures.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) way: Way,
+    pub(crate) row: Row,
+    /// What only queries have.
+    pub(crate) query: Option<QueryFigures>,
+}
+
+/// What only queries have.
+#[derive(Clone, Debug)]
+pub(crate) struct QueryFigures {
+    /// The first time, when the gateway had not seen the program.
+    pub(crate) first_ms: f64,
+    /// Compiling it, that first time.
+    pub(crate) compile_ms: Option<f64>,
+    /// The same query without the distance.
+    pub(crate) near_ms: f64,
+}
+
+/// A run.
+#[derive(Default)]
+struct Run {
+    answer: Value,
+    requests: usize,
+    round_trips: usize,
+    ms: f64,
+    traffic: Traffic,
+    timing: Timing,
+}
+
+impl Way {
+    /// In the order of the picture.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::OneByOne,
+        Self::AtOnce,
+        Self::Bulk,
+        Self::Query(Language::Javascript),
+        Self::Query(Language::C),
+    ];
+
+    fn names(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::OneByOne => ("rest-sequential", None),
+            Self::AtOnce => ("rest-parallel", None),
+            Self::Bulk => ("rest-best", None),
+            Self::Query(Language::Javascript) => ("query", Some("javascript")),
+            Self::Query(Language::C) => ("query", Some("c")),
+        }
+    }
+}
+
+impl Language {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Javascript => "text/typescript",
+            Self::C => "application/wasm",
+        }
+    }
+}
+
+impl Measured {
+    /// What a query takes beyond the distance and what it takes without it.
+    pub(crate) fn over_ideal_ms(&self) -> Option<f64> {
+        let query = self.query.as_ref()?;
+        Some(self.row.ms - millis(ROUND_TRIP) - query.near_ms)
+    }
+}
+
+/// All ways of a job.
+pub(crate) async fn measure(world: &World, job: Job) -> Result<Vec<Measured>> {
+    let mut bench = Bench { world, job, runs: 0 };
+    terminal::progress(&format!("{}: opening connections", job.name()));
+    let expected = bench.run(Way::AtOnce, &world.far).await?.answer;
+    let mut measured = Vec::new();
+    for way in Way::ALL {
+        measured.push(bench.measure(way, &expected).await?);
+    }
+    job.check_effects(&world.near, &expected, bench.runs).await?;
+    Ok(measured)
+}
+
+/// The program of a job as a request.
+pub(crate) fn request(world: &World, job: Job, language: Language) -> Result<Request<Full<Bytes>>> {
+    let (input, program) = (job.input().to_string(), world.program(job, language));
+    let request = Request::post("/query")
+        .header("content-type", language.content_type())
+        .header("orfa-input", input.len());
+    Ok(request.body(Full::new([input.as_bytes(), &program].concat().into()))?)
+}
+
+/// A job under measurement.
+struct Bench<'a> {
+    world: &'a World,
+    job: Job,
+    /// All that were done.
+    runs: usize,
+}
+
+impl Bench<'_> {
+    async fn measure(&mut self, way: Way, expected: &Value) -> Result<Measured> {
+        let (name, language) = way.names();
+        terminal::progress(&format!("{}: {name} {}", self.job.name(), language.unwrap_or_default()));
+        let first = match way {
+            Way::Query(_) => Some(self.run(way, &self.world.far).await?),
+            Way::OneByOne | Way::AtOnce | Way::Bulk => None,
+        };
+        let runs = self.repeat(way, &self.world.far).await?;
+        let last = runs.last().context("there were no runs")?;
+        let row = Row {
+            job: self.job.name(),
+            way: name,
+            language,
+            requests: last.requests,
+            round_trips: last.round_trips,
+            bytes_up: last.traffic.up,
+            bytes_down: last.traffic.down,
+            ms: median(&runs),
+            equal: first.iter().chain(&runs).all(|run| run.answer == *expected),
+        };
+        let query = match first {
+            Some(first) => Some(self.query_figures(way, &first).await?),
+            None => None,
+        };
+        Ok(Measured { way, row, query })
+    }
+
+    async fn query_figures(&mut self, way: Way, first: &Run) -> Result<QueryFigures> {
+        let _warm = self.run(way, &self.world.near).await?;
+        let near = self.repeat(way, &self.world.near).await?;
+        Ok(QueryFigures { first_ms: first.ms, compile_ms: first.timing.compile, near_ms: median(&near) })
+    }
+
+    async fn repeat(&mut self, way: Way, client: &Client) -> Result<Vec<Run>> {
+        let (began, mut runs) = (Instant::now(), Vec::new());
+        while runs.len() < RUNS && (runs.len() < LONG_RUNS || began.elapsed() < LONG * 3) {
+            runs.push(self.run(way, client).await?);
+        }
+        Ok(runs)
+    }
+
+    async fn run(&mut self, way: Way, client: &Client) -> Result<Run> {
+        self.runs += 1;
+        let (before, began) = (self.world.delay.traffic(), Instant::now());
+        let mut run = match way {
+            Way::Query(language) => self.query(language, client).await?,
+            Way::OneByOne | Way::AtOnce | Way::Bulk => self.rest(way, client).await?,
+        };
+        run.ms = millis(began.elapsed());
+        run.traffic = self.world.delay.traffic() - before;
+        Ok(run)
+    }
+
+    async fn rest(&self, way: Way, client: &Client) -> Result<Run> {
+        let mut session = Session::new(client, way != Way::OneByOne);
+        let answer = match way {
+            Way::Bulk => self.job.bulk(&mut session).await?,
+            _ => self.job.calls(&mut session).await?,
+        };
+        let Session { requests, round_trips, .. } = session;
+        Ok(Run { answer, requests, round_trips, ..Run::default() })
+    }
+
+    async fn query(&self, language: Language, client: &Client) -> Result<Run> {
+        let answer = client.send(request(self.world, self.job, language)?).await?;
+        let timing = Timing::of(&answer.headers);
+        Ok(Run { answer: json(&answer)?, requests: 1, round_trips: 1, timing, ..Run::default() })
+    }
+}
+
+/// The JSON of an answer that went well.
+fn json(answer: &Answer) -> Result<Value> {
+    if !answer.status.is_success() {
+        bail!("the query failed: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+    }
+    serde_json::from_slice(&answer.body).context("the query answered no JSON")
+}
+
+fn median(runs: &[Run]) -> f64 {
+    stats::median(&runs.iter().map(|run| run.ms).collect::<Vec<_>>())
+}
+
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

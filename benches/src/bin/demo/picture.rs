@@ -1,0 +1,207 @@
+//! What a visitor sees.
+
+use std::fmt::Write;
+
+use anstyle::Style;
+use anyhow::Result;
+use http::header::HeaderValue;
+
+use crate::jobs::Job;
+use crate::measure::{self, Language, Measured, Way};
+use crate::stranger::{Met, SPIN};
+use crate::terminal::{BOLD, CYAN, GREEN, RED, YELLOW, paint};
+use crate::timing::{Timed, Timing};
+use crate::world::{CPU_LIMIT_MS, ROUND_TRIP, World};
+
+/// Columns of the bars.
+const BARS: usize = 40;
+/// Columns before them.
+const NAMES: usize = 20;
+/// Columns of the time axis of the gateway's calls.
+const AXIS: usize = 44;
+
+/// Who is asked, and from where.
+pub(crate) fn heading() -> String {
+    let title = paint(BOLD, "ORFA: one request for all");
+    let distance = ROUND_TRIP.as_millis();
+    format!("{title}          client --{distance} ms--> gateway --loopback--> 3 services\n")
+}
+
+/// A job: a bar for each way, and what only the queries have.
+pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
+    let scale = Scale::fit(ways.iter().map(|way| way.row.ms).fold(0.0, f64::max));
+    let checked = match ways.iter().all(|way| way.row.equal) {
+        true => paint(GREEN, "every row: same answer, checked"),
+        false => paint(RED, "THE ANSWERS DIFFER"),
+    };
+    let title = paint(BOLD, &format!("{:<58}", job.title()));
+    let mut text = format!("\n{title}{checked}\n{:NAMES$}{}\n", "", scale.labels());
+    ways.iter().for_each(|way| text.push_str(&row(way, &scale)));
+    text.push_str(&queries(ways));
+    text
+}
+
+fn row(measured: &Measured, scale: &Scale) -> String {
+    let row = &measured.row;
+    let (name, style) = label(measured.way);
+    let bar = paint(style, &scale.bar(row.ms));
+    let mark = if row.equal { "" } else { "  DIFFERS" };
+    let [requests, trips] = [(row.requests, "request"), (row.round_trips, "trip")].map(plural);
+    let [up, down] = [row.bytes_up, row.bytes_down].map(kilobytes);
+    format!(
+        " {name:<19}{bar} {:>5.0} ms {requests:>12} {trips:>9} {up:>5} up {down:>5} down kB{mark}\n",
+        row.ms
+    )
+}
+
+fn label(way: Way) -> (&'static str, Style) {
+    match way {
+        Way::OneByOne => ("REST, one by one", YELLOW),
+        Way::AtOnce => ("REST, all at once", YELLOW),
+        Way::Bulk => ("REST, bulk calls", YELLOW),
+        Way::Query(Language::Javascript) => ("ORFA query, JS", GREEN),
+        Way::Query(Language::C) => ("ORFA query, C", GREEN),
+    }
+}
+
+fn plural((count, what): (usize, &str)) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few thousand bytes")]
+fn kilobytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1000.0)
+}
+
+/// The first time, and how far from the ideal.
+fn queries(ways: &[Measured]) -> String {
+    let mut text = String::new();
+    for measured in ways {
+        let (Some(query), Some(over)) = (&measured.query, measured.over_ideal_ms()) else { continue };
+        let (name, _) = label(measured.way);
+        let compile =
+            query.compile_ms.map_or_else(String::new, |ms| format!(", {ms:.1} of them to compile it"));
+        let _ = writeln!(
+            text,
+            " {name:<19}{:.1} ms without the distance; over_ideal_ms {over:.1}; first time {:.0} ms{compile}",
+            query.near_ms, query.first_ms
+        );
+    }
+    text
+}
+
+/// The program that was sent, and what the gateway did with it.
+pub(crate) async fn inside(world: &World, job: Job) -> Result<String> {
+    let program = job.typescript();
+    let mut request = measure::request(world, job, Language::Javascript)?;
+    request.headers_mut().insert("prefer", HeaderValue::from_static("calls"));
+    let timing = Timing::of(&world.near.send(request).await?.headers);
+    let (bytes, lines) = (program.len(), program.lines().count());
+    let mut text =
+        paint(BOLD, &format!("\nThe whole program that the client sent ({bytes} bytes, {lines} lines):\n"));
+    program.lines().for_each(|line| drop(writeln!(text, "  {}", paint(CYAN, line))));
+    let cpu = format!("{:.1} of {CPU_LIMIT_MS} ms CPU, {:.1} ms in all", timing.cpu, timing.total);
+    let _ = writeln!(text, "{}", paint(BOLD, &format!("What the gateway did ({cpu}):")));
+    timing.calls.iter().for_each(|call| text.push_str(&call_line(call, timing.total)));
+    Ok(text)
+}
+
+fn call_line(call: &Timed, total: f64) -> String {
+    let from = column(call.start, total, AXIS).min(AXIS - 1);
+    let to = column(call.start + call.took, total, AXIS).clamp(from + 1, AXIS);
+    let (before, after) = (" ".repeat(from), " ".repeat(AXIS - to));
+    let bar = paint(CYAN, &"=".repeat(to - from));
+    format!("  {:<36} |{before}{bar}{after}| {:>5.1} ms\n", call.name, call.took)
+}
+
+/// What the stranger got, and what the neighbours noticed.
+pub(crate) fn stranger(met: &Met) -> String {
+    let Met { status, code, after_ms, spun, alone_ms, meanwhile_ms, neighbours } = met;
+    let title = paint(BOLD, "\nA stranger sends");
+    let answer = paint(RED, &format!("{status} {code}"));
+    format!(
+        "{title}  {SPIN}  ->  {answer} after {after_ms:.0} ms; neighbours' p99 {alone_ms:.1} -> {meanwhile_ms:.1} ms\n\
+         ({spun} such programs from two clients beside {neighbours} queries like the first one)\n"
+    )
+}
+
+/// What to try next.
+pub(crate) fn now_you() -> String {
+    let lines = [
+        "cargo run --release -p marketplace -- all",
+        "target/release/orfa dev profile=http://localhost:3001 catalog=http://localhost:3002",
+        "target/release/orfa call examples/marketplace/queries/second.ts --input '{\"n\":8}' -v",
+    ];
+    let mut text = paint(BOLD, "\nNow you, a terminal each:\n");
+    lines.iter().for_each(|line| drop(writeln!(text, "  {line}")));
+    text
+}
+
+/// A time axis that ends with a round number.
+struct Scale {
+    step: f64,
+    steps: usize,
+}
+
+impl Scale {
+    fn fit(longest: f64) -> Self {
+        let steps = [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
+        let step = steps.into_iter().find(|step| step * 5.0 >= longest).unwrap_or(10_000.0);
+        let needed = (1..=5).find(|count| step * f64::from(*count) >= longest).unwrap_or(5);
+        Self { step, steps: usize::try_from(needed).unwrap_or(5) }
+    }
+
+    fn end(&self) -> f64 {
+        self.at(self.steps)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "5 at most")]
+    fn at(&self, step: usize) -> f64 {
+        self.step * step as f64
+    }
+
+    fn labels(&self) -> String {
+        let mut text = String::new();
+        for step in 0..=self.steps {
+            let place = column(self.at(step), self.end(), BARS);
+            let _ =
+                write!(text, "{:place$}{:.0}", "", self.at(step), place = place.saturating_sub(text.len()));
+        }
+        text + " ms"
+    }
+
+    fn bar(&self, ms: f64) -> String {
+        let length = column(ms, self.end(), BARS).max(1);
+        format!("{:<BARS$}", "#".repeat(length))
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a column of a terminal, between 0 and its width"
+)]
+fn column(value: f64, of: f64, columns: usize) -> usize {
+    (value / of.max(f64::MIN_POSITIVE) * columns as f64).round().clamp(0.0, columns as f64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_has_at_most_five_round_steps() {
+        for (longest, end) in [(97.0, 100.0), (858.0, 1000.0), (412.0, 500.0), (8900.0, 10_000.0)] {
+            assert_eq!(Scale::fit(longest).end(), end, "{longest}");
+        }
+        assert_eq!(Scale::fit(300.0).labels(), "0            100          200           300 ms");
+    }
+
+    #[test]
+    fn a_bar_is_never_empty_nor_too_long() {
+        let scale = Scale::fit(10_000.0);
+        assert_eq!(scale.bar(0.0).trim_end(), "#");
+        assert_eq!(scale.bar(20_000.0).len(), BARS);
+    }
+}

@@ -1,0 +1,127 @@
+//! What a program without end does to its neighbours: a light, steady load of queries is measured alone,
+//! and again while strangers send `while (true) {}` one after the other.
+//!
+//! The neighbours' requests are sent when they are due, whether or not the earlier ones were answered, so
+//! that a gateway which stands still is not asked less.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use benches::client::{Answer, Client};
+use benches::stats;
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use http::Request;
+use http_body_util::Full;
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
+
+use crate::jobs::Job;
+use crate::measure::{self, Language, millis};
+use crate::terminal;
+use crate::world::World;
+
+/// The stranger's program.
+pub(crate) const SPIN: &str = "export default () => { while (true) {} }";
+const STRANGERS: usize = 2;
+const LOADED: Duration = Duration::from_secs(4);
+const EVERY: Duration = Duration::from_millis(10);
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Met {
+    /// What a stranger was answered.
+    pub(crate) status: u16,
+    pub(crate) code: String,
+    pub(crate) after_ms: f64,
+    /// How many such programs ran.
+    pub(crate) spun: usize,
+    /// The neighbours' 99th percentile, before and meanwhile.
+    pub(crate) alone_ms: f64,
+    pub(crate) meanwhile_ms: f64,
+    pub(crate) neighbours: usize,
+}
+
+/// A program that was stopped.
+struct Stopped {
+    status: u16,
+    code: String,
+    ms: f64,
+}
+
+/// Lets strangers spin beside the neighbours.
+pub(crate) async fn meet(world: &World) -> Result<Met> {
+    terminal::progress("the neighbours alone");
+    let client = Arc::new(Client::new(world.near.address()));
+    let _warm = neighbours(world, &client, Duration::from_millis(500)).await?;
+    let alone = neighbours(world, &client, LOADED).await?;
+    terminal::progress("the neighbours beside strangers");
+    let strangers = try_join_all((0..STRANGERS).map(|_| stranger(world)));
+    let (meanwhile, stopped) = tokio::try_join!(neighbours(world, &client, LOADED), strangers)?;
+    let stopped: Vec<Stopped> = stopped.into_iter().flatten().collect();
+    let after: Vec<f64> = stopped.iter().map(|stopped| stopped.ms).collect();
+    let spun = stopped.len();
+    let Stopped { status, code, .. } = stopped.into_iter().next().context("no stranger was answered")?;
+    Ok(Met {
+        status,
+        code,
+        after_ms: stats::median(&after),
+        spun,
+        alone_ms: stats::percentile(&alone, 99),
+        meanwhile_ms: stats::percentile(&meanwhile, 99),
+        neighbours: meanwhile.len(),
+    })
+}
+
+/// A query every 10 ms; how long each took.
+async fn neighbours(world: &World, client: &Arc<Client>, time: Duration) -> Result<Vec<f64>> {
+    let (began, mut under_way, mut took) = (Instant::now(), JoinSet::new(), Vec::new());
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    while began.elapsed() < time {
+        let due = ticks.tick().await.into_std();
+        under_way.spawn(neighbour(
+            Arc::clone(client),
+            measure::request(world, Job::Second, Language::C)?,
+            due,
+        ));
+    }
+    while let Some(one) = under_way.join_next().await {
+        took.push(one??);
+    }
+    Ok(took)
+}
+
+async fn neighbour(client: Arc<Client>, request: Request<Full<Bytes>>, due: Instant) -> Result<f64> {
+    let answer = client.send(request).await?;
+    if !answer.status.is_success() {
+        bail!("a neighbour got {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+    }
+    Ok(millis(due.elapsed()))
+}
+
+/// Sends programs without end, one after the other.
+async fn stranger(world: &World) -> Result<Vec<Stopped>> {
+    let (client, mut stopped) = (Client::new(world.near.address()), Vec::new());
+    let end = tokio::time::Instant::now() + LOADED;
+    let spin = async {
+        loop {
+            let request = Request::post("/query").header("content-type", "text/javascript");
+            let began = Instant::now();
+            let answer = client.send(request.body(Full::new(Bytes::from_static(SPIN.as_bytes())))?).await?;
+            stopped.push(read(&answer, millis(began.elapsed()))?);
+        }
+    };
+    tokio::select! {
+        ended = spin => ended.map(|()| Vec::new()),
+        () = sleep_until(end) => Ok(stopped),
+    }
+}
+
+fn read(answer: &Answer, ms: f64) -> Result<Stopped> {
+    let problem: Value = serde_json::from_slice(&answer.body).context("a stranger got no problem")?;
+    let code = problem["code"].as_str().unwrap_or("no code").to_owned();
+    Ok(Stopped { status: answer.status.as_u16(), code, ms })
+}

@@ -1,0 +1,41 @@
+//! What is printed: results to the standard output, progress to the standard error where it is a terminal.
+
+use std::io::{IsTerminal, Write};
+
+use anstyle::{AnsiColor, Color, Style};
+
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const GREEN: Style = coloured(AnsiColor::Green);
+pub(crate) const YELLOW: Style = coloured(AnsiColor::Yellow);
+pub(crate) const RED: Style = coloured(AnsiColor::Red);
+pub(crate) const CYAN: Style = coloured(AnsiColor::Cyan);
+
+/// Writes a result, where the progress stood.
+pub(crate) fn say(text: &str) {
+    progress("");
+    let _ = anstream::stdout().write_all(text.as_bytes());
+}
+
+/// Writes what went wrong.
+pub(crate) fn complain(text: &str) {
+    progress("");
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}
+
+/// Shows what is being done now, in place of what was shown before.
+pub(crate) fn progress(text: &str) {
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        let _ = write!(stderr, "\r\x1b[K{text}");
+        let _ = stderr.flush();
+    }
+}
+
+/// A text in a style.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+const fn coloured(colour: AnsiColor) -> Style {
+    Style::new().fg_color(Some(Color::Ansi(colour)))
+}

@@ -1,0 +1,79 @@
+//! What the gateway tells of a query in `Server-Timing`: `cpu;dur=0.31`, and after `Prefer: calls` also
+//! `call;desc="profile GET /buyers 200";dur=3.1;start=0.2` for each upstream call.
+
+use http::HeaderMap;
+use sfv::{BareItem, Item, List, ListEntry, Parser};
+
+/// A query as the gateway saw it; times are in milliseconds.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Timing {
+    /// CPU time of the program.
+    pub(crate) cpu: f64,
+    /// Time to compile the program, where that was done.
+    pub(crate) compile: Option<f64>,
+    /// The whole.
+    pub(crate) total: f64,
+    /// Upstream calls.
+    pub(crate) calls: Vec<Timed>,
+}
+
+/// An upstream call.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Timed {
+    pub(crate) name: String,
+    pub(crate) start: f64,
+    pub(crate) took: f64,
+}
+
+impl Timing {
+    /// What the header says; what is not understood is left out.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let value = headers.get("server-timing").map_or(&[][..], |value| value.as_bytes());
+        let list = Parser::new(value).parse::<List>().unwrap_or_default();
+        let mut timing = Self::default();
+        for entry in &list {
+            if let ListEntry::Item(item) = entry {
+                timing.read(item);
+            }
+        }
+        timing
+    }
+
+    fn read(&mut self, item: &Item) {
+        let took = number(item, "dur");
+        match item.bare_item.as_token().map(|name| name.as_str()) {
+            Some("cpu") => self.cpu = took,
+            Some("compile") => self.compile = Some(took),
+            Some("total") => self.total = took,
+            Some("call") => {
+                let name = item.params.get("desc").and_then(BareItem::as_string);
+                let name = name.map_or_else(String::new, |name| name.as_str().to_owned());
+                self.calls.push(Timed { name, start: number(item, "start"), took });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn number(item: &Item, name: &str) -> f64 {
+    match item.params.get(name) {
+        Some(BareItem::Decimal(number)) => f64::from(*number),
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
+        Some(BareItem::Integer(number)) => i64::from(*number) as f64,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measures_and_calls_are_read() {
+        let value = r#"compile;dur=1.5, cpu;dur=0.31, calls;desc=1, call;desc="a GET /x 200";dur=3;start=0.2, total;dur=9.8"#;
+        let headers = [(http::HeaderName::from_static("server-timing"), value.parse().expect("a header"))];
+        let timing = Timing::of(&HeaderMap::from_iter(headers));
+        let call = Timed { name: "a GET /x 200".into(), start: 0.2, took: 3.0 };
+        assert_eq!(timing, Timing { cpu: 0.31, compile: Some(1.5), total: 9.8, calls: vec![call] });
+    }
+}

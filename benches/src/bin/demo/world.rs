@@ -1,0 +1,116 @@
+//! What the demo runs: the marketplace, the gateway beside it, and a client far away from both.
+//!
+//! Everything that the client does crosses the same proxy to the same port of the gateway: the REST calls
+//! go through its proxy routes, as they would through any gateway at a company's door. That costs each of
+//! them a tenth of a millisecond of the 93.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use benches::client::Client;
+use benches::delay::Delay;
+use benches::process::Orfa;
+use bytes::Bytes;
+use marketplace::{Data, Marketplace, Service};
+use tokio::process::Command;
+
+use crate::jobs::Job;
+use crate::measure::Language;
+
+/// From Tokyo to Oregon and back, as the paper has it.
+pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(93);
+/// What a program may use of the gateway's CPU.
+pub(crate) const CPU_LIMIT_MS: u32 = 50;
+
+/// Everything that runs, until this is dropped.
+pub(crate) struct World {
+    /// A client at a distance.
+    pub(crate) far: Client,
+    /// A client on the gateway's own machine.
+    pub(crate) near: Client,
+    pub(crate) delay: Delay,
+    modules: BTreeMap<&'static str, Bytes>,
+    _gateway: Orfa,
+    _marketplace: Marketplace,
+}
+
+impl World {
+    /// Starts all of it and builds the C programs.
+    pub(crate) async fn start(orfa: &Path) -> Result<Self> {
+        let marketplace = Marketplace::start(Data::fresh()?).await?;
+        let gateway = Orfa::start(orfa, &config(&marketplace)).await?;
+        let delay = Delay::start(gateway.address(), ROUND_TRIP).await?;
+        Ok(Self {
+            far: Client::new(delay.address()),
+            near: Client::new(gateway.address()),
+            delay,
+            modules: modules(orfa).await?,
+            _gateway: gateway,
+            _marketplace: marketplace,
+        })
+    }
+
+    /// A job's program as it is sent: TypeScript as its file has it, C as the module built of it.
+    pub(crate) fn program(&self, job: Job, language: Language) -> Bytes {
+        match language {
+            Language::Javascript => Bytes::from_static(job.typescript().as_bytes()),
+            Language::C => self.modules.get(job.name()).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// `examples/marketplace/orfa.yaml` with the ports of this run, and a proxy route for each service.
+fn config(marketplace: &Marketplace) -> String {
+    let [services, routes] =
+        [service, route].map(|line| Service::ALL.map(|of| line(of, marketplace)).concat());
+    format!(
+        "listen: 127.0.0.1:0
+log: {{ access: true }}
+services:
+{services}routes:
+  - path: /query
+    query:
+      services: [profile, catalog, order]
+      methods: [GET, POST]
+      limits: {{ cpu: {CPU_LIMIT_MS}ms, deadline: 2s, memory: 16MiB, calls: 200, parallel: 32, output: 4MiB }}
+{routes}"
+    )
+}
+
+fn service(service: Service, marketplace: &Marketplace) -> String {
+    format!("  {}: {{ url: \"{}\" }}\n", service.name(), marketplace.url(service))
+}
+
+fn route(service: Service, _: &Marketplace) -> String {
+    format!("  - {{ path: \"/{0}/*\", proxy: {0} }}\n", service.name())
+}
+
+/// Builds every job's C program as its author would.
+async fn modules(orfa: &Path) -> Result<BTreeMap<&'static str, Bytes>> {
+    let folder = tempfile::tempdir()?;
+    let mut modules = BTreeMap::new();
+    for job in Job::ALL {
+        let out = folder.path().join(job.name()).with_extension("wasm");
+        build(orfa, &c_source(job), &out).await?;
+        modules.insert(job.name(), std::fs::read(&out)?.into());
+    }
+    Ok(modules)
+}
+
+fn c_source(job: Job) -> PathBuf {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/c/examples");
+    examples.join(job.name()).with_extension("c")
+}
+
+async fn build(orfa: &Path, source: &Path, out: &Path) -> Result<()> {
+    let mut command = Command::new(orfa);
+    command.args(["query", "build"]).arg(source).arg("-o").arg(out).stdin(Stdio::null());
+    let built = command.output().await.context("`orfa query build` does not start")?;
+    if !built.status.success() {
+        bail!("`orfa query build {}`:\n{}", source.display(), String::from_utf8_lossy(&built.stderr));
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! A TCP proxy that puts a distance between two sockets of one machine, and counts what crosses it.
+//!
+//! Each chunk is delivered half a round trip after it came, whatever came before it: a long pipe, not a
+//! slow one. There is no rate, no loss and no slow start, which is kind to whoever sends many bytes.
+//! Connections are set up without delay, since kept connections are what is compared: a client's first
+//! request would otherwise pay one round trip more for TCP, and one or two for TLS.
+//!
+//! One thread delivers all chunks, in the order in which they came, which with one delay for all is the
+//! order in which they are due. It is a thread because the runtime's timers are exact to a millisecond
+//! only, and a thread's sleep to a tenth of one.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+const CHUNK: usize = 64 << 10;
+
+/// A running proxy. Its connections end when this is dropped.
+#[derive(Debug)]
+pub struct Delay {
+    address: SocketAddr,
+    counts: Arc<Counts>,
+    _listener: JoinSet<()>,
+}
+
+/// Bytes that crossed a proxy: what TCP carried, so whole HTTP messages with their heads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// From the clients.
+    pub up: u64,
+    /// To the clients.
+    pub down: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+/// A chunk on its way; an empty one is the end of its stream.
+struct Parcel {
+    due: Instant,
+    bytes: Bytes,
+    to: UnboundedSender<Bytes>,
+}
+
+/// Where a chunk begins its way.
+#[derive(Clone)]
+struct Line {
+    parcels: mpsc::Sender<Parcel>,
+    delay: Duration,
+}
+
+impl Delay {
+    /// Listens on a free port of the loopback and passes everything on to `to`.
+    ///
+    /// # Errors
+    /// If there is no port, or no thread.
+    pub async fn start(to: SocketAddr, round_trip: Duration) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let counts = Arc::<Counts>::default();
+        let line = Line::start(round_trip / 2)?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(listener, to, line, Arc::clone(&counts)));
+        Ok(Self { address, counts, _listener: tasks })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has crossed it so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        Traffic { up: self.counts.up.load(Relaxed), down: self.counts.down.load(Relaxed) }
+    }
+}
+
+impl std::ops::Sub for Traffic {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self { up: self.up - earlier.up, down: self.down - earlier.down }
+    }
+}
+
+impl Line {
+    fn start(delay: Duration) -> io::Result<Self> {
+        let (parcels, arrived) = mpsc::channel();
+        std::thread::Builder::new().name("distance".into()).spawn(move || deliver(&arrived))?;
+        Ok(Self { parcels, delay })
+    }
+
+    fn send(&self, bytes: Bytes, to: &UnboundedSender<Bytes>) {
+        let parcel = Parcel { due: Instant::now() + self.delay, bytes, to: to.clone() };
+        // The thread lives as long as anyone can send to it.
+        let _ = self.parcels.send(parcel);
+    }
+}
+
+fn deliver(arrived: &mpsc::Receiver<Parcel>) {
+    for Parcel { due, bytes, to } in arrived {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        // A connection that is gone needs its bytes no longer.
+        let _ = to.send(bytes);
+    }
+}
+
+async fn accept(listener: TcpListener, to: SocketAddr, line: Line, counts: Arc<Counts>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Ok((client, _)) = listener.accept() => {
+                connections.spawn(join(client, to, line.clone(), Arc::clone(&counts)));
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// One connection, until both directions have ended or one is broken.
+async fn join(client: TcpStream, to: SocketAddr, line: Line, counts: Arc<Counts>) -> io::Result<()> {
+    let server = TcpStream::connect(to).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let up = pipe(from_client, to_server, &line, &counts.up);
+    let down = pipe(from_server, to_client, &line, &counts.down);
+    tokio::try_join!(up, down).map(drop)
+}
+
+async fn pipe(from: OwnedReadHalf, to: OwnedWriteHalf, line: &Line, count: &AtomicU64) -> io::Result<()> {
+    let (sender, receiver) = unbounded_channel();
+    tokio::try_join!(read(from, line, sender, count), write(receiver, to)).map(drop)
+}
+
+async fn read(
+    mut from: OwnedReadHalf,
+    line: &Line,
+    to: UnboundedSender<Bytes>,
+    count: &AtomicU64,
+) -> io::Result<()> {
+    loop {
+        let mut chunk = BytesMut::with_capacity(CHUNK);
+        let length = from.read_buf(&mut chunk).await?;
+        count.fetch_add(length as u64, Relaxed);
+        line.send(chunk.freeze(), &to);
+        if length == 0 {
+            return Ok(());
+        }
+    }
+}
+
+async fn write(mut chunks: UnboundedReceiver<Bytes>, mut to: OwnedWriteHalf) -> io::Result<()> {
+    while let Some(chunk) = chunks.recv().await.filter(|chunk| !chunk.is_empty()) {
+        to.write_all(&chunk).await?;
+    }
+    to.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers every connection with what it sent, once it has sent all.
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).await.expect("to read");
+                stream.write_all(&all).await.expect("to write");
+            }
+        });
+        address
+    }
+
+    async fn exchange(address: SocketAddr, text: &[u8]) -> Vec<u8> {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        stream.write_all(text).await.expect("to write");
+        stream.shutdown().await.expect("to shut down");
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.expect("to read");
+        all
+    }
+
+    #[tokio::test]
+    async fn everything_arrives_in_order_and_is_counted() {
+        let delay = Delay::start(echo().await, Duration::from_millis(2)).await.expect("a proxy");
+        let text: Vec<u8> = (0..=u8::MAX).cycle().take(300_000).collect();
+        assert_eq!(exchange(delay.address(), &text).await, text);
+        assert_eq!(delay.traffic(), Traffic { up: 300_000, down: 300_000 });
+    }
+
+    #[tokio::test]
+    async fn an_answer_takes_a_round_trip_at_least() {
+        let round_trip = Duration::from_millis(20);
+        let delay = Delay::start(echo().await, round_trip).await.expect("a proxy");
+        let began = Instant::now();
+        assert_eq!(exchange(delay.address(), b"hello").await, b"hello");
+        assert!(began.elapsed() >= round_trip);
+    }
+}

@@ -1,0 +1,178 @@
+//! The gateway as an operator runs it: `orfa serve` with a config of its own, and what it costs.
+//!
+//! Its log, the access log included, is read and thrown away but for the last lines, which say why when
+//! it ends too early.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, Command};
+
+/// Lines of a log that are kept to tell why a gateway did not start.
+const KEPT: usize = 20;
+
+/// A running gateway. It is killed when dropped.
+#[derive(Debug)]
+pub struct Orfa {
+    address: SocketAddr,
+    pid: u32,
+    _child: Child,
+    _folder: TempDir,
+}
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time, user and system, of all its threads. The system counts it in steps of 10 ms.
+    pub cpu: Duration,
+    /// Bytes of memory that are resident now.
+    pub rss: u64,
+}
+
+impl Orfa {
+    /// Starts `BINARY serve` with this config, which says `listen: 127.0.0.1:0`, and returns when it
+    /// can be called.
+    ///
+    /// # Errors
+    /// If it does not start; with the end of its log.
+    pub async fn start(binary: &Path, yaml: &str) -> Result<Self> {
+        let folder = tempfile::tempdir().context("no folder for the config")?;
+        let config = folder.path().join("orfa.yaml");
+        std::fs::write(&config, yaml).context("the config can't be written")?;
+        let child = Command::new(binary)
+            .args(["serve", "--config"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn();
+        let mut child = child.with_context(|| format!("{} does not start", binary.display()))?;
+        let pid = child.id().context("the gateway ended at once")?;
+        let log = child.stderr.take().context("the gateway has no log")?;
+        let address = listening(log).await?;
+        Ok(Self { address, pid, _child: child, _folder: folder })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// What it has used so far.
+    ///
+    /// # Errors
+    /// If the process is gone, or this is no Linux.
+    pub fn usage(&self) -> Result<Usage> {
+        usage(self.pid)
+    }
+}
+
+/// The release binary: the one that is named, or the one beside the program that runs.
+///
+/// # Errors
+/// If it isn't there; with the command that builds it.
+pub fn find(named: Option<PathBuf>) -> Result<PathBuf> {
+    let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("orfa"));
+    let path = named.map_or_else(beside, Ok)?;
+    if !path.is_file() {
+        bail!("{} is not there; `cargo build --release -p orfa` builds it", path.display());
+    }
+    Ok(path)
+}
+
+/// What a process has used so far, as `/proc` has it.
+///
+/// # Errors
+/// If the process is gone, or this is no Linux.
+pub fn usage(pid: u32) -> Result<Usage> {
+    let read = |file: &str| {
+        let path = format!("/proc/{pid}/{file}");
+        std::fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))
+    };
+    let cpu = cpu_of(&read("stat")?).context("/proc/PID/stat has no times")?;
+    let rss = rss_of(&read("status")?).context("/proc/PID/status has no VmRSS")?;
+    Ok(Usage { cpu, rss })
+}
+
+/// The 14th and 15th field. The second one is a name that may have spaces, in parentheses.
+fn cpu_of(stat: &str) -> Option<Duration> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Some(Duration::from_nanos((user + system) * (1_000_000_000 / per_second)))
+}
+
+fn rss_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Reads the log until it says where the gateway listens, and leaves the rest to a task of its own.
+async fn listening(log: ChildStderr) -> Result<SocketAddr> {
+    let mut log = BufReader::new(log);
+    let (mut line, mut last) = (String::new(), VecDeque::new());
+    while log.read_line(&mut line).await? > 0 {
+        if let Some(address) = address(&line) {
+            tokio::spawn(discard(log));
+            return Ok(address);
+        }
+        if last.len() == KEPT {
+            last.pop_front();
+        }
+        last.push_back(std::mem::take(&mut line));
+    }
+    bail!("the gateway ended before it listened:\n{}", last.into_iter().collect::<String>())
+}
+
+async fn discard(mut log: BufReader<ChildStderr>) {
+    let mut buffer = vec![0; 64 << 10];
+    while log.read(&mut buffer).await.is_ok_and(|length| length > 0) {}
+}
+
+fn address(line: &str) -> Option<SocketAddr> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let is_listening = line.get("message")?.as_str()? == "listening";
+    is_listening.then(|| line.get("address")?.as_str()?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_name_may_have_spaces_and_parentheses() {
+        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0";
+        let per_second = rustix::param::clock_ticks_per_second();
+        let expected = Duration::from_nanos(200 * (1_000_000_000 / per_second));
+        assert_eq!(cpu_of(stat), Some(expected));
+    }
+
+    #[test]
+    fn our_own_memory_can_be_told() {
+        let usage = usage(std::process::id()).expect("our own usage");
+        assert!(usage.rss > 100_000, "{usage:?}");
+    }
+
+    #[test]
+    fn the_address_is_found_in_the_log() {
+        let line = r#"{"level":"INFO","message":"listening","address":"127.0.0.1:1234"}"#;
+        assert_eq!(address(line), "127.0.0.1:1234".parse().ok());
+        assert_eq!(address("not JSON"), None);
+    }
+}
