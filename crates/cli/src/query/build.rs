@@ -22,34 +22,33 @@ use std::path::Path;
 use environments::toolchain::Toolchain;
 use flate2::{Compression, write::GzEncoder};
 
-pub use compile::{ORFA_ABI_H, ORFA_H};
-pub use error::BuildError;
+pub(crate) use error::BuildError;
 
 /// How to build.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// Further arguments for clang, such as `-I` and `-D`.
-    pub flags: Vec<String>,
+    pub(crate) flags: Vec<String>,
     /// What the module says about itself in its `orfa` section. Without it there is no such section: a
     /// module's size is what its user waits for.
-    pub metadata: Option<Metadata>,
+    pub(crate) metadata: Option<Metadata>,
 }
 
 /// The content of a module's `orfa` section, as JSON.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     /// The source language.
-    pub language: String,
+    pub(crate) language: String,
     /// The program's name.
-    pub name: String,
+    pub(crate) name: String,
     /// The services that it uses, each with the methods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub services: BTreeMap<String, Vec<String>>,
+    pub(crate) services: BTreeMap<String, Vec<String>>,
 }
 
 impl Metadata {
     /// Adds what a `--declare` says: `catalog`, or `catalog:GET+POST`. GET is meant where no method stands.
-    pub fn declare(&mut self, declaration: &str) {
+    pub(crate) fn declare(&mut self, declaration: &str) {
         let (service, methods) = declaration.split_once(':').unwrap_or((declaration, "GET"));
         let methods = methods.split('+').map(str::to_uppercase);
         self.services.entry(service.to_owned()).or_default().extend(methods);
@@ -58,15 +57,15 @@ impl Metadata {
 
 /// A query module, and what there is to say about it.
 #[derive(Clone, Debug)]
-pub struct Built {
+pub(crate) struct Built {
     /// The module.
-    pub wasm: Vec<u8>,
+    pub(crate) wasm: Vec<u8>,
     /// Its size in bytes.
-    pub raw: usize,
+    pub(crate) raw: usize,
     /// Its size in bytes as gzip sends it.
-    pub gzip: usize,
+    pub(crate) gzip: usize,
     /// What clang warned about; empty where all is well.
-    pub warnings: String,
+    pub(crate) warnings: String,
 }
 
 /// Builds a query module from a C file.
@@ -74,7 +73,7 @@ pub struct Built {
 /// # Errors
 /// When the toolchain is missing, the program does not compile, or its module would not be accepted by
 /// a gateway; the error says why and where.
-pub fn build(source: &Path, options: &Options) -> Result<Built, BuildError> {
+pub(crate) fn build(source: &Path, options: &Options) -> Result<Built, BuildError> {
     let tools = Toolchain::find().map_err(BuildError::Toolchain)?;
     let folder = tempfile::tempdir().map_err(BuildError::Folder)?;
     let (object, warnings) = compile::compile(&tools, source, &options.flags, folder.path())?;

@@ -3,7 +3,7 @@ use query_abi::layout;
 
 /// Why a query could not be built.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub(crate) enum BuildError {
     /// clang or wasm-ld is missing.
     #[error("{0}")]
     Toolchain(String),
@@ -91,7 +91,7 @@ pub enum BuildError {
 impl BuildError {
     /// The stable name of the error.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Toolchain(_) => "toolchain-missing",
             Self::Source { .. } => "source-unreadable",
