@@ -1,5 +1,8 @@
 //! The command line: what it prints, where, and how it exits.
 
+mod call;
+mod dev;
+
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -60,7 +63,7 @@ async fn check_tells_every_mistake_with_its_place() {
     for place in ["bad.yaml:4:", "services.profile.timeuot", "bad.yaml:7:", "routes[0].query.limits.cpu"] {
         assert!(told.contains(place), "no {place} in\n{told}");
     }
-    assert!(told.ends_with("mistakes in the config\n"), "{told}");
+    assert!(told.ends_with("\nthe config has 3 mistakes\n"), "{told}");
     assert_eq!(output.status.code(), Some(64));
     assert!(output.stdout.is_empty());
 }
@@ -121,13 +124,12 @@ async fn help_and_version_are_answers() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_gateway_says_what_to_do() {
-    let folder = folder(&[("q.ts", "export default () => 1;")]);
-    let output = run(folder.path(), &["call", "q.ts", "--url", "http://127.0.0.1:1/query"]).await;
-    let told = text(&output.stderr);
-    assert!(
-        told.contains("(no-gateway)") && told.contains("is `orfa dev` or `orfa serve` running there?"),
-        "{told}"
-    );
-    assert_eq!(output.status.code(), Some(1));
+async fn serve_announces_itself_in_json_and_ends_well_when_asked() {
+    let mut gateway = testkit::Gateway::start(orfa(), "listen: 127.0.0.1:0\nroutes: []\n").await;
+    let answer = testkit::http::request("GET", &format!("{}/nowhere", gateway.url), &[], "").await;
+    assert_eq!(answer.expect("an answer").status, 404);
+    assert!(gateway.terminate().await.success());
+    gateway.logged(|line| line.contains("stopped")).await.expect("a last word");
+    let log = gateway.log();
+    assert!(log.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{log:?}");
 }

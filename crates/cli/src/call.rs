@@ -76,20 +76,22 @@ pub(crate) fn show(answer: &Answer, program: &Program) -> Exit {
     }
     print_body(answer);
     if answer.status.is_client_error() || answer.status.is_server_error() {
-        terminal::complain(&format!("orfa: the program answered with status {}\n", answer.status));
+        terminal::complain(&format!("orfa: the answer has status {}\n", answer.status));
         return Exit::Failed;
     }
     Exit::Ok
 }
 
-/// JSON in lines for a person; for anything else the very bytes.
+/// JSON in lines for a person; for anything else the very bytes. The reader may go away: nobody's loss.
 fn print_body(answer: &Answer) {
     let mut out = std::io::stdout();
-    let pretty = out.is_terminal().then(|| pretty::json(&answer.body)).flatten();
-    let _ = match pretty {
-        Some(text) => writeln!(out, "{text}"),
-        None => out.write_all(&answer.body).and_then(|()| out.flush()),
-    };
+    if out.is_terminal() {
+        let pretty = pretty::json(&answer.body);
+        terminal::say(pretty.as_deref().unwrap_or(&String::from_utf8_lossy(&answer.body)));
+        terminal::say("\n");
+    } else {
+        let _ = out.write_all(&answer.body).and_then(|()| out.flush());
+    }
 }
 
 /// What `-v` tells.

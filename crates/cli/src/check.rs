@@ -42,7 +42,7 @@ pub(crate) fn list(mistakes: &[Mistake]) -> String {
     for mistake in mistakes {
         let _ = writeln!(text, "{mistake}");
     }
-    let _ = writeln!(text, "{} in the config", units::count(mistakes.len(), "mistake"));
+    let _ = writeln!(text, "the config has {}", units::count(mistakes.len(), "mistake"));
     text
 }
 

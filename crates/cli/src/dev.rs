@@ -49,12 +49,13 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     logs::plain()?;
     let plan = Plan::new(arguments)?;
+    let watch = Watch::new(plan.config_file());
     let config = match plan.config() {
         Ok(config) => config,
         Err(mistakes) => return Ok(check::refuse(&mistakes)),
     };
     let mut stop = Stop::listen().context("can't listen for signals")?;
-    let Some(mut dev) = Dev::start(plan, config).await? else { return Ok(Exit::Usage) };
+    let Some(mut dev) = Dev::start(plan, watch, config).await? else { return Ok(Exit::Usage) };
     terminal::say(&dev.greeting(arguments.run.as_deref()));
     let url = dev.query_url();
     tokio::select! {
@@ -69,6 +70,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 /// All that lives as long as the command.
 struct Dev {
     plan: Plan,
+    watch: Watch,
     config: Config,
     listener: TcpListener,
     running: Running,
@@ -83,24 +85,24 @@ struct Running {
 
 impl Dev {
     /// Builds and serves; `None` if the config has mistakes, which were told.
-    async fn start(plan: Plan, config: Config) -> anyhow::Result<Option<Self>> {
+    async fn start(plan: Plan, mut watch: Watch, config: Config) -> anyhow::Result<Option<Self>> {
         let (seen, shown) = mpsc::unbounded_channel();
         let Some(gateway) = build(config.clone(), &seen)? else { return Ok(None) };
         let bound = gateway.bind().await.map_err(|error| serve::not_bound(&config.listen, &error))?;
         let listener = bound.into_std()?;
         let running = Running::start(gateway, &listener)?;
         tokio::spawn(screen::show(shown));
-        Ok(Some(Self { plan, config, listener, running, seen }))
+        watch.set(plan.files(&config));
+        Ok(Some(Self { plan, watch, config, listener, running, seen }))
     }
 
     /// Rebuilds the gateway whenever a file of its config changes.
     async fn keep_fresh(&mut self) {
-        let mut watch = Watch::new(self.plan.files(&self.config));
         loop {
-            watch.change().await;
+            self.watch.change().await;
             match self.reload() {
-                Ok(true) => watch = Watch::new(self.plan.files(&self.config)),
-                Ok(false) => terminal::complain("the gateway before it stays in force\n"),
+                Ok(true) => self.watch.set(self.plan.files(&self.config)),
+                Ok(false) => terminal::say("the gateway before it stays in force\n"),
                 Err(error) => terminal::complain(&crate::exit::describe(&error)),
             }
         }

@@ -1,6 +1,6 @@
 //! `orfa query`: what is done to programs before they are sent.
 
-pub mod build;
+mod build;
 
 use std::path::{Path, PathBuf};
 

@@ -7,8 +7,6 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Color, Style};
 
-/// For what matters less.
-pub(crate) const DIM: Style = Style::new().dimmed();
 /// For what matters more.
 pub(crate) const BOLD: Style = Style::new().bold();
 /// For what went well.

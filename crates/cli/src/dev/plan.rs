@@ -55,12 +55,19 @@ impl Plan {
         Ok(config)
     }
 
-    /// The files that a config stands in.
+    /// The file of the config, if there is one.
+    pub(super) fn config_file(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Services { .. } => Vec::new(),
+            Self::File { path, .. } => vec![path.clone()],
+        }
+    }
+
+    /// That file, and those that it names.
     pub(super) fn files(&self, config: &Config) -> Vec<PathBuf> {
-        let Self::File { path, .. } = self else { return Vec::new() };
         let documents = config.services.values().filter_map(|service| service.openapi.as_ref());
-        let folder = config.source.folder();
-        std::iter::once(path.clone()).chain(documents.map(|document| folder.join(document))).collect()
+        let documents = documents.map(|document| config.source.folder().join(document));
+        self.config_file().into_iter().chain(documents).collect()
     }
 }
 

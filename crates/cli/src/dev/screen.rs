@@ -34,7 +34,7 @@ pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program:
     let watched =
         if watched.is_empty() { String::new() } else { format!("watched  {}\n", watched.join(", ")) };
     format!(
-        "{} programs may call: {}\n\
+        "{}  programs may call: {}\n\
          try      orfa call {program} --input '{{\"n\":8}}'{elsewhere}\n\
          or       curl -F program=@{program} -F input='{{\"n\":8}}' {url}\n\
          {watched}",

@@ -22,6 +22,16 @@ impl Watch {
         Self { files: files.into_iter().map(seen).collect() }
     }
 
+    /// Watches these from now on. A file that was watched before is compared with how it was last seen, so
+    /// that a change in between is not lost.
+    pub(super) fn set(&mut self, files: Vec<PathBuf>) {
+        let known = std::mem::take(&mut self.files);
+        let keep = |file: PathBuf| {
+            known.iter().find(|(name, _)| *name == file).cloned().unwrap_or_else(|| seen(file))
+        };
+        self.files = files.into_iter().map(keep).collect();
+    }
+
     /// Waits until one of them is another; without files for ever.
     pub(super) async fn change(&mut self) {
         while !self.has_changed() {
@@ -68,6 +78,17 @@ mod tests {
         std::fs::write(&file, "ab").expect("written");
         assert!(watch.has_changed());
         assert!(!watch.has_changed());
+    }
+
+    #[test]
+    fn a_change_is_not_lost_when_other_files_are_watched() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, other) = (folder.path().join("a"), folder.path().join("b"));
+        std::fs::write(&file, "a").expect("written");
+        let mut watch = Watch::new(vec![file.clone()]);
+        std::fs::write(&file, "ab").expect("written");
+        watch.set(vec![file, other]);
+        assert!(watch.has_changed());
     }
 
     #[test]

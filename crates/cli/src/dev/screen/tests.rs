@@ -52,7 +52,7 @@ fn the_greeting_says_how_to_call() {
     let text =
         plain(&greeting("http://localhost:9000/query", &["profile", "order"], &["orfa.yaml".into()], None));
     let expected = r#"
-POST http://localhost:9000/query programs may call: profile, order
+POST http://localhost:9000/query  programs may call: profile, order
 try      orfa call query.ts --input '{"n":8}' --url http://localhost:9000/query
 or       curl -F program=@query.ts -F input='{"n":8}' http://localhost:9000/query
 watched  orfa.yaml

@@ -1,0 +1,70 @@
+//! `orfa call`: what it sends, and what it makes of what comes back. A service that echoes, or
+//! misbehaves, stands in for the gateway.
+
+use serde_json::Value;
+use testkit::misbehave;
+
+use super::{folder, run, text};
+
+#[tokio::test]
+async fn the_input_stands_before_the_program() {
+    let upstream = misbehave::start().await;
+    let folder = folder(&[("q.ts", "export default () => 1;")]);
+    let url = upstream.url() + "/echo";
+    let arguments =
+        ["call", "q.ts", "--input", r#"{"n":8}"#, "--url", &url, "-H", "x-a: b", "--limit", "cpu=5"];
+    let output = run(folder.path(), &arguments).await;
+    let sent: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(sent["method"], "POST");
+    assert_eq!(sent["body"], r#"{"n":8}export default () => 1;"#);
+    let header = |name: &str| sent["headers"][name].clone();
+    assert_eq!(header("content-type"), "text/typescript");
+    assert_eq!(header("orfa-input"), "7");
+    assert_eq!((header("x-a"), header("orfa-limit")), ("b".into(), "cpu=5".into()));
+    assert_eq!(header("prefer"), Value::Null);
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn without_input_nothing_is_said_of_it() {
+    let upstream = misbehave::start().await;
+    let folder = folder(&[("q.mjs", "1")]);
+    let output = run(folder.path(), &["call", "q.mjs", "-v", "--url", &(upstream.url() + "/echo")]).await;
+    let sent: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&sent["headers"]["orfa-input"], &sent["body"]), (&Value::Null, &"1".into()));
+    assert_eq!(sent["headers"]["prefer"], "calls");
+    assert!(text(&output.stderr).contains("(input 0 B, program 1 B), received "));
+}
+
+#[tokio::test]
+async fn an_answer_with_a_bad_status_is_printed_and_fails() {
+    let upstream = misbehave::start().await;
+    let folder = folder(&[("q.js", "1")]);
+    let output = run(folder.path(), &["call", "q.js", "--url", &(upstream.url() + "/status/418")]).await;
+    assert!(!output.stdout.is_empty());
+    assert!(text(&output.stderr).contains("the answer has status 418"));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn a_gateway_that_breaks_off_is_told_in_plain_words() {
+    let upstream = misbehave::start().await;
+    let folder = folder(&[("q.js", "1")]);
+    for path in ["/short", "/reset", "/garbage", "/chunked-broken"] {
+        let output = run(folder.path(), &["call", "q.js", "--url", &(upstream.url() + path)]).await;
+        let told = text(&output.stderr);
+        assert!(told.contains("gave no whole answer") && told.contains("(no-answer)"), "{path}: {told}");
+        assert_eq!(output.status.code(), Some(1), "{path}");
+        assert!(output.stdout.is_empty(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_gateway_says_what_to_do() {
+    let folder = folder(&[("q.ts", "export default () => 1;")]);
+    let output = run(folder.path(), &["call", "q.ts", "--url", "http://127.0.0.1:1/query"]).await;
+    let told = text(&output.stderr);
+    assert!(told.contains("(no-gateway)"), "{told}");
+    assert!(told.contains("is `orfa dev` or `orfa serve` running there?"), "{told}");
+    assert_eq!(output.status.code(), Some(1));
+}

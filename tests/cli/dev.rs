@@ -1,0 +1,90 @@
+//! `orfa dev`: what a front-end developer sees.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use testkit::{http, misbehave};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::folder;
+use crate::orfa;
+
+/// After so long a line will not come any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `orfa dev`; it is killed when dropped.
+struct Dev {
+    url: String,
+    lines: Lines<BufReader<ChildStdout>>,
+    _child: Child,
+}
+
+impl Dev {
+    /// Starts it and reads where it listens.
+    async fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(orfa())
+            .args(["dev", "--port", "0"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("orfa starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut dev = Self { url: String::new(), lines, _child: child };
+        let greeting = dev.line("POST http").await;
+        dev.url = greeting.split_whitespace().nth(1).expect("a URL").to_owned();
+        dev
+    }
+
+    /// Waits for a line that begins like this.
+    async fn line(&mut self, start: &str) -> String {
+        let line = tokio::time::timeout(PATIENCE, self.find(start)).await;
+        line.unwrap_or_else(|_| panic!("orfa dev did not print a line with `{start}`"))
+    }
+
+    async fn find(&mut self, start: &str) -> String {
+        while let Some(line) = self.lines.next_line().await.expect("text") {
+            if line.starts_with(start) {
+                return line;
+            }
+        }
+        panic!("orfa dev ended before a line with `{start}`");
+    }
+}
+
+fn config(upstream: &str, path: &str) -> String {
+    format!("services: {{ up: {{ url: '{upstream}' }} }}\nroutes: [{{ path: '{path}', proxy: up }}]\n")
+}
+
+#[tokio::test]
+async fn calls_are_drawn_and_a_changed_config_comes_into_force() {
+    let upstream = misbehave::start().await;
+    let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
+    let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
+    let base = dev.url.trim_end_matches('/').to_owned();
+
+    let answer = http::request("GET", &format!("{base}/one/echo"), &[], "").await.expect("an answer");
+    assert_eq!(answer.status, 200);
+    assert!(dev.line("GET /one/echo 200").await.ends_with("1 call"));
+    assert!(dev.line("  up GET /echo  200  |").await.ends_with("ms"));
+
+    std::fs::write(folder.path().join("orfa.yaml"), config(&upstream.url(), "/another/*")).expect("written");
+    dev.line("the config has changed and is in force").await;
+    let answer = http::request("GET", &format!("{base}/another/echo"), &[], "").await.expect("an answer");
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn a_changed_config_with_mistakes_leaves_the_old_one_in_force() {
+    let upstream = misbehave::start().await;
+    let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
+    let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
+    let base = dev.url.trim_end_matches('/').to_owned();
+
+    std::fs::write(folder.path().join("orfa.yaml"), "routes: nonsense\n").expect("written");
+    dev.line("the gateway before it stays in force").await;
+    let answer = http::request("GET", &format!("{base}/one/echo"), &[], "").await.expect("an answer");
+    assert_eq!(answer.status, 200);
+}
