@@ -100,7 +100,7 @@ impl Dev {
     async fn keep_fresh(&mut self) {
         loop {
             self.watch.change().await;
-            match self.reload() {
+            match self.reload().await {
                 Ok(true) => self.watch.set(self.plan.files(&self.config)),
                 Ok(false) => terminal::say("the gateway before it stays in force\n"),
                 Err(error) => terminal::complain(&crate::exit::describe(&error)),
@@ -109,7 +109,7 @@ impl Dev {
     }
 
     /// Puts the config as it is now in force; `false` if it has mistakes, which were told.
-    fn reload(&mut self) -> anyhow::Result<bool> {
+    async fn reload(&mut self) -> anyhow::Result<bool> {
         let config = match self.plan.config() {
             Ok(config) => config,
             Err(mistakes) => {
@@ -119,8 +119,9 @@ impl Dev {
         };
         let Some(gateway) = build(config.clone(), &self.seen)? else { return Ok(false) };
         let old = std::mem::replace(&mut self.running, Running::start(gateway, &self.listener)?);
-        tokio::spawn(old.stop());
         self.config = config;
+        // Until it has stopped, the old one may still take a request.
+        old.stop().await;
         terminal::say("the config has changed and is in force\n");
         Ok(true)
     }
