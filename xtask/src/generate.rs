@@ -1,7 +1,12 @@
-//! Writes `sdk/c/orfa_abi.h` from the tables of `query-abi`, so that C and Rust can't disagree.
+//! What is made from the tables of `query-abi`, so that C, docs and Rust can't disagree: `sdk/c/orfa_abi.h`,
+//! and the table of host functions in docs/query.md.
 //!
-//! Pure: tables in, text out. `cargo xtask generate` compares or writes the file.
+//! Tables in, text out; [`write`] and [`compare`] alone touch files.
+
+use anyhow::Context;
 use query_abi::{Code, Failure, HOST_FUNCTIONS, HOST_MODULE, HostFunction, Part};
+
+use crate::{Findings, files};
 
 const PREAMBLE: &str = "\
 /* The raw ABI of an ORFA query. GENERATED from crates/query-abi by `cargo xtask generate`: don't edit.
@@ -57,9 +62,54 @@ const CLOSING: &str = "
 #endif
 ";
 
+/// The C header.
+const HEADER: &str = "sdk/c/orfa_abi.h";
+/// The page with the table of host functions, between these marks.
+const PAGE: &str = "docs/query.md";
+const BEGIN: &str = "<!-- generated from crates/query-abi by `cargo xtask generate` -->\n";
+const END: &str = "<!-- end of what is generated -->\n";
+
+/// Writes every generated file that is not as it should be.
+pub(crate) fn write() -> anyhow::Result<Findings> {
+    for (path, text) in outdated()? {
+        std::fs::write(files::root().join(path), text).with_context(|| path.to_owned())?;
+        println!("wrote {path}");
+    }
+    Ok(Findings::new())
+}
+
+/// Finds every generated file that is not as it should be.
+pub(crate) fn compare() -> anyhow::Result<Findings> {
+    let outdated = outdated()?.into_iter();
+    Ok(outdated.map(|(path, _)| format!("{path} is out of date: run `cargo xtask generate`")).collect())
+}
+
+fn outdated() -> anyhow::Result<Vec<(&'static str, String)>> {
+    let read = |path: &str| std::fs::read_to_string(files::root().join(path)).unwrap_or_default();
+    let page = splice(&read(PAGE), &function_table()).context(PAGE)?;
+    let wanted = [(HEADER, c_header()), (PAGE, page)];
+    Ok(wanted.into_iter().filter(|(path, text)| read(path) != *text).collect())
+}
+
+/// A page with the text between its marks replaced.
+fn splice(page: &str, text: &str) -> anyhow::Result<String> {
+    let (before, rest) = page.split_once(BEGIN).context("the mark where generated text begins is gone")?;
+    let (_, after) = rest.split_once(END).context("the mark where generated text ends is gone")?;
+    Ok([before, BEGIN, text, END, after].concat())
+}
+
+/// The host functions as a table in Markdown.
+fn function_table() -> String {
+    let row = |function: &HostFunction| {
+        let (signature, doc) = (signature(function, ""), function.doc.replace('|', "\\|"));
+        format!("| `{signature}` | {doc} |\n")
+    };
+    let rows: String = HOST_FUNCTIONS.iter().map(row).collect();
+    format!("| import of `{HOST_MODULE}` | what it does |\n| --- | --- |\n{rows}")
+}
+
 /// The text of `sdk/c/orfa_abi.h`.
-#[must_use]
-pub fn c_header() -> String {
+fn c_header() -> String {
     let parts = [
         (Part::Body as i32, "ORFA_BODY", "the body, after content decoding"),
         (Part::Headers as i32, "ORFA_HEADERS", "the headers, as lines that end in CR LF"),
@@ -85,12 +135,18 @@ fn enumeration<'a>(name: &str, doc: &str, items: impl Iterator<Item = (i32, &'a 
 }
 
 fn function(function: &HostFunction) -> String {
-    let HostFunction { name, params, result, doc } = function;
+    let HostFunction { name, doc, .. } = function;
+    let attributes = format!("__attribute__((import_module(\"{HOST_MODULE}\"), import_name(\"{name}\")))");
+    format!("\n/* {} */\n{attributes}\n{};\n", wrap(doc), signature(function, "orfa_host_"))
+}
+
+/// A function as C declares it.
+fn signature(function: &HostFunction, prefix: &str) -> String {
+    let HostFunction { name, params, result, .. } = function;
     let params: Vec<_> = params.iter().map(|(name, spelling, _)| parameter(spelling, name)).collect();
     let params = if params.is_empty() { "void".to_owned() } else { params.join(", ") };
     let result = result.map_or("void", |(spelling, _)| spelling);
-    let attributes = format!("__attribute__((import_module(\"{HOST_MODULE}\"), import_name(\"{name}\")))");
-    format!("\n/* {} */\n{attributes}\n{result} orfa_host_{name}({params});\n", wrap(doc))
+    format!("{result} {prefix}{name}({params})")
 }
 
 /// `const char *name`, or `uint32_t name`: no space behind a star.
@@ -123,6 +179,13 @@ mod tests {
     fn the_committed_header_is_what_the_tables_say() {
         let committed = include_str!("../../sdk/c/orfa_abi.h");
         assert_eq!(committed, c_header(), "run `cargo xtask generate`");
+    }
+
+    #[test]
+    fn only_what_stands_between_the_marks_is_replaced() {
+        let page = format!("before\n{BEGIN}old\n{END}after\n");
+        assert_eq!(splice(&page, "new\n").unwrap(), format!("before\n{BEGIN}new\n{END}after\n"));
+        assert!(splice("no marks", "new\n").is_err());
     }
 
     #[test]

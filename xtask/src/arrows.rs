@@ -1,0 +1,192 @@
+//! Arrows run downwards: which crate of the house may depend on which, and on what from outside.
+//!
+//! Manifests are read through `cargo metadata`, with build and dev dependencies. Who opens a connection is
+//! read from the sources, because features of a shared dependency can't be told apart by crate.
+
+use crate::Findings;
+use crate::files::{self, File};
+use crate::metadata::{Dependency, Kind, Metadata, Package};
+
+/// The house from the ground up. A crate depends on levels below its own, never on its own.
+const LEVELS: &[&[&str]] =
+    &[&["query-abi", "json", "services"], &["sandbox", "environments"], &["query"], &["gateway"], &["orfa"]];
+
+/// Arrows within a level, each with the section that it has to stand in.
+const SIDEWAYS: &[(&str, &str, &[Kind])] = &[
+    // Its build script takes snapshots and compiles them with the very engine that will run them.
+    ("environments", "sandbox", &[Kind::Build, Kind::Dev]),
+];
+
+/// What stands beside the levels, and which crates of the house it may use. `testkit` drives the gateway
+/// by its binary and ports and so knows nothing of the house; neither do the services of an example.
+const BESIDE: &[(&str, Uses)] = &[
+    ("testkit", Uses::Only(&[])),
+    ("marketplace", Uses::Only(&[])),
+    ("xtask", Uses::Only(&["query-abi"])),
+    ("benches", Uses::All),
+];
+
+/// What tests may use, and benches.
+const FOR_TESTS: &[&str] = &["testkit", "marketplace"];
+
+/// Packages from outside that only some crates may name: by the beginning of the name, with the reason.
+const GUARDED: &[(&[&str], &[&str], &str)] = &[
+    (&["wasmtime", "cranelift"], &["sandbox"], "only `sandbox` knows the engine"),
+    (
+        &["reqwest", "ureq", "hyper-rustls", "hyper-tls", "isahc", "awc", "surf", "curl", "tonic"],
+        &["services"],
+        "only `services` calls services",
+    ),
+    (&["rusqlite", "sqlx", "tokio-postgres"], &["store", "marketplace"], "only `store` has a database"),
+];
+
+/// What opens a connection.
+const CONNECTS: &[&str] = &[
+    "hyper::client",
+    "hyper_util::client",
+    "TcpStream::connect",
+    "UnixStream::connect",
+    "TcpSocket",
+    "UdpSocket",
+    "lookup_host",
+];
+
+/// Where a connection may be opened: the services' own client; `orfa call`, which is a client; tests.
+const MAY_CONNECT: &[&str] = &["crates/services/src/", "crates/cli/src/call/", "crates/testkit/src/"];
+
+enum Uses {
+    All,
+    Only(&'static [&'static str]),
+}
+
+/// Checks this repository.
+pub(crate) fn run() -> anyhow::Result<Findings> {
+    let metadata = Metadata::read()?;
+    let members: Vec<&Package> = metadata.members().collect();
+    let mut findings = manifests(&members);
+    findings.extend(files::tracked()?.iter().filter_map(connects));
+    Ok(findings)
+}
+
+/// What is wrong in the manifests of the workspace.
+fn manifests(members: &[&Package]) -> Findings {
+    let is_ours = |name: &str| members.iter().any(|member| member.name == name);
+    let mut findings = Findings::new();
+    for member in members {
+        if level(&member.name).is_none() && !is_beside(&member.name) {
+            findings.push(format!("`{}` has no level: give it one in xtask/src/arrows.rs", member.name));
+            continue;
+        }
+        for dependency in &member.dependencies {
+            let ours = is_ours(&dependency.name);
+            findings.extend(if ours { inside(&member.name, dependency) } else { None });
+            findings.extend(outside(&member.name, dependency));
+        }
+        if member.name == "query-abi" && !member.dependencies.is_empty() {
+            findings.push("`query-abi` has dependencies: host and guests share it, so it has none".into());
+        }
+    }
+    findings
+}
+
+/// What is wrong with an arrow between two crates of the house.
+fn inside(from: &str, dependency: &Dependency) -> Option<String> {
+    let Dependency { name: to, kind } = dependency;
+    let allowed = match (uses(from), level(from), level(to)) {
+        (Some(Uses::All), ..) => true,
+        (Some(Uses::Only(names)), ..) => names.contains(&to.as_str()),
+        (None, Some(from), Some(to)) if to < from => true,
+        _ if FOR_TESTS.contains(&to.as_str()) => *kind == Kind::Dev,
+        _ => SIDEWAYS.iter().any(|(a, b, kinds)| (*a, *b) == (from, to) && kinds.contains(kind)),
+    };
+    (!allowed)
+        .then(|| format!("`{from}` depends on `{to}` ({kind:?}): arrows run downwards, see ARCHITECTURE.md"))
+}
+
+/// What is wrong with an arrow out of the house.
+fn outside(from: &str, dependency: &Dependency) -> Option<String> {
+    let guarded = |(names, ..): &&(&[&str], _, _)| names.iter().any(|name| dependency.name.starts_with(name));
+    let (_, allowed, reason) = GUARDED.iter().find(guarded)?;
+    (!allowed.contains(&from)).then(|| format!("`{from}` depends on `{}`: {reason}", dependency.name))
+}
+
+/// Whether a crate opens connections that should not.
+fn connects(file: &File) -> Option<String> {
+    let product = file.path.starts_with("crates/") && file.ending() == "rs";
+    if !product || MAY_CONNECT.iter().any(|place| file.path.starts_with(place)) {
+        return None;
+    }
+    let found = CONNECTS.iter().find(|name| file.product().contains(*name))?;
+    Some(format!("{} uses `{found}`: only `services` opens connections", file.path))
+}
+
+fn level(name: &str) -> Option<usize> {
+    LEVELS.iter().position(|level| level.contains(&name))
+}
+
+fn uses(name: &str) -> Option<&'static Uses> {
+    BESIDE.iter().find(|(beside, _)| *beside == name).map(|(_, uses)| uses)
+}
+
+fn is_beside(name: &str) -> bool {
+    uses(name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(arrows: &[(&str, &str, Kind)]) -> Findings {
+        let mut members: Vec<Package> = Vec::new();
+        for (from, to, kind) in arrows {
+            let dependency = Dependency { name: (*to).into(), kind: *kind };
+            members.push(Package {
+                name: (*from).into(),
+                dependencies: vec![dependency],
+                ..Package::default()
+            });
+            if level(to).is_some() || is_beside(to) {
+                members.push(Package { name: (*to).into(), ..Package::default() });
+            }
+        }
+        manifests(&members.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arrows_downwards_are_fine() {
+        assert_eq!(found(&[("query", "sandbox", Kind::Normal), ("gateway", "query", Kind::Normal)]), [""; 0]);
+        assert_eq!(found(&[("environments", "sandbox", Kind::Build)]), [""; 0]);
+        assert_eq!(found(&[("services", "testkit", Kind::Dev)]), [""; 0]);
+        assert_eq!(found(&[("benches", "testkit", Kind::Normal)]), [""; 0]);
+    }
+
+    #[test]
+    fn arrows_upwards_and_sideways_are_found() {
+        assert_eq!(found(&[("json", "query", Kind::Normal)]).len(), 1);
+        assert_eq!(found(&[("json", "services", Kind::Dev)]).len(), 1);
+        assert_eq!(found(&[("environments", "sandbox", Kind::Normal)]).len(), 1);
+        assert_eq!(found(&[("services", "testkit", Kind::Normal)]).len(), 1);
+        assert_eq!(found(&[("testkit", "gateway", Kind::Normal)]).len(), 1);
+        assert_eq!(found(&[("query-abi", "serde", Kind::Dev)]).len(), 1);
+        assert_eq!(found(&[("newcomer", "serde", Kind::Normal)]).len(), 1);
+    }
+
+    #[test]
+    fn guarded_packages_are_found() {
+        assert_eq!(found(&[("query", "wasmtime", Kind::Normal)]).len(), 1);
+        assert_eq!(found(&[("query", "wasmtime-environ", Kind::Build)]).len(), 1);
+        assert_eq!(found(&[("gateway", "reqwest", Kind::Dev)]).len(), 1);
+        assert_eq!(found(&[("sandbox", "wasmtime", Kind::Normal)]), [""; 0]);
+    }
+
+    #[test]
+    fn connections_are_found_outside_of_tests() {
+        let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+        let opens = "fn f() { TcpStream::connect(a) }";
+        assert!(connects(&file("crates/query/src/host.rs", opens)).is_some());
+        assert!(connects(&file("crates/services/src/transport.rs", opens)).is_none());
+        assert!(connects(&file("crates/query/src/tests/host.rs", opens)).is_none());
+        let tested = format!("fn f() {{}}\n\n#[cfg(test)]\nmod tests {{\n{opens}\n}}\n");
+        assert!(connects(&file("crates/query/src/host.rs", &tested)).is_none());
+    }
+}

@@ -1,0 +1,54 @@
+//! `cargo xtask check`: what CI runs before the tests, the quick ones first.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+use crate::{Findings, arrows, errors, files, generate, licences, style};
+
+/// A check of our own.
+type Check = fn() -> anyhow::Result<Findings>;
+
+/// Runs everything; a check that finds something does not keep the next from running, a tool does.
+pub(crate) fn all() -> anyhow::Result<Findings> {
+    let checks: [(&str, Check); 5] = [
+        ("arrows", arrows::run),
+        ("licences", licences::run),
+        ("style", style::run),
+        ("errors", errors::run),
+        ("generated files", generate::compare),
+    ];
+    cargo("formatting", &["fmt", "--all", "--check"])?;
+    let mut findings = Findings::new();
+    for (name, check) in checks {
+        findings.extend(timed(name, check)?);
+    }
+    cargo(
+        "lints",
+        &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
+    )?;
+    Ok(findings)
+}
+
+fn timed<T>(name: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    println!("check: {name}");
+    let started = Instant::now();
+    let result = work().with_context(|| name.to_owned())?;
+    let took = started.elapsed().as_secs();
+    if took > 0 {
+        println!("check: {name}: {took} s");
+    }
+    Ok(result)
+}
+
+fn cargo(name: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    timed(name, || {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let status = cargo.args(arguments).current_dir(files::root()).status()?;
+        if !status.success() {
+            bail!("`cargo {}` ended with {status}", arguments.join(" "));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,132 @@
+//! docs/errors.md has every error code of the sources, and no other.
+//!
+//! The codes are read off the sources: those that a function called `code` (or `..._code`) returns as text,
+//! and those that `orfa` complains with. The page's rows begin with a code; its two parts are headings.
+
+use std::collections::BTreeSet;
+
+use crate::Findings;
+use crate::files::{self, File};
+
+/// The page.
+const PAGE: &str = "docs/errors.md";
+/// The parts of the page: heading, and whose sources' codes stand under it.
+const PARTS: [(&str, &[&str]); 2] = [
+    ("## Over HTTP", &["crates/gateway/src/", "crates/services/src/", "crates/query/src/"]),
+    ("## On the command line", &["crates/cli/src/"]),
+];
+
+/// Checks this repository.
+pub(crate) fn run() -> anyhow::Result<Findings> {
+    let files = files::tracked()?;
+    let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| file.text.as_str());
+    let mut findings = Findings::new();
+    for (heading, folders) in PARTS {
+        let ours = |file: &&File| folders.iter().any(|folder| file.path.starts_with(folder));
+        let sources = files.iter().filter(ours).filter(|file| file.ending() == "rs");
+        let codes = sources.flat_map(|file| codes(file.product())).collect();
+        findings.extend(differences(heading, &codes, &rows(page, heading)));
+    }
+    Ok(findings)
+}
+
+fn differences(heading: &str, codes: &BTreeSet<String>, rows: &BTreeSet<String>) -> Findings {
+    let missing = codes.difference(rows).map(|code| format!("{PAGE} lacks `{code}` under `{heading}`"));
+    let idle = rows.difference(codes).map(|code| format!("{PAGE} has `{code}`, which no source has"));
+    missing.chain(idle).collect()
+}
+
+/// The codes of the table under a heading.
+fn rows(page: &str, heading: &str) -> BTreeSet<String> {
+    let part = page.split_once(heading).map_or("", |(_, part)| part);
+    let part = part.split("\n## ").next().unwrap_or("");
+    let code = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+    part.lines().filter_map(code).collect()
+}
+
+/// The codes that a source file returns or complains with.
+fn codes(source: &str) -> BTreeSet<String> {
+    let returned = bodies(source).flat_map(texts).filter(|text| is_code(text));
+    let complained = source.split("Complaint::").skip(1).filter_map(complained);
+    returned.chain(complained).map(str::to_owned).collect()
+}
+
+/// The bodies of functions called `code` or `..._code` that return text.
+fn bodies(source: &str) -> impl Iterator<Item = &str> {
+    source.split("fn ").skip(1).filter_map(|function| {
+        let (head, body) = function.split_once('{')?;
+        let (name, signature) = head.split_once('(')?;
+        let named = name == "code" || name.ends_with("_code");
+        (named && signature.contains("-> &'static str")).then(|| block(body))
+    })
+}
+
+/// A block up to its closing brace.
+fn block(body: &str) -> &str {
+    let mut depth = 1;
+    let end = body.find(|letter| {
+        depth += match letter {
+            '{' => 1,
+            '}' => -1,
+            _ => 0,
+        };
+        depth == 0
+    });
+    end.map_or(body, |end| &body[..end])
+}
+
+/// What stands between quotes.
+fn texts(body: &str) -> impl Iterator<Item = &str> {
+    body.split('"').skip(1).step_by(2)
+}
+
+/// `usage("bad-url", ...` and its siblings: the code.
+fn complained(call: &str) -> Option<&str> {
+    let (name, arguments) = call.split_once('(')?;
+    let code = arguments.trim_start().strip_prefix('"')?.split('"').next()?;
+    (["usage", "failed", "internal"].contains(&name) && is_code(code)).then_some(code)
+}
+
+fn is_code(text: &str) -> bool {
+    text.contains('-') && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = r#"
+        fn code(&self) -> &'static str {
+            match self {
+                Self::Cpu { .. } => "limit-cpu",
+                Self::Other(_) => other_code(self),
+            }
+        }
+        fn other_code(kind: Kind) -> &'static str { "not-found" }
+        fn hint(&self) -> &'static str { "look-elsewhere" }
+        fn refuse() { Complaint::usage(
+            "bad-url", text, "") }
+    "#;
+
+    fn set(codes: &[&str]) -> BTreeSet<String> {
+        codes.iter().map(|code| (*code).to_owned()).collect()
+    }
+
+    #[test]
+    fn codes_are_read_off_the_sources() {
+        assert_eq!(codes(SOURCE), set(&["limit-cpu", "not-found", "bad-url"]));
+    }
+
+    #[test]
+    fn a_row_belongs_to_its_heading() {
+        let page = "## A\n| code |\n| `a-b` | 422 |\n\n## B\n| `c-d` | 1 |\n";
+        assert_eq!(rows(page, "## A"), set(&["a-b"]));
+        assert_eq!(rows(page, "## B"), set(&["c-d"]));
+    }
+
+    #[test]
+    fn both_directions_are_found() {
+        assert_eq!(differences("## A", &set(&["a-b"]), &set(&["c-d"])).len(), 2);
+        assert_eq!(differences("## A", &set(&["a-b"]), &set(&["a-b"])), [""; 0]);
+    }
+}

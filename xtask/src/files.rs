@@ -1,0 +1,47 @@
+//! The files of the repository.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+/// A tracked text file.
+pub(crate) struct File {
+    /// From the root, with `/`.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// The root of the repository: cargo says where this package is.
+pub(crate) fn root() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| ".".into(), |xtask| PathBuf::from(xtask).join(".."))
+}
+
+/// Every tracked file that is text and still there.
+pub(crate) fn tracked() -> anyhow::Result<Vec<File>> {
+    // In a container the checkout may belong to another user, which git would refuse.
+    let mut git = Command::new("git");
+    git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(root());
+    let listed = git.output().context("git can't be run")?;
+    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr).trim());
+    let paths = String::from_utf8(listed.stdout).context("a path is not UTF-8")?;
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(root().join(path)).ok()?;
+        Some(File { path: path.to_owned(), text })
+    };
+    Ok(paths.split_terminator('\0').filter_map(read).collect())
+}
+
+impl File {
+    /// The ending of its name, `rs`.
+    pub(crate) fn ending(&self) -> &str {
+        self.path.rsplit_once('.').map_or("", |(_, ending)| ending)
+    }
+
+    /// The file without its tests: all of it, up to a module of tests, or nothing of a file of tests.
+    pub(crate) fn product(&self) -> &str {
+        let tests = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
+        let text = if tests { "" } else { self.text.as_str() };
+        text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("")
+    }
+}

@@ -1,0 +1,114 @@
+//! Every dependency comes from the public registry, under a licence that the house accepts.
+//!
+//! An expression with `OR` needs one accepted side, with `AND` both.
+
+use spdx::{Expression, ParseMode};
+
+use crate::Findings;
+use crate::metadata::{Metadata, Package};
+
+/// Licences that ask for no more than that their text is passed on.
+const ACCEPTED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Accepted for one package alone: its name, the licence, why.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[(
+    "webpki-roots",
+    "CDLA-Permissive-2.0",
+    "Mozilla's root certificates: data, free to use and pass on with the licence's text",
+)];
+
+/// Where packages come from.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Checks this repository.
+pub(crate) fn run() -> anyhow::Result<Findings> {
+    let packages = Metadata::read()?.packages;
+    let mut findings: Findings = packages.iter().filter_map(finding).collect();
+    findings.extend(idle(&packages));
+    Ok(findings)
+}
+
+fn finding(package: &Package) -> Option<String> {
+    let Package { name, license, source, .. } = package;
+    if let Some(source) = source.as_deref().filter(|source| *source != REGISTRY) {
+        return Some(format!("`{name}` comes from {source}, not from crates.io"));
+    }
+    let Some(licence) = license else { return Some(format!("`{name}` names no licence")) };
+    match Expression::parse_mode(licence, ParseMode::LAX) {
+        Err(error) => Some(format!("`{name}`: `{licence}` is no licence expression: {}", error.reason)),
+        Ok(expression) if is_accepted(name, &expression) => None,
+        Ok(_) => Some(format!("`{name}` is under `{licence}`, which xtask/src/licences.rs does not accept")),
+    }
+}
+
+fn is_accepted(package: &str, expression: &Expression) -> bool {
+    expression.evaluate(|needed| {
+        let needed = needed.to_string();
+        let excepted = |(name, licence, _): &(&str, &str, &str)| *name == package && *licence == needed;
+        ACCEPTED.contains(&needed.as_str()) || EXCEPTIONS.iter().any(excepted)
+    })
+}
+
+/// Exceptions for packages that are not used any more.
+fn idle(packages: &[Package]) -> impl Iterator<Item = String> {
+    let used = |name: &str| packages.iter().any(|package| package.name == name);
+    let idle = EXCEPTIONS.iter().filter(move |(name, ..)| !used(name));
+    idle.map(|(name, ..)| format!("the licence exception for `{name}` has no use any more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(name: &str, licence: Option<&str>) -> Option<String> {
+        let license = licence.map(str::to_owned);
+        let source = Some(REGISTRY.to_owned());
+        finding(&Package { name: name.into(), license, source, ..Package::default() })
+    }
+
+    #[test]
+    fn accepted_licences_pass() {
+        for licence in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "(MIT OR Apache-2.0) AND Unicode-3.0"]
+        {
+            assert_eq!(judge("a", Some(licence)), None, "{licence}");
+        }
+        assert_eq!(judge("a", Some("Apache-2.0 WITH LLVM-exception")), None);
+    }
+
+    #[test]
+    fn other_licences_are_found() {
+        for licence in
+            ["GPL-3.0-only", "MIT AND GPL-3.0-only", "MPL-2.0", "CDLA-Permissive-2.0", "no licence"]
+        {
+            assert!(judge("a", Some(licence)).is_some(), "{licence}");
+        }
+        assert!(judge("a", None).is_some());
+    }
+
+    #[test]
+    fn an_exception_is_for_its_package_alone_and_not_kept_for_nothing() {
+        assert_eq!(judge("webpki-roots", Some("CDLA-Permissive-2.0")), None);
+        assert_eq!(idle(&[]).count(), EXCEPTIONS.len());
+    }
+
+    #[test]
+    fn a_package_from_elsewhere_is_found() {
+        let source = Some("git+https://example.org/a".to_owned());
+        let package = Package { name: "a".into(), license: Some("MIT".into()), source, ..Package::default() };
+        assert!(finding(&package).is_some());
+    }
+}

@@ -1,0 +1,120 @@
+//! How files begin, how long they are, and that they tell nothing of the machine they were written on.
+
+use crate::Findings;
+use crate::files::{self, File};
+
+/// From this many lines on, a file says first what it is.
+const NEEDS_OPENING: usize = 50;
+/// No source file is longer.
+const LONGEST: usize = 800;
+/// Folders of machines on which people and CI keep checkouts.
+const MACHINE_FOLDERS: &[&str] = &["Users", "builds", "home", "root", "tmp", "work", "workspace"];
+/// Files that say where packages are fetched from.
+const LOCKS: &[&str] = &["Cargo.lock", "package-lock.json", ".npmrc", "config.toml"];
+/// Where they may be fetched from.
+const HOSTS: &[&str] = &["github.com", "index.crates.io", "registry.npmjs.org"];
+
+/// Checks this repository.
+pub(crate) fn run() -> anyhow::Result<Findings> {
+    Ok(files::tracked()?.iter().flat_map(findings).collect())
+}
+
+fn findings(file: &File) -> Findings {
+    let mut findings = Findings::new();
+    findings.extend(opening(file));
+    findings.extend(length(file));
+    findings.extend(machine(file));
+    findings.extend(registry(file));
+    findings
+}
+
+/// What a source file has to open with, by language.
+fn opener(ending: &str) -> Option<&'static [&'static str]> {
+    match ending {
+        "rs" => Some(&["//!"]),
+        "c" | "h" | "js" | "mjs" | "ts" => Some(&["//", "/*"]),
+        _ => None,
+    }
+}
+
+fn opening(file: &File) -> Option<String> {
+    let openers = opener(file.ending())?;
+    let opened = openers.iter().any(|opener| file.text.starts_with(opener));
+    let long = file.text.lines().count() >= NEEDS_OPENING;
+    (long && !opened).then(|| format!("{} does not open with `{}`: say what it is", file.path, openers[0]))
+}
+
+fn length(file: &File) -> Option<String> {
+    opener(file.ending())?;
+    let lines = file.text.lines().count();
+    (lines > LONGEST).then(|| format!("{} has {lines} lines: divide it", file.path))
+}
+
+fn machine(file: &File) -> Option<String> {
+    let found = |line: &str| MACHINE_FOLDERS.iter().any(|folder| names_folder(line, folder));
+    let (number, line) = (1..).zip(file.text.lines()).find(|(_, line)| found(line))?;
+    Some(format!("{}:{number} names a place on somebody's machine: {}", file.path, line.trim()))
+}
+
+/// Whether a line has `/folder/` at the start of a path.
+fn names_folder(line: &str, folder: &str) -> bool {
+    let path = format!("/{folder}/");
+    let begins = |at: usize| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|before| before.is_alphanumeric() || "_.-/}*".contains(before))
+    };
+    line.match_indices(&path).any(|(at, _)| begins(at))
+}
+
+fn registry(file: &File) -> Option<String> {
+    let name = file.path.rsplit('/').next()?;
+    let fetched = |line: &&str| ["source", "resolved", "registry"].iter().any(|word| line.contains(word));
+    let foreign = |line: &str| host(line).is_some_and(|host| !HOSTS.contains(&host));
+    let mut lines = file.text.lines().filter(fetched);
+    let line = lines.find(|line| LOCKS.contains(&name) && foreign(line))?;
+    Some(format!("{} fetches from a private registry: {}", file.path, line.trim()))
+}
+
+fn host(line: &str) -> Option<&str> {
+    line.split_once("://")?.1.split(['/', '"', '\'', ':', '#']).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: impl Into<String>) -> File {
+        File { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn a_long_file_says_what_it_is() {
+        assert!(opening(&file("a.rs", "fn f() {}\n".repeat(50))).is_some());
+        assert!(opening(&file("a.js", "f();\n".repeat(50))).is_some());
+        assert!(opening(&file("a.rs", format!("//! What.\n{}", "fn f() {}\n".repeat(50)))).is_none());
+        assert!(opening(&file("a.rs", "fn f() {}\n".repeat(49))).is_none());
+        assert!(opening(&file("a.md", "text\n".repeat(50))).is_none());
+    }
+
+    #[test]
+    fn a_very_long_file_is_found() {
+        assert!(length(&file("a.rs", "//! What.\n".repeat(801))).is_some());
+        assert!(length(&file("a.rs", "//! What.\n".repeat(800))).is_none());
+        assert!(length(&file("Cargo.lock", "a\n".repeat(801))).is_none());
+    }
+
+    #[test]
+    fn places_on_a_machine_are_found() {
+        for folder in MACHINE_FOLDERS {
+            assert!(machine(&file("a.md", format!("see /{folder}/me/a"))).is_some(), "{folder}");
+        }
+        assert!(machine(&file("a.md", "https://example.org/work/a and target/tmp/b")).is_none());
+    }
+
+    #[test]
+    fn private_registries_are_found() {
+        let lock = |url: &str| file("Cargo.lock", format!("source = \"registry+{url}\""));
+        assert!(registry(&lock("https://packages.example.org/index")).is_some());
+        assert!(registry(&lock("https://github.com/rust-lang/crates.io-index")).is_none());
+    }
+}
