@@ -26,7 +26,7 @@ pub(crate) fn all() -> anyhow::Result<Findings> {
     }
     cargo(
         "lints",
-        &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
+        &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
     )?;
     Ok(findings)
 }

@@ -1,0 +1,36 @@
+# Everything that people and CI type. `make` alone lists it; each target can be run again at any time.
+# Phases are in the order of what they cost, and share artefacts: same features, same profile.
+
+STEP := scripts/step
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# One selection of packages for all release builds, so that `orfa` is built once, with one set of features.
+RELEASE := cargo build --release --locked --package orfa --package benches
+ONLY ?=
+
+.PHONY: help setup check test demo bench dist
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Find the toolchain; on Debian, as root, install what is missing
+	@$(STEP) setup scripts/setup
+
+check: setup ## Formatting, arrows, licences, style, error codes, generated files, lints
+	@$(STEP) check cargo xtask check
+
+test: check ## Everything that CI runs: the checks, then all tests, end to end included
+	@$(STEP) "build tests" cargo test --workspace --locked --no-run
+	@$(STEP) tests cargo test --workspace --locked --quiet
+
+demo: setup ## The same questions asked by REST and by query, over a slow line (target/demo.json)
+	@$(STEP) build $(RELEASE) --bin orfa --bin demo
+	@$(TARGET)/release/demo
+
+bench: setup ## Measure, and write benches/results/; ONLY=query,... for some of it
+	@$(STEP) build $(RELEASE) --bin orfa --bin bench
+	@ONLY="$(ONLY)" $(TARGET)/release/bench $(if $(ONLY),--only $(ONLY))
+
+dist: setup ## The one file, stripped, with its size and SHA-256 (target/dist/orfa)
+	@$(STEP) build $(RELEASE) --bin orfa
+	@scripts/dist $(TARGET)
