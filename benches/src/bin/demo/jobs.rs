@@ -11,7 +11,8 @@ use anyhow::Result;
 use benches::client::Client;
 use serde_json::{Value, json};
 
-pub(crate) use session::{Call, Session};
+use session::Call;
+pub(crate) use session::{Session, gzip_saves};
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use crate::timing::{Timed, Timing};
 use crate::world::{CPU_LIMIT_MS, ROUND_TRIP, World};
 
 /// Columns of the bars.
-const BARS: usize = 40;
+const BARS: usize = 30;
 /// Columns before them.
-const NAMES: usize = 20;
+const NAMES: usize = 19;
 /// Columns of the time axis of the gateway's calls.
 const AXIS: usize = 44;
 
@@ -35,7 +35,9 @@ pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
         false => paint(RED, "THE ANSWERS DIFFER"),
     };
     let title = paint(BOLD, &format!("{:<58}", job.title()));
-    let mut text = format!("\n{title}{checked}\n{:NAMES$}{}\n", "", scale.labels());
+    let columns = "  ms  requests  trips  kB up   down (gzip)";
+    let mut text =
+        format!("\n{title}{checked}\n{:NAMES$}{:<width$}{columns}\n", "", scale.labels(), width = BARS + 4);
     ways.iter().for_each(|way| text.push_str(&row(way, &scale)));
     text.push_str(&queries(ways));
     text
@@ -45,12 +47,12 @@ fn row(measured: &Measured, scale: &Scale) -> String {
     let row = &measured.row;
     let (name, style) = label(measured.way);
     let bar = paint(style, &scale.bar(row.ms));
-    let mark = if row.equal { "" } else { "  DIFFERS" };
-    let [requests, trips] = [(row.requests, "request"), (row.round_trips, "trip")].map(plural);
-    let [up, down] = [row.bytes_up, row.bytes_down].map(kilobytes);
+    let mark = if row.equal { "" } else { " DIFFERS" };
+    let [up, down, gzip] = [row.bytes_up, row.bytes_down, measured.gzip_down].map(kilobytes);
+    let gzip = format!("({gzip})");
     format!(
-        " {name:<19}{bar} {:>5.0} ms {requests:>12} {trips:>9} {up:>5} up {down:>5} down kB{mark}\n",
-        row.ms
+        " {name:<18}{bar}{:>8.0}{:>10}{:>7}{up:>7}{down:>7} {gzip:>6}{mark}\n",
+        row.ms, row.requests, row.round_trips
     )
 }
 
@@ -62,10 +64,6 @@ fn label(way: Way) -> (&'static str, Style) {
         Way::Query(Language::Javascript) => ("ORFA query, JS", GREEN),
         Way::Query(Language::C) => ("ORFA query, C", GREEN),
     }
-}
-
-fn plural((count, what): (usize, &str)) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a few thousand bytes")]
@@ -167,7 +165,7 @@ impl Scale {
             let _ =
                 write!(text, "{:place$}{:.0}", "", self.at(step), place = place.saturating_sub(text.len()));
         }
-        text + " ms"
+        text
     }
 
     fn bar(&self, ms: f64) -> String {
@@ -195,7 +193,7 @@ mod tests {
         for (longest, end) in [(97.0, 100.0), (858.0, 1000.0), (412.0, 500.0), (8900.0, 10_000.0)] {
             assert_eq!(Scale::fit(longest).end(), end, "{longest}");
         }
-        assert_eq!(Scale::fit(300.0).labels(), "0            100           200          300 ms");
+        assert_eq!(Scale::fit(300.0).labels(), "0         100       200       300");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) async fn check(client: &Client, admins: &Value, runs: usize) -> Resul
     ensure!(!items(admins).is_empty(), "there is no admin among the 16 users");
     for id in items(admins) {
         let notices = Call::get(format!("/profile/users/{id}/notices")).send(client).await?;
-        let got = items(&notices).len();
+        let got = items(&serde_json::from_slice(&notices)?).len();
         ensure!(got == runs, "user {id} got {got} notices of {runs} runs");
     }
     Ok(())

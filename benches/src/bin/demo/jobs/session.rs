@@ -1,9 +1,12 @@
 //! A REST client's run: it counts requests and round trips, and sends what does not depend on one
 //! another one by one or all at once.
 
+use std::io::Write;
+
 use anyhow::{Context, Result, bail};
 use benches::client::Client;
 use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
 use futures_util::future::try_join_all;
 use http::{Method, Request};
 use http_body_util::Full;
@@ -17,6 +20,8 @@ pub(crate) struct Session<'a> {
     pub(crate) requests: usize,
     /// How many of them had to wait for the one before.
     pub(crate) round_trips: usize,
+    /// Bytes by which gzip would have made the answers smaller.
+    pub(crate) gzip_saves: u64,
 }
 
 /// A request to be sent; the first segment of the path is the service.
@@ -36,8 +41,8 @@ impl Call {
         Self { method: Method::POST, path: path.into(), body: Some(body) }
     }
 
-    /// Sends it; the answer's JSON.
-    pub(crate) async fn send(&self, client: &Client) -> Result<Value> {
+    /// Sends it; the answer's body, which is JSON.
+    pub(crate) async fn send(&self, client: &Client) -> Result<Bytes> {
         let Self { method, path, body } = self;
         let mut request = Request::builder().method(method).uri(path);
         if body.is_some() {
@@ -49,20 +54,21 @@ impl Call {
         if !answer.status.is_success() {
             bail!("{method} {path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
         }
-        serde_json::from_slice(&answer.body).with_context(|| format!("{method} {path}: no JSON"))
+        Ok(answer.body)
     }
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(client: &'a Client, at_once: bool) -> Self {
-        Self { client, at_once, requests: 0, round_trips: 0 }
+        Self { client, at_once, requests: 0, round_trips: 0, gzip_saves: 0 }
     }
 
     /// One call, which has to be waited for.
     pub(crate) async fn one(&mut self, call: Call) -> Result<Value> {
         self.requests += 1;
         self.round_trips += 1;
-        call.send(self.client).await
+        let answer = call.send(self.client).await?;
+        self.read(&answer)
     }
 
     /// Calls that don't depend on one another; their answers in the same order.
@@ -70,7 +76,8 @@ impl<'a> Session<'a> {
         if self.at_once {
             self.requests += calls.len();
             self.round_trips += usize::from(!calls.is_empty());
-            return try_join_all(calls.iter().map(|call| call.send(self.client))).await;
+            let answers = try_join_all(calls.iter().map(|call| call.send(self.client))).await?;
+            return answers.iter().map(|answer| self.read(answer)).collect();
         }
         let mut answers = Vec::with_capacity(calls.len());
         for call in calls {
@@ -85,4 +92,16 @@ impl<'a> Session<'a> {
         let [first, second] = answers.map_err(|_| anyhow::anyhow!("two calls have two answers"))?;
         Ok((first, second))
     }
+
+    fn read(&mut self, answer: &Bytes) -> Result<Value> {
+        self.gzip_saves += gzip_saves(answer)?;
+        serde_json::from_slice(answer).context("a service answered no JSON")
+    }
+}
+
+/// Bytes by which gzip makes a body smaller; none where it would not.
+pub(crate) fn gzip_saves(body: &[u8]) -> Result<u64> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(body)?;
+    Ok(body.len().saturating_sub(encoder.finish()?.len()) as u64)
 }
