@@ -134,7 +134,11 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
     },
     HostFunction {
         name: "Future_wait",
-        params: &[("futures", "const orfa_handle *", I32), ("count", "uint32_t", I32), ("all", "int32_t", I32)],
+        params: &[
+            ("futures", "const orfa_handle *", I32),
+            ("count", "uint32_t", I32),
+            ("all", "int32_t", I32),
+        ],
         result: Some(("int32_t", I32)),
         doc: "Waits until one (`all` = 0) or all of the futures have ended. Returns the index of the first that has ended. No futures: ORFA_MISSING.",
     },

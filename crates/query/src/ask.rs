@@ -7,7 +7,7 @@ use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder,
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, HeaderMap};
 use http::{Method, Request};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use services::Body;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -129,12 +129,21 @@ fn single<'a>(headers: &'a HeaderMap, header: &'static str) -> Result<Option<&'a
     text.map(Some).map_err(|_| QueryError::Header { header, detail: "it is not ASCII text".into() })
 }
 
-async fn collect(body: Body, limit: u64) -> Result<Bytes, QueryError> {
-    let limited = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX));
-    match limited.collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(QueryError::BodySize(limit)),
-        Err(_) => Err(QueryError::BrokenBody),
+/// Reads the body. Most come in one piece, which is then passed on as it is.
+async fn collect(mut body: Body, limit: u64) -> Result<Bytes, QueryError> {
+    let mut pieces: Vec<Bytes> = Vec::new();
+    let mut size = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|_| QueryError::BrokenBody)?.into_data() else { continue };
+        size += piece.len() as u64;
+        if size > limit {
+            return Err(QueryError::BodySize(limit));
+        }
+        pieces.push(piece);
+    }
+    match pieces.len() {
+        0 | 1 => Ok(pieces.pop().unwrap_or_default()),
+        _ => Ok(pieces.concat().into()),
     }
 }
 

@@ -21,6 +21,5 @@ mod runtime;
 mod typescript;
 
 pub use config::{LimitsConfig, Programs, QueryConfig, RuntimeConfig};
-pub use program::check::{Refusal, check};
 pub use runtime::{Query, Runtime, StartError};
 pub use services::Report;

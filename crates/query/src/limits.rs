@@ -10,7 +10,7 @@ use crate::problem::QueryError;
 
 /// What is limited. The names are the words of `ORFA-Limit` and of the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub(crate) enum Limit {
     Cpu,
     Deadline,
     Memory,

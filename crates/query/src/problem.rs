@@ -181,11 +181,11 @@ impl Problem for QueryError {
 
     fn members(&self) -> Map<String, Value> {
         let mut members = Map::new();
-        if let Self::Failed { line, column, .. } | Self::Syntax { line, column, .. } = self {
-            if *line > 0 {
-                members.insert("line".into(), (*line).into());
-                members.insert("column".into(), (*column).into());
-            }
+        if let Self::Failed { line: line @ 1.., column, .. } | Self::Syntax { line: line @ 1.., column, .. } =
+            self
+        {
+            members.insert("line".into(), (*line).into());
+            members.insert("column".into(), (*column).into());
         }
         members
     }

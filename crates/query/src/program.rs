@@ -1,6 +1,6 @@
 //! A program made ready: checked, compiled once per content hash, shared by every request that sends it.
 
-pub mod check;
+pub(crate) mod check;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use sandbox::{Cache, CacheStats, Class, Engine, Gate, Linker, Pool, Sandbox, Ticker};
 use services::{Body, Call, ConfigProblem, Problem, Report, Services};
@@ -205,11 +206,15 @@ impl Query {
     ///
     /// # Errors
     /// Everything in `problem.rs`.
-    pub async fn handle(
+    pub fn handle(
         &self,
         request: Request<Body>,
         seen: Call,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
+    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+        Box::pin(self.answer(request, seen))
+    }
+
+    async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = Instant::now();
         let caps = Limits::caps(&self.config.limits);
         let reading = Ask::read(request, &self.config.limits);
@@ -222,13 +227,13 @@ impl Query {
         let ended = run(&self.runtime, &program, guest, &ask.input).await;
         let report = Report { made: budget.made(), cpu: ended.cpu };
         let times = Times { started, compiled, cpu: ended.cpu, list_calls: ask.list_calls };
-        Ok(self.finish(ended, times, report)?)
+        self.finish(ended, times, report)
     }
 
-    fn finish(&self, ended: Ended, times: Times, report: Report) -> Result<Response<Body>, Failed> {
+    fn finish(&self, ended: Ended, times: Times, report: Report) -> Result<Response<Body>, Box<dyn Problem>> {
         let timing = answer::timing(times, &report);
         if let Err(error) = ended.result {
-            return Err(Failed { error, console: ended.console.into_text(), timing, report });
+            return Err(Failed { error, console: ended.console.into_text(), timing, report }.into());
         }
         let vary = answer::vary(&self.access, &report.made);
         let mut response = answer::respond(ended.answer, &timing, vary);

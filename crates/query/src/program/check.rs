@@ -15,8 +15,7 @@ use wasmparser::{
 
 /// Why a module is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// Truncated, wrong magic, invalid code.
     #[error("the module is not valid WebAssembly: {0}")]
     Malformed(String),
@@ -62,11 +61,11 @@ pub enum Refusal {
 
 /// What a module that fits has to say of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// It shares the memory of the C environment; otherwise it is a plain module with its own.
-    pub environment: bool,
+    pub(crate) environment: bool,
     /// It exports constructors.
-    pub constructors: bool,
+    pub(crate) constructors: bool,
 }
 
 impl Refusal {
@@ -106,7 +105,7 @@ impl Refusal {
 ///
 /// # Errors
 /// The first item that does not fit.
-pub fn check(wasm: &[u8], has_export: &dyn Fn(&str) -> bool) -> Result<Facts, Refusal> {
+pub(crate) fn check(wasm: &[u8], has_export: &dyn Fn(&str) -> bool) -> Result<Facts, Refusal> {
     validate(wasm)?;
     let mut module = Shape::default();
     for payload in Parser::new(0).parse_all(wasm) {
