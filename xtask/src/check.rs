@@ -24,10 +24,7 @@ pub(crate) fn all() -> anyhow::Result<Findings> {
     for (name, check) in checks {
         findings.extend(timed(name, check)?);
     }
-    cargo(
-        "lints",
-        &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
-    )?;
+    cargo("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     Ok(findings)
 }
 
