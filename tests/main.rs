@@ -2,6 +2,8 @@
 //! each would be linked against the whole house again.
 
 mod cli;
+mod query;
+mod support;
 
 use std::path::Path;
 

@@ -1,0 +1,378 @@
+//! Host functions called in every wrong way: a name for each, and never a panic.
+
+use std::collections::BTreeSet;
+
+use query_abi::HOST_FUNCTIONS;
+
+use crate::support::{House, Query, build, plain, request};
+
+/// Where requests of the tests lie.
+const AT: u32 = 1024;
+
+/// Refuses a plain module with this body; its problem.
+async fn refuse(fields: &str, body: &str, code: &str) -> serde_json::Value {
+    let house = House::shared().await;
+    house.refuse(Query::module(plain(fields, body)), 422, code).await
+}
+
+/// A call to `http://up/json`, waited for, with handle `$h`.
+fn answered(then: &str) -> String {
+    format!(
+        "(local $h i32) (local.set $h (call $http (i32.const {AT}))) (i32.store (i32.const 8) (local.get $h))
+        (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1))) {then}"
+    )
+}
+
+#[tokio::test]
+async fn wild_pointers() {
+    let good = request(AT, "GET", "http://up/json?n=1", &[("accept", "*/*")], "body");
+    let mut tried = BTreeSet::new();
+    for call in [
+        "$done (i32.const -16) (i32.const 64)",
+        "$done (i32.const 131072) (i32.const 1)",
+        "$done (i32.const 0) (i32.const -1)",
+        "$done (i32.const 131073) (i32.const 0)",
+        "$http (i32.const -4)",
+        "$http (i32.const 131060)",
+        "$Response_get (local.get $h) (i32.const -8)",
+        "$Response_read (local.get $h) (i32.const 0) (i32.const 131070) (i32.const 64)",
+        "$Response_read (local.get $h) (i32.const 1) (i32.const -1) (i32.const 64)",
+        "$Response_json (local.get $h) (i32.const -1) (i32.const 2) (i32.const 0) (i32.const 8)",
+        "$Response_json (local.get $h) (i32.const 0) (i32.const 0) (i32.const 131071) (i32.const 8)",
+        "$Future_wait (i32.const -4) (i32.const 1) (i32.const 1)",
+        "$Future_wait (i32.const 0) (i32.const -1) (i32.const 1)",
+        "$Future_wait (i32.const 131068) (i32.const 2) (i32.const 0)",
+        "$header (i32.const -1) (i32.const 4) (i32.const 0) (i32.const 0)",
+        "$header (i32.const 16) (i32.const 4) (i32.const -1) (i32.const 4)",
+        "$random (i32.const 131071) (i32.const 2)",
+        "$random (i32.const 0) (i32.const 131072)",
+        "$log (i32.const -1) (i32.const 100)",
+        "$fail (i32.const 0) (i32.const -1) (i32.const 100) (i32.const 0) (i32.const 0)",
+    ] {
+        let name = call.split(' ').next().expect("a name").trim_start_matches('$');
+        let function = HOST_FUNCTIONS.iter().find(|function| function.name == name).expect("a host function");
+        let call = if function.result.is_some() {
+            format!("(drop (call {call}))")
+        } else {
+            format!("(call {call})")
+        };
+        let etag = "(data (i32.const 16) \"etag\")";
+        let document = refuse(&format!("{good} {etag}"), &answered(&call), "program-bad-pointer").await;
+        assert!(
+            document["detail"].as_str().is_some_and(|text| text.contains(&format!("`{name}`"))),
+            "{call}: {document}"
+        );
+        tried.insert(name);
+    }
+    let takes_pointers =
+        HOST_FUNCTIONS.iter().filter(|function| function.params.iter().any(|(_, c, _)| c.contains('*')));
+    assert_eq!(tried, takes_pointers.map(|function| function.name).collect(), "each that takes a pointer");
+}
+
+#[tokio::test]
+async fn wild_pointers_inside_of_a_request() {
+    let good = request(AT, "GET", "http://up/json", &[("accept", "*/*")], "body");
+    for word in [0, 2, 4, 6, 8, 10] {
+        let body = format!(
+            "(i32.store (i32.const {}) (i32.const -2)) (drop (call $http (i32.const {AT})))",
+            AT + word * 4
+        );
+        refuse(&good, &body, "program-bad-pointer").await;
+    }
+    for length in [1, 3, 7, 9, 11] {
+        let body = format!(
+            "(i32.store (i32.const {}) (i32.const -1)) (drop (call $http (i32.const {AT})))",
+            AT + length * 4
+        );
+        refuse(&good, &body, "program-bad-pointer").await;
+    }
+}
+
+#[tokio::test]
+async fn handles_that_do_not_exist() {
+    let call = request(AT, "GET", "http://up/json?n=1", &[], "");
+    for handle in ["0", "-1", "2", "2147483647", "-2147483648"] {
+        for function in [
+            "(call $Handle_del (i32.const H))",
+            "(drop (call $Future_ready (i32.const H)))",
+            "(drop (call $Response_get (i32.const H) (i32.const 0)))",
+            "(drop (call $Response_read (i32.const H) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(drop (call $Response_json (i32.const H) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(i32.store (i32.const 8) (i32.const H)) (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 0)))",
+        ] {
+            let house = House::shared().await;
+            let module = plain(&call, &answered(&function.replace('H', handle)));
+            let document = Query::module(module).send(&house).await.json();
+            assert_eq!(document["code"], "program-bad-handle", "{function}: {document}");
+        }
+    }
+    let deleted = answered("(call $Handle_del (local.get $h)) (drop (call $Future_ready (local.get $h)))");
+    refuse(&call, &deleted, "program-bad-handle").await;
+}
+
+#[tokio::test]
+async fn text_that_is_none() {
+    let good = request(AT, "GET", "http://up/json", &[("accept", "*/*")], "");
+    let broken = |at: u32| {
+        format!("(i32.store8 (i32.const {at}) (i32.const 255)) (drop (call $http (i32.const {AT})))")
+    };
+    let name = AT + 256;
+    for at in [name, name + 9, name + 12] {
+        refuse(&good, &broken(at), "program-bad-text").await;
+    }
+    let pointer = "(i32.store (i32.const 0) (i32.const -1)) (drop (call $Response_json (local.get $h) (i32.const 0) (i32.const 4) (i32.const 0) (i32.const 0)))";
+    refuse(&good, &answered(pointer), "program-bad-text").await;
+    let newline = request(AT, "GET", "http://up/json", &[("x-a", "b\r\nx-c: d")], "");
+    refuse(&newline, &format!("(drop (call $http (i32.const {AT})))"), "program-bad-text").await;
+}
+
+#[tokio::test]
+async fn done_twice_or_never() {
+    let done = "(call $done (i32.const 0) (i32.const 1))";
+    refuse("", &format!("{done} {done}"), "program-done-twice").await;
+    refuse("", "", "program-no-answer").await;
+    refuse("", "(drop (call $status (i32.const 404)))", "program-no-answer").await;
+    refuse("", &format!("{done} unreachable"), "program-trapped").await;
+}
+
+#[tokio::test]
+async fn a_status_is_200_to_599() {
+    let house = House::shared().await;
+    for (status, code) in [
+        ("100", "-3"),
+        ("199", "-3"),
+        ("600", "-3"),
+        ("-1", "-3"),
+        ("70000", "-3"),
+        ("418", "0"),
+        ("200", "0"),
+    ] {
+        let body = format!(
+            "(if (i32.ne (call $status (i32.const {status})) (i32.const {code})) (then unreachable))
+            (call $done (i32.const 0) (i32.const 0))"
+        );
+        let answer = Query::module(plain("", &body)).send(&house).await;
+        assert_eq!(answer.status, if status == "418" { 418 } else { 200 }, "{status}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn headers_that_an_answer_may_not_carry() {
+    let house = House::shared().await;
+    for name in [
+        "Set-Cookie",
+        "Access-Control-Allow-Origin",
+        "Strict-Transport-Security",
+        "Content-Security-Policy",
+        "X-Content-Type-Options",
+        "Content-Length",
+        "Transfer-Encoding",
+        "Connection",
+        "Server-Timing",
+        "Vary",
+        "Refresh",
+        "X-Anything",
+        "",
+        "bad name",
+        "content-type\r\nset-cookie",
+    ] {
+        let document = house.refuse(Query::module(setting(name, "x")), 422, "answer-header").await;
+        let told = format!("`{}`", name.to_ascii_lowercase());
+        assert!(document["detail"].as_str().is_some_and(|text| text.contains(&told)), "{document}");
+        let script = format!("export default () => new Response('', {{ headers: {{ {name:?}: 'x' }} }})");
+        let code = Query::javascript(&script).send(&house).await.json()["code"].clone();
+        assert!(code == "answer-header" || code == "program-bad-answer", "{name:?}: {code}");
+    }
+    house.still_answers("/query").await;
+}
+
+/// A module that sets a header and answers with what `header` returned, as a digit behind `:`.
+fn setting(name: &str, value: &str) -> Vec<u8> {
+    let text = |text: &str| text.bytes().fold(String::new(), |all, byte| all + &format!("\\{byte:02x}"));
+    let fields =
+        format!("(data (i32.const 0) \"{}\") (data (i32.const 512) \"{}\")", text(name), text(value));
+    let body = format!(
+        "(i32.store8 (i32.const 900) (i32.add (i32.const 48) (i32.sub (i32.const 0)
+            (call $header (i32.const 0) (i32.const {}) (i32.const 512) (i32.const {})))))
+        (call $done (i32.const 900) (i32.const 1))",
+        name.len(),
+        value.len()
+    );
+    plain(&fields, &body)
+}
+
+#[tokio::test]
+async fn headers_that_an_answer_may_carry() {
+    let house = House::shared().await;
+    for (name, value) in
+        [("Content-Type", "text/css"), ("etag", "\"1\""), ("Location", "/x"), ("Link", "<a>; rel=next")]
+    {
+        let answer = Query::module(setting(name, value)).send(&house).await;
+        assert_eq!((answer.header(name), &*answer.text()), (value, "0"));
+    }
+    let split = Query::module(setting("etag", "a\r\nset-cookie: b")).send(&house).await;
+    assert_eq!((split.header("etag"), split.header("set-cookie"), &*split.text()), ("", "", "3"));
+}
+
+#[tokio::test]
+async fn headers_that_a_program_may_not_send() {
+    let house = House::shared().await;
+    for name in [
+        "Host",
+        "Connection",
+        "Keep-Alive",
+        "Transfer-Encoding",
+        "Content-Length",
+        "Upgrade",
+        "Forwarded",
+        "X-Forwarded-For",
+        "x_forwarded_for",
+        "X-Real-IP",
+        "ORFA-Trust",
+        "CDN-Loop",
+        "Via",
+        "Proxy-Authorization",
+        "X-HTTP-Method-Override",
+    ] {
+        let module = plain(
+            &request(AT, "GET", "http://up/echo", &[(name, "x")], ""),
+            &format!("(drop (call $http (i32.const {AT})))"),
+        );
+        let document = house.refuse(Query::module(module), 422, "header-forbidden").await;
+        assert!(
+            document["detail"].as_str().is_some_and(|text| text.contains(&name.to_ascii_lowercase())),
+            "{document}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn credentials_of_the_operator_are_used_and_never_seen() {
+    let house = House::shared().await;
+    let echo = "export default async (_, { guarded }) => guarded.fetch('/echo')";
+    let told =
+        house.answer(Query::javascript(echo).header("authorization", "me").header("cookie", "a=b")).await;
+    assert!(told.contains(r#""x-api-key":"hush""#) && told.contains(r#""authorization":"me""#), "{told}");
+    assert!(!told.contains("a=b"), "only what `forward` names travels on: {told}");
+    let write =
+        "export default (_, { guarded }) => guarded.fetch('/echo', { headers: { 'x_api_key': 'mine' } })";
+    house.refuse(Query::javascript(write), 422, "header-reserved").await;
+}
+
+/// Refuses a program that calls this URL with this method.
+async fn refuse_call(method: &str, url: &str, code: &str) {
+    let call = format!("(drop (call $http (i32.const {AT})))");
+    let document = refuse(&request(AT, method, url, &[], ""), &call, code).await;
+    assert!(document["detail"].as_str().is_some_and(|text| !text.contains("127.0.0.1")), "{document}");
+}
+
+#[tokio::test]
+async fn services_that_are_not_there() {
+    for host in ["catalog", "localhost", "169.254.169.254", "127.0.0.1", "up.example.org", "xn--up"] {
+        let code = if host.contains('.') { "url-invalid" } else { "call-unknown-service" };
+        refuse_call("GET", &format!("http://{host}/json"), code).await;
+    }
+}
+
+#[tokio::test]
+async fn urls_that_are_none() {
+    for (url, code) in [
+        ("", "url-invalid"),
+        ("/json", "url-invalid"),
+        ("up/json", "url-invalid"),
+        ("http://", "url-invalid"),
+        ("http:///json", "url-invalid"),
+        ("http://up/a b", "url-invalid"),
+        ("http://up/a\r\nx: y", "url-invalid"),
+        ("http://[::1]/json", "url-port"),
+        ("https://up/json", "url-scheme"),
+        ("file:///etc/passwd", "url-scheme"),
+        ("http://me@up/json", "url-userinfo"),
+        ("http://up@evil/json", "url-userinfo"),
+        ("http://up:81/json", "url-port"),
+        ("http://up/json#there", "url-fragment"),
+    ] {
+        refuse_call("GET", url, code).await;
+    }
+}
+
+#[tokio::test]
+async fn paths_that_a_service_might_read_otherwise() {
+    for (path, code) in [
+        ("/a/../b", "path-dot-segment"),
+        ("/./a", "path-dot-segment"),
+        ("/a/%2e%2e/b", "path-dot-segment"),
+        ("/a/.%2E", "path-dot-segment"),
+        ("/a/..;x=1/b", "path-dot-segment"),
+        ("/a/..%2Fb", "path-dot-segment"),
+        ("/a%2Fb", "path-encoded-slash"),
+        ("/a%2fb", "path-encoded-slash"),
+        ("/a%5Cb", "path-backslash"),
+        ("\\a", "path-backslash"),
+        ("/a%00", "path-control-character"),
+        ("/a%0d%0ab", "path-control-character"),
+        ("/a%zz", "path-bad-escape"),
+        ("/a%2", "path-bad-escape"),
+    ] {
+        refuse_call("GET", &format!("http://up{path}"), code).await;
+    }
+    refuse_call("GET", "http://guarded/secret", "path-forbidden").await;
+    refuse_call("GET", "http://guarded//secret/../json", "path-dot-segment").await;
+}
+
+#[tokio::test]
+async fn methods_that_the_route_does_not_name() {
+    for method in ["POST", "DELETE", "PUT", "PATCH", "get", "OPTIONS", "CONNECT", "TRACE", "PROPFIND"] {
+        refuse_call(method, "http://up/json", "call-method").await;
+    }
+    refuse_call("", "http://up/json", "program-bad-text").await;
+    refuse_call("GET /evil HTTP/1.1\r\nx:", "http://up/json", "program-bad-text").await;
+}
+
+#[tokio::test]
+async fn redirects_are_the_programs_own_business() {
+    let house = House::shared().await;
+    let program = "export default async (_, { up }) => { const r = await up.fetch('/redirect'); return [r.status, r.headers.get('location')] }";
+    assert_eq!(house.answer(Query::javascript(program)).await, r#"[302,"/echo"]"#);
+}
+
+#[tokio::test]
+async fn calls_overlap() {
+    let house =
+        House::own("  - { path: /query, query: { services: [up], limits: { deadline: 60s } } }").await;
+    let source = r#"#include <orfa.h>
+        void orfa(const void *input, int len) {
+            orfa_future calls[8];
+            for (int i = 0; i < 8; i++) calls[i] = orfa_get("http://up/hang?i=%d", i);
+            orfa_wait_all(calls, 8);
+        }"#;
+    let javascript = "export default (_, { up }) => Promise.all([1, 2, 3, 4, 5, 6, 7, 8].map((i) => up.get('/hang', { i })))";
+    let queries = [Query::module(build(source).await), Query::javascript(javascript)];
+    for (seen, query) in [8, 16].into_iter().zip(queries) {
+        // None is ever answered: that the service sees all of them shows that they are under way at once.
+        tokio::select! {
+            answer = query.send(&house) => panic!("{}", answer.text()),
+            () = house.upstream.seen_times("/hang", seen) => {}
+        }
+    }
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn random_numbers_and_logs() {
+    let house = House::shared().await;
+    let random =
+        plain("", "(call $random (i32.const 0) (i32.const 16)) (call $done (i32.const 0) (i32.const 16))");
+    let (first, second) =
+        (Query::module(&random[..]).send(&house).await, Query::module(&random[..]).send(&house).await);
+    assert!(first.body.len() == 16 && first.body != second.body);
+    let log = "#include <orfa.h>
+        void orfa(const void *input, int len) {
+            for (int i = 0; i < 1000; i++) orfa_log(\"line %d\", i);
+            orfa_fail(\"no %s\", \"luck\");
+        }";
+    let document = house.refuse(Query::module(build(log).await), 422, "program-refused").await;
+    assert_eq!(document["detail"], "no luck");
+    let console = document["console"].as_str().expect("a console");
+    assert!(console.len() <= 4096 && console.ends_with("line 999\n"), "{console}");
+}

@@ -1,0 +1,355 @@
+//! What is wrong with a request before any program is looked at, and what every answer carries.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use testkit::http::{raw, request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{House, Query, plain, problem};
+
+const HELLO: &str = "export default () => 'hello'";
+
+#[tokio::test]
+async fn a_program_needs_a_content_type() {
+    let house = House::shared().await;
+    let query = Query::untyped(HELLO);
+    let accepted = query.send(&house).await.header("accept-query").to_owned();
+    assert!(accepted.contains("text/typescript"), "{accepted}");
+    house.refuse(query, 400, "content-type-missing").await;
+}
+
+#[tokio::test]
+async fn the_content_type_has_to_be_known() {
+    let house = House::shared().await;
+    for unknown in ["text/plain", "application/x-www-form-urlencoded", "*/*", "wasm", ""] {
+        house.refuse(Query::new(unknown, HELLO), 415, "content-type-unknown").await;
+    }
+    for known in ["Text/JavaScript; charset=utf-8", "application/javascript", "text/typescript"] {
+        assert_eq!(house.answer(Query::new(known, HELLO)).await, "hello", "{known}");
+    }
+}
+
+#[tokio::test]
+async fn programs_come_by_post_or_query() {
+    let house = House::shared().await;
+    for method in ["GET", "PUT", "DELETE"] {
+        let answer = Query::javascript(HELLO).method(method).send(&house).await;
+        problem(&answer, 405, "method-not-allowed");
+        assert_eq!(answer.header("allow"), "POST, QUERY");
+    }
+    assert_eq!(house.answer(Query::javascript(HELLO).method("QUERY")).await, "hello");
+}
+
+#[tokio::test]
+async fn the_method_query_makes_only_safe_calls() {
+    let house = House::shared().await;
+    let post = Query::javascript("export default (_, { up }) => up.post('/echo?safe')").at("/write");
+    house.refuse(post.clone().method("QUERY"), 422, "call-method").await;
+    assert!(house.answer(post).await.contains("POST"));
+}
+
+#[tokio::test]
+async fn a_foreign_page_runs_nothing() {
+    let house = House::own("  - { path: /query, query: { services: [up] } }").await;
+    let program = "export default async (_, { up }) => { await up.get('/status/290'); return 'ran' }";
+    for origin in ["https://evil.example", "null", "http://127.0.0.1", ""] {
+        house.refuse(Query::javascript(program).header("origin", origin), 403, "origin-forbidden").await;
+    }
+    assert_eq!(house.upstream.hits("/status/290"), 0);
+    let own = Query::javascript(program).header("origin", &house.gateway.url);
+    assert_eq!(house.answer(own).await, "ran");
+}
+
+#[tokio::test]
+async fn a_listed_page_may_read_the_answer_and_its_problems() {
+    let house = House::shared().await;
+    let shop = |query: Query| query.at("/shop").header("origin", "https://shop.example.org");
+    let good = shop(Query::javascript(HELLO)).send(&house).await;
+    let bad = shop(Query::untyped(HELLO)).send(&house).await;
+    problem(&bad, 400, "content-type-missing");
+    for answer in [good, bad] {
+        assert_eq!(answer.header("access-control-allow-origin"), "https://shop.example.org");
+    }
+    let foreign =
+        Query::javascript(HELLO).at("/shop").header("origin", "https://shop.example.org.evil.example");
+    house.refuse(foreign, 403, "origin-forbidden").await;
+}
+
+#[tokio::test]
+async fn a_body_of_100_mb_is_refused_and_not_kept() {
+    const SIZE: usize = 100 << 20;
+    let house = House::own("  - { path: /query, query: { services: [up] } }").await;
+    house.still_answers("/query").await;
+    let before = peak(&house);
+    let known = format!("content-length: {SIZE}\r\n\r\n");
+    let chunked = format!("transfer-encoding: chunked\r\n\r\n{SIZE:x}\r\n");
+    for framing in [known, chunked] {
+        let answer = upload(&house, &framing, SIZE).await;
+        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("\"body-too-large\""), "{answer}");
+        house.still_answers("/query").await;
+    }
+    let grown = peak(&house) - before;
+    assert!(grown < 32 << 10, "the gateway grew by {grown} KiB");
+}
+
+/// Sends the head and as much of the body as the gateway takes; its answer.
+async fn upload(house: &House, framing: &str, size: usize) -> String {
+    let mut stream = TcpStream::connect(house.gateway.address).await.expect("a connection");
+    let head = "POST /query HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\n";
+    stream.write_all(format!("{head}{framing}").as_bytes()).await.expect("the head is taken");
+    let (mut reader, mut writer) = stream.split();
+    let mut answer = String::new();
+    let body = async {
+        let piece = vec![b' '; 64 << 10];
+        for _ in 0..size / piece.len() {
+            if writer.write_all(&piece).await.is_err() {
+                break;
+            }
+        }
+    };
+    // A refused upload may end in a reset behind the answer.
+    let (_, _) = tokio::join!(body, reader.read_to_string(&mut answer));
+    answer
+}
+
+/// The most memory that the gateway has had so far, in KiB.
+fn peak(house: &House) -> i64 {
+    let pid = house.gateway.pid().expect("it runs");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[tokio::test]
+async fn a_compressed_bomb_is_refused() {
+    let house = House::shared().await;
+    let bomb = gzip(&vec![b' '; 32 << 20]);
+    assert!(bomb.len() < 64 << 10, "the limit must not meet it before it is unpacked");
+    house
+        .refuse(Query::new("text/javascript", bomb).header("content-encoding", "gzip"), 413, "body-too-large")
+        .await;
+}
+
+#[tokio::test]
+async fn an_encoded_body_has_to_be_what_it_says() {
+    let house = House::shared().await;
+    let packed = gzip(format!("{{\"n\":1}}{}", "export default ({ n }) => `n is ${n}`").as_bytes());
+    let sent = |body: &[u8], coding| Query::new("text/javascript", body).header("content-encoding", coding);
+    house.refuse(sent(HELLO.as_bytes(), "gzip"), 400, "content-encoding-broken").await;
+    house.refuse(sent(&packed[..packed.len() / 2], "gzip"), 400, "content-encoding-broken").await;
+    house.refuse(sent(&packed, "br"), 400, "content-encoding-broken").await;
+    house.refuse(sent(&packed, "lzma"), 415, "content-encoding-unknown").await;
+    let good = sent(&packed, "gzip").header("orfa-input", "7");
+    assert_eq!(house.answer(good).await, "n is 1", "ORFA-Input counts what came out");
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).expect("in memory");
+    encoder.finish().expect("in memory")
+}
+
+#[tokio::test]
+async fn the_input_is_no_longer_than_the_body() {
+    let house = House::shared().await;
+    let query = |length: &str| Query::javascript(HELLO).header("orfa-input", length);
+    for length in ["29", "64000", "999999999999999"] {
+        let document = house.refuse(query(length), 400, "input-length").await;
+        assert!(document["detail"].as_str().is_some_and(|text| text.contains(length)), "{document}");
+    }
+    house.refuse(query("28"), 400, "program-missing").await;
+    assert_eq!(house.answer(query("0")).await, "hello");
+}
+
+#[tokio::test]
+async fn orfa_input_is_one_whole_number() {
+    let house = House::shared().await;
+    for malformed in ["-1", "1.5", "one", "", "\"7\"", "7, 8", "?1", "1e3", "99999999999999999999", ":Nw==:"]
+    {
+        let query = Query::javascript(HELLO).header("orfa-input", malformed);
+        let document = house.refuse(query, 400, "header-malformed").await;
+        assert!(document["detail"].as_str().is_some_and(|text| text.contains("ORFA-Input")), "{document}");
+    }
+    let twice = Query::javascript(HELLO).header("orfa-input", "0").header("orfa-input", "0");
+    house.refuse(twice, 400, "header-malformed").await;
+}
+
+#[tokio::test]
+async fn orfa_limit_is_a_dictionary_of_whole_numbers() {
+    let house = House::shared().await;
+    let malformed = [
+        "cpu=fast",
+        "cpu=1.5",
+        "cpu=-1",
+        "cpu=0",
+        "cpu",
+        "cpu=(1 2)",
+        "time=5",
+        "cpu=1,",
+        "=",
+        "cpu=50ms",
+        "CPU=1",
+    ];
+    for malformed in malformed {
+        let document = house.refuse(Query::javascript(HELLO).limit(malformed), 400, "header-malformed").await;
+        assert!(document["detail"].as_str().is_some_and(|text| text.contains("ORFA-Limit")), "{document}");
+    }
+    let twice = Query::javascript(HELLO).limit("cpu=1").limit("calls=1");
+    house.refuse(twice, 400, "header-malformed").await;
+    assert_eq!(house.answer(Query::javascript(HELLO).limit("cpu=200, calls=1;why=not")).await, "hello");
+}
+
+#[tokio::test]
+async fn what_comes_later_is_not_ignored_now() {
+    let house = House::shared().await;
+    for (header, value) in
+        [("orfa-cache", "code"), ("orfa-trust", ":AA==:;keyid=\"a\""), ("orfa-debug", "?1")]
+    {
+        house.refuse(Query::javascript(HELLO).header(header, value), 501, "not-implemented").await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_has_a_program_of_decent_size_and_in_utf_8() {
+    let house = House::shared().await;
+    house.refuse(Query::javascript(""), 400, "program-missing").await;
+    house.refuse(Query::module(""), 400, "program-missing").await;
+    house.refuse(Query::javascript(&" ".repeat((16 << 10) + 1)), 413, "program-too-large").await;
+    house.refuse(Query::javascript(&" ".repeat((64 << 10) + 1)), 413, "body-too-large").await;
+    for text in ["text/javascript", "text/typescript"] {
+        house.refuse(Query::new(text, b"export default () => '\xff'"), 400, "program-not-text").await;
+    }
+}
+
+#[tokio::test]
+async fn a_form_is_a_request_too() {
+    let house = House::shared().await;
+    let program = "export default ({ n }: { n: number }) => n + 1";
+    // As `curl -F program=@q.ts -F input='{"n":1}'` sends it.
+    let curl =
+        [("program\"; filename=\"q.ts", "application/octet-stream", program), ("input", "", r#"{"n":1}"#)];
+    assert_eq!(house.answer(form(&curl)).await, "2");
+    // As a browser's FormData sends a Blob; the input may come first, or not at all.
+    let blob = [("input", "", r#"{"n":2}"#), ("program\"; filename=\"blob", "text/typescript", program)];
+    assert_eq!(house.answer(form(&blob)).await, "3");
+    assert_eq!(house.answer(form(&[("program", "text/javascript", HELLO)])).await, "hello");
+}
+
+#[tokio::test]
+async fn a_form_has_one_program_and_one_input() {
+    let house = House::shared().await;
+    let program = ("program", "text/javascript", HELLO);
+    house.refuse(form(&[("input", "", "{}")]), 400, "program-missing").await;
+    house.refuse(form(&[("program", "text/javascript", "")]), 400, "program-missing").await;
+    house.refuse(form(&[program, program]), 400, "form-malformed").await;
+    house.refuse(form(&[program, ("inputs", "", "{}")]), 400, "form-malformed").await;
+    house.refuse(form(&[("program", "", HELLO)]), 400, "content-type-missing").await;
+    house.refuse(form(&[("program", "text/x-java", HELLO)]), 415, "content-type-unknown").await;
+    house.refuse(Query::new("multipart/form-data", HELLO), 400, "form-malformed").await;
+    house.refuse(Query::new("multipart/form-data; boundary=b", "--b\r\nno end"), 400, "form-malformed").await;
+}
+
+/// A form of parts: name (and what stands behind it), type, text.
+fn form(parts: &[(&str, &str, &str)]) -> Query {
+    let mut body = String::new();
+    for (name, content_type, text) in parts {
+        body += &format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n");
+        if !content_type.is_empty() {
+            body += &format!("Content-Type: {content_type}\r\n");
+        }
+        body += &format!("\r\n{text}\r\n");
+    }
+    Query::new("multipart/form-data; boundary=b", body + "--b--\r\n")
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_http_is_refused() {
+    let house = House::shared().await;
+    for nonsense in
+        ["\u{16}\u{3}\u{1}", "POST /query\r\n\r\n", "POST /query HTTP/1.1\r\ncontent-length: x\r\n\r\n"]
+    {
+        let answer = raw(house.gateway.address, nonsense.as_bytes()).await.expect("a connection");
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        house.still_answers("/query").await;
+    }
+}
+
+#[tokio::test]
+async fn there_are_routes_and_nothing_else() {
+    let house = House::shared().await;
+    for path in ["/", "/nowhere", "/query/", "/query/deeper", "/Query"] {
+        let answer = Query::javascript(HELLO).at(path).send(&house).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.json()["code"]),
+            (404, &"route-not-found".into()),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_bytes_and_nothing_more() {
+    let house = House::shared().await;
+    let module = plain("(data (i32.const 0) \"<script>\")", "(call $done (i32.const 0) (i32.const 8))");
+    let answer = Query::module(module).send(&house).await;
+    assert_eq!((answer.status.as_u16(), &*answer.text()), (200, "<script>"));
+    for (header, value) in [
+        ("content-type", "application/octet-stream"),
+        ("x-content-type-options", "nosniff"),
+        ("content-security-policy", "sandbox"),
+        ("cache-control", "no-store"),
+        ("set-cookie", ""),
+    ] {
+        assert_eq!(answer.header(header), value, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_tells_where_its_time_went() {
+    let house = House::shared().await;
+    let program =
+        "export default (_, { up }) => Promise.all([up.get('/json?timed=1'), up.get('/status/201')])";
+    let answer = Query::javascript(program).send(&house).await;
+    let timing = answer.header("server-timing");
+    assert!(
+        timing.contains("cpu;dur=") && timing.contains("calls;desc=2") && timing.contains("total;dur="),
+        "{timing}"
+    );
+    assert!(!timing.contains("timed"), "calls are listed only where they are asked for: {timing}");
+    let listed = Query::javascript(program).header("prefer", "respond-async, Calls").send(&house).await;
+    let listed = listed.header("server-timing");
+    assert!(listed.contains("desc=\"up GET /json?timed=1 200\";dur="), "{listed}");
+    let failed =
+        Query::javascript(&program.replace("201", "404")).header("prefer", "calls").send(&house).await;
+    assert!(failed.header("server-timing").contains("up GET /status/404 404"), "{:?}", failed.headers);
+}
+
+#[tokio::test]
+async fn the_same_program_is_compiled_once() {
+    let house = House::shared().await;
+    let module = plain("", "(call $done (i32.const 7) (i32.const 0))");
+    let first = Query::module(&module[..]).send(&house).await;
+    assert!(first.header("server-timing").contains("compile;dur="), "{:?}", first.headers);
+    let second = Query::module(&module[..]).input("other input").send(&house).await;
+    assert!(!second.header("server-timing").contains("compile"), "{:?}", second.headers);
+}
+
+#[tokio::test]
+async fn a_browser_may_ask_first() {
+    let house = House::shared().await;
+    let url = format!("{}/shop", house.gateway.url);
+    let asked = |origin| {
+        let url = url.clone();
+        async move {
+            let headers = [("origin", origin), ("access-control-request-method", "POST")];
+            request("OPTIONS", &url, &headers, "").await.expect("an answer")
+        }
+    };
+    let listed = asked("https://shop.example.org").await;
+    assert_eq!(listed.status, 204);
+    assert!(listed.header("access-control-allow-headers").contains("orfa-input"), "{:?}", listed.headers);
+    assert_eq!(asked("https://evil.example").await.header("access-control-allow-origin"), "");
+}

@@ -1,0 +1,450 @@
+//! JavaScript and TypeScript as strangers write it: what does not parse, throws, never ends or tampers;
+//! and how what is returned becomes the answer.
+
+use serde_json::{Value, json};
+
+use crate::support::{House, Query};
+
+/// Refuses a program in JavaScript; its problem.
+async fn refuse(source: &str, code: &str) -> Value {
+    let house = House::shared().await;
+    house.refuse(Query::javascript(source), 422, code).await
+}
+
+/// Where a problem says that it is.
+fn place(document: &Value) -> (u64, u64) {
+    (document["line"].as_u64().unwrap_or_default(), document["column"].as_u64().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn source_that_does_not_parse() {
+    let document = refuse("export default async () => {\n  let a = ;\n}", "program-syntax").await;
+    assert_eq!(place(&document), (2, 11), "{document}");
+    for source in
+        ["export default {", "}", "export default () => 'open", "/", "let a; let a;", "return 1", "\u{0}"]
+    {
+        assert_eq!(place(&refuse(source, "program-syntax").await).0, 1, "{source}");
+    }
+}
+
+#[tokio::test]
+async fn typescript_that_does_not_parse() {
+    let house = House::shared().await;
+    let wrong = "interface A { b: string }\nexport default (a: A): => 1";
+    let document = house.refuse(Query::typescript(wrong), 422, "program-syntax").await;
+    assert_eq!(place(&document).0, 2, "{document}");
+    for not_erasable in [
+        "enum A { B }",
+        "namespace a { export const b = 1 }",
+        "class A { constructor(private b: string) {} }",
+    ] {
+        let source = format!("\n{not_erasable}\nexport default () => 1");
+        let document = house.refuse(Query::typescript(&source), 422, "program-syntax").await;
+        assert_eq!(place(&document).0, 2, "{not_erasable}: {document}");
+        assert!(document["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{document}");
+    }
+}
+
+#[tokio::test]
+async fn an_exception_that_nobody_catches() {
+    let source = "export default async () => {\n  await 0;\n  throw new RangeError('too far');\n}";
+    let document = refuse(source, "program-threw").await;
+    assert!(
+        document["detail"].as_str().is_some_and(|text| text.starts_with("RangeError: too far")),
+        "{document}"
+    );
+    assert_eq!(place(&document), (3, 13), "{document}");
+    for source in [
+        "throw new Error('at the top')",
+        "export default () => { throw 1 }",
+        "export default () => { throw undefined }",
+        "export default () => { throw { toString() { throw 1 }, toJSON() { throw 2 } } }",
+        "export default () => Promise.reject()",
+        "export default () => { throw new Proxy({}, { get() { throw 1 } }) }",
+        "export default () => { const e = new Error(); e.stack = { toString() { throw 1 } }; throw e }",
+        "export default () => missing",
+        "export default () => null.x",
+        "export default () => ({ get then() { throw new Error('thenable') } })",
+        "export default () => ({ toJSON() { throw new Error('in toJSON') } })",
+        "await Promise.reject(new Error('at the top'))",
+    ] {
+        refuse(source, "program-threw").await;
+    }
+}
+
+#[tokio::test]
+async fn lines_and_columns_are_those_of_the_typescript() {
+    let house = House::shared().await;
+    let source = "type Item<T> = {\n  id: T;\n};\ninterface Input { item?: Item<number> }\n\n\
+        export default async function (input: Input, _: unknown): Promise<number> {\n  const n: number = 1 as any as number; throw new Error(`${n satisfies number}`);\n}";
+    let document = house.refuse(Query::typescript(source), 422, "program-threw").await;
+    assert_eq!(place(&document), (7, 50), "{document}");
+}
+
+#[tokio::test]
+async fn promises_that_never_settle() {
+    for source in [
+        "export default () => new Promise(() => {})",
+        "export default async () => { await { then() {} } }",
+        "await new Promise(() => {}); export default () => 1",
+    ] {
+        refuse(source, "program-stalled").await;
+    }
+}
+
+#[tokio::test]
+async fn loops_without_end() {
+    for source in [
+        "export default () => { for (;;); }",
+        "for (;;); export default () => 1",
+        "export default async () => { for (;;) await 0 }",
+        "export default () => { const again = () => Promise.resolve().then(again); return again() }",
+        "export default () => { const again = () => queueMicrotask(again); again(); return new Promise(() => {}) }",
+        "export default () => /(a*)*b/.test('a'.repeat(50))",
+        "export default () => ({ get then() { for (;;); } })",
+        "export default () => ({ toJSON() { for (;;); } })",
+        "export default () => { try { for (;;); } finally { for (;;); } }",
+        "export default () => JSON.stringify(new Array(4e9).fill(0))",
+    ] {
+        let document = Query::javascript(source).send(&*House::shared().await).await.json();
+        assert!(
+            document["code"] == "limit-cpu" || document["code"] == "limit-memory",
+            "{source}: {document}"
+        );
+    }
+    refuse("export default async () => { for (;;) await 0 }", "limit-cpu").await;
+}
+
+#[tokio::test]
+async fn recursion_without_end() {
+    let deep = "export default () => {\n  const deep = () => deep() + 1;\n  return deep();\n}";
+    let document = refuse(deep, "program-threw").await;
+    assert!(document["detail"].as_str().is_some_and(|text| text.contains("RangeError")), "{document}");
+    assert_eq!(place(&document).0, 2, "{document}");
+    for source in [
+        "export default () => { const a = []; a[0] = a; return JSON.stringify(a) }",
+        "export default () => { const deep = { toJSON() { return JSON.stringify(deep) } }; return deep }",
+        "export default () => { const deep = () => [1].map(deep); return deep() }",
+        "export default () => { const p = new Proxy({}, { get: (_, k) => p[k] }); return p.x }",
+        "export default () => { let r = ''; for (let i = 0; i < 3000; i++) r += '('; new RegExp(r + ')'.repeat(3000)) }",
+        "export default () => { let s = '1'; for (let i = 0; i < 5000; i++) s = `(${s})`; return eval(s) }",
+        "export default () => { const x = { toString() { return `${x}` } }; return `${x}` }",
+        "export default () => { const s = []; s.length = 9000; return s.sort(() => s.sort()) ?? (function f() { f() })() }",
+    ] {
+        let document = Query::javascript(source).send(&*House::shared().await).await.json();
+        let code = document["code"].as_str().unwrap_or("none");
+        assert!(["program-threw", "limit-cpu", "limit-memory"].contains(&code), "{source}: {document}");
+    }
+    House::shared().await.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn allocation_without_end() {
+    for source in [
+        "export default () => { const all = []; for (;;) all.push(new Uint8Array(1 << 16)) }",
+        "export default () => { let text = 'x'; for (;;) text += text }",
+        "export default () => { const all = []; for (;;) { try { all.push('x'.repeat(1 << 20) + all.length) } catch {} } }",
+        "export default () => { const map = new Map(); for (let i = 0; ; i++) map.set(i, { i }) }",
+        "export default () => new Uint8Array(1 << 30).length",
+        "export default () => 'x'.repeat(1 << 29)",
+    ] {
+        refuse(source, "limit-memory").await;
+    }
+}
+
+#[tokio::test]
+async fn json_that_is_nested_deeply() {
+    let house = House::shared().await;
+    let nested = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
+    let program = Query::javascript("export default (input) => input.length").limit("cpu=300");
+    house.refuse(program.clone().input(&nested), 422, "program-refused").await;
+    house.refuse(program.clone().input("{\"a\":"), 422, "program-refused").await;
+    assert_eq!(house.answer(program.input("[[],[[]]]")).await, "2");
+    let build = "export default () => { let a = []; for (let i = 0; i < 20000; i++) a = [a]; return a }";
+    let code = Query::javascript(build).send(&house).await.json()["code"].clone();
+    assert!(code == "program-threw" || code == "program-bad-answer", "{code}");
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn globals_that_were_tampered_with() {
+    let house = House::shared().await;
+    let plain = "return { n: (await up.get('/json', { n: 3 })).length, all: await Promise.all([1, up.get('/json', { n: 1 })]) }";
+    let expected = json!({ "n": 3, "all": [1, [{ "id": 0, "name": "item 0" }]] });
+    for tampering in [
+        "JSON.parse = JSON.stringify = () => { throw 1 }",
+        "globalThis.JSON = undefined",
+        "Array.prototype.push = Array.prototype.map = Array.prototype.forEach = () => { throw 1 }",
+        "Object.defineProperty(Object.prototype, 'status', { get() { throw 1 }, set() { throw 1 } })",
+        "Object.prototype.method = 'POST'",
+        "Object.prototype.headers = 5",
+        "for (const name of ['Response', 'Headers', 'URLSearchParams', 'Uint8Array', 'Error', 'Object', 'Array', 'String', 'Symbol', 'Reflect']) globalThis[name] = undefined",
+        "String.prototype.toUpperCase = String.prototype.slice = String.prototype.indexOf = () => { throw 1 }",
+        "Function.prototype.call = Function.prototype.apply = Function.prototype.bind = () => { throw 1 }",
+        "delete globalThis.services; globalThis.services = globalThis.up = null",
+        "Object.freeze(globalThis)",
+        "for (const name of Object.getOwnPropertyNames(globalThis)) if (name !== 'Promise') delete globalThis[name]",
+        "Error.prepareStackTrace = () => { for (;;); }; Error.stackTraceLimit = 0",
+        "Symbol.prototype[Symbol.toPrimitive] = () => { throw 1 }",
+    ] {
+        let source = format!("export default async (_, {{ up }}) => {{ {tampering}; {plain} }}");
+        let answer = house.answer(Query::javascript(&source)).await;
+        let found: Value = serde_json::from_str(&answer).unwrap_or_default();
+        assert_eq!(found, expected, "{tampering}");
+        house.still_answers("/query").await;
+    }
+}
+
+#[tokio::test]
+async fn promises_that_were_tampered_with_hurt_nobody_else() {
+    let house = House::shared().await;
+    for tampering in [
+        "Promise.prototype.then = () => { throw 1 }",
+        "Promise.prototype.then = function () { return this }",
+        "Promise.prototype.constructor = null",
+        "Object.prototype.then = function (resolve) { resolve(7) }",
+        "Object.defineProperty(Object.prototype, 'then', { get() { for (;;); } })",
+        "Promise = undefined",
+        "Promise.resolve = Promise.all = () => { throw 1 }",
+        "Object.setPrototypeOf(Promise.prototype, new Proxy({}, { get() { throw 1 } }))",
+    ] {
+        let source =
+            format!("export default async (_, {{ up }}) => {{ {tampering}; return await up.get('/json') }}");
+        let answer = Query::javascript(&source).send(&house).await;
+        assert!([200, 422].contains(&answer.status.as_u16()), "{tampering}: {}", answer.text());
+        house.still_answers("/query").await;
+    }
+}
+
+#[tokio::test]
+async fn services_are_not_to_be_changed() {
+    let house = House::shared().await;
+    let source = "export default async (_, services) => {
+        try { services.up = { get: () => 'mine' } } catch {}
+        try { services.up.get = () => 'mine' } catch {}
+        try { Object.defineProperty(services, 'evil', { value: 1 }) } catch {}
+        return [await services.up.get('/json', { n: 1 }), Object.keys(services)];
+    }";
+    let answer: Value = serde_json::from_str(&house.answer(Query::javascript(source)).await).expect("JSON");
+    assert_eq!(answer[1], json!(["dead", "guarded", "impatient", "up"]));
+    let document = refuse("export default (_, { catalog }) => catalog.get('/')", "program-threw").await;
+    assert!(
+        document["detail"].as_str().is_some_and(|text| text.contains("there is no service 'catalog'")),
+        "{document}"
+    );
+}
+
+#[tokio::test]
+async fn two_runs_share_nothing() {
+    let house = House::shared().await;
+    let count =
+        "globalThis.n = (globalThis.n ?? 0) + 1; Object.prototype.seen ??= 0; Object.prototype.seen++;
+        let own = 0; export default () => [n, {}.seen, ++own]";
+    for _ in 0..4 {
+        assert_eq!(house.answer(Query::javascript(count)).await, "[1,1,1]");
+    }
+}
+
+#[tokio::test]
+async fn chance_and_time_are_those_of_the_run() {
+    let house = House::shared().await;
+    let source = "export default () => [Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(8))], Date.now()]";
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let run: Value = serde_json::from_str(&house.answer(Query::javascript(source)).await).expect("JSON");
+        runs.push(run);
+    }
+    for index in 0..3 {
+        assert_ne!(runs[0][index], runs[1][index], "{index}");
+    }
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    let told = u128::from(runs[1][3].as_u64().expect("milliseconds"));
+    assert!(told <= now && now - told < 3_600_000, "{told} is not {now}");
+}
+
+#[tokio::test]
+async fn what_is_returned_is_the_answer() {
+    let house = House::shared().await;
+    for (value, status, content_type, body) in [
+        ("'text'", 200, "text/plain; charset=utf-8", "text"),
+        ("({ a: 1 })", 200, "application/json", r#"{"a":1}"#),
+        ("[]", 200, "application/json", "[]"),
+        ("0", 200, "application/json", "0"),
+        ("false", 200, "application/json", "false"),
+        ("NaN", 200, "application/json", "null"),
+        ("new Date(0)", 200, "application/json", "\"1970-01-01T00:00:00.000Z\""),
+        ("new Uint8Array([104, 105])", 200, "application/octet-stream", "hi"),
+        ("new TextEncoder().encode('hi').buffer", 200, "application/octet-stream", "hi"),
+        ("undefined", 204, "", ""),
+        ("null", 204, "", ""),
+        (
+            "new Response('no', { status: 404, headers: { 'content-type': 'text/html', etag: '\"1\"' } })",
+            404,
+            "text/html",
+            "no",
+        ),
+        ("Response.json([1], { status: 201 })", 201, "application/json", "[1]"),
+        ("new Response(null, { status: 204 })", 204, "", ""),
+        ("'a\\u{1F600}b\\uD800c'", 200, "text/plain; charset=utf-8", "a\u{1F600}b\u{FFFD}c"),
+    ] {
+        let answer = Query::javascript(&format!("export default async () => {value}")).send(&house).await;
+        assert_eq!((answer.status.as_u16(), &*answer.text()), (status, body), "{value}");
+        if !content_type.is_empty() {
+            assert_eq!(answer.header("content-type"), content_type, "{value}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_an_answer() {
+    for value in [
+        "() => 1",
+        "Symbol()",
+        "10n",
+        "({ n: 10n })",
+        "(() => { const a = {}; a.a = a; return a })()",
+        "({ toJSON() {} })",
+        "new Response('', { headers: { 'set-cookie': 'a=b' } })",
+    ] {
+        let house = House::shared().await;
+        let source = format!("export default () => ({value})");
+        let document = Query::javascript(&source).send(&house).await.json();
+        let code = document["code"].as_str().unwrap_or("none");
+        assert!(["program-bad-answer", "answer-header"].contains(&code), "{value}: {document}");
+    }
+    refuse("export default () => new Response('', { status: 99 })", "program-threw").await;
+    refuse("export default 5", "program-bad-answer").await;
+    refuse("export const main = () => 1", "program-bad-answer").await;
+}
+
+#[tokio::test]
+async fn a_program_is_one_file() {
+    for source in [
+        "import fs from 'fs'; export default () => 1",
+        "import { a } from './a.js'; export default () => a",
+        "export * from 'https://evil.example/x.js'",
+    ] {
+        let document = refuse(source, "program-syntax").await;
+        assert_eq!(place(&document).0, 1, "{document}");
+    }
+    refuse("export default () => import('fs')", "program-threw").await;
+    for name in [
+        "process",
+        "require",
+        "fetch",
+        "setTimeout",
+        "std",
+        "os",
+        "Atomics",
+        "SharedArrayBuffer",
+        "WebAssembly",
+        "window",
+    ] {
+        let house = House::shared().await;
+        assert_eq!(
+            house.answer(Query::javascript(&format!("export default () => typeof {name}"))).await,
+            "undefined",
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn input_of_every_kind() {
+    let house = House::shared().await;
+    let echo = "export default (input) => ({ input })";
+    for (input, told) in [
+        ("", "{}"),
+        ("null", "null"),
+        ("[1,\"ä\"]", "[1,\"ä\"]"),
+        ("7", "7"),
+        ("{\"__proto__\":1}", "{\"__proto__\":1}"),
+    ] {
+        assert_eq!(house.answer(Query::javascript(echo).input(input)).await, format!("{{\"input\":{told}}}"));
+    }
+    let bytes = "export const input = 'bytes'; export default (input) => [input instanceof Uint8Array, input.length, input[0]]";
+    assert_eq!(house.answer(Query::javascript(bytes).input("\u{0}{not json")).await, "[true,10,0]");
+    let text = "export const input = 'text'; export default (input) => input.toUpperCase()";
+    assert_eq!(house.answer(Query::javascript(text).input("{not json")).await, "{NOT JSON");
+    house.refuse(Query::javascript(echo).input("{not json"), 422, "program-refused").await;
+    refuse("export const input = 5; export default () => 1", "program-bad-answer").await;
+}
+
+#[tokio::test]
+async fn a_service_error_says_what_came() {
+    let house = House::shared().await;
+    let source = "export default async (_, { up, dead, impatient }) => {
+        const told = async (call) => {
+            try { return await call() } catch (e) {
+                return [e instanceof ServiceError, e.name, e.service, e.method, e.path, e.status, e.body, e.reason ?? null];
+            }
+        };
+        return [
+            await told(() => up.get('/status/{code}', { code: 418, q: 'a b' })),
+            await told(() => dead.get('/x')),
+            await told(() => impatient.get('/hang')),
+            await told(() => up.get('/reset')),
+            await told(() => up.get('/echo').then(() => 'well')),
+        ];
+    }";
+    let told: Value = serde_json::from_str(&house.answer(Query::javascript(source)).await).expect("JSON");
+    let expected = json!([
+        [true, "ServiceError", "up", "GET", "/status/418?q=a%20b", 418, "as you wish\n", null],
+        [true, "ServiceError", "dead", "GET", "/x", 0, null, "unreachable"],
+        [true, "ServiceError", "impatient", "GET", "/hang", 0, null, "timeout"],
+        [true, "ServiceError", "up", "GET", "/reset", 0, null, "broken"],
+        "well"
+    ]);
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn paths_are_filled_in_and_nothing_else() {
+    let house = House::shared().await;
+    let path =
+        |call: &str| Query::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"));
+    assert_eq!(
+        house.answer(path("up.get('/echo', { a: 'b&c=d', e: [1, 2], f: null })")).await,
+        "/echo?a=b%26c%3Dd&e=1,2"
+    );
+    for id in ["'..'", "'.'", "''", "'../secret'"] {
+        let query = Query::javascript(&format!(
+            "export default async (_, {{ up }}) => (await up.get('/{{id}}', {{ id: {id} }}))"
+        ));
+        let document = query.send(&house).await.json();
+        let code = document["code"].as_str().unwrap_or("none");
+        assert!(
+            ["program-threw", "path-dot-segment", "path-encoded-slash"].contains(&code),
+            "{id}: {document}"
+        );
+    }
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn fetch_is_the_standard_one() {
+    let house = House::shared().await;
+    let source = "export default async (_, { up }) => {
+        const answer = await up.fetch('/status/404');
+        const echo = await up.fetch('/echo', { method: 'POST', headers: { 'X-A': 'b' }, body: new URLSearchParams({ a: '1' }) });
+        const { method, headers, body } = await echo.json();
+        return [answer.ok, answer.status, await answer.text(), method, headers['x-a'], headers['content-type'], body];
+    }";
+    let told: Value =
+        serde_json::from_str(&house.answer(Query::javascript(source).at("/write")).await).expect("JSON");
+    let form = "application/x-www-form-urlencoded";
+    assert!(told[5].as_str().is_some_and(|text| text.starts_with(form)), "{told}");
+    assert_eq!((&told[0], &told[1], &told[2]), (&json!(false), &json!(404), &json!("as you wish\n")));
+    assert_eq!((&told[3], &told[4], &told[6]), (&json!("POST"), &json!("b"), &json!("a=1")));
+    let passed =
+        Query::javascript("export default (_, { up }) => up.fetch('/status/418')").send(&house).await;
+    assert_eq!((passed.status.as_u16(), &*passed.text()), (418, "as you wish\n"));
+}
+
+#[tokio::test]
+async fn the_console_of_a_run_that_ended_badly() {
+    let source = "export default () => { console.log('a', { b: [1] }); console.error(new TypeError('c').message); throw new Error('d') }";
+    let document = refuse(source, "program-threw").await;
+    assert_eq!(document["console"], "a {\"b\":[1]}\nc\n", "{document}");
+}

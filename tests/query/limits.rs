@@ -1,0 +1,183 @@
+//! Every limit exists twice, what the client grants and the operator's cap; each has its own problem, which
+//! says whose it was.
+
+use crate::support::{House, Query, build, plain, request};
+
+/// Sends a query that goes over a limit, once as it is and once with a smaller grant.
+async fn exceed(house: &House, query: Query, code: &str, cap: &str, grant: &str, granted: &str) {
+    let text = |document: serde_json::Value| document["detail"].as_str().unwrap_or_default().to_owned();
+    let capped = text(house.refuse(query.clone(), 422, code).await);
+    assert!(capped.ends_with(&format!("{cap} on this route")), "{capped}");
+    let less = text(house.refuse(query.limit(grant), 422, code).await);
+    assert!(less.ends_with(&format!("{granted} by ORFA-Limit")), "{less}");
+}
+
+#[tokio::test]
+async fn cpu() {
+    let house = House::shared().await;
+    for module in [plain("", "(loop (br 0))"), plain("", "(loop (drop (call $clock)) (br 0))")] {
+        exceed(&house, Query::module(module), "limit-cpu", "300 ms", "cpu=20", "20 ms").await;
+    }
+}
+
+#[tokio::test]
+async fn cpu_of_host_functions_counts() {
+    let house = House::shared().await;
+    let log = "(loop (call $log (i32.const 0) (i32.const 131072)) (br 0))";
+    house.refuse(Query::module(plain("", log)), 422, "limit-cpu").await;
+    let random = "(loop (call $random (i32.const 0) (i32.const 65536)) (br 0))";
+    house.refuse(Query::module(plain("", random)), 422, "limit-cpu").await;
+}
+
+#[tokio::test]
+async fn memory_of_a_plain_module() {
+    let house = House::shared().await;
+    let grow = "(loop (drop (memory.grow (i32.const 1))) (br 0))";
+    let query = Query::module(plain("", grow));
+    exceed(&house, query, "limit-memory", "16777216 bytes", "memory=1048576", "1048576 bytes").await;
+    let at_once = "(drop (memory.grow (i32.const 60000)))";
+    house.refuse(Query::module(plain("", at_once)), 422, "limit-memory").await;
+}
+
+#[tokio::test]
+async fn memory_that_a_module_begins_with() {
+    let house = House::shared().await;
+    let large = r#"(module (memory (export "memory") 1000) (func (export "orfa") (param i32 i32)))"#;
+    house.refuse(Query::module(crate::support::wat(large)), 422, "limit-memory").await;
+}
+
+#[tokio::test]
+async fn memory_of_a_c_program() {
+    let house = House::shared().await;
+    let source = "#include <orfa.h>
+        void orfa(const void *input, int len) { for (;;) memset(malloc(1 << 16), 1, 1 << 16); }";
+    let query = Query::module(build(&format!("#include <stdlib.h>\n#include <string.h>\n{source}")).await);
+    exceed(&house, query, "limit-memory", "16777216 bytes", "memory=2000000", "2000000 bytes").await;
+}
+
+#[tokio::test]
+async fn memory_that_the_host_holds() {
+    let house = House::own(
+        "  - path: /query
+    query:
+      services: [up]
+      methods: [GET, POST]
+      limits: { memory: 4MiB, received: 1GiB, cpu: 10s, output: 1GiB }",
+    )
+    .await;
+    let received = "export default async (_, { up }) => { const all = []; for (;;) all.push(await up.fetch('/json?n=9000')) }";
+    house.refuse(Query::javascript(received), 422, "limit-memory").await;
+    let sent =
+        "export default (_, { up }) => { const body = 'x'.repeat(300000); for (;;) up.post('/hang', body) }";
+    house.refuse(Query::javascript(sent), 422, "limit-memory").await;
+    let answer = "(drop (memory.grow (i32.const 40))) (call $done (i32.const 0) (i32.const 2000000))";
+    house.refuse(Query::module(plain("", answer)), 422, "limit-memory").await;
+}
+
+#[tokio::test]
+async fn a_table_does_not_grow_without_end() {
+    let house = House::shared().await;
+    let grow = "(loop (br_if 0 (i32.ge_s (table.grow $t (ref.null func) (i32.const 1000)) (i32.const 0))))
+        (call $done (i32.const 0) (i32.const 0))";
+    let query = Query::module(plain("(table $t 1 funcref)", grow));
+    assert_eq!(house.answer(query).await, "", "it is refused, and the program goes on");
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn calls() {
+    let house = House::shared().await;
+    let program = "export default async (_, { up }) => { for (;;) await up.get('/json?n=1') }";
+    exceed(&house, Query::javascript(program), "limit-calls", "20 calls", "calls=3", "3 calls").await;
+}
+
+#[tokio::test]
+async fn a_million_handles() {
+    let house = House::shared().await;
+    let call = request(1024, "GET", "http://up/json?n=1", &[], "");
+    let hoard = "(local $i i32)
+        (loop (drop (call $http (i32.const 1024)))
+          (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1000000))))";
+    house.refuse(Query::module(plain(&call, hoard)), 422, "limit-calls").await;
+    let delete = "(local $i i32)
+        (loop (call $Handle_del (call $http (i32.const 1024)))
+          (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1000000))))";
+    house.refuse(Query::module(plain(&call, delete)), 422, "limit-calls").await;
+}
+
+#[tokio::test]
+async fn received() {
+    let house = House::shared().await;
+    let program = "export default (_, { up }) => up.get('/json?n=4000')";
+    let query = Query::javascript(program);
+    exceed(&house, query, "limit-received", "65536 bytes", "received=1000", "1000 bytes").await;
+}
+
+#[tokio::test]
+async fn output() {
+    let house = House::shared().await;
+    let query = Query::javascript("export default () => 'x'.repeat(40000)");
+    exceed(&house, query, "limit-output", "32768 bytes", "output=100", "100 bytes").await;
+    assert_eq!(house.answer(Query::javascript("export default () => 'x'.repeat(32768)")).await.len(), 32768);
+}
+
+#[tokio::test]
+async fn deadline() {
+    let house = House::shared().await;
+    let query = Query::javascript("export default (_, { up }) => up.get('/hang')").at("/quick");
+    exceed(&house, query, "limit-deadline", "300 ms", "deadline=50", "50 ms").await;
+}
+
+#[tokio::test]
+async fn parallel_calls_beyond_the_limit_wait_their_turn() {
+    let route = "  - { path: /query, query: { services: [up], limits: { parallel: 4, deadline: 500ms } } }";
+    let house = House::own(route).await;
+    let program = "export default ({ n }, { up }) => Promise.all(Array.from({ length: n }, (_, i) => up.get('/hang', { i })))";
+    let query = |n| Query::javascript(program).input(&format!("{{\"n\":{n}}}"));
+    let document = house.refuse(query(6), 422, "limit-deadline").await;
+    assert_eq!(house.upstream.hits("/hang"), 4, "{document}");
+    assert_eq!(statuses(&document), [&["no answer"; 4][..], &["not sent"; 2]].concat());
+    house.refuse(query(6).limit("parallel=1"), 422, "limit-deadline").await;
+    assert_eq!(house.upstream.hits("/hang"), 5);
+}
+
+fn statuses(document: &serde_json::Value) -> Vec<&str> {
+    let calls = document["calls"].as_array().expect("calls");
+    calls.iter().filter_map(|call| call["status"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_grant_above_the_cap_is_the_cap() {
+    let house = House::shared().await;
+    let query = Query::module(plain("", "(loop (br 0))")).limit("cpu=100000, memory=999999999999");
+    let document = house.refuse(query, 422, "limit-cpu").await;
+    assert_eq!(document["detail"], "the program went over the limit of cpu, 300 ms on this route");
+}
+
+#[tokio::test]
+async fn others_are_answered_while_programs_spin_and_hoard() {
+    let route = "  - path: /query
+    query: { services: [up], limits: { cpu: 3s, deadline: 60s, memory: 64MiB } }";
+    let house = std::sync::Arc::new(House::own(route).await);
+    let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
+    let hoard = "export default async (_, { up }) => {
+        await up.get('/status/200');
+        const all = [];
+        while (all.length < 40) all.push(new Uint8Array(1 << 20).fill(1));
+        for (;;) all.forEach((bytes) => bytes.fill(2));
+    }";
+    let spinners: Vec<_> = [spin, spin, hoard, hoard]
+        .map(|program| {
+            let house = house.clone();
+            tokio::spawn(async move { Query::javascript(program).send(&house).await })
+        })
+        .into();
+    house.upstream.seen_times("/status/200", 4).await;
+    for _ in 0..20 {
+        house.still_answers("/query").await;
+    }
+    assert!(spinners.iter().all(|spinner| !spinner.is_finished()), "the others waited for the spinners");
+    for spinner in spinners {
+        crate::support::problem(&spinner.await.expect("an answer"), 422, "limit-cpu");
+    }
+}

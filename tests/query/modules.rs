@@ -1,0 +1,305 @@
+//! WebAssembly modules that do not fit are refused before anything is compiled, with the offending item;
+//! those that fit and then misbehave end with a problem of their own.
+
+use crate::support::{House, Query, beside, build, plain, wat};
+
+const DONE: &str = "(call $done (i32.const 0) (i32.const 0))";
+/// The shortest module that is welcome.
+const SHORT: &str = r#"(import "orfa" "done" (func $done (param i32 i32))) (memory (export "memory") 1)
+    (func (export "orfa") (param i32 i32) (call $done (i32.const 0) (i32.const 0)))"#;
+
+/// Refuses a module, with this in the text of the problem.
+async fn refuse(module: Vec<u8>, code: &str, told: &str) {
+    let house = House::shared().await;
+    let document = house.refuse(Query::module(module), 422, code).await;
+    assert!(document["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{document}");
+}
+
+#[tokio::test]
+async fn a_truncated_module() {
+    let whole = wat(&format!("(module {SHORT})"));
+    for end in [1, 4, 7, 9, whole.len() / 2, whole.len() - 1] {
+        refuse(whole[..end].to_vec(), "module-malformed", "not valid WebAssembly").await;
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_magic_or_version() {
+    refuse(b"\x7fELF\x02\x01\x01\0".to_vec(), "module-malformed", "magic").await;
+    refuse(b"\0asm\x02\0\0\0".to_vec(), "module-malformed", "version").await;
+    refuse(b"export default () => 1".to_vec(), "module-malformed", "magic").await;
+    refuse(wat("(component)"), "module-malformed", "component").await;
+}
+
+#[tokio::test]
+async fn code_that_is_not_valid() {
+    refuse(plain("", "(drop (i32.add (i32.const 1) (i64.const 1)))"), "module-malformed", "type mismatch")
+        .await;
+    let threads = r#"(memory (export "memory") 1 2 shared)"#;
+    refuse(
+        wat(&format!("(module {threads} (func (export \"orfa\") (param i32 i32)))")),
+        "module-malformed",
+        "",
+    )
+    .await;
+    let wide = r#"(memory (export "memory") i64 1)"#;
+    refuse(wat(&format!("(module {wide} (func (export \"orfa\") (param i32 i32)))")), "module-malformed", "")
+        .await;
+}
+
+#[tokio::test]
+async fn foreign_imports() {
+    let foreign = |import: &str| {
+        wat(&format!(
+            "(module {import} (memory (export \"memory\") 1) (func (export \"orfa\") (param i32 i32)))"
+        ))
+    };
+    let wasi = r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#;
+    refuse(foreign(wasi), "module-import", "`wasi_snapshot_preview1` `fd_write`").await;
+    refuse(foreign(r#"(import "orfa" "exec" (func))"#), "module-import", "`orfa` `exec`").await;
+    refuse(foreign(r#"(import "env" "malloc" (func))"#), "module-import", "`env` `malloc`").await;
+    refuse(foreign(r#"(import "env:c@9" "malloc" (func))"#), "module-environment", "`env:c@9`").await;
+    refuse(
+        foreign(r#"(import "env:javascript@1" "memory" (func))"#),
+        "module-environment",
+        "`env:javascript@1`",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn imports_of_another_type() {
+    let house = House::shared().await;
+    for import in [
+        r#"(import "orfa" "done" (func (param i64)))"#,
+        r#"(import "orfa" "done" (global i32))"#,
+        r#"(import "env:c@1" "orfa_alloc" (func (param f64)))"#,
+        r#"(import "env:c@1" "memory" (global i32))"#,
+        r#"(import "env:c@1" "__stack_pointer" (global (mut i64)))"#,
+        r#"(import "env:c@1" "__stack_pointer" (global i32))"#,
+        r#"(import "env:c@1" "memory" (memory 60000))"#,
+        r#"(import "env:c@1" "memory" (memory 1 2))"#,
+    ] {
+        for environment in ["", r#"(import "env:c@1" "memory" (memory 0))"#] {
+            let own = if import.contains("env:") || !environment.is_empty() {
+                ""
+            } else {
+                r#"(memory (export "memory") 1)"#
+            };
+            let text =
+                format!("(module {import} {environment} {own} (func (export \"orfa\") (param i32 i32)))");
+            if let Ok(module) = wat::parse_str(&text) {
+                let answer = Query::module(module).send(&house).await;
+                assert!(
+                    ["module-import", "module-malformed"].iter().any(|code| answer.json()["code"] == **code),
+                    "{text}: {}",
+                    answer.text()
+                );
+            }
+        }
+    }
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn its_own_memory_or_table_where_an_environment_is_named() {
+    let with = |field: &str| {
+        wat(&format!(
+            "(module (import \"env:c@1\" \"free\" (func (param i32))) {field} (func (export \"orfa\") (param i32 i32)))"
+        ))
+    };
+    refuse(with("(memory 1)"), "module-memory", "a memory of its own").await;
+    refuse(with("(table 1 funcref)"), "module-table", "a table of its own").await;
+    refuse(wat("(module (func (export \"orfa\") (param i32 i32)))"), "module-memory", "no memory").await;
+}
+
+#[tokio::test]
+async fn data_outside_of_the_region() {
+    for (place, told) in [
+        ("0", "lies at 0 to 1"),
+        ("262143", "lies at 262143 to 262144"),
+        ("327680", "lies at 327680 to 327681"),
+        ("-1", "lies at 4294967295 to 4294967296"),
+    ] {
+        refuse(beside(&format!("(data (i32.const {place}) \"x\")"), DONE), "module-data-region", told).await;
+    }
+    let across = beside("(data (i32.const 327670) \"eleven char\")", DONE);
+    refuse(across, "module-data-region", "lies at 327670 to 327681").await;
+    let house = House::shared().await;
+    let computed = r#"(import "env:c@1" "__stack_pointer" (global $p (mut i32))) (data (global.get $p) "x")"#;
+    refuse(wat(&format!("(module (import \"env:c@1\" \"memory\" (memory 5)) {computed} (func (export \"orfa\") (param i32 i32)))")), "module-malformed", "").await;
+    for (place, text) in [("262144", "x"), ("327679", "x"), ("327680", "")] {
+        let fits = beside(&format!("(data (i32.const {place}) \"{text}\")"), DONE);
+        assert_eq!(house.answer(Query::module(fits)).await, "", "{place}");
+    }
+}
+
+#[tokio::test]
+async fn elements_outside_of_the_region() {
+    for (slot, told) in [("0", "0 to 1"), ("256", "256 to 257"), ("-1", "4294967295 to 4294967296")] {
+        refuse(beside(&format!("(elem (i32.const {slot}) func $done)"), DONE), "module-table-region", told)
+            .await;
+    }
+    let house = House::shared().await;
+    let fits = beside("(elem (i32.const 1) func $done) (elem (i32.const 255) func $done)", DONE);
+    assert_eq!(house.answer(Query::module(fits)).await, "");
+}
+
+#[tokio::test]
+async fn segments_of_a_plain_module_that_do_not_fit_its_memory() {
+    refuse(plain("(data (i32.const 131072) \"x\")", DONE), "program-trapped", "out of bounds memory").await;
+    refuse(
+        plain("(table 1 funcref) (elem (i32.const 1) func $done)", DONE),
+        "program-trapped",
+        "out of bounds table",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_missing_entry() {
+    let without = |export: &str| wat(&format!("(module (memory (export \"memory\") 1) {export})"));
+    refuse(without(""), "module-no-entry", "`orfa`").await;
+    refuse(without("(func (export \"main\") (param i32 i32))"), "module-no-entry", "`orfa`").await;
+    refuse(without("(global (export \"orfa\") i32 (i32.const 0))"), "module-no-entry", "`orfa`").await;
+}
+
+#[tokio::test]
+async fn a_wrong_signature() {
+    let entry = |ty: &str| {
+        wat(&format!("(module (memory (export \"memory\") 1) (func (export \"orfa\") {ty} unreachable))"))
+    };
+    for ty in ["", "(param i32)", "(param i64 i64)", "(param i32 i32) (result i32)", "(param i32 i32 i32)"] {
+        refuse(entry(ty), "module-signature", "`orfa` has the type").await;
+    }
+    let constructors = r#"(func (export "__wasm_call_ctors") (param i32))"#;
+    refuse(plain(constructors, DONE), "module-signature", "`__wasm_call_ctors` has the type").await;
+}
+
+#[tokio::test]
+async fn a_start_that_never_ends() {
+    for module in [
+        plain("(func $start (loop (br 0))) (start $start)", DONE),
+        plain("(func (export \"__wasm_call_ctors\") (loop (br 0)))", DONE),
+        plain("(func (export \"orfa_alloc\") (param i32) (result i32) (loop (br 0)) unreachable)", DONE),
+        beside("(func $start (loop (br 0))) (start $start)", DONE),
+        beside("(func (export \"__wasm_call_ctors\") (loop (br 0)))", DONE),
+    ] {
+        let house = House::shared().await;
+        house.refuse(Query::module(module).input("input"), 422, "limit-cpu").await;
+    }
+}
+
+#[tokio::test]
+async fn recursion_without_end() {
+    let house = House::shared().await;
+    let deep = "(func $deep (call $deep))";
+    for module in [
+        plain(deep, "(call $deep)"),
+        beside(deep, "(call $deep)"),
+        build("#include <orfa.h>
+            static int deep(volatile char *before) { volatile char here[4096]; here[0] = before[0]; return deep(here) + here[1]; }
+            void orfa(const void *input, int len) { volatile char first[1] = {0}; orfa_done_as(\"%d\", deep(first)); }").await,
+    ] {
+        house.refuse(Query::module(module), 422, "program-trapped").await;
+    }
+}
+
+#[tokio::test]
+async fn traps_have_a_name() {
+    for (body, told) in [
+        ("unreachable", "unreachable"),
+        ("(drop (i32.div_s (i32.const 1) (local.get $at)))", "divide by zero"),
+        ("(drop (i32.load (i32.const -4)))", "out of bounds memory"),
+        ("(drop (i32.trunc_f64_s (f64.const nan)))", "invalid conversion"),
+        ("(call_indirect $t (param) (local.get $at))", "uninitialized element"),
+        ("(call_indirect $t (param) (i32.const 99))", "undefined element"),
+    ] {
+        refuse(plain("(table $t 2 funcref)", body), "program-trapped", told).await;
+    }
+}
+
+#[tokio::test]
+async fn a_module_that_is_hard_to_compile_is_still_one_program() {
+    let house = House::shared().await;
+    let locals = format!("(func (local {}) (drop (i32.const 0)))", "i64 ".repeat(40_000));
+    house
+        .refuse(Query::module(plain(&locals, DONE)), 422, "module-malformed")
+        .await
+        .as_object()
+        .expect("a document");
+    let nested = format!("{}{}", "(block ".repeat(1500), ")".repeat(1500));
+    assert_eq!(house.answer(Query::module(plain("", &format!("{nested} {DONE}")))).await, "");
+}
+
+#[tokio::test]
+async fn a_plain_module_is_welcome() {
+    let house = House::shared().await;
+    let echo = plain("", "(call $done (local.get $at) (local.get $len))");
+    assert_eq!(house.answer(Query::module(&echo[..]).input("an echo")).await, "an echo");
+    let own = plain(
+        "(func (export \"orfa_alloc\") (param i32) (result i32) (i32.const 512))",
+        "(call $done (local.get $at) (i32.add (local.get $at) (i32.const -505)))",
+    );
+    assert_eq!(house.answer(Query::module(own).input("its own")).await, "its own", "it allocated the input");
+    assert_eq!(house.answer(Query::module(echo)).await, "");
+}
+
+#[tokio::test]
+async fn two_runs_share_no_memory() {
+    let house = House::shared().await;
+    let count = "(i32.store (i32.const 300000) (i32.add (i32.load (i32.const 300000)) (i32.const 49)))
+        (call $done (i32.const 300000) (i32.const 1))";
+    for module in [beside("", count), plain("", &count.replace("300000", "3000"))] {
+        for _ in 0..3 {
+            assert_eq!(house.answer(Query::module(&module[..])).await, "1");
+        }
+    }
+}
+
+#[tokio::test]
+async fn constructors_of_both_modules_run() {
+    let house = House::shared().await;
+    let source = r#"#include <orfa.h>
+        #include <stdlib.h>
+        static volatile int order[3], count;
+        __attribute__((constructor(200))) static void second(void) { order[count++] = 2; }
+        __attribute__((constructor(101))) static void first(void) { order[count++] = 1; }
+        static char *kept;
+        __attribute__((constructor(300))) static void third(void) { kept = malloc(4); kept[0] = order[count++] = 3; }
+        void orfa(const void *input, int len) { orfa_done_as("[%d,%d,%d,%d]", order[0], order[1], order[2], kept[0]); }"#;
+    assert_eq!(house.answer(Query::module(build(source).await)).await, "[1,2,3,3]");
+}
+
+#[tokio::test]
+async fn functions_are_pointed_to_across_modules() {
+    let house = House::shared().await;
+    let source = r#"#include <orfa.h>
+        #include <stdlib.h>
+        #include <string.h>
+        static int calls;
+        static int downwards(const void *a, const void *b) { calls++; return *(const int *)b - *(const int *)a; }
+        static int (*volatile compare)(const char *, const char *) = strcmp;
+        void orfa(const void *input, int len) {
+            int numbers[] = {3, 1, 4, 1, 5};
+            qsort(numbers, 5, sizeof *numbers, downwards);
+            orfa_done_as("[%d,%d,%d,%b,%d]", numbers[0], numbers[1], numbers[4], calls > 3, compare("a", "a"));
+        }"#;
+    assert_eq!(house.answer(Query::module(build(source).await)).await, "[5,4,1,true,0]");
+}
+
+#[tokio::test]
+async fn a_c_program_reads_its_input_and_calls_services() {
+    let house = House::shared().await;
+    let source = r#"#include <orfa.h>
+        void orfa(const void *input, int len) {
+            int n = orfa_int(orfa_json(input, len), 1, "/n");
+            orfa_value list = orfa_get_json("http://up/json?n=%d", n);
+            orfa_done_as("{count:%d,last:%v}", orfa_len(list), orfa_at(list, "/%d/name", n - 1));
+        }"#;
+    let module = build(source).await;
+    assert!(module.len() < 1200, "{} bytes", module.len());
+    let query = Query::module(module).input(r#"{"n":4}"#);
+    assert_eq!(house.answer(query.clone()).await, r#"{"count":4,"last":"item 3"}"#);
+    assert_eq!(query.send(&house).await.header("content-type"), "application/json");
+}

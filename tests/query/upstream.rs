@@ -1,0 +1,240 @@
+//! Services that misbehave, clients that go away, and what is told of a run that had already done something.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::support::{House, Query, build};
+
+/// What a program may do that catches the failure itself.
+fn caught(call: &str) -> Query {
+    let source = format!(
+        "export default async (_, s) => {{ try {{ return ['came', (await s.{call}).length ?? 0] }} catch (e) {{ return [e.status, e.reason ?? null] }} }}"
+    );
+    Query::javascript(&source)
+}
+
+#[tokio::test]
+async fn a_program_sees_how_a_service_failed() {
+    let house = House::shared().await;
+    for (call, told) in [
+        ("impatient.get('/hang')", "[0,\"timeout\"]"),
+        ("impatient.get('/stall')", "[0,\"timeout\"]"),
+        ("impatient.get('/slow', { ms: 60000 })", "[0,\"timeout\"]"),
+        ("dead.get('/')", "[0,\"unreachable\"]"),
+        ("up.get('/reset')", "[0,\"broken\"]"),
+        ("up.get('/short')", "[0,\"broken\"]"),
+        ("up.get('/garbage')", "[0,\"broken\"]"),
+        ("up.get('/chunked-broken')", "[0,\"broken\"]"),
+        ("up.get('/long')", "[\"came\",4]"),
+        ("up.get('/status/503')", "[503,null]"),
+        ("up.get('/encoded', { with: 'gzip' })", "[\"came\",100]"),
+        ("up.get('/encoded', { with: 'br' })", "[\"came\",100]"),
+        ("up.get('/encoded', { with: 'zstd' })", "[\"came\",100]"),
+    ] {
+        assert_eq!(house.answer(caught(call)).await, told, "{call}");
+        house.still_answers("/query").await;
+    }
+}
+
+#[tokio::test]
+async fn a_c_program_sees_how_a_service_failed() {
+    let house = House::shared().await;
+    let source = r#"#include <orfa.h>
+        void orfa(const void *input, int len) {
+            orfa_future calls[] = {orfa_get("http://impatient/hang"), orfa_get("http://dead/"), orfa_get("http://up/reset"),
+                                   orfa_get("http://up/status/418")};
+            orfa_wait_all(calls, 4);
+            orfa_done_as("[%d,%d,%d,%d,%d]", orfa_error_of(calls[0]), orfa_error_of(calls[1]), orfa_error_of(calls[2]),
+                         orfa_error_of(calls[3]), orfa_status_of(calls[3]));
+        }"#;
+    assert_eq!(house.answer(Query::module(build(source).await)).await, "[-8,-7,-9,0,418]");
+    let careless = r#"#include <orfa.h>
+        void orfa(const void *input, int len) { orfa_get_json("http://up/short"); }"#;
+    let document = house.refuse(Query::module(build(careless).await), 422, "program-refused").await;
+    assert!(document["detail"].as_str().is_some_and(|text| text.contains("up/short")), "{document}");
+}
+
+#[tokio::test]
+async fn a_service_that_hangs_ends_the_run_at_its_deadline() {
+    let house = House::shared().await;
+    for path in ["/hang", "/stall", "/slow?ms=60000"] {
+        let query =
+            Query::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')")).at("/quick");
+        let document = house.refuse(query, 422, "limit-deadline").await;
+        let call = &document["calls"][0];
+        assert_eq!((&call["service"], &call["path"]), (&json!("up"), &json!(path)), "{document}");
+    }
+}
+
+#[tokio::test]
+async fn a_gigabyte_is_not_swallowed() {
+    let house = House::shared().await;
+    for path in ["/gigabyte", "/bomb"] {
+        let query = Query::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
+        house.refuse(query, 422, "limit-received").await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_grows_too_large_ends_its_connection() {
+    let house =
+        House::own("  - { path: /query, query: { services: [up], limits: { received: 64KiB } } }").await;
+    let query = Query::javascript("export default (_, { up }) => up.get('/gigabyte')");
+    house.refuse(query, 422, "limit-received").await;
+    house.upstream.closed("/gigabyte").await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_takes_its_calls_along() {
+    let house = House::own(
+        "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { deadline: 60s } } }",
+    )
+    .await;
+    let query = Query::javascript("export default (_, { up }) => up.get('/hang')");
+    tokio::select! {
+        answer = query.send(&house) => panic!("{}", answer.text()),
+        () = house.upstream.seen("/hang") => {}
+    }
+    house.upstream.closed("/hang").await;
+    house.gateway.logged(|line| line.contains("499")).await.expect("a line for it in the access log");
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_ends_a_program_that_spins() {
+    let route = "  - { path: /query, query: { services: [up], limits: { cpu: 60s, deadline: 120s } } }";
+    let house = House::own(route).await;
+    let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
+    let spin = Query::javascript(spin);
+    tokio::select! {
+        answer = spin.send(&house) => panic!("{}", answer.text()),
+        () = house.upstream.seen("/status/200") => {}
+    }
+    house.gateway.logged(|line| line.contains("499")).await.expect("a line for it in the access log");
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn a_client_that_never_ends_its_request_is_not_waited_for() {
+    let house = House::shared().await;
+    let head = "POST /quick HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\ncontent-length: 100\r\n\r\nhalf";
+    let mut stream = tokio::net::TcpStream::connect(house.gateway.address).await.expect("a connection");
+    tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    let _ = tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await;
+    assert!(answer.starts_with("HTTP/1.1 4") && answer.contains("limit-deadline"), "{answer}");
+    house.still_answers("/quick").await;
+}
+
+/// The calls that a problem tells of: method, path, status.
+fn calls(document: &Value) -> Value {
+    let calls = document["calls"].as_array().expect("calls").iter();
+    calls.map(|call| json!([call["method"], call["path"], call["status"]])).collect()
+}
+
+#[tokio::test]
+async fn a_failed_run_tells_what_it_did() {
+    let house = House::shared().await;
+    let source = "export default async (_, { up, dead }) => {
+        await up.get('/json?n=1');
+        await up.post('/status/201', { a: 1 });
+        await up.post('/status/409').catch(() => {});
+        await dead.delete('/x').catch(() => {});
+        await up.post('/reset').catch(() => {});
+        console.log('so far');
+        throw new Error('half-way');
+    }";
+    let document = house.refuse(Query::javascript(source).at("/write"), 422, "program-threw").await;
+    assert_eq!(
+        calls(&document),
+        json!([
+            ["POST", "/status/201", 201],
+            ["POST", "/status/409", 409],
+            ["DELETE", "/x", "not sent"],
+            ["POST", "/reset", "no answer"],
+        ]),
+        "every unsafe call, and none that went well and changed nothing"
+    );
+    assert_eq!(document["console"], "so far\n");
+}
+
+#[tokio::test]
+async fn a_run_that_a_limit_ended_tells_what_may_have_happened() {
+    let house = House::shared().await;
+    let source = "export default async (_, { up }) => Promise.all([
+        up.get('/hang?read'), up.post('/hang?a'), up.post('/status/200?b'), up.post('/hang?c'), up.post('/hang?d'), up.post('/hang?e')])";
+    let document = house.refuse(Query::javascript(source).at("/quick"), 422, "limit-deadline").await;
+    assert_eq!(
+        calls(&document),
+        json!([
+            ["GET", "/hang?read", "no answer"],
+            ["POST", "/hang?a", "no answer"],
+            ["POST", "/status/200?b", 200],
+            ["POST", "/hang?c", "no answer"],
+            ["POST", "/hang?d", "no answer"],
+            ["POST", "/hang?e", "not sent"],
+        ])
+    );
+}
+
+#[tokio::test]
+async fn a_trapped_run_tells_what_it_did() {
+    let house = House::shared().await;
+    let source = r#"#include <orfa.h>
+        void orfa(const void *input, int len) {
+            orfa_wait_ok(orfa_post("http://up/status/201", "{a:1}"));
+            orfa_log("written");
+            __builtin_trap();
+        }"#;
+    let document =
+        house.refuse(Query::module(build(source).await).at("/write"), 422, "program-trapped").await;
+    assert_eq!(
+        (calls(&document), &document["console"]),
+        (json!([["POST", "/status/201", 201]]), &json!("written\n"))
+    );
+}
+
+#[tokio::test]
+async fn unsafe_calls_are_waited_for_and_reads_are_dropped() {
+    let house = House::own(
+        "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { deadline: 60s } } }",
+    )
+    .await;
+    let source = "export default (_, { up }) => { up.post('/echo?written'); up.get('/hang'); return 'done' }";
+    assert_eq!(house.answer(Query::javascript(source)).await, "done");
+    assert_eq!(house.upstream.hits("/echo"), 1);
+    let pending = Query::javascript("export default (_, { up }) => { up.post('/hang'); return 'done' }")
+        .limit("deadline=300");
+    let document = house.refuse(pending, 422, "limit-deadline").await;
+    assert_eq!(calls(&document), json!([["POST", "/hang", "no answer"]]));
+}
+
+#[tokio::test]
+async fn nothing_is_ever_sent_twice() {
+    let house = House::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
+    let source = "export default async (_, { up }) => {
+        for (const path of ['/reset', '/short', '/garbage', '/stale']) { await up.post(path).catch(() => {}); await up.get('/status/200') }
+        return 'done';
+    }";
+    assert_eq!(house.answer(Query::javascript(source)).await, "done");
+    for path in ["/reset", "/short", "/garbage", "/stale"] {
+        assert_eq!(house.upstream.hits(path), 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn many_clients_at_once() {
+    let house = Arc::new(House::own("  - { path: /query, query: { services: [up] } }").await);
+    let source = "export default async ({ n }, { up }) => (await up.get('/json', { n })).length";
+    let queries: Vec<_> = (0..200)
+        .map(|n| {
+            let (house, query) = (house.clone(), Query::javascript(source).input(&format!("{{\"n\":{n}}}")));
+            tokio::spawn(async move { (n, house.answer(query).await) })
+        })
+        .collect();
+    for query in queries {
+        let (n, answer) = query.await.expect("an answer");
+        assert_eq!(answer, n.to_string());
+    }
+}

@@ -1,0 +1,93 @@
+//! Query modules for tests: of WebAssembly text, where every byte matters, or of C.
+
+use std::fmt::Write;
+
+use query_abi::{HOST_FUNCTIONS, Type};
+use tokio::process::Command;
+
+/// A module of WebAssembly text.
+#[track_caller]
+pub(crate) fn wat(text: &str) -> Vec<u8> {
+    match wat::parse_str(text) {
+        Ok(module) => module,
+        Err(error) => panic!("{error}\n{text}"),
+    }
+}
+
+/// A plain module: its own memory of two pages, every host function under its own name (`$http`), and
+/// these fields and this body of `orfa` (`$at`, `$len`).
+#[track_caller]
+pub(crate) fn plain(fields: &str, body: &str) -> Vec<u8> {
+    let memory = r#"(memory (export "memory") 2)"#;
+    wat(&format!("(module {} {memory} {fields} {})", host_functions(), entry(body)))
+}
+
+/// A module beside the C environment, whose memory and table it imports.
+#[track_caller]
+pub(crate) fn beside(fields: &str, body: &str) -> Vec<u8> {
+    let imports = r#"(import "env:c@1" "memory" (memory 5))
+        (import "env:c@1" "__indirect_function_table" (table 0 funcref))"#;
+    wat(&format!("(module {imports} {} {fields} {})", host_functions(), entry(body)))
+}
+
+/// A data segment at `at` that holds an `orfa_request` and the texts that it points to.
+pub(crate) fn request(at: u32, method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let mut texts = String::new();
+    let mut put = |text: &str| {
+        let place = [at + 256 + texts.len() as u32, text.len() as u32];
+        texts.push_str(text);
+        place
+    };
+    let fields = headers.iter().flat_map(|(name, value)| [put(name), put(value)]).flatten();
+    let fields: Vec<u32> = fields.collect();
+    let [method, url, body] = [method, url, body].map(&mut put);
+    let count = headers.len() as u32;
+    let mut words = [method, url, [at + 32, count], body].concat();
+    words.extend(fields);
+    words.resize(64, 0);
+    let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).chain(texts.bytes()).collect();
+    format!("(data (i32.const {at}) \"{}\")", escaped(&bytes))
+}
+
+/// What `orfa query build` makes of a C source.
+pub(crate) async fn build(source: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (from, to) = (folder.path().join("query.c"), folder.path().join("query.wasm"));
+    std::fs::write(&from, source).expect("written");
+    let built = Command::new(crate::orfa()).args(["query", "build"]).arg(&from).arg("-o").arg(&to).output();
+    let built = built.await.expect("orfa runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    std::fs::read(&to).expect("a module")
+}
+
+fn entry(body: &str) -> String {
+    format!(r#"(func (export "orfa") (param $at i32) (param $len i32) {body})"#)
+}
+
+/// The imports of every host function, as the ABI has them.
+fn host_functions() -> String {
+    let mut text = String::new();
+    for function in HOST_FUNCTIONS {
+        let name = function.name;
+        let _ = write!(text, r#"(import "orfa" "{name}" (func ${name}"#);
+        function.params.iter().for_each(|(_, _, ty)| drop(write!(text, " (param {})", core_type(*ty))));
+        let result = function.result.map(|(_, ty)| format!(" (result {})", core_type(ty)));
+        text.push_str(&result.unwrap_or_default());
+        text.push_str("))\n");
+    }
+    text
+}
+
+fn core_type(ty: Type) -> &'static str {
+    match ty {
+        Type::I32 => "i32",
+        Type::I64 => "i64",
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "\\{byte:02x}");
+        text
+    })
+}
