@@ -1,7 +1,7 @@
 //! Arrows run downwards: which crate of the house may depend on which, and on what from outside.
 //!
 //! Manifests are read through `cargo metadata`, with build and dev dependencies. Who opens a connection is
-//! read from the sources, because features of a shared dependency can't be told apart by crate.
+//! read off the sources, because features of a shared dependency can't be told apart by crate.
 
 use crate::Findings;
 use crate::files::{self, File};
@@ -40,19 +40,29 @@ const GUARDED: &[(&[&str], &[&str], &str)] = &[
     (&["rusqlite", "sqlx", "tokio-postgres"], &["store", "marketplace"], "only `store` has a database"),
 ];
 
-/// What opens a connection.
-const CONNECTS: &[&str] = &[
-    "hyper::client",
-    "hyper_util::client",
-    "TcpStream::connect",
-    "UnixStream::connect",
-    "TcpSocket",
-    "UdpSocket",
-    "lookup_host",
+/// What only some places of the sources may say: the words, the places, the reason.
+const PRIVILEGED: &[(&[&str], &[&str], &str)] = &[
+    (
+        &[
+            "hyper::client",
+            "hyper_util::client",
+            "TcpStream::connect",
+            "UnixStream::connect",
+            "TcpSocket",
+            "UdpSocket",
+            "lookup_host",
+        ],
+        // `orfa call` is a client itself, and tests call the gateway.
+        &["crates/services/src/", "crates/cli/src/call/", "crates/testkit/src/"],
+        "only `services` opens connections",
+    ),
+    (
+        &["application/problem+json"],
+        // `orfa call` reads what `gateway` wrote.
+        &["crates/gateway/src/respond.rs", "crates/cli/src/call/", "crates/testkit/src/"],
+        "errors become HTTP in one place",
+    ),
 ];
-
-/// Where a connection may be opened: the services' own client; `orfa call`, which is a client; tests.
-const MAY_CONNECT: &[&str] = &["crates/services/src/", "crates/cli/src/call/", "crates/testkit/src/"];
 
 enum Uses {
     All,
@@ -64,7 +74,7 @@ pub(crate) fn run() -> anyhow::Result<Findings> {
     let metadata = Metadata::read()?;
     let members: Vec<&Package> = metadata.members().collect();
     let mut findings = manifests(&members);
-    findings.extend(files::tracked()?.iter().filter_map(connects));
+    findings.extend(files::tracked()?.iter().filter_map(privileged));
     Ok(findings)
 }
 
@@ -110,14 +120,17 @@ fn outside(from: &str, dependency: &Dependency) -> Option<String> {
     (!allowed.contains(&from)).then(|| format!("`{from}` depends on `{}`: {reason}", dependency.name))
 }
 
-/// Whether a crate opens connections that should not.
-fn connects(file: &File) -> Option<String> {
-    let product = file.path.starts_with("crates/") && file.ending() == "rs";
-    if !product || MAY_CONNECT.iter().any(|place| file.path.starts_with(place)) {
+/// What a source file says and should not.
+fn privileged(file: &File) -> Option<String> {
+    if !file.path.starts_with("crates/") || file.ending() != "rs" {
         return None;
     }
-    let found = CONNECTS.iter().find(|name| file.product().contains(*name))?;
-    Some(format!("{} uses `{found}`: only `services` opens connections", file.path))
+    let elsewhere = |places: &[&str]| !places.iter().any(|place| file.path.starts_with(place));
+    let mut rules = PRIVILEGED.iter().filter(|(_, places, _)| elsewhere(places));
+    rules.find_map(|(words, _, reason)| {
+        let word = words.iter().find(|word| file.product().contains(*word))?;
+        Some(format!("{} uses `{word}`: {reason}", file.path))
+    })
 }
 
 fn level(name: &str) -> Option<usize> {
@@ -180,13 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_found_outside_of_tests() {
+    fn privileged_words_are_found_outside_of_tests() {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
         let opens = "fn f() { TcpStream::connect(a) }";
-        assert!(connects(&file("crates/query/src/host.rs", opens)).is_some());
-        assert!(connects(&file("crates/services/src/transport.rs", opens)).is_none());
-        assert!(connects(&file("crates/query/src/tests/host.rs", opens)).is_none());
+        assert!(privileged(&file("crates/query/src/host.rs", opens)).is_some());
+        assert!(privileged(&file("crates/services/src/transport.rs", opens)).is_none());
+        assert!(privileged(&file("crates/query/src/tests/host.rs", opens)).is_none());
+        let writes = "const TYPE: &str = \"application/problem+json\";";
+        assert!(privileged(&file("crates/services/src/error.rs", writes)).is_some());
         let tested = format!("fn f() {{}}\n\n#[cfg(test)]\nmod tests {{\n{opens}\n}}\n");
-        assert!(connects(&file("crates/query/src/host.rs", &tested)).is_none());
+        assert!(privileged(&file("crates/query/src/host.rs", &tested)).is_none());
     }
 }

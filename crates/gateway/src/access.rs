@@ -138,6 +138,11 @@ impl Entry {
         Metered { body, meter: Arc::clone(&self.meter), client: self.client.clone(), limit }.boxed_unsync()
     }
 
+    /// How long ago the request began.
+    pub(crate) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Whether the body turned out larger than its limit.
     pub(crate) fn is_over(&self) -> bool {
         self.meter.over.load(Relaxed)

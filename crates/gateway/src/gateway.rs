@@ -185,6 +185,7 @@ impl Life {
         let mut response = answer.unwrap_or_else(|problem| respond::problem(&*problem)); // response filters
         if let Ok(route) = &route {
             route.origins.mark(comes, origin.as_ref(), response.headers_mut());
+            route.way.complete(&entry, response.headers_mut());
         }
         entry.end(response) // log
     }

@@ -1,10 +1,14 @@
 //! The ways of answering. Each comes from a crate of its own that knows nothing of the others; here
 //! they meet as one handler: a request and its call go in, an answer or a problem comes out.
 
-use http::{Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use services::{Body, Call, Problem};
 
+use crate::access::Entry;
 use crate::proxy::Proxy;
+
+/// `Server-Timing`, of the W3C.
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// How a route answers.
 pub(crate) enum Way {
@@ -24,6 +28,14 @@ impl Way {
         match self {
             Self::Query(query) => query.handle(request, call).await,
             Self::Proxy(proxy) => Ok(proxy.handle(request, &call).await?),
+        }
+    }
+
+    /// Adds what every answer of this way carries, whoever made it: to a query's refusal, its time.
+    pub(crate) fn complete(&self, entry: &Entry, headers: &mut HeaderMap) {
+        if matches!(self, Self::Query(_)) && !headers.contains_key(SERVER_TIMING) {
+            let total = format!("total;dur={:.2}", entry.age().as_secs_f64() * 1000.0);
+            headers.extend(HeaderValue::from_str(&total).ok().map(|total| (SERVER_TIMING, total)));
         }
     }
 

@@ -27,8 +27,14 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 pub(crate) struct Times {
     pub(crate) started: Instant,
     pub(crate) compiled: Option<Duration>,
-    pub(crate) cpu: Duration,
+    pub(crate) cpu: Option<Duration>,
     pub(crate) list_calls: bool,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { started: Instant::now(), compiled: None, cpu: None, list_calls: false }
+    }
 }
 
 /// The response of a run that went well.
@@ -88,12 +94,14 @@ pub(crate) fn vary(access: &Access, made: &[Made]) -> Option<HeaderValue> {
 }
 
 /// `Server-Timing`: compiling (where it was done), the program's CPU time, upstream calls, the whole.
-pub(crate) fn timing(times: Times, report: &Report) -> String {
+pub(crate) fn timing(times: &Times, report: &Report) -> String {
     let mut text = String::with_capacity(96);
     if let Some(compiled) = times.compiled {
         let _ = write!(text, "compile;dur={:.2}, ", millis(compiled));
     }
-    let _ = write!(text, "cpu;dur={:.2}, ", millis(times.cpu));
+    if let Some(cpu) = times.cpu {
+        let _ = write!(text, "cpu;dur={:.2}, ", millis(cpu));
+    }
     if !report.made.is_empty() {
         let _ = write!(text, "calls;desc={}, ", report.made.len());
     }

@@ -7,8 +7,8 @@ use tokio::task::AbortHandle;
 /// What a handle stands for.
 #[derive(Debug)]
 pub(crate) enum Slot {
-    /// Under way.
-    Pending { task: AbortHandle, safe: bool },
+    /// Under way; `sent` is how many bytes the host holds for it.
+    Pending { task: AbortHandle, safe: bool, sent: usize },
     /// Ended, with an answer or without.
     Ended(Result<Response, CallError>),
     /// Deleted. Numbers are not used again, so that a stale handle never meets another call's answer.
@@ -38,6 +38,7 @@ impl Futures {
     pub(crate) fn start(
         &mut self,
         safe: bool,
+        sent: usize,
         call: impl Future<Output = Result<Response, CallError>> + Send + 'static,
     ) -> i32 {
         let (number, sender) = (self.slots.len(), self.sender.clone());
@@ -45,7 +46,7 @@ impl Futures {
             // Nobody listens any more when the run is over.
             let _ = sender.send((number, call.await));
         });
-        self.slots.push(Slot::Pending { task: task.abort_handle(), safe });
+        self.slots.push(Slot::Pending { task: task.abort_handle(), safe, sent });
         i32::try_from(self.slots.len()).unwrap_or(i32::MAX)
     }
 
@@ -76,11 +77,13 @@ impl Futures {
         self.receiver.recv().await
     }
 
-    /// Puts an ended call into its slot, unless it was deleted meanwhile.
-    pub(crate) fn put(&mut self, (number, result): Ended) {
-        if let Some(slot @ Slot::Pending { .. }) = self.slots.get_mut(number) {
-            *slot = Slot::Ended(result);
-        }
+    /// Puts an ended call into its slot; how many bytes were held for it until now. `None` if it was
+    /// deleted meanwhile.
+    pub(crate) fn put(&mut self, (number, result): Ended) -> Option<usize> {
+        let slot = self.slots.get_mut(number)?;
+        let Slot::Pending { sent, .. } = *slot else { return None };
+        *slot = Slot::Ended(result);
+        Some(sent)
     }
 
     /// Whether an unsafe call is under way. A run is not over before it has ended, or nobody could say

@@ -10,7 +10,7 @@ use query_abi::{Failure, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 
 use crate::guest::{Guest, View};
-use crate::problem::QueryError;
+use crate::problem::{QueryError, short};
 
 /// The largest random request, in bytes: more than any program needs at once.
 const RANDOM: u32 = 64 << 10;
@@ -59,6 +59,6 @@ fn fail(
 ) -> GuestResult<()> {
     let view = View::new(&mut caller, "fail")?;
     let kind = Failure::from_number(kind).unwrap_or(Failure::Refused);
-    let text = String::from_utf8_lossy(view.slice(text, len)?).into_owned();
+    let text = short(&String::from_utf8_lossy(view.slice(text, len)?));
     Err(Trapped::new(QueryError::Failed { kind, text, line, column }))
 }

@@ -63,12 +63,16 @@ impl Limit {
         }
     }
 
-    /// A value in words: `50 ms`, `1048576 bytes`, `200 calls`.
+    /// What the program used too much of: `50 ms of CPU time`.
     pub(crate) fn show(self, value: u64) -> String {
         match self {
-            Self::Cpu | Self::Deadline => format!("{value} ms"),
-            Self::Memory | Self::Received | Self::Output => format!("{value} bytes"),
-            Self::Calls | Self::Parallel => format!("{value} calls"),
+            Self::Cpu => format!("{value} ms of CPU time"),
+            Self::Deadline => format!("{value} ms until its answer"),
+            Self::Memory => format!("{value} bytes of memory"),
+            Self::Calls => format!("{value} upstream calls"),
+            Self::Parallel => format!("{value} upstream calls at once"),
+            Self::Received => format!("{value} bytes from upstream services"),
+            Self::Output => format!("{value} bytes of answer"),
         }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) enum QueryError {
     Module(#[from] Refusal),
     #[error("{message}")]
     Syntax { message: String, hint: Option<String>, line: u32, column: u32 },
-    #[error("the program went over the limit of {}, {} {}", .limit.word(), .limit.show(*.value), whose(*.granted))]
+    #[error("the program needs more than {}, {}", .limit.show(*.value), whose(*.granted))]
     Limit { limit: Limit, value: u64, granted: bool },
     #[error("{text}")]
     Failed { kind: Failure, text: String, line: u32, column: u32 },
@@ -76,18 +76,34 @@ pub(crate) enum QueryError {
     Gateway(String),
 }
 
-/// A run that ended badly: the error, and what it did until then.
+/// A request that ended badly: the error, and what the program did until then, if it ran at all.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct Failed {
     pub(crate) error: QueryError,
-    pub(crate) console: String,
     pub(crate) timing: String,
+    pub(crate) ran: Option<Ran>,
+}
+
+/// What a program did.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) console: String,
     pub(crate) report: Report,
 }
 
+/// A program's text as far as a problem quotes it: no limit of the answer bounds a problem.
+pub(crate) fn short(text: &str) -> String {
+    /// As much as the console keeps.
+    const QUOTED: usize = 4096;
+    match text.char_indices().find(|(at, _)| *at >= QUOTED) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
 fn whose(granted: bool) -> &'static str {
-    if granted { "by ORFA-Limit" } else { "on this route" }
+    if granted { "which is what ORFA-Limit grants" } else { "which is the cap of this route" }
 }
 
 impl Problem for QueryError {
@@ -237,9 +253,11 @@ impl Problem for Failed {
 
     fn members(&self) -> Map<String, Value> {
         let mut members = self.error.members();
-        let calls: Vec<Value> = self.report.made.iter().filter(|made| told(made)).map(call).collect();
-        members.insert("calls".into(), calls.into());
-        members.insert("console".into(), self.console.clone().into());
+        if let Some(Ran { console, report }) = &self.ran {
+            let calls: Vec<Value> = report.made.iter().filter(|made| told(made)).map(call).collect();
+            members.insert("calls".into(), calls.into());
+            members.insert("console".into(), console.as_str().into());
+        }
         members
     }
 
@@ -252,7 +270,7 @@ impl Problem for Failed {
     }
 
     fn report(&self) -> Option<&Report> {
-        Some(&self.report)
+        self.ran.as_ref().map(|ran| &ran.report)
     }
 }
 

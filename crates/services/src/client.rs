@@ -235,7 +235,10 @@ impl Exchange {
         let own = Instant::now() + self.service.timeout();
         let exchange = async {
             let (head, body) = self.head(call, sent).await?.into_parts();
-            self.body(call, head, body).await
+            let response = self.body(call, head, body).await?;
+            // Not before: an answer that breaks off is none to the program.
+            call.budget.note(self.number, Outcome::Status(response.status.as_u16()));
+            Ok(response)
         };
         match timeout_at(own.min(call.budget.deadline).into(), exchange).await {
             Ok(result) => result,
@@ -249,6 +252,7 @@ impl Exchange {
         let end = (Instant::now() + self.service.timeout()).min(call.budget.deadline);
         let answer = timeout_at(end.into(), self.head(call, sent)).await;
         let mut response = answer.unwrap_or_else(|_| Err(self.timeout()))?;
+        call.budget.note(self.number, Outcome::Status(response.status().as_u16()));
         headers::strip_hop_by_hop(response.headers_mut());
         let received = response.version();
         headers::mark_via(response.headers_mut(), received);
@@ -259,10 +263,7 @@ impl Exchange {
     async fn head(&self, call: &Call, sent: Sent) -> Result<http::Response<Body>, CallError> {
         call.budget.note(self.number, Outcome::NoAnswer);
         match sent.transport.send(&sent.origin, sent.message).await {
-            Ok(response) => {
-                call.budget.note(self.number, Outcome::Status(response.status().as_u16()));
-                Ok(response)
-            }
+            Ok(response) => Ok(response),
             Err(TransportError::Unreachable(source)) => {
                 call.budget.note(self.number, Outcome::NotSent);
                 Err(CallError::Unreachable { service: self.service.name().clone(), source })

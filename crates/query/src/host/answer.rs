@@ -7,7 +7,7 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
-use crate::problem::QueryError;
+use crate::problem::{QueryError, short};
 
 /// The headers that a program may set. No Set-Cookie, no CORS, no HSTS: a stranger's answer has no say in
 /// what a browser lets others do.
@@ -65,7 +65,7 @@ fn header(
     let view = View::new(&mut caller, "header")?;
     let name = view.text(name, name_len)?.to_ascii_lowercase();
     if !ALLOWED.contains(&name.as_str()) {
-        return Err(Trapped::new(QueryError::AnswerHeader(name)));
+        return Err(Trapped::new(QueryError::AnswerHeader(short(&name))));
     }
     let name = HeaderName::from_bytes(name.as_bytes());
     let value = HeaderValue::from_bytes(view.slice(value, value_len)?);

@@ -9,7 +9,7 @@ use services::{CallError, Request, Response};
 use crate::futures::{Ended, Slot};
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
-use crate::problem::QueryError;
+use crate::problem::{QueryError, short};
 
 /// Headers of one request: more than any service reads.
 const HEADERS: u32 = 100;
@@ -70,26 +70,32 @@ fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<Header
 
 /// Checks a call against the rules of the route and starts it.
 fn start(guest: &mut Guest, url: &str, wanted: Wanted) -> Result<i32, QueryError> {
-    let refused = |source: CallError| refused(guest, url, source);
-    let target = services::parse_target(url).map_err(|error| refused(error.into()))?;
+    let target = services::parse_target(url).map_err(|error| refused(guest, url, error.into()))?;
     let name = target.service.to_ascii_lowercase();
-    let service = guest.access.services.get(&name).cloned().ok_or(QueryError::UnknownService(name))?;
+    let service = guest.access.services.get(&name).cloned().ok_or_else(|| QueryError::UnknownService(short(&name)))?;
     let safe = wanted.method.is_safe();
     if !guest.access.methods.contains(&wanted.method) || (guest.safe_only && !safe) {
         let method = wanted.method.to_string();
         return Err(QueryError::CallMethod { service: service.name().to_string(), method });
     }
     let Wanted { method, headers, body } = wanted;
+    let sent = url.len() + size(&headers) + body.len();
+    guest.hold(sent)?;
     let request = Request { method, path_and_query: target.path_and_query, headers, body };
-    let call = guest.services.start(&guest.call, &service, request).map_err(refused)?;
-    Ok(guest.futures.start(safe, call))
+    let call = guest.services.start(&guest.call, &service, request);
+    let call = call.map_err(|source| refused(guest, url, source))?;
+    Ok(guest.futures.start(safe, sent, call))
+}
+
+fn size(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 /// The error of a run whose call may not be made.
 fn refused(guest: &Guest, url: &str, error: CallError) -> QueryError {
     match limit(&error) {
         Some(limit) => guest.limits.exceeded(limit),
-        None => QueryError::Call { url: url.to_owned(), reason: error },
+        None => QueryError::Call { url: short(url), reason: error },
     }
 }
 
@@ -112,18 +118,20 @@ impl Guest {
         Ok(())
     }
 
-    /// A call that met a limit of the run ends the run; what others received counts as its memory.
+    /// A call that met a limit of the run ends the run; what others received counts as its memory, and
+    /// what they sent no longer does.
     pub(crate) fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
-        match &ended.1 {
-            Err(error) => {
-                if let Some(limit) = limit(error) {
-                    return Err(self.limits.exceeded(limit));
-                }
-            }
-            Ok(response) => self.hold(response.body.len())?,
+        if let Some(limit) = ended.1.as_ref().err().and_then(limit) {
+            return Err(self.limits.exceeded(limit));
         }
-        self.futures.put(ended);
-        Ok(())
+        let received = ended.1.as_ref().map_or(0, |response| response.body.len());
+        match self.futures.put(ended) {
+            Some(sent) => {
+                self.release(sent);
+                self.hold(received)
+            }
+            None => Ok(()),
+        }
     }
 
     /// The slot of a handle, after everything that has ended was put in its place.
@@ -138,6 +146,7 @@ fn handle_del(mut caller: Caller<'_, Guest>, handle: i32) -> GuestResult<()> {
     guest.settle().map_err(Trapped::new)?;
     match guest.futures.delete(handle) {
         Some(Slot::Ended(Ok(response))) => guest.release(response.body.len()),
+        Some(Slot::Pending { sent, .. }) => guest.release(sent),
         Some(_) => {}
         None => return Err(Trapped::new(QueryError::BadHandle { function: "Handle_del", handle })),
     }

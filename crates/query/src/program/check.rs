@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 
-use query_abi::{CONSTRUCTORS, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, layout};
+use query_abi::{
+    CONSTRUCTORS, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, HostFunction, Type, layout,
+};
 use wasmparser::{
     DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Import, Operator, Parser, Payload, TypeRef,
     ValType, Validator, WasmFeatures,
@@ -204,7 +206,7 @@ impl Shape {
             self.functions.push(ty);
         }
         let known = match import.module {
-            HOST_MODULE => HOST_FUNCTIONS.iter().any(|function| function.name == import.name),
+            HOST_MODULE => self.host_function(import)?,
             ENVIRONMENT_C => {
                 self.environment = true;
                 has_export(import.name)
@@ -214,6 +216,21 @@ impl Shape {
         };
         let missing = || Refusal::Import { module: import.module.into(), name: import.name.into() };
         known.then_some(()).ok_or_else(missing)
+    }
+
+    /// Whether the host has a function of this name; it has to be of this type, too.
+    fn host_function(&self, import: &Import<'_>) -> Result<bool, Refusal> {
+        let Some(function) = HOST_FUNCTIONS.iter().find(|function| function.name == import.name) else {
+            return Ok(false);
+        };
+        let imported = match import.ty {
+            TypeRef::Func(ty) => self.types.get(ty as usize).and_then(Option::as_ref),
+            _ => None,
+        };
+        if imported.is_some_and(|ty| has_type(ty, function)) {
+            return Ok(true);
+        }
+        Err(Refusal::ImportType { module: import.module.into(), name: import.name.into() })
     }
 
     fn element(&mut self, index: u32, element: wasmparser::Element<'_>) -> Result<(), Refusal> {
@@ -285,6 +302,16 @@ impl Shape {
         }
         Err(Refusal::Signature { name, found: ty.to_string(), expected })
     }
+}
+
+fn has_type(ty: &FuncType, function: &HostFunction) -> bool {
+    let core = |ty: Type| match ty {
+        Type::I32 => ValType::I32,
+        Type::I64 => ValType::I64,
+    };
+    let params = function.params.iter().map(|(_, _, ty)| core(*ty));
+    let results = function.result.iter().map(|(_, ty)| core(*ty));
+    params.eq(ty.params().iter().copied()) && results.eq(ty.results().iter().copied())
 }
 
 fn outside<'a>(segments: &'a [Segment], region: &Range<u32>) -> Option<&'a Segment> {
