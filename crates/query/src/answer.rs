@@ -27,14 +27,8 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 pub(crate) struct Times {
     pub(crate) started: Instant,
     pub(crate) compiled: Option<Duration>,
-    pub(crate) cpu: Option<Duration>,
+    pub(crate) cpu: Duration,
     pub(crate) list_calls: bool,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Self { started: Instant::now(), compiled: None, cpu: None, list_calls: false }
-    }
 }
 
 /// The response of a run that went well.
@@ -99,9 +93,7 @@ pub(crate) fn timing(times: &Times, report: &Report) -> String {
     if let Some(compiled) = times.compiled {
         let _ = write!(text, "compile;dur={:.2}, ", millis(compiled));
     }
-    if let Some(cpu) = times.cpu {
-        let _ = write!(text, "cpu;dur={:.2}, ", millis(cpu));
-    }
+    let _ = write!(text, "cpu;dur={:.2}, ", millis(times.cpu));
     if !report.made.is_empty() {
         let _ = write!(text, "calls;desc={}, ", report.made.len());
     }

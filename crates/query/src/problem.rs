@@ -76,30 +76,14 @@ pub(crate) enum QueryError {
     Gateway(String),
 }
 
-/// A request that ended badly: the error, and what the program did until then, if it ran at all.
+/// A run that ended badly: the error, and what the program did until then.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct Failed {
     pub(crate) error: QueryError,
     pub(crate) timing: String,
-    pub(crate) ran: Option<Ran>,
-}
-
-/// What a program did.
-#[derive(Debug)]
-pub(crate) struct Ran {
     pub(crate) console: String,
     pub(crate) report: Report,
-}
-
-/// A program's text as far as a problem quotes it: no limit of the answer bounds a problem.
-pub(crate) fn short(text: &str) -> String {
-    /// As much as the console keeps.
-    const QUOTED: usize = 4096;
-    match text.char_indices().find(|(at, _)| *at >= QUOTED) {
-        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }
 
 fn whose(granted: bool) -> &'static str {
@@ -253,11 +237,9 @@ impl Problem for Failed {
 
     fn members(&self) -> Map<String, Value> {
         let mut members = self.error.members();
-        if let Some(Ran { console, report }) = &self.ran {
-            let calls: Vec<Value> = report.made.iter().filter(|made| told(made)).map(call).collect();
-            members.insert("calls".into(), calls.into());
-            members.insert("console".into(), console.as_str().into());
-        }
+        let calls: Vec<Value> = self.report.made.iter().filter(|made| told(made)).map(call).collect();
+        members.insert("calls".into(), calls.into());
+        members.insert("console".into(), self.console.as_str().into());
         members
     }
 
@@ -270,7 +252,7 @@ impl Problem for Failed {
     }
 
     fn report(&self) -> Option<&Report> {
-        self.ran.as_ref().map(|ran| &ran.report)
+        Some(&self.report)
     }
 }
 

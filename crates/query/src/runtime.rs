@@ -17,7 +17,7 @@ use crate::environment::{CEnvironment, JavascriptEnvironment};
 use crate::guest::{Access, Guest};
 use crate::host;
 use crate::limits::{Limit, Limits};
-use crate::problem::{Failed, QueryError, Ran};
+use crate::problem::{Failed, QueryError};
 use crate::program::{self, Program, check};
 use crate::run::{self, Ended, run};
 
@@ -216,16 +216,13 @@ impl Query {
 
     async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = Instant::now();
-        let (ask, program, compiled) = self.prepare(request).await.map_err(|error| {
-            let timing = answer::timing(&Times { started, ..Times::default() }, &Report::default());
-            Failed { error, timing, ran: None }
-        })?;
+        let (ask, program, compiled) = self.prepare(request).await?;
         let call = Call { budget: Arc::new(run::budget(&ask.limits)), ..seen };
         let budget = call.budget.clone();
         let guest = Guest::new(self.access.clone(), self.services.clone(), call, ask.limits, ask.safe_only);
         let ended = run(&self.runtime, &program, guest, &ask.input).await;
         let report = Report { made: budget.made(), cpu: ended.cpu };
-        let times = Times { started, compiled, cpu: Some(ended.cpu), list_calls: ask.list_calls };
+        let times = Times { started, compiled, cpu: ended.cpu, list_calls: ask.list_calls };
         self.finish(ended, &times, report)
     }
 
@@ -250,8 +247,7 @@ impl Query {
     ) -> Result<Response<Body>, Box<dyn Problem>> {
         let timing = answer::timing(times, &report);
         if let Err(error) = ended.result {
-            let ran = Ran { console: ended.console.into_text(), report };
-            return Err(Failed { error, timing, ran: Some(ran) }.into());
+            return Err(Failed { error, timing, console: ended.console.into_text(), report }.into());
         }
         let vary = answer::vary(&self.access, &report.made);
         let mut response = answer::respond(ended.answer, &timing, vary);

@@ -17,8 +17,10 @@ use crate::world::{CPU_LIMIT_MS, ROUND_TRIP, World};
 const BARS: usize = 30;
 /// Columns before them.
 const NAMES: usize = 19;
-/// Columns of the time axis of the gateway's calls.
-const AXIS: usize = 44;
+/// Columns of all.
+const WIDTH: usize = 98;
+/// Columns of the time axis of the gateway's calls, where their names leave that much.
+const AXIS: usize = 40;
 
 /// Who is asked, and from where.
 pub(crate) fn heading() -> String {
@@ -37,7 +39,7 @@ pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
     let title = paint(BOLD, &format!("{:<58}", job.title()));
     let columns = "  ms  requests  trips  kB up   down (gzip)";
     let mut text =
-        format!("\n{title}{checked}\n{:NAMES$}{:<width$}{columns}\n", "", scale.labels(), width = BARS + 4);
+        format!("\n{title}{checked}\n{:NAMES$}{:<width$}{columns}\n", "", scale.labels(), width = BARS + 5);
     ways.iter().for_each(|way| text.push_str(&row(way, &scale)));
     text.push_str(&queries(ways));
     text
@@ -51,7 +53,7 @@ fn row(measured: &Measured, scale: &Scale) -> String {
     let [up, down, gzip] = [row.bytes_up, row.bytes_down, measured.gzip_down].map(kilobytes);
     let gzip = format!("({gzip})");
     format!(
-        " {name:<18}{bar}{:>8.0}{:>10}{:>7}{up:>7}{down:>7} {gzip:>6}{mark}\n",
+        " {name:<18}{bar}{:>9.0}{:>10}{:>7}{up:>7}{down:>7} {gzip:>6}{mark}\n",
         row.ms, row.requests, row.round_trips
     )
 }
@@ -71,18 +73,17 @@ fn kilobytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1000.0)
 }
 
-/// The first time, and how far from the ideal.
+/// How far from the ideal, and the first time.
 fn queries(ways: &[Measured]) -> String {
     let mut text = String::new();
     for measured in ways {
         let (Some(query), Some(over)) = (&measured.query, measured.over_ideal_ms()) else { continue };
         let (name, _) = label(measured.way);
-        let compile =
-            query.compile_ms.map_or_else(String::new, |ms| format!(", {ms:.1} of them to compile it"));
+        let compile = query.compile_ms.map_or_else(String::new, |ms| format!(", {ms:.1} to compile"));
+        let (near, first) = (query.near_ms, query.first_ms);
         let _ = writeln!(
             text,
-            " {name:<19}{:.1} ms without the distance; over_ideal_ms {over:.1}; first time {:.0} ms{compile}",
-            query.near_ms, query.first_ms
+            " {name:<18}{near:.1} ms without the distance, over_ideal_ms {over:.1} (the first time {first:.0} ms{compile})",
         );
     }
     text
@@ -102,16 +103,23 @@ pub(crate) async fn inside(world: &World, job: Job) -> Result<String> {
     }
     let cpu = format!("{:.1} of {CPU_LIMIT_MS} ms CPU, {:.1} ms in all", timing.cpu, timing.total);
     let _ = writeln!(text, "{}", paint(BOLD, &format!("What the gateway did ({cpu}):")));
-    timing.calls.iter().for_each(|call| text.push_str(&call_line(call, timing.total)));
+    text.push_str(&calls(&timing));
     Ok(text)
 }
 
-fn call_line(call: &Timed, total: f64) -> String {
-    let from = column(call.start, total, AXIS).min(AXIS - 1);
-    let to = column(call.start + call.took, total, AXIS).clamp(from + 1, AXIS);
-    let (before, after) = (" ".repeat(from), " ".repeat(AXIS - to));
+/// A line for each call, on a common axis that ends with the answer.
+fn calls(timing: &Timing) -> String {
+    let name = timing.calls.iter().map(|call| call.name.len()).max().unwrap_or(0);
+    let axis = WIDTH.saturating_sub(name + 15).clamp(10, AXIS);
+    timing.calls.iter().map(|call| call_line(call, timing.total, name, axis)).collect()
+}
+
+fn call_line(call: &Timed, total: f64, name: usize, axis: usize) -> String {
+    let from = column(call.start, total, axis).min(axis - 1);
+    let to = column(call.start + call.took, total, axis).clamp(from + 1, axis);
+    let (before, after) = (" ".repeat(from), " ".repeat(axis - to));
     let bar = paint(CYAN, &"=".repeat(to - from));
-    format!("  {:<36} |{before}{bar}{after}| {:>5.1} ms\n", call.name, call.took)
+    format!("  {:<name$} |{before}{bar}{after}| {:>5.1} ms\n", call.name, call.took)
 }
 
 /// What the stranger got, and what the neighbours noticed.
@@ -119,9 +127,10 @@ pub(crate) fn stranger(met: &Met) -> String {
     let Met { status, code, after_ms, spun, alone_ms, meanwhile_ms, neighbours } = met;
     let title = paint(BOLD, "\nA stranger sends");
     let answer = paint(RED, &format!("{status} {code}"));
+    let p99 = paint(BOLD, &format!("{alone_ms:.1} -> {meanwhile_ms:.1} ms"));
     format!(
-        "{title}  {SPIN}  ->  {answer} after {after_ms:.0} ms; neighbours' p99 {alone_ms:.1} -> {meanwhile_ms:.1} ms\n\
-         ({spun} such programs from two clients beside {neighbours} queries like the first one)\n"
+        "{title}  {SPIN}  ->  {answer} after {after_ms:.0} ms\n\
+         Its neighbours' p99 meanwhile: {p99} ({spun} such programs beside {neighbours} queries in C)\n"
     )
 }
 
@@ -143,7 +152,7 @@ struct Scale {
 
 impl Scale {
     fn fit(longest: f64) -> Self {
-        let steps = [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
+        let steps = [20.0, 50.0, 100.0, 200.0, 250.0, 500.0, 1000.0, 2000.0, 2500.0, 5000.0];
         let step = steps.into_iter().find(|step| step * 5.0 >= longest).unwrap_or(10_000.0);
         let needed = (1..=5).find(|count| step * f64::from(*count) >= longest).unwrap_or(5);
         Self { step, steps: usize::try_from(needed).unwrap_or(5) }

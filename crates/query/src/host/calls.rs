@@ -72,7 +72,8 @@ fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<Header
 fn start(guest: &mut Guest, url: &str, wanted: Wanted) -> Result<i32, QueryError> {
     let target = services::parse_target(url).map_err(|error| refused(guest, url, error.into()))?;
     let name = target.service.to_ascii_lowercase();
-    let service = guest.access.services.get(&name).cloned().ok_or_else(|| QueryError::UnknownService(short(&name)))?;
+    let service =
+        guest.access.services.get(&name).cloned().ok_or_else(|| QueryError::UnknownService(short(&name)))?;
     let safe = wanted.method.is_safe();
     if !guest.access.methods.contains(&wanted.method) || (guest.safe_only && !safe) {
         let method = wanted.method.to_string();
