@@ -86,6 +86,16 @@ pub(crate) struct Failed {
     pub(crate) report: Report,
 }
 
+/// A program's text as far as a problem quotes it: no limit of the answer bounds a problem.
+pub(crate) fn short(text: &str) -> String {
+    /// As much as the console keeps.
+    const QUOTED: usize = 4096;
+    match text.char_indices().find(|(at, _)| *at >= QUOTED) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
 fn whose(granted: bool) -> &'static str {
     if granted { "which is what ORFA-Limit grants" } else { "which is the cap of this route" }
 }
