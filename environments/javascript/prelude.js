@@ -241,6 +241,9 @@
 
   const READ_JSON = 0, READ_TEXT = 1, READ_BYTES = 2;
   const RECEIVED = Symbol("received");
+  // Of the headers that came with a service's response, those that an answer may carry.
+  const PASSED_ON = create(null);
+  for (const name of ["cache-control", "content-disposition", "content-language", "content-type", "etag", "expires", "last-modified", "link", "location", "retry-after"]) PASSED_ON[name] = true;
   let unpackResponse, received;
   class Response {
     #status;
@@ -298,7 +301,7 @@
       parts[1] = this.#received;
       parts[2] = this.#received ? this.#read(READ_BYTES) : this.#data;
       const pairs = headerPairs(this.#head());
-      for (let i = 0; i < pairs.length; i++) parts[3 + i] = pairs[i];
+      for (let i = 0; i < pairs.length; i += 2) if (!this.#received || pairs[i] in PASSED_ON) push(parts, pairs[i], pairs[i + 1]);
       return parts;
     }
     get status() {
@@ -459,6 +462,7 @@
     hide(globalThis, type.name, type);
     defineProperty(type.prototype, toStringTag, { __proto__: null, value: type.name, configurable: true });
   }
+  delete globalThis.SharedArrayBuffer; // there is nobody to share with
   hide(globalThis, "console", console);
   hide(globalThis, "crypto", crypto);
   hide(globalThis, "performance", performance);
