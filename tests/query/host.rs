@@ -93,15 +93,15 @@ async fn handles_that_do_not_exist() {
     let call = request(AT, "GET", "http://up/json?n=1", &[], "");
     for handle in ["0", "-1", "2", "2147483647", "-2147483648"] {
         for function in [
-            "(call $Handle_del (i32.const H))",
-            "(drop (call $Future_ready (i32.const H)))",
-            "(drop (call $Response_get (i32.const H) (i32.const 0)))",
-            "(drop (call $Response_read (i32.const H) (i32.const 0) (i32.const 0) (i32.const 0)))",
-            "(drop (call $Response_json (i32.const H) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
-            "(i32.store (i32.const 8) (i32.const H)) (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 0)))",
+            "(call $Handle_del (i32.const #))",
+            "(drop (call $Future_ready (i32.const #)))",
+            "(drop (call $Response_get (i32.const #) (i32.const 0)))",
+            "(drop (call $Response_read (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(drop (call $Response_json (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(i32.store (i32.const 8) (i32.const #)) (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 0)))",
         ] {
             let house = House::shared().await;
-            let module = plain(&call, &answered(&function.replace('H', handle)));
+            let module = plain(&call, &answered(&function.replace('#', handle)));
             let document = Query::module(module).send(&house).await.json();
             assert_eq!(document["code"], "program-bad-handle", "{function}: {document}");
         }
@@ -259,11 +259,13 @@ async fn credentials_of_the_operator_are_used_and_never_seen() {
     house.refuse(Query::javascript(write), 422, "header-reserved").await;
 }
 
-/// Refuses a program that calls this URL with this method.
+/// Refuses a program that calls this URL with this method; where the service lies stays untold.
 async fn refuse_call(method: &str, url: &str, code: &str) {
-    let call = format!("(drop (call $http (i32.const {AT})))");
-    let document = refuse(&request(AT, method, url, &[], ""), &call, code).await;
-    assert!(document["detail"].as_str().is_some_and(|text| !text.contains("127.0.0.1")), "{document}");
+    let house = House::shared().await;
+    let module = plain(&request(AT, method, url, &[], ""), &format!("(drop (call $http (i32.const {AT})))"));
+    let document = house.refuse(Query::module(module), 422, code).await;
+    let address = house.upstream.address().to_string();
+    assert!(document["detail"].as_str().is_some_and(|text| !text.contains(&address)), "{document}");
 }
 
 #[tokio::test]
@@ -375,4 +377,23 @@ async fn random_numbers_and_logs() {
     assert_eq!(document["detail"], "no luck");
     let console = document["console"].as_str().expect("a console");
     assert!(console.len() <= 4096 && console.ends_with("line 999\n"), "{console}");
+}
+
+#[tokio::test]
+async fn a_problem_quotes_no_more_than_4_kb_of_a_program() {
+    let house = House::shared().await;
+    for (body, code) in [
+        (
+            "(call $fail (i32.const 0) (i32.const 0) (i32.const 131072) (i32.const 0) (i32.const 0))",
+            "program-refused",
+        ),
+        (
+            "(drop (call $header (i32.const 0) (i32.const 131072) (i32.const 0) (i32.const 0)))",
+            "answer-header",
+        ),
+    ] {
+        let fill = "(memory.fill (i32.const 0) (i32.const 97) (i32.const 131072))";
+        let document = house.refuse(Query::module(plain("", &format!("{fill} {body}"))), 422, code).await;
+        assert!(document.to_string().len() < 5000, "{}", document.to_string().len());
+    }
 }

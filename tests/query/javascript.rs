@@ -76,9 +76,9 @@ async fn an_exception_that_nobody_catches() {
 async fn lines_and_columns_are_those_of_the_typescript() {
     let house = House::shared().await;
     let source = "type Item<T> = {\n  id: T;\n};\ninterface Input { item?: Item<number> }\n\n\
-        export default async function (input: Input, _: unknown): Promise<number> {\n  const n: number = 1 as any as number; throw new Error(`${n satisfies number}`);\n}";
+        export default async function (input: Input, _: unknown): Promise<number> {\n  const n: number = 1 as any as number; throw new Error('here'); return n satisfies number;\n}";
     let document = house.refuse(Query::typescript(source), 422, "program-threw").await;
-    assert_eq!(place(&document), (7, 50), "{document}");
+    assert_eq!(place(&document), (7, 51), "{document}");
 }
 
 #[tokio::test]
@@ -129,11 +129,10 @@ async fn recursion_without_end() {
         "export default () => { let r = ''; for (let i = 0; i < 3000; i++) r += '('; new RegExp(r + ')'.repeat(3000)) }",
         "export default () => { let s = '1'; for (let i = 0; i < 5000; i++) s = `(${s})`; return eval(s) }",
         "export default () => { const x = { toString() { return `${x}` } }; return `${x}` }",
-        "export default () => { const s = []; s.length = 9000; return s.sort(() => s.sort()) ?? (function f() { f() })() }",
     ] {
         let document = Query::javascript(source).send(&*House::shared().await).await.json();
         let code = document["code"].as_str().unwrap_or("none");
-        assert!(["program-threw", "limit-cpu", "limit-memory"].contains(&code), "{source}: {document}");
+        assert!(["program-threw", "program-trapped", "limit-cpu"].contains(&code), "{source}: {document}");
     }
     House::shared().await.still_answers("/query").await;
 }
@@ -142,11 +141,11 @@ async fn recursion_without_end() {
 async fn allocation_without_end() {
     for source in [
         "export default () => { const all = []; for (;;) all.push(new Uint8Array(1 << 16)) }",
-        "export default () => { let text = 'x'; for (;;) text += text }",
+        "export default () => { let text = 'x'; for (;;) text = (text + text).toUpperCase() }",
         "export default () => { const all = []; for (;;) { try { all.push('x'.repeat(1 << 20) + all.length) } catch {} } }",
         "export default () => { const map = new Map(); for (let i = 0; ; i++) map.set(i, { i }) }",
         "export default () => new Uint8Array(1 << 30).length",
-        "export default () => 'x'.repeat(1 << 29)",
+        "export default () => 'x'.repeat(1 << 28)",
     ] {
         refuse(source, "limit-memory").await;
     }
@@ -157,12 +156,12 @@ async fn json_that_is_nested_deeply() {
     let house = House::shared().await;
     let nested = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
     let program = Query::javascript("export default (input) => input.length").limit("cpu=300");
-    house.refuse(program.clone().input(&nested), 422, "program-refused").await;
+    house.refuse(program.clone().input(&nested), 422, "program-trapped").await;
     house.refuse(program.clone().input("{\"a\":"), 422, "program-refused").await;
     assert_eq!(house.answer(program.input("[[],[[]]]")).await, "2");
     let build = "export default () => { let a = []; for (let i = 0; i < 20000; i++) a = [a]; return a }";
     let code = Query::javascript(build).send(&house).await.json()["code"].clone();
-    assert!(code == "program-threw" || code == "program-bad-answer", "{code}");
+    assert!(code == "program-trapped" || code == "program-threw", "{code}");
     house.still_answers("/query").await;
 }
 
@@ -183,7 +182,7 @@ async fn globals_that_were_tampered_with() {
         "Function.prototype.call = Function.prototype.apply = Function.prototype.bind = () => { throw 1 }",
         "delete globalThis.services; globalThis.services = globalThis.up = null",
         "Object.freeze(globalThis)",
-        "for (const name of Object.getOwnPropertyNames(globalThis)) if (name !== 'Promise') delete globalThis[name]",
+        "const all = globalThis, { deleteProperty } = Reflect; for (const name of Object.getOwnPropertyNames(all)) deleteProperty(all, name)",
         "Error.prepareStackTrace = () => { for (;;); }; Error.stackTraceLimit = 0",
         "Symbol.prototype[Symbol.toPrimitive] = () => { throw 1 }",
     ] {

@@ -162,20 +162,18 @@ async fn a_failed_run_tells_what_it_did() {
 #[tokio::test]
 async fn a_run_that_a_limit_ended_tells_what_may_have_happened() {
     let house = House::shared().await;
-    let source = "export default async (_, { up }) => Promise.all([
-        up.get('/hang?read'), up.post('/hang?a'), up.post('/status/200?b'), up.post('/hang?c'), up.post('/hang?d'), up.post('/hang?e')])";
+    let source = "export default async (_, { up }) => {
+        await up.post('/status/200');
+        await Promise.all([up.get('/hang'), ...'abcde'.split('').map((name) => up.post('/hang?' + name))]);
+    }";
     let document = house.refuse(Query::javascript(source).at("/quick"), 422, "limit-deadline").await;
-    assert_eq!(
-        calls(&document),
-        json!([
-            ["GET", "/hang?read", "no answer"],
-            ["POST", "/hang?a", "no answer"],
-            ["POST", "/status/200?b", 200],
-            ["POST", "/hang?c", "no answer"],
-            ["POST", "/hang?d", "no answer"],
-            ["POST", "/hang?e", "not sent"],
-        ])
-    );
+    let told = calls(&document);
+    assert_eq!(told[0], json!(["POST", "/status/200", 200]));
+    // Four may be under way at once; which of the six had to wait for their turn is not said.
+    let told = told.as_array().expect("calls").iter().skip(1);
+    let mut statuses: Vec<_> = told.filter_map(|call| call[2].as_str()).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [&["no answer"; 4][..], &["not sent"; 2]].concat(), "{document}");
 }
 
 #[tokio::test]

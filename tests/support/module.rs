@@ -70,7 +70,9 @@ fn host_functions() -> String {
     for function in HOST_FUNCTIONS {
         let name = function.name;
         let _ = write!(text, r#"(import "orfa" "{name}" (func ${name}"#);
-        function.params.iter().for_each(|(_, _, ty)| drop(write!(text, " (param {})", core_type(*ty))));
+        for (_, _, ty) in function.params {
+            let _ = write!(text, " (param {})", core_type(*ty));
+        }
         let result = function.result.map(|(_, ty)| format!(" (result {})", core_type(ty)));
         text.push_str(&result.unwrap_or_default());
         text.push_str("))\n");

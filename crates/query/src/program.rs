@@ -93,9 +93,15 @@ fn find(environment: &CEnvironment, import: &sandbox::ImportType<'_>) -> Result<
 fn same_kind(import: &ExternType, export: &ExternType) -> bool {
     match (import, export) {
         (ExternType::Func(a), ExternType::Func(b)) => a.matches(b),
-        (ExternType::Global(a), ExternType::Global(b)) => a.mutability() == b.mutability(),
+        (ExternType::Global(a), ExternType::Global(b)) => {
+            let same = a.content().matches(b.content()) && b.content().matches(a.content());
+            same && a.mutability() == b.mutability()
+        }
         (ExternType::Memory(a), ExternType::Memory(b)) => a.minimum() <= b.minimum() && a.maximum().is_none(),
-        (ExternType::Table(a), ExternType::Table(b)) => a.minimum() <= b.minimum() && a.maximum().is_none(),
+        (ExternType::Table(a), ExternType::Table(b)) => {
+            let same = a.element().matches(b.element()) && b.element().matches(a.element());
+            same && a.minimum() <= b.minimum() && a.maximum().is_none()
+        }
         _ => false,
     }
 }

@@ -232,6 +232,9 @@ impl Exchange {
         let Ok(_place) = timeout_at(call.budget.deadline.into(), call.budget.place()).await else {
             return Err(over);
         };
+        if Instant::now() >= call.budget.deadline {
+            return Err(over); // The place came from a call that ran out of time just now.
+        }
         let own = Instant::now() + self.service.timeout();
         let exchange = async {
             let (head, body) = self.head(call, sent).await?.into_parts();

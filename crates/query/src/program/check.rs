@@ -8,7 +8,8 @@
 use std::ops::Range;
 
 use query_abi::{
-    CONSTRUCTORS, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, HostFunction, Type, layout,
+    ALLOC, CONSTRUCTORS, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, HostFunction, MEMORY, Type,
+    layout,
 };
 use wasmparser::{
     DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Import, Operator, Parser, Payload, TypeRef,
@@ -42,6 +43,9 @@ pub(crate) enum Refusal {
     /// Neither an environment nor a memory.
     #[error("the module has no memory, and names no environment that would bring one")]
     NoMemory,
+    /// A memory that the host could not find.
+    #[error("the module does not export its memory as `{MEMORY}`")]
+    HiddenMemory,
     /// A data segment outside of the query's region.
     #[error("data segment {index} lies at {start} to {end}, outside of the query's region {} to {}",
         layout::QUERY_DATA.start, layout::QUERY_DATA.end)]
@@ -76,7 +80,7 @@ impl Refusal {
             Self::Malformed(_) | Self::Component => "module-malformed",
             Self::Import { .. } | Self::ImportType { .. } => "module-import",
             Self::Environment(_) => "module-environment",
-            Self::OwnMemory | Self::NoMemory => "module-memory",
+            Self::OwnMemory | Self::NoMemory | Self::HiddenMemory => "module-memory",
             Self::OwnTable => "module-table",
             Self::DataRegion { .. } => "module-data-region",
             Self::TableRegion { .. } => "module-table-region",
@@ -140,6 +144,8 @@ struct Shape {
     environment: bool,
     own_memory: bool,
     own_table: bool,
+    exports_memory: bool,
+    alloc: Option<u32>,
     entry: Option<u32>,
     constructors: Option<u32>,
     data: Vec<Segment>,
@@ -180,6 +186,8 @@ impl Shape {
                 for export in section {
                     let export = export.map_err(malformed)?;
                     match (export.name, export.kind) {
+                        (MEMORY, ExternalKind::Memory) => self.exports_memory = true,
+                        (ALLOC, ExternalKind::Func) => self.alloc = Some(export.index),
                         (ENTRY, ExternalKind::Func) => self.entry = Some(export.index),
                         (CONSTRUCTORS, ExternalKind::Func) => self.constructors = Some(export.index),
                         _ => {}
@@ -257,15 +265,29 @@ impl Shape {
     fn finish(self) -> Result<Facts, Refusal> {
         if self.environment {
             self.check_shared()?;
-        } else if !self.own_memory {
-            return Err(Refusal::NoMemory);
+        } else {
+            self.check_plain()?;
         }
         let entry = self.entry.ok_or(Refusal::NoEntry)?;
-        self.check_type(ENTRY, entry, &[ValType::I32, ValType::I32], "(i32, i32)")?;
+        self.check_type(ENTRY, entry, (&[ValType::I32, ValType::I32], &[]), "(i32, i32)")?;
         if let Some(constructors) = self.constructors {
-            self.check_type(CONSTRUCTORS, constructors, &[], "()")?;
+            self.check_type(CONSTRUCTORS, constructors, (&[], &[]), "()")?;
         }
         Ok(Facts { environment: self.environment, constructors: self.constructors.is_some() })
+    }
+
+    /// What only a module that brings its own memory has to keep: the host must find it.
+    fn check_plain(&self) -> Result<(), Refusal> {
+        if !self.own_memory {
+            return Err(Refusal::NoMemory);
+        }
+        if !self.exports_memory {
+            return Err(Refusal::HiddenMemory);
+        }
+        match self.alloc {
+            Some(alloc) => self.check_type(ALLOC, alloc, (&[ValType::I32], &[ValType::I32]), "(i32) -> i32"),
+            None => Ok(()),
+        }
     }
 
     /// What only a module that shares its environment's memory and table has to keep.
@@ -292,12 +314,12 @@ impl Shape {
         &self,
         name: &'static str,
         function: u32,
-        params: &[ValType],
+        (params, results): (&[ValType], &[ValType]),
         expected: &'static str,
     ) -> Result<(), Refusal> {
         let ty = self.functions.get(function as usize).and_then(|ty| self.types.get(*ty as usize));
         let Some(Some(ty)) = ty else { return Err(Refusal::NoEntry) };
-        if ty.params() == params && ty.results().is_empty() {
+        if ty.params() == params && ty.results() == results {
             return Ok(());
         }
         Err(Refusal::Signature { name, found: ty.to_string(), expected })
