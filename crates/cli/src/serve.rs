@@ -36,6 +36,9 @@ async fn serve(config: Config) -> anyhow::Result<Exit> {
     };
     let mut stop = Stop::listen().context("can't listen for signals")?;
     let listener = gateway.bind().await.map_err(|error| not_bound(&address, &error))?;
+    if let Some(admin) = gateway.admin().await.map_err(|error| not_bound("the admin address", &error))? {
+        tokio::spawn(admin.serve());
+    }
     gateway.serve(listener, stop.wait()).await;
     Ok(Exit::Ok)
 }

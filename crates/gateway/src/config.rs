@@ -34,6 +34,9 @@ pub struct Config {
     /// Where the gateway listens.
     #[serde(default = "Config::default_listen")]
     pub listen: String,
+    /// Where the operator reads metrics: `127.0.0.1:9090`. Without it there is no such listener.
+    #[serde(default)]
+    pub admin: Option<String>,
     /// The upstream services, by the names that programs and routes use.
     #[serde(default)]
     pub services: BTreeMap<String, ServiceConfig>,

@@ -14,6 +14,7 @@ use services::{Body, Budget, Call, Caller, Problem, Services};
 use tokio::net::TcpListener;
 
 use crate::access::{Audience, Entry, Log, Logged, Seen};
+use crate::admin::Admin;
 use crate::config::{Config, Mistake, RouteConfig, Source};
 use crate::cors::{self, From as Comes, Origins};
 use crate::proxy::Proxy;
@@ -26,9 +27,11 @@ use crate::way::Way;
 /// A gateway that is ready to serve.
 pub struct Gateway {
     listen: String,
+    admin: Option<String>,
     drain: Duration,
     routes: Routes,
     audience: Audience,
+    runtime: Option<Arc<query::Runtime>>,
 }
 
 /// Why a gateway could not be built.
@@ -61,9 +64,13 @@ impl Gateway {
     /// # Errors
     /// What shows only now: programs' rules that don't fit their services, a runtime that can't start.
     pub fn build(config: Config) -> Result<Self, BuildError> {
-        let routes = Builder::new(&config)?.routes(&config)?;
+        let builder = Builder::new(&config)?;
+        let routes = builder.routes(&config)?;
+        let runtime = builder.runtime;
         let mut gateway = Self {
+            runtime,
             listen: config.listen,
+            admin: config.admin,
             drain: config.drain.timeout.0,
             routes,
             audience: Audience::default(),
@@ -96,6 +103,17 @@ impl Gateway {
     /// When the address is taken or not this machine's.
     pub async fn bind(&self) -> io::Result<TcpListener> {
         TcpListener::bind(&self.listen).await
+    }
+
+    /// Binds the admin address of the config, if it has one.
+    ///
+    /// # Errors
+    /// When the address is taken or not this machine's.
+    pub async fn admin(&self) -> io::Result<Option<Admin>> {
+        match &self.admin {
+            Some(address) => Admin::bind(address, self.runtime.clone()).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Serves until `shutdown` is ready, then drains. Returns when the access log is written.

@@ -13,9 +13,11 @@
 //! 8. **encode**: deduplication and compression join here.
 //! 9. **log** (`access.rs`): one line, written once the last byte of the answer is gone.
 //!
-//! `gateway.rs` is that list as code. The config stands in `config.rs`.
+//! `gateway.rs` is that list as code. The config stands in `config.rs`, the operator's own listener in
+//! `admin.rs`.
 
 mod access;
+mod admin;
 pub mod config;
 mod cors;
 mod gateway;
@@ -30,6 +32,7 @@ mod way;
 mod tests;
 
 pub use access::Seen;
+pub use admin::Admin;
 pub use config::{Config, Mistake};
 pub use gateway::{BuildError, Gateway};
 pub use server::Drained;

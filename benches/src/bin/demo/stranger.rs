@@ -25,7 +25,7 @@ use crate::world::World;
 
 /// The stranger's program.
 pub(crate) const SPIN: &str = "export default () => { while (true) {} }";
-const STRANGERS: usize = 2;
+const STRANGERS: usize = 1;
 const LOADED: Duration = Duration::from_secs(4);
 const EVERY: Duration = Duration::from_millis(10);
 

@@ -54,10 +54,13 @@ impl Checker<'_> {
     }
 
     fn listen(&mut self) {
-        let Some(listen) = self.text("/listen") else { return };
-        if listen.parse::<SocketAddr>().is_err() {
-            let shown = self.shown("/listen", &listen);
-            self.wrong("/listen", format!("{shown} is not an address"), "write 127.0.0.1:8080 or [::]:8080");
+        for pointer in ["/listen", "/admin"] {
+            let Some(listen) = self.text(pointer) else { continue };
+            if listen.parse::<SocketAddr>().is_err() {
+                let shown = self.shown(pointer, &listen);
+                let hint = "write 127.0.0.1:8080 or [::]:8080";
+                self.wrong(pointer, format!("{shown} is not an address"), hint);
+            }
         }
     }
 

@@ -1,0 +1,98 @@
+//! Memory of the gateway: after start, a minute after a burst of a thousand requests at once, and over a
+//! million requests.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use benches::client::Client;
+use benches::scoreboard::{self, Better, Score};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::Request;
+use http_body_util::Full;
+use serde::Serialize;
+
+use crate::load::{Sent, round};
+use crate::process::Server;
+use crate::{Tools, query as programs, say};
+
+const BURST: usize = 1000;
+const MILLION: u64 = 1_000_000;
+/// What the default pool keeps resident: 64 instances of 0.5 MiB in C and 64 of 2 MiB in JavaScript.
+const POOL_MB: f64 = (64.0 * 0.5 + 64.0 * 2.0) * 1.048_576;
+
+#[derive(Serialize)]
+struct Row {
+    after: String,
+    rss_mb: f64,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let module = programs::build(&tools.orfa, "constant.c", folder.path())?;
+    let javascript = programs::program("constant.js");
+    let mut rows = Vec::new();
+    let mut seen = |server: &Server, after: String| -> Result<f64> {
+        let rss_mb = server.usage()?.rss as f64 / 1e6;
+        say(&format!("  {rss_mb:>6.1} MB after {after}"));
+        rows.push(Row { after, rss_mb });
+        Ok(rss_mb)
+    };
+    let server = Server::orfa(&tools.orfa, "0,1")?;
+    let start = seen(&server, "start".into())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(burst(&server, "application/wasm", &std::fs::read(&module)?))?;
+    runtime.block_on(burst(&server, "text/javascript", &std::fs::read(&javascript)?))?;
+    seen(&server, "a burst of 1000 in C and one in JavaScript".into())?;
+    std::thread::sleep(Duration::from_secs(60));
+    let after_burst = seen(&server, "a minute of rest".into())?;
+    let growth = growth(&server, Sent { content_type: "application/wasm", program: &module }, &mut seen)?;
+    scoreboard::rows("memory", &rows)?;
+    scoreboard::record([
+        ("gateway.start_rss_mb".to_owned(), score(start, 80.0, "resident after start")),
+        (
+            "gateway.after_burst_over_pool_mb".to_owned(),
+            score(after_burst - POOL_MB, 80.0, "the pool that the config keeps resident"),
+        ),
+        (
+            "gateway.growth_mb_per_million".to_owned(),
+            score(growth, 2.0, "resident after the first 100,000 requests"),
+        ),
+    ])
+}
+
+fn score(value: f64, target: f64, against: &str) -> Score {
+    let (unit, against) = ("MB".to_owned(), against.to_owned());
+    Score { value, unit, better: Better::Lower, target: Some(target), against, spread: 0.0 }
+}
+
+async fn burst(server: &Server, content_type: &str, program: &[u8]) -> Result<()> {
+    let client = Client::new(server.address);
+    let ask = || async {
+        let request = Request::post("/query").header("content-type", content_type);
+        let request = request.body(Full::new(Bytes::copy_from_slice(program)))?;
+        let answer = client.send(request).await?;
+        ensure!(answer.status.is_success(), "{}", String::from_utf8_lossy(&answer.body));
+        Ok(())
+    };
+    join_all((0..BURST).map(|_| ask())).await.into_iter().collect()
+}
+
+/// Megabytes that a million requests added, after a warm-up of a tenth of them.
+fn growth(
+    server: &Server,
+    sent: Sent<'_>,
+    seen: &mut impl FnMut(&Server, String) -> Result<f64>,
+) -> Result<f64> {
+    let send = |at_least: u64| -> Result<u64> {
+        let mut requests = 0;
+        while requests < at_least {
+            requests += round(server, sent, Duration::from_secs(5))?.requests;
+        }
+        Ok(requests)
+    };
+    let first = send(MILLION / 10)?;
+    let before = seen(server, format!("{first} requests"))?;
+    let more = send(MILLION)?;
+    Ok((seen(server, format!("{more} more"))? - before) * MILLION as f64 / more as f64)
+}

@@ -1,0 +1,109 @@
+//! Fresh instances on two threads against one, in process: what a request costs in CPU must not grow with
+//! the threads. Without memory that stays resident it does, by page faults and their locks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use benches::scoreboard::{self, Better, Score};
+use benches::stats::{median, spread};
+use bytes::Bytes;
+use http::Request;
+use query::{Query, QueryConfig, Runtime, RuntimeConfig};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use services::{Call, ServiceConfig, Services};
+
+use crate::{Tools, query as programs, say};
+
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_secs(1);
+
+#[derive(Serialize)]
+struct Row {
+    threads: usize,
+    round: usize,
+    requests: u64,
+    cpu_us: f64,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = Bytes::from(std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?);
+    let query = Arc::new(route()?);
+    measure(1, &query, &program)?;
+    let mut rows = Vec::new();
+    for round in 0..ROUNDS {
+        for threads in [1, 2] {
+            let (requests, cpu_us) = measure(threads, &query, &program)?;
+            rows.push(Row { threads, round, requests, cpu_us });
+        }
+    }
+    let of =
+        |threads| rows.iter().filter(|row| row.threads == threads).map(|row| row.cpu_us).collect::<Vec<_>>();
+    let (one, two) = (of(1), of(2));
+    let ratios: Vec<f64> = two.iter().zip(&one).map(|(two, one)| two / one).collect();
+    say(&format!(
+        "  CPU per fresh request: {:.1} us on one thread, {:.1} us on two",
+        median(&one),
+        median(&two)
+    ));
+    scoreboard::rows("threads", &rows)?;
+    let against = format!("one thread, {:.1} us", median(&one));
+    let score = Score {
+        value: median(&ratios),
+        unit: "ratio".into(),
+        better: Better::Lower,
+        target: Some(1.2),
+        against,
+        spread: spread(&ratios),
+    };
+    scoreboard::record([("query.fresh.cpu_2_threads_vs_1".to_owned(), score)])
+}
+
+fn route() -> Result<Query> {
+    let config = BTreeMap::from([("nobody".to_owned(), ServiceConfig::at("http://127.0.0.1:9"))]);
+    let services = Services::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
+    let runtime = Runtime::new(&RuntimeConfig::default())?;
+    let config: QueryConfig = serde_json::from_str(r#"{"services":["nobody"]}"#)?;
+    Query::new(&config, &services, &runtime).map_err(|problems| anyhow!("{problems:?}"))
+}
+
+/// Requests, and CPU microseconds of each.
+fn measure(threads: usize, query: &Arc<Query>, program: &Bytes) -> Result<(u64, f64)> {
+    let workers: Vec<_> = (0..threads)
+        .map(|_| {
+            let (query, program) = (query.clone(), program.clone());
+            std::thread::spawn(move || work(&query, &program))
+        })
+        .collect();
+    let (mut requests, mut cpu) = (0, 0.0);
+    for worker in workers {
+        let (done, used) = worker.join().map_err(|_| anyhow!("a worker panicked"))??;
+        requests += done;
+        cpu += used;
+    }
+    Ok((requests, cpu / requests.max(1) as f64))
+}
+
+fn work(query: &Query, program: &Bytes) -> Result<(u64, f64)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (end, cpu, mut requests) = (Instant::now() + ROUND, thread_cpu(), 0);
+        while Instant::now() < end {
+            let request = Request::post("/query").header("content-type", "application/wasm");
+            let request = request.body(services::body::full(program.clone()))?;
+            let answer = query.handle(request, Call::unlimited()).await;
+            answer.map_err(|problem| anyhow!("{problem}"))?;
+            requests += 1;
+        }
+        Ok((requests, thread_cpu() - cpu))
+    })
+}
+
+/// Microseconds of CPU that this thread has used.
+fn thread_cpu() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
+}

@@ -1,0 +1,93 @@
+//! Programs that nobody has sent before: how long until the answer, compiling included; and how large the
+//! modules of the demo are.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use benches::client::Client;
+use benches::scoreboard::{self, Better, Score};
+use benches::stats::{median, percentile, spread};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::Request;
+use http_body_util::Full;
+use serde::Serialize;
+
+use crate::process::Server;
+use crate::{Tools, query as programs, say};
+
+/// Distinct programs.
+const PROGRAMS: u64 = 300;
+const DEMO: [&str; 3] = ["second.c", "notify_admins.c", "orders.c"];
+
+#[derive(Serialize)]
+struct Module {
+    name: &'static str,
+    bytes: usize,
+    gzip: usize,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let module = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
+    let server = Server::orfa(&tools.orfa, "0")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let times = runtime.block_on(ask(&server, &module))?;
+    say(&format!("  unseen: median {:.2} ms, p90 {:.2} ms", median(&times), percentile(&times, 90)));
+    scoreboard::rows("unseen", &times)?;
+    let modules = modules(&tools.orfa, folder.path())?;
+    scoreboard::rows("modules", &modules)?;
+    let worst = modules.iter().map(|module| module.bytes).max().unwrap_or(0) as f64;
+    let against = "loopback, one request at a time, compiling included";
+    scoreboard::record([
+        ("query.unseen_ms".to_owned(), score(median(&times), "ms", 4.0, against, spread(&times))),
+        (
+            "query.module_bytes.worst".to_owned(),
+            score(worst, "bytes", 1200.0, "the C modules of the demo", 0.0),
+        ),
+    ])
+}
+
+fn score(value: f64, unit: &str, target: f64, against: &str, spread: f64) -> Score {
+    let (unit, against) = (unit.to_owned(), against.to_owned());
+    Score { value, unit, better: Better::Lower, target: Some(target), against, spread }
+}
+
+/// Milliseconds of each.
+async fn ask(server: &Server, module: &[u8]) -> Result<Vec<f64>> {
+    let client = Client::new(server.address);
+    let mut times = Vec::new();
+    for number in 0..PROGRAMS {
+        let request = Request::post("/query").header("content-type", "application/wasm");
+        let request = request.body(Full::new(distinct(module, number)))?;
+        let started = Instant::now();
+        let answer = client.send(request).await?;
+        times.push(started.elapsed().as_secs_f64() * 1e3);
+        ensure!(answer.status.is_success(), "{}", String::from_utf8_lossy(&answer.body));
+    }
+    Ok(times)
+}
+
+/// The same code under another content hash: a custom section with a number in it.
+fn distinct(module: &[u8], number: u64) -> Bytes {
+    let mut bytes = module.to_vec();
+    bytes.extend_from_slice(&[0, 10, 1, b'n']);
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.into()
+}
+
+fn modules(orfa: &Path, folder: &Path) -> Result<Vec<Module>> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/c/examples");
+    let measure = |name: &'static str| {
+        let bytes = std::fs::read(programs::build_file(orfa, &sources.join(name), folder)?)?;
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(&bytes)?;
+        let module = Module { name, bytes: bytes.len(), gzip: gzip.finish()?.len() };
+        say(&format!("  {name}: {} bytes, {} compressed", module.bytes, module.gzip));
+        Ok(module)
+    };
+    DEMO.into_iter().map(measure).collect()
+}

@@ -1,0 +1,36 @@
+//! The floor: a bare hyper server, of the same build as the gateway, that answers a constant to
+//! everything. What a query costs is counted from here.
+//!
+//! `floor 127.0.0.1:4000`
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::TcpListener;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".into());
+    let listener = TcpListener::bind(address).await?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(async move {
+            let builder = Builder::new(TokioExecutor::new());
+            // A client that goes away ends its connection, nothing else.
+            let _ = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+        });
+    }
+}
+
+/// Reads the body, as a gateway has to, and answers.
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let _ = request.into_body().collect().await;
+    Ok(Response::new(Full::new(Bytes::from_static(b"hello world"))))
+}
