@@ -6,4 +6,5 @@ mod http;
 mod javascript;
 mod limits;
 mod modules;
+mod programs;
 mod upstream;

@@ -62,7 +62,7 @@ async fn memory_that_the_host_holds() {
     query:
       services: [up]
       methods: [GET, POST]
-      limits: { memory: 4MiB, received: 1GiB, cpu: 10s, output: 1GiB }",
+      limits: { memory: 4MiB, received: 1GiB, cpu: 10s, deadline: 60s, output: 1GiB }",
     )
     .await;
     let received = "export default async (_, { up }) => { const all = []; for (;;) all.push(await up.fetch('/json?n=9000')) }";
@@ -131,23 +131,25 @@ async fn output() {
 
 #[tokio::test]
 async fn deadline() {
-    let house = House::shared().await;
-    let query = Query::javascript("export default (_, { up }) => up.get('/hang')").at("/quick");
-    exceed(&house, query, "limit-deadline", "300 ms", "deadline=50", "50 ms").await;
+    let house = House::own("  - { path: /query, query: { services: [up], limits: { deadline: 2s } } }").await;
+    let query = Query::javascript("export default (_, { up }) => up.get('/hang')");
+    exceed(&house, query, "limit-deadline", "2000 ms", "deadline=50", "50 ms").await;
 }
 
 #[tokio::test]
 async fn parallel_calls_beyond_the_limit_wait_their_turn() {
-    let route = "  - { path: /query, query: { services: [up], limits: { parallel: 4, deadline: 500ms } } }";
+    let route = "  - { path: /query, query: { services: [up], limits: { parallel: 4, deadline: 30s } } }";
     let house = House::own(route).await;
     let program = "export default ({ n }, { up }) => Promise.all(Array.from({ length: n }, (_, i) => up.get('/hang', { i })))";
-    let query = |n| Query::javascript(program).input(&format!("{{\"n\":{n}}}"));
-    let document = house.refuse(query(6), 422, "limit-deadline").await;
+    let query = |n, more| {
+        Query::javascript(program).input(&format!("{{\"n\":{n}}}")).limit(&format!("deadline=1000{more}"))
+    };
+    let document = house.refuse(query(6, ""), 422, "limit-deadline").await;
     assert_eq!(house.upstream.hits("/hang"), 4, "{document}");
     let mut statuses = statuses(&document);
     statuses.sort_unstable();
     assert_eq!(statuses, [&["no answer"; 4][..], &["not sent"; 2]].concat());
-    house.refuse(query(6).limit("parallel=1"), 422, "limit-deadline").await;
+    house.refuse(query(6, ", parallel=1"), 422, "limit-deadline").await;
     assert_eq!(house.upstream.hits("/hang"), 5);
 }
 
@@ -167,7 +169,7 @@ async fn a_grant_above_the_cap_is_the_cap() {
 #[tokio::test]
 async fn others_are_answered_while_programs_spin_and_hoard() {
     let route = "  - path: /query
-    query: { services: [up], limits: { cpu: 3s, deadline: 60s, memory: 64MiB } }";
+    query: { services: [up], limits: { cpu: 2s, deadline: 60s, memory: 64MiB } }";
     let house = std::sync::Arc::new(House::own(route).await);
     let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
     let hoard = "export default async (_, { up }) => {

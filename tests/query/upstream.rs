@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::support::{House, Query, build};
+use crate::support::{House, Query, build, plain, problem};
 
 /// What a program may do that catches the failure itself.
 fn caught(call: &str) -> Query {
@@ -59,9 +61,8 @@ async fn a_c_program_sees_how_a_service_failed() {
 async fn a_service_that_hangs_ends_the_run_at_its_deadline() {
     let house = House::shared().await;
     for path in ["/hang", "/stall", "/slow?ms=60000"] {
-        let query =
-            Query::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')")).at("/quick");
-        let document = house.refuse(query, 422, "limit-deadline").await;
+        let query = Query::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
+        let document = house.refuse(query.limit("deadline=1000"), 422, "limit-deadline").await;
         let call = &document["calls"][0];
         assert_eq!((&call["service"], &call["path"]), (&json!("up"), &json!(path)), "{document}");
     }
@@ -117,14 +118,28 @@ async fn a_client_that_goes_away_ends_a_program_that_spins() {
 
 #[tokio::test]
 async fn a_client_that_never_ends_its_request_is_not_waited_for() {
-    let house = House::shared().await;
-    let head = "POST /quick HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\ncontent-length: 100\r\n\r\nhalf";
-    let mut stream = tokio::net::TcpStream::connect(house.gateway.address).await.expect("a connection");
-    tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.expect("sent");
+    let house = House::own("  - { path: /query, query: { services: [up], limits: { deadline: 1s } } }").await;
+    let mut stream = begin(&house).await;
     let mut answer = String::new();
-    let _ = tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await;
-    assert!(answer.starts_with("HTTP/1.1 4") && answer.contains("limit-deadline"), "{answer}");
-    house.still_answers("/quick").await;
+    // What follows the answer may be a reset.
+    let _ = stream.read_to_string(&mut answer).await;
+    assert!(answer.starts_with("HTTP/1.1 422 ") && answer.contains("\"limit-deadline\""), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_in_the_middle_of_its_request_is_forgotten() {
+    let house = House::own("  - { path: /query, query: { services: [up] } }").await;
+    drop(begin(&house).await);
+    house.gateway.logged(|line| line.contains("/query")).await.expect("a line in the access log");
+    house.still_answers("/query").await;
+}
+
+/// Sends the head of a request and half of its body.
+async fn begin(house: &House) -> TcpStream {
+    let head = "POST /query HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\n";
+    let mut stream = TcpStream::connect(house.gateway.address).await.expect("a connection");
+    stream.write_all(format!("{head}content-length: 100\r\n\r\nhalf").as_bytes()).await.expect("sent");
+    stream
 }
 
 /// The calls that a problem tells of: method, path, status.
@@ -166,7 +181,8 @@ async fn a_run_that_a_limit_ended_tells_what_may_have_happened() {
         await up.post('/status/200');
         await Promise.all([up.get('/hang'), ...'abcde'.split('').map((name) => up.post('/hang?' + name))]);
     }";
-    let document = house.refuse(Query::javascript(source).at("/quick"), 422, "limit-deadline").await;
+    let query = Query::javascript(source).at("/write").limit("deadline=2000");
+    let document = house.refuse(query, 422, "limit-deadline").await;
     let told = calls(&document);
     assert_eq!(told[0], json!(["POST", "/status/200", 200]));
     // Four may be under way at once; which of the six had to wait for their turn is not said.
@@ -203,7 +219,7 @@ async fn unsafe_calls_are_waited_for_and_reads_are_dropped() {
     assert_eq!(house.answer(Query::javascript(source)).await, "done");
     assert_eq!(house.upstream.hits("/echo"), 1);
     let pending = Query::javascript("export default (_, { up }) => { up.post('/hang'); return 'done' }")
-        .limit("deadline=300");
+        .limit("deadline=1000");
     let document = house.refuse(pending, 422, "limit-deadline").await;
     assert_eq!(calls(&document), json!([["POST", "/hang", "no answer"]]));
 }
@@ -234,5 +250,39 @@ async fn many_clients_at_once() {
     for query in queries {
         let (n, answer) = query.await.expect("an answer");
         assert_eq!(answer, n.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_full_pool_makes_others_wait_for_their_turn_until_their_deadline() {
+    let house = House::own(
+        "  - { path: /query, query: { services: [up], limits: { deadline: 60s } } }
+runtime: { instances: 1 }",
+    )
+    .await;
+    let hanging = Query::javascript("export default (_, { up }) => up.get('/hang')");
+    let waiting = Query::javascript("export default () => 1").limit("deadline=200");
+    tokio::select! {
+        answer = hanging.send(&house) => panic!("{}", answer.text()),
+        () = async {
+            house.upstream.seen("/hang").await;
+            problem(&waiting.send(&house).await, 422, "limit-deadline");
+            let plain = plain("", "(call $done (i32.const 0) (i32.const 0))");
+            assert_eq!(house.answer(Query::module(plain)).await, "", "other kinds have places of their own");
+        } => {}
+    }
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn a_cache_that_is_too_small_costs_time_and_nothing_else() {
+    let route = "  - { path: /query, query: { services: [up] } }\nruntime: { cache: 40KiB }";
+    let house = House::own(route).await;
+    for round in 0..2 {
+        for number in 0..20 {
+            let answer = format!("(call $done (i32.const 0) (i32.const {number}))");
+            let answer = house.answer(Query::module(plain("", &answer))).await;
+            assert_eq!(answer.len(), number, "round {round}");
+        }
     }
 }

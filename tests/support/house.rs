@@ -23,9 +23,10 @@ const ROUTES: &str = "
       limits: { cpu: 300ms, deadline: 30s, memory: 16MiB, calls: 20, parallel: 4, received: 64KiB,
                 output: 32KiB, program: 16KiB, body: 64KiB }
   - path: /write
-    query: { services: [up, impatient, dead, guarded], methods: [GET, POST, DELETE] }
-  - path: /quick
-    query: { services: [up], methods: [GET, POST], limits: { deadline: 300ms, parallel: 4 } }
+    query:
+      services: [up, impatient, dead, guarded]
+      methods: [GET, POST, DELETE]
+      limits: { deadline: 30s, parallel: 4 }
   - path: /shop
     cors: { origins: [https://shop.example.org] }
     query: { services: [up], methods: [GET, POST] }

@@ -1,0 +1,175 @@
+//! What a JavaScript program finds (input, services, chance) and how what it returns becomes the answer.
+
+use serde_json::{Value, json};
+
+use crate::support::{House, Query};
+
+/// Refuses a program in JavaScript.
+async fn refuse(house: &House, source: &str, code: &str) {
+    house.refuse(Query::javascript(source), 422, code).await;
+}
+
+#[tokio::test]
+async fn chance_and_time_are_those_of_the_run() {
+    let house = House::shared().await;
+    let source = "export default () => [Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(8))], Date.now()]";
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let run: Value = serde_json::from_str(&house.answer(Query::javascript(source)).await).expect("JSON");
+        runs.push(run);
+    }
+    for what in ["/0", "/1", "/2"] {
+        assert_ne!(runs[0].pointer(what), runs[1].pointer(what), "{what}");
+    }
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    let told = u128::from(runs[1][3].as_u64().expect("milliseconds"));
+    assert!(told <= now && now - told < 3_600_000, "{told} is not {now}");
+}
+
+#[tokio::test]
+async fn what_is_returned_is_the_answer() {
+    let house = House::shared().await;
+    for (value, status, content_type, body) in [
+        ("'text'", 200, "text/plain; charset=utf-8", "text"),
+        ("({ a: 1 })", 200, "application/json", r#"{"a":1}"#),
+        ("[]", 200, "application/json", "[]"),
+        ("0", 200, "application/json", "0"),
+        ("false", 200, "application/json", "false"),
+        ("NaN", 200, "application/json", "null"),
+        ("new Date(0)", 200, "application/json", "\"1970-01-01T00:00:00.000Z\""),
+        ("new Uint8Array([104, 105])", 200, "application/octet-stream", "hi"),
+        ("new TextEncoder().encode('hi').buffer", 200, "application/octet-stream", "hi"),
+        ("undefined", 204, "", ""),
+        ("null", 204, "", ""),
+        (
+            "new Response('no', { status: 404, headers: { 'content-type': 'text/html', etag: '\"1\"' } })",
+            404,
+            "text/html",
+            "no",
+        ),
+        ("Response.json([1], { status: 201 })", 201, "application/json", "[1]"),
+        ("new Response(null, { status: 204 })", 204, "", ""),
+        ("'a\\u{1F600}b\\uD800c'", 200, "text/plain; charset=utf-8", "a\u{1F600}b\u{FFFD}c"),
+    ] {
+        let answer = Query::javascript(&format!("export default async () => {value}")).send(&house).await;
+        assert_eq!((answer.status.as_u16(), &*answer.text()), (status, body), "{value}");
+        if !content_type.is_empty() {
+            assert_eq!(answer.header("content-type"), content_type, "{value}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_an_answer() {
+    let house = House::shared().await;
+    for value in [
+        "() => 1",
+        "Symbol()",
+        "10n",
+        "({ n: 10n })",
+        "(() => { const a = {}; a.a = a; return a })()",
+        "({ toJSON() {} })",
+        "new Response('', { headers: { 'set-cookie': 'a=b' } })",
+    ] {
+        let source = format!("export default () => ({value})");
+        let document = Query::javascript(&source).send(&house).await.json();
+        let code = document["code"].as_str().unwrap_or("none");
+        assert!(["program-bad-answer", "answer-header"].contains(&code), "{value}: {document}");
+    }
+    refuse(&house, "export default () => new Response('', { status: 99 })", "program-threw").await;
+    refuse(&house, "export default 5", "program-bad-answer").await;
+    refuse(&house, "export const main = () => 1", "program-bad-answer").await;
+}
+
+#[tokio::test]
+async fn input_of_every_kind() {
+    let house = House::shared().await;
+    let echo = "export default (input) => ({ input })";
+    for (input, told) in [
+        ("", "{}"),
+        ("null", "null"),
+        ("[1,\"ä\"]", "[1,\"ä\"]"),
+        ("7", "7"),
+        ("{\"__proto__\":1}", "{\"__proto__\":1}"),
+    ] {
+        assert_eq!(house.answer(Query::javascript(echo).input(input)).await, format!("{{\"input\":{told}}}"));
+    }
+    let bytes = "export const input = 'bytes'; export default (input) => [input instanceof Uint8Array, input.length, input[0]]";
+    assert_eq!(house.answer(Query::javascript(bytes).input("\u{0}{not json")).await, "[true,10,0]");
+    let text = "export const input = 'text'; export default (input) => input.toUpperCase()";
+    assert_eq!(house.answer(Query::javascript(text).input("{not json")).await, "{NOT JSON");
+    house.refuse(Query::javascript(echo).input("{not json"), 422, "program-refused").await;
+    refuse(&house, "export const input = 5; export default () => 1", "program-bad-answer").await;
+}
+
+#[tokio::test]
+async fn a_service_error_says_what_came() {
+    let house = House::shared().await;
+    let source = "export default async (_, { up, dead, impatient }) => {
+        const told = async (call) => {
+            try { return await call() } catch (e) {
+                return [e instanceof ServiceError, e.name, e.service, e.method, e.path, e.status, e.body, e.reason ?? null];
+            }
+        };
+        return [
+            await told(() => up.get('/status/{code}', { code: 418, q: 'a b' })),
+            await told(() => dead.get('/x')),
+            await told(() => impatient.get('/hang')),
+            await told(() => up.get('/reset')),
+            await told(() => up.get('/echo').then(() => 'well')),
+        ];
+    }";
+    let told: Value = serde_json::from_str(&house.answer(Query::javascript(source)).await).expect("JSON");
+    let expected = json!([
+        [true, "ServiceError", "up", "GET", "/status/418?q=a%20b", 418, "as you wish\n", null],
+        [true, "ServiceError", "dead", "GET", "/x", 0, null, "unreachable"],
+        [true, "ServiceError", "impatient", "GET", "/hang", 0, null, "timeout"],
+        [true, "ServiceError", "up", "GET", "/reset", 0, null, "broken"],
+        "well"
+    ]);
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn paths_are_filled_in_and_nothing_else() {
+    let house = House::shared().await;
+    let path =
+        |call: &str| Query::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"));
+    assert_eq!(
+        house.answer(path("up.get('/echo', { a: 'b&c=d', e: [1, 2], f: null })")).await,
+        "/echo?a=b%26c%3Dd&e=1,2"
+    );
+    for id in ["'..'", "'.'", "''", "'../secret'"] {
+        let query = Query::javascript(&format!(
+            "export default async (_, {{ up }}) => (await up.get('/{{id}}', {{ id: {id} }}))"
+        ));
+        let document = query.send(&house).await.json();
+        let code = document["code"].as_str().unwrap_or("none");
+        assert!(
+            ["program-threw", "path-dot-segment", "path-encoded-slash"].contains(&code),
+            "{id}: {document}"
+        );
+    }
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn fetch_is_the_standard_one() {
+    let house = House::shared().await;
+    let source = "export default async (_, { up }) => {
+        const answer = await up.fetch('/status/404');
+        const echo = await up.fetch('/echo', { method: 'POST', headers: { 'X-A': 'b' }, body: new URLSearchParams({ a: '1' }) });
+        const { method, headers, body } = await echo.json();
+        return [answer.ok, answer.status, await answer.text(), method, headers['x-a'], headers['content-type'], body];
+    }";
+    let told: Value =
+        serde_json::from_str(&house.answer(Query::javascript(source).at("/write")).await).expect("JSON");
+    let form = "application/x-www-form-urlencoded";
+    assert!(told[5].as_str().is_some_and(|text| text.starts_with(form)), "{told}");
+    assert_eq!((&told[0], &told[1], &told[2]), (&json!(false), &json!(404), &json!("as you wish\n")));
+    assert_eq!((&told[3], &told[4], &told[6]), (&json!("POST"), &json!("b"), &json!("a=1")));
+    let passed =
+        Query::javascript("export default (_, { up }) => up.fetch('/status/418')").send(&house).await;
+    assert_eq!((passed.status.as_u16(), &*passed.text()), (418, "as you wish\n"));
+}
