@@ -27,9 +27,11 @@ demo: setup ## The same questions asked by REST and by query, over a slow line (
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo
 	@$(TARGET)/release/demo
 
-bench: setup ## Measure, and write benches/results/; ONLY=query,... for some of it
-	@$(STEP) build $(RELEASE) --bin orfa --bin bench
-	@ONLY="$(ONLY)" $(TARGET)/release/bench $(if $(ONLY),--only $(ONLY))
+bench: ## Measure, and write benches/results/; ONLY=unseen,threads,query,memory for some of it
+	@$(STEP) setup scripts/setup bench
+	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin bench --bin demo
+	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY))
+	@$(if $(ONLY),:,$(TARGET)/release/demo --scoreboard)
 
 dist: setup ## The one file, stripped, with its size and SHA-256 (target/dist/orfa)
 	@$(STEP) build $(RELEASE) --bin orfa

@@ -87,7 +87,8 @@ __attribute__((import_module("orfa"), import_name("Future_ready")))
 int32_t orfa_host_Future_ready(orfa_handle future);
 
 /* Sends a request to a registered service and returns at once. The request is copied. The result is a
- * handle above 0, or an orfa_code below 0 where the request may not be sent at all. */
+ * handle above 0. A request that may not be sent (an unknown service, a method, path or header against
+ * the rules) ends the run with a problem that says why. */
 __attribute__((import_module("orfa"), import_name("http")))
 orfa_handle orfa_host_http(const orfa_request *request);
 
@@ -116,8 +117,8 @@ int32_t orfa_host_Future_wait(const orfa_handle *futures, uint32_t count, int32_
 __attribute__((import_module("orfa"), import_name("status")))
 int32_t orfa_host_status(int32_t code);
 
-/* Sets a header of the answer. ORFA_FORBIDDEN for a name that is not on the allow-list, ORFA_INVALID
- * for text that is no header. */
+/* Sets a header of the answer. ORFA_INVALID for text that is no header; a name that is not on the
+ * allow-list ends the run with answer-header. */
 __attribute__((import_module("orfa"), import_name("header")))
 int32_t orfa_host_header(const char *name, uint32_t name_len, const char *value, uint32_t value_len);
 

@@ -1,3 +1,5 @@
+//! What a pointer finds, by example and for any document.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -101,7 +101,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
         name: "http",
         params: &[("request", "const orfa_request *", I32)],
         result: Some(("orfa_handle", I32)),
-        doc: "Sends a request to a registered service and returns at once. The request is copied. The result is a handle above 0, or an `orfa_code` below 0 where the request may not be sent at all.",
+        doc: "Sends a request to a registered service and returns at once. The request is copied. The result is a handle above 0. A request that may not be sent (an unknown service, a method, path or header against the rules) ends the run with a problem that says why.",
     },
     HostFunction {
         name: "Response_get",
@@ -157,7 +157,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
             ("value_len", "uint32_t", I32),
         ],
         result: Some(("int32_t", I32)),
-        doc: "Sets a header of the answer. ORFA_FORBIDDEN for a name that is not on the allow-list, ORFA_INVALID for text that is no header.",
+        doc: "Sets a header of the answer. ORFA_INVALID for text that is no header; a name that is not on the allow-list ends the run with `answer-header`.",
     },
     HostFunction {
         name: "clock",

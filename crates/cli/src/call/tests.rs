@@ -1,3 +1,5 @@
+//! What `orfa call` sends and how it tells what came back.
+
 use std::time::Duration;
 
 use http::StatusCode;

@@ -1,3 +1,5 @@
+//! The time axis of upstream calls, as it is drawn.
+
 use super::*;
 
 fn call(name: &str, outcome: &str, start: u64, end: Option<u64>) -> Call {

@@ -1,3 +1,5 @@
+//! TypeScript in, JavaScript out: tables of pairs, and what holds for every text.
+
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;

@@ -1,3 +1,5 @@
+//! What `orfa dev` draws of a request, as text.
+
 use http::{Method, StatusCode};
 use services::Report;
 
