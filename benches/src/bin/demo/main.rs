@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use benches::scoreboard::{self, Better, Score};
 use benches::{process, stats};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::jobs::Job;
 use crate::measure::Measured;
@@ -31,9 +31,19 @@ struct Arguments {
     /// The gateway's binary [default: `orfa` beside this program].
     #[arg(long, value_name = "FILE")]
     orfa: Option<PathBuf>,
-    /// Write `demo.over_ideal_ms.worst` into the scoreboard.
+    /// Only this part of it.
     #[arg(long)]
+    only: Option<Part>,
+    /// Write the rows and `demo.over_ideal_ms.worst` to `benches/results/`.
+    #[arg(long, conflicts_with = "only")]
     scoreboard: bool,
+}
+
+/// A part of the demo.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Jobs,
+    Stranger,
 }
 
 #[tokio::main]
@@ -56,22 +66,31 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     terminal::progress("starting the marketplace and the gateway");
     let world = World::start(&process::find(arguments.orfa.clone())?).await?;
     terminal::say(&picture::heading());
-    let mut measured = Vec::new();
-    for job in Job::ALL {
-        let ways = measure::measure(&world, job).await?;
-        terminal::say(&picture::bars(job, &ways));
-        if job == Job::Second {
-            terminal::say(&picture::inside(&world, job).await?);
-        }
-        measured.extend(ways);
+    let measured = if arguments.only == Some(Part::Stranger) { Vec::new() } else { jobs(&world).await? };
+    if arguments.only != Some(Part::Jobs) {
+        terminal::say(&picture::stranger(&stranger::meet(&world).await?));
     }
-    terminal::say(&picture::stranger(&stranger::meet(&world).await?));
     terminal::say(&picture::now_you());
-    write(&measured)?;
+    if !measured.is_empty() {
+        write(&measured)?;
+    }
     if arguments.scoreboard {
         record(&measured)?;
     }
     Ok(measured.iter().all(|way| way.row.equal))
+}
+
+async fn jobs(world: &World) -> Result<Vec<Measured>> {
+    let mut measured = Vec::new();
+    for job in Job::ALL {
+        let ways = measure::measure(world, job).await?;
+        terminal::say(&picture::bars(job, &ways));
+        if job == Job::Second {
+            terminal::say(&picture::inside(world, job).await?);
+        }
+        measured.extend(ways);
+    }
+    Ok(measured)
 }
 
 fn write(measured: &[Measured]) -> Result<()> {
@@ -81,14 +100,15 @@ fn write(measured: &[Measured]) -> Result<()> {
 }
 
 fn record(measured: &[Measured]) -> Result<()> {
+    scoreboard::rows("demo", &measured.iter().map(|way| &way.row).collect::<Vec<_>>())?;
     let over: Vec<f64> = measured.iter().filter_map(Measured::over_ideal_ms).collect();
     let score = Score {
-        value: over.iter().copied().fold(f64::MIN, f64::max),
+        value: measure::rounded(over.iter().copied().fold(f64::MIN, f64::max)),
         unit: "ms".into(),
         better: Better::Lower,
         target: Some(10.0),
         against: "93 ms + the same query on loopback".into(),
-        spread: stats::spread(&over),
+        spread: measure::rounded(stats::spread(&over)),
     };
     scoreboard::record([("demo.over_ideal_ms.worst".into(), score)])
 }

@@ -182,7 +182,7 @@ impl Bench<'_> {
             round_trips: last.round_trips,
             bytes_up: last.traffic.up,
             bytes_down: last.traffic.down,
-            ms: median(&runs),
+            ms: rounded(median(&runs)),
             equal: first.iter().chain(&runs).all(|run| run.answer == *expected),
         };
         let query = match first {
@@ -251,4 +251,9 @@ fn median(runs: &[Run]) -> f64 {
 
 pub(crate) fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
+}
+
+/// To a thousandth, which is more than can be measured.
+pub(crate) fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }

@@ -1,5 +1,5 @@
 //! What a program without end does to its neighbours: a light, steady load of queries is measured alone,
-//! and again while strangers send `while (true) {}` one after the other.
+//! and again while a stranger sends `while (true) {}`, one after the other, so that one is always running.
 //!
 //! The neighbours' requests are sent when they are due, whether or not the earlier ones were answered, so
 //! that a gateway which stands still is not asked less.
@@ -11,7 +11,6 @@ use anyhow::{Context, Result, bail};
 use benches::client::{Answer, Client};
 use benches::stats;
 use bytes::Bytes;
-use futures_util::future::try_join_all;
 use http::Request;
 use http_body_util::Full;
 use serde_json::Value;
@@ -25,14 +24,13 @@ use crate::world::World;
 
 /// The stranger's program.
 pub(crate) const SPIN: &str = "export default () => { while (true) {} }";
-const STRANGERS: usize = 1;
-const LOADED: Duration = Duration::from_secs(4);
+const LOADED: Duration = Duration::from_secs(6);
 const EVERY: Duration = Duration::from_millis(10);
 
 /// What came of it.
 #[derive(Debug)]
 pub(crate) struct Met {
-    /// What a stranger was answered.
+    /// What the stranger was answered.
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) after_ms: f64,
@@ -51,19 +49,17 @@ struct Stopped {
     ms: f64,
 }
 
-/// Lets strangers spin beside the neighbours.
+/// Lets a stranger's programs spin beside the neighbours.
 pub(crate) async fn meet(world: &World) -> Result<Met> {
     terminal::progress("the neighbours alone");
     let client = Arc::new(Client::new(world.near.address()));
     let _warm = neighbours(world, &client, Duration::from_millis(500)).await?;
     let alone = neighbours(world, &client, LOADED).await?;
-    terminal::progress("the neighbours beside strangers");
-    let strangers = try_join_all((0..STRANGERS).map(|_| stranger(world)));
-    let (meanwhile, stopped) = tokio::try_join!(neighbours(world, &client, LOADED), strangers)?;
-    let stopped: Vec<Stopped> = stopped.into_iter().flatten().collect();
+    terminal::progress("the neighbours beside a stranger");
+    let (meanwhile, stopped) = tokio::try_join!(neighbours(world, &client, LOADED), stranger(world))?;
     let after: Vec<f64> = stopped.iter().map(|stopped| stopped.ms).collect();
     let spun = stopped.len();
-    let Stopped { status, code, .. } = stopped.into_iter().next().context("no stranger was answered")?;
+    let Stopped { status, code, .. } = stopped.into_iter().next().context("the stranger was not answered")?;
     Ok(Met {
         status,
         code,
@@ -116,7 +112,7 @@ async fn stranger(world: &World) -> Result<Vec<Stopped>> {
 }
 
 fn read(answer: &Answer, ms: f64) -> Result<Stopped> {
-    let problem: Value = serde_json::from_slice(&answer.body).context("a stranger got no problem")?;
+    let problem: Value = serde_json::from_slice(&answer.body).context("the stranger got no problem")?;
     let code = problem["code"].as_str().unwrap_or("no code").to_owned();
     Ok(Stopped { status: answer.status.as_u16(), code, ms })
 }
