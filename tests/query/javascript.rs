@@ -183,8 +183,7 @@ async fn globals_that_were_tampered_with() {
         "delete globalThis.services; globalThis.services = globalThis.up = null",
         "Object.freeze(globalThis)",
         "const all = globalThis, { deleteProperty } = Reflect; for (const name of Object.getOwnPropertyNames(all)) if (name !== 'Promise') deleteProperty(all, name)",
-        "Error.prepareStackTrace = () => { for (;;); }; Error.stackTraceLimit = 0",
-        "Symbol.prototype[Symbol.toPrimitive] = () => { throw 1 }",
+        "Object.defineProperty(Symbol.prototype, Symbol.toPrimitive, { value() { throw 1 } })",
     ] {
         let source = format!("export default async (_, {{ up }}) => {{ {tampering}; {plain} }}");
         let answer = house.answer(Query::javascript(&source)).await;
@@ -204,6 +203,7 @@ async fn promises_that_were_tampered_with_hurt_nobody_else() {
         "Object.prototype.then = function (resolve) { resolve(7) }",
         "Object.defineProperty(Object.prototype, 'then', { get() { for (;;); } })",
         "Promise = undefined",
+        "Error.prepareStackTrace = () => { for (;;); }; Error.stackTraceLimit = 0",
         "Promise.resolve = Promise.all = () => { throw 1 }",
         "Object.setPrototypeOf(Promise.prototype, new Proxy({}, { get() { throw 1 } }))",
     ] {
