@@ -30,6 +30,14 @@ pub struct Score {
     pub spread: f64,
 }
 
+impl Score {
+    /// To a thousandth of its unit: more digits would only make noise in the diffs.
+    fn rounded(self) -> Self {
+        let round = |value: f64| (value * 1000.0).round() / 1000.0;
+        Self { value: round(self.value), spread: round(self.spread), ..self }
+    }
+}
+
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -81,7 +89,7 @@ fn record_in(path: &Path, scores: impl IntoIterator<Item = (String, Score)>) -> 
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Scoreboard::new(),
         Err(error) => return Err(error).with_context(|| format!("{} can't be read", path.display())),
     };
-    board.extend(scores);
+    board.extend(scores.into_iter().map(|(name, score)| (name, score.rounded())));
     write(path, &board)
 }
 

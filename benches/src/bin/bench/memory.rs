@@ -1,6 +1,11 @@
 //! Memory of the gateway: after start, a minute after a burst of a thousand requests at once, and over a
 //! million requests.
+//!
+//! The programs of the burst wait for an upstream service that takes its time, so that the instances are
+//! all alive together.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -8,15 +13,22 @@ use benches::client::Client;
 use benches::scoreboard::{self, Better, Score};
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use serde::Serialize;
+use tokio::net::TcpListener;
 
 use crate::load::{Sent, round};
 use crate::process::Server;
 use crate::{Tools, query as programs, say};
 
 const BURST: usize = 1000;
+/// What the upstream service takes to answer.
+const SLOW: Duration = Duration::from_millis(500);
 const MILLION: u64 = 1_000_000;
 /// What the default pool keeps resident: 64 instances of 0.5 MiB in C and 64 of 2 MiB in JavaScript.
 const POOL_MB: f64 = (64.0 * 0.5 + 64.0 * 2.0) * 1.048_576;
@@ -30,7 +42,8 @@ struct Row {
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let module = programs::build(&tools.orfa, "constant.c", folder.path())?;
-    let javascript = programs::program("constant.js");
+    let waiting = programs::build(&tools.orfa, "wait.c", folder.path())?;
+    let javascript = programs::program("wait.js");
     let mut rows = Vec::new();
     let mut seen = |server: &Server, after: String| -> Result<f64> {
         let rss_mb = server.usage()?.rss as f64 / 1e6;
@@ -38,10 +51,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         rows.push(Row { after, rss_mb });
         Ok(rss_mb)
     };
-    let server = Server::orfa(&tools.orfa, "0,1")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let server = Server::orfa(&tools.orfa, "0,1", runtime.block_on(slow())?)?;
     let start = seen(&server, "start".into())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(burst(&server, "application/wasm", &std::fs::read(&module)?))?;
+    runtime.block_on(burst(&server, "application/wasm", &std::fs::read(&waiting)?))?;
     runtime.block_on(burst(&server, "text/javascript", &std::fs::read(&javascript)?))?;
     seen(&server, "a burst of 1000 in C and one in JavaScript".into())?;
     std::thread::sleep(Duration::from_secs(60));
@@ -64,6 +77,22 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 fn score(value: f64, target: f64, against: &str) -> Score {
     let (unit, against) = ("MB".to_owned(), against.to_owned());
     Score { value, unit, better: Better::Lower, target: Some(target), against, spread: 0.0 }
+}
+
+/// A service that answers after a while.
+async fn slow() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let answer = service_fn(|_: Request<Incoming>| async {
+                tokio::time::sleep(SLOW).await;
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+        }
+    });
+    Ok(address)
 }
 
 async fn burst(server: &Server, content_type: &str, program: &[u8]) -> Result<()> {

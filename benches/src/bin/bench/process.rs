@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 use benches::process::{Usage, usage};
 use tempfile::TempDir;
 
+/// Where no service is: for programs that call none.
+pub(crate) const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 /// The core of the servers. The load has the other one.
 const SERVER_CORE: &str = "0";
 
@@ -30,14 +32,15 @@ impl Server {
         )
     }
 
-    /// Starts the gateway with a query route as an operator has it, access log on.
-    pub(crate) fn orfa(binary: &Path, cores: &str) -> Result<Self> {
+    /// Starts the gateway with a query route as an operator has it, access log on. `slow` is the address
+    /// of the one service that programs may call.
+    pub(crate) fn orfa(binary: &Path, cores: &str, slow: SocketAddr) -> Result<Self> {
         let address = free()?;
         let folder = tempfile::tempdir()?;
         let config = folder.path().join("orfa.yaml");
         let yaml = format!(
-            "listen: {address}\nservices: {{ nobody: {{ url: http://127.0.0.1:9 }} }}\n\
-             routes:\n  - path: /query\n    query:\n      services: [nobody]\n      \
+            "listen: {address}\nservices: {{ slow: {{ url: 'http://{slow}' }} }}\n\
+             routes:\n  - path: /query\n    query:\n      services: [slow]\n      \
              limits: {{ cpu: 50ms, deadline: 5s, memory: 16MiB, calls: 200 }}\n"
         );
         std::fs::write(&config, yaml)?;

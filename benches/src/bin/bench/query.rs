@@ -11,7 +11,7 @@ use benches::stats::{median, spread};
 use serde::Serialize;
 
 use crate::load::{Round, Sent, round};
-use crate::process::Server;
+use crate::process::{NOBODY, Server};
 use crate::{Tools, say};
 
 const ROUNDS: usize = 5;
@@ -29,7 +29,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let c = build(&tools.orfa, "constant.c", folder.path())?;
     let javascript = program("constant.js");
-    let (floor, orfa) = (Server::floor(&tools.floor)?, Server::orfa(&tools.orfa, "0")?);
+    let (floor, orfa) = (Server::floor(&tools.floor)?, Server::orfa(&tools.orfa, "0", NOBODY)?);
     let c = Sent { content_type: "application/wasm", program: &c };
     let javascript = Sent { content_type: "text/javascript", program: &javascript };
     let rivals = [("floor", &floor, c), ("query.c", &orfa, c), ("query.js", &orfa, javascript)];

@@ -16,7 +16,7 @@ use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::process::Server;
+use crate::process::{NOBODY, Server};
 use crate::{Tools, query as programs, say};
 
 /// Distinct programs.
@@ -33,7 +33,7 @@ struct Module {
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let module = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
-    let server = Server::orfa(&tools.orfa, "0")?;
+    let server = Server::orfa(&tools.orfa, "0", NOBODY)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let times = runtime.block_on(ask(&server, &module))?;
     say(&format!("  unseen: median {:.2} ms, p90 {:.2} ms", median(&times), percentile(&times, 90)));

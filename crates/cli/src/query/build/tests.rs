@@ -27,8 +27,11 @@ fn refusal(text: &str) -> BuildError {
     build_text(text).expect_err("the program must be refused")
 }
 
+/// An import: its module, its name, and whether it is a function.
+type Import = (String, String, bool);
+
 /// The imports and exports of a module, and the names of its custom sections.
-fn outline(wasm: &[u8]) -> (Vec<(String, String, bool)>, Vec<String>, Vec<String>) {
+fn outline(wasm: &[u8]) -> (Vec<Import>, Vec<String>, Vec<String>) {
     let (mut imports, mut exports, mut sections) = (vec![], vec![], vec![]);
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.expect("a well-formed module") {

@@ -1,0 +1,4 @@
+export default async (input, { slow }) => {
+  await slow.get("/");
+  return "hello world";
+};
