@@ -76,11 +76,10 @@ impl Default for LimitsConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuntimeConfig {
-    /// Programs of a kind (C, JavaScript, plain) that run at once; further ones wait for their turn.
+    /// Programs of a kind (C, JavaScript, plain) that run at once; further ones wait for their turn. Each
+    /// place keeps some memory ready for the next program: at most 0.5 MiB in C, 2 MiB in JavaScript.
     #[schemars(range(min = 1, max = 10000))]
     pub instances: u32,
-    /// Of these, how many keep their memory warm between programs: 0.5 MiB each in C, 2 MiB in JavaScript.
-    pub warm: u32,
     /// The largest memory that any route may grant.
     pub memory: Bytes,
     /// Memory for compiled programs.
@@ -92,13 +91,7 @@ pub struct RuntimeConfig {
 
 impl Default for RuntimeConfig {
     fn default() -> Self {
-        Self {
-            instances: 512,
-            warm: 64,
-            memory: Bytes(128 << 20),
-            cache: Bytes(64 << 20),
-            compile_threads: 1,
-        }
+        Self { instances: 256, memory: Bytes(128 << 20), cache: Bytes(64 << 20), compile_threads: 1 }
     }
 }
 

@@ -82,7 +82,7 @@ impl Runtime {
     /// When the system refuses memory or a thread.
     pub fn new(config: &RuntimeConfig) -> Result<Arc<Self>, StartError> {
         let memory = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
-        let pool = Pool { instances: config.instances, memory, warm: config.warm };
+        let pool = Pool { instances: config.instances, memory };
         let c = CEnvironment::load(pool)?;
         let javascript = JavascriptEnvironment::load(pool)?;
         let plain = Sandbox::new(Class::Plain, pool)?;

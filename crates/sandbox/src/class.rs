@@ -18,8 +18,6 @@ pub struct Pool {
     pub instances: u32,
     /// The largest linear memory, in bytes.
     pub memory: usize,
-    /// Slots whose memory stays resident after use.
-    pub warm: u32,
 }
 
 impl Class {

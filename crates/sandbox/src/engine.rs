@@ -9,6 +9,10 @@ const HOST_STACK: usize = 256 << 10;
 /// The most table slots of a guest: 255 of its own and the environment's.
 const TABLE_ELEMENTS: usize = 10_000;
 
+/// Used slots that wait for the next guest of the same module, before a slot of another module is taken:
+/// few, so that a quiet gateway goes on using the same ones.
+const WARM_SLOTS: u32 = 32;
+
 /// An engine and its pool.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
@@ -116,7 +120,7 @@ fn pooling(class: Class, pool: Pool) -> PoolingAllocationConfig {
         .total_stacks(pool.instances)
         .max_memory_size(pool.memory)
         .table_elements(TABLE_ELEMENTS)
-        .max_unused_warm_slots(pool.warm)
+        .max_unused_warm_slots(WARM_SLOTS)
         .linear_memory_keep_resident(class.keep_resident())
         .table_keep_resident(64 << 10)
         .async_stack_keep_resident(64 << 10)
