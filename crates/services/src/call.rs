@@ -68,7 +68,7 @@ pub struct Made {
 pub enum Outcome {
     /// It waits for its turn, or was refused: nothing left the gateway.
     NotSent,
-    /// It was sent; no answer has come (yet).
+    /// It was sent; no answer has come, or not to its end (yet).
     NoAnswer,
     /// It was answered with this status.
     Status(u16),

@@ -79,6 +79,7 @@ fn every_mistake_is_told_with_its_place() {
             "orfa.yaml:14:5: routes[2]: the route has no way of answering (hint: a route has exactly one of query or proxy)",
             "orfa.yaml:15:13: routes[3].path: `/c` is taken already by routes[2]",
             "orfa.yaml:15:24: routes[3].proxy: the route has query and proxy at once (hint: a route has exactly one of query or proxy)",
+            "orfa.yaml:15:52: routes[3].query.services: the list is too short: it needs at least 1",
             "orfa.yaml:16:5: routes[4]: `path` is missing",
             "orfa.yaml:16:14: routes[4].proxy: the environment variable `ORFA_TEST_IS_NOT_SET` is not set (hint: set ORFA_TEST_IS_NOT_SET before the start)",
             "orfa.yaml:17:49: routes[5].limits.body: \"much\" is not a number of bytes (hint: write 64KiB, 16MiB or 1GiB)",
