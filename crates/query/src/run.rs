@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
-use sandbox::{Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, Store, Trap, Trapped};
+use sandbox::{
+    Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, Store, Trap, Trapped, UpdateDeadline,
+};
 use services::Budget;
 use tokio::time::timeout_at;
 
@@ -62,11 +64,13 @@ pub(crate) fn budget(limits: &crate::limits::Limits) -> Budget {
     Budget::new(limits.millis(Limit::Deadline), calls, limits.value(Limit::Received), parallel)
 }
 
+/// The store of one run. At every tick the guest yields as tokio's own tasks do: it goes on only after the
+/// thread has looked for new input, so that a busy guest keeps nobody waiting for more than its tick.
 fn store(engine: &sandbox::Engine, guest: Guest) -> Store<Guest> {
     let mut store = Store::new(engine, guest);
     store.limiter(|guest| guest);
     store.set_epoch_deadline(1);
-    store.epoch_deadline_async_yield_and_update(1);
+    store.epoch_deadline_callback(|_| Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))));
     store
 }
 
