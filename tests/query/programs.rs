@@ -1,8 +1,9 @@
 //! What a JavaScript program finds (input, services, chance) and how what it returns becomes the answer.
 
 use serde_json::{Value, json};
+use testkit::http::Connection;
 
-use crate::support::{House, Query};
+use crate::support::{House, Query, plain};
 
 /// Refuses a program in JavaScript.
 async fn refuse(house: &House, source: &str, code: &str) {
@@ -172,4 +173,36 @@ async fn fetch_is_the_standard_one() {
     let passed =
         Query::javascript("export default (_, { up }) => up.fetch('/status/418')").send(&house).await;
     assert_eq!((passed.status.as_u16(), &*passed.text()), (418, "as you wish\n"));
+}
+
+#[tokio::test]
+async fn a_status_without_a_body_keeps_its_connection_in_step() {
+    let house = House::shared().await;
+    let mut connection = Connection::open(&house.gateway.url).await.expect("a connection");
+    let headers = [("content-type", "application/wasm")];
+    for (status, body) in [(204, ""), (304, ""), (200, "body")] {
+        let program =
+            format!("(drop (call $status (i32.const {status}))) (call $done (i32.const 0) (i32.const 4))");
+        let module = plain("(data (i32.const 0) \"body\")", &program);
+        let answer = connection.request("POST", "/query", &headers, module).await.expect("HTTP");
+        assert_eq!((answer.status.as_u16(), &*answer.text()), (status, body));
+    }
+}
+
+#[tokio::test]
+async fn what_was_made_with_a_callers_credentials_is_private() {
+    let house = House::shared().await;
+    let cached = |call: &str| {
+        let source = format!(
+            "export default async (_, s) => {{
+                await {call};
+                return new Response('', {{ headers: {{ 'cache-control': 'public, max-age=60' }} }});
+            }}"
+        );
+        Query::javascript(&source)
+    };
+    let own = cached("s.guarded.get('/json')").send(&house).await;
+    assert_eq!((own.header("cache-control"), own.header("vary")), ("private, max-age=60", "authorization"));
+    let everybodys = cached("s.up.get('/json')").send(&house).await;
+    assert_eq!((everybodys.header("cache-control"), everybodys.header("vary")), ("public, max-age=60", ""));
 }

@@ -90,9 +90,13 @@ impl House {
 }
 
 impl Drop for House {
-    /// A runtime may not wait for its threads inside of another one.
+    /// Whatever came in, nothing of it was the gateway's fault. (The runtime may not wait for its threads
+    /// inside of another one.)
     fn drop(&mut self) {
+        let log = self.gateway.log();
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+        let bad = log.iter().find(|line| line.contains("gateway-failed") || line.contains("panicked"));
+        assert!(bad.is_none() || std::thread::panicking(), "{bad:?}");
     }
 }
 
