@@ -1,6 +1,7 @@
 //! End to end: the binary `orfa` as its users run it. A module a concern; one test binary for all, since
 //! each would be linked against the whole house again.
 
+mod admin;
 mod cli;
 mod query;
 mod support;

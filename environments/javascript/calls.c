@@ -231,9 +231,6 @@ static JSValue response_value(JSContext *ctx, int32_t handle, const HostResponse
 
 static const char *reason(int32_t code) {
     switch (code) {
-    case INVALID: return "invalid";
-    case FORBIDDEN: return "forbidden";
-    case UNKNOWN_SERVICE: return "unknown-service";
     case NOT_JSON: return "not-json";
     case UNREACHABLE: return "unreachable";
     case TIMEOUT: return "timeout";

@@ -281,8 +281,8 @@ static void send_json(JSContext *ctx, JSValueConst value) {
     send_text(ctx, text, "application/json");
 }
 
-/* One header of a Response. Those of an upstream's response that are not allowed are left out; one that
-   the program wrote itself is a mistake to tell. */
+/* One header of a Response. One of an upstream's response that is no header here is left out; one that the
+   program wrote itself is a mistake to tell. (The host ends the run at a header that is not allowed.) */
 static void send_header(JSContext *ctx, JSValueConst name, JSValueConst value, bool lenient) {
     size_t name_len = 0, value_len = 0;
     const char *name_text = string_to_utf8(ctx, &name_len, name), *value_text = string_to_utf8(ctx, &value_len, value);
@@ -292,10 +292,10 @@ static void send_header(JSContext *ctx, JSValueConst name, JSValueConst value, b
     if (code >= 0 || lenient)
         return;
     Text text = {0};
-    text_puts(&text, code == FORBIDDEN ? "a program may not set the header '" : "not a header: '");
+    text_puts(&text, "not a header: '");
     text_add(&text, name_text, name_len);
     text_puts(&text, "'");
-    fail(BAD_ANSWER, text.data ? text.data : "a header that is not allowed");
+    fail(BAD_ANSWER, text.data ? text.data : "not a header");
 }
 
 /* A Response, which the prelude took apart: [status, lenient, body, name, value, name, value, ...]. */

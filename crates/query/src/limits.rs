@@ -167,4 +167,16 @@ mod tests {
             assert!(Limits::caps(&LimitsConfig::default()).granted(header).is_err(), "{header}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic_and_none_raises_a_cap(header in "[a-z0-9=, .;\"()-]{0,40}") {
+            let caps = Limits::caps(&LimitsConfig::default());
+            if let Ok(limits) = caps.granted(&header) {
+                for limit in Limit::ALL {
+                    proptest::prop_assert!(limits.value(limit) <= caps.value(limit));
+                }
+            }
+        }
+    }
 }

@@ -88,9 +88,11 @@ pub(crate) struct Failed {
 
 /// A program's text as far as a problem quotes it: no limit of the answer bounds a problem.
 pub(crate) fn short(text: &str) -> String {
-    /// As much as the console keeps.
-    const QUOTED: usize = 4096;
-    match text.char_indices().find(|(at, _)| *at >= QUOTED) {
+    clip(text, 4096)
+}
+
+fn clip(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
@@ -279,7 +281,7 @@ fn call(made: &Made) -> Value {
         Outcome::Status(status) => Value::from(status),
     };
     serde_json::json!({
-        "service": &*made.service, "method": made.method.as_str(), "path": made.path, "status": status,
+        "service": &*made.service, "method": made.method.as_str(), "path": clip(&made.path, 512), "status": status,
     })
 }
 

@@ -348,3 +348,6 @@ fn constant(expression: &wasmparser::ConstExpr<'_>) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
