@@ -41,8 +41,8 @@ pub(crate) const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// What a program may not say, besides names that begin with one of [`FORBIDDEN_PREFIXES`]. The last
-/// three would make another method out of one that the route allows.
-const FORBIDDEN: [&str; 15] = [
+/// five would make another method or path out of one that the route allows.
+const FORBIDDEN: [&str; 17] = [
     "connection",
     "keep-alive",
     "trailer",
@@ -58,6 +58,8 @@ const FORBIDDEN: [&str; 15] = [
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
 ];
 const FORBIDDEN_PREFIXES: [&str; 3] = ["proxy-", "orfa-", "x-forwarded-"];
 
@@ -113,11 +115,7 @@ impl Rules {
     /// Refuses what a program may not send to this service.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), HeaderError> {
         check(headers)?;
-        let reserved = |name: &&HeaderName| {
-            let canonical = canonical(name.as_str());
-            self.set.iter().any(|(set, _)| set.as_str() == canonical)
-        };
-        match headers.keys().find(reserved) {
+        match headers.keys().find(|name| self.sets(name)) {
             Some(name) => Err(HeaderError::Reserved(name.clone())),
             None => Ok(()),
         }
@@ -136,8 +134,18 @@ impl Rules {
         headers.append(CDN_LOOP, NAME);
     }
 
-    /// Puts the operator's headers on top.
+    /// Whether the operator sets this header, or one that a server may take it for.
+    fn sets(&self, name: &HeaderName) -> bool {
+        let name = canonical(name.as_str());
+        self.set.iter().any(|(set, _)| canonical(set.as_str()) == name)
+    }
+
+    /// Puts the operator's headers in the place of those that could be taken for them.
     pub(crate) fn set_on(&self, headers: &mut HeaderMap) {
+        let guesses: Vec<_> = headers.keys().filter(|name| self.sets(name)).cloned().collect();
+        for name in guesses {
+            headers.remove(name);
+        }
         for (name, value) in &self.set {
             headers.insert(name, value.clone());
         }

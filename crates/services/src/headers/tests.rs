@@ -32,6 +32,8 @@ fn a_program_may_not_speak_for_the_gateway() {
         "proxy-anything",
         "orfa-limit",
         "x-http-method-override",
+        "x-original-url",
+        "x-rewrite-url",
     ] {
         let error = check(&headers(&[(name, "x")])).unwrap_err();
         assert_eq!((error.code(), error.status().as_u16()), ("header-forbidden", 422), "{name}");
@@ -39,6 +41,18 @@ fn a_program_may_not_speak_for_the_gateway() {
     }
     let fine = [("authorization", "Bearer x"), ("cookie", "a=b"), ("te", "trailers"), ("accept", "*/*")];
     assert_eq!(check(&headers(&fine)), Ok(()));
+}
+
+#[test]
+fn an_underscore_gets_nobody_past_the_operators_header() {
+    for (set, guess) in [("x-api-key", "x_api_key"), ("x_api_key", "x-api-key"), ("x_api_key", "x_api_key")] {
+        let value = HeaderValue::from_static("secret");
+        let rules = Rules { forward: Vec::new(), set: vec![(HeaderName::from_static(set), value)] };
+        let mut sent = headers(&[(guess, "guess")]);
+        assert_eq!(rules.check(&sent).unwrap_err().code(), "header-reserved", "{set} {guess}");
+        rules.set_on(&mut sent);
+        assert_eq!(sent, headers(&[(set, "secret")]), "a proxied request sends {guess} beside {set}");
+    }
 }
 
 #[test]
