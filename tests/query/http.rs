@@ -146,6 +146,24 @@ async fn an_encoded_body_has_to_be_what_it_says() {
     assert_eq!(house.answer(good).await, "n is 1", "ORFA-Input counts what came out");
 }
 
+#[tokio::test]
+async fn a_program_in_several_gzip_members_is_whole() {
+    let house = House::shared().await;
+    let sent = |body: Vec<u8>| Query::new("text/javascript", body).header("content-encoding", "gzip");
+    let (first, second) = HELLO.as_bytes().split_at(HELLO.len() / 2);
+    let halves = [gzip(first), gzip(second)].concat();
+    assert_eq!(house.answer(sent(halves)).await, house.answer(Query::javascript(HELLO)).await);
+    let junk = [gzip(HELLO.as_bytes()), b"what is this".to_vec()].concat();
+    house.refuse(sent(junk), 400, "content-encoding-broken").await;
+}
+
+#[tokio::test]
+async fn an_answers_header_has_an_end() {
+    let house = House::shared().await;
+    let long = "export default () => new Response('', { headers: { link: 'x'.repeat(4097) } })";
+    house.refuse(Query::javascript(long), 422, "program-bad-answer").await;
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).expect("in memory");

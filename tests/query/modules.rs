@@ -209,6 +209,17 @@ async fn a_wrong_signature() {
 }
 
 #[tokio::test]
+async fn a_start_that_already_calls_the_host() {
+    let house = House::shared().await;
+    let early = |call: &str| format!("(func $start {call}) (start $start)");
+    for module in [plain(&early(DONE), ""), beside(&early(DONE), "")] {
+        assert_eq!(house.answer(Query::module(module)).await, "");
+    }
+    let wild = early("(call $done (i32.const -1) (i32.const 2))");
+    house.refuse(Query::module(plain(&wild, "")), 422, "program-bad-pointer").await;
+}
+
+#[tokio::test]
 async fn a_start_that_never_ends() {
     for module in [
         plain("(func $start (loop (br 0))) (start $start)", DONE),

@@ -153,7 +153,12 @@ async fn decode(headers: &HeaderMap, body: Bytes, limit: u64) -> Result<Bytes, Q
     let coding = String::from_utf8_lossy(coding.as_bytes()).to_ascii_lowercase();
     match coding.as_str() {
         "identity" => Ok(body),
-        "gzip" | "x-gzip" => inflate(GzipDecoder::new(&*body), limit).await,
+        "gzip" | "x-gzip" => {
+            // Half a program must not run: all members count, and what follows them is an error.
+            let mut decoder = GzipDecoder::new(&*body);
+            decoder.multiple_members(true);
+            inflate(decoder, limit).await
+        }
         "deflate" => inflate(ZlibDecoder::new(&*body), limit).await,
         "br" => inflate(BrotliDecoder::new(&*body), limit).await,
         "zstd" => inflate(ZstdDecoder::new(&*body), limit).await,

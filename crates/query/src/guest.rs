@@ -74,6 +74,11 @@ impl Guest {
         }
     }
 
+    /// Bytes of linear memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.used.0
+    }
+
     /// Counts bytes that the host holds for the program from now on.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), QueryError> {
         self.used.1 = self.used.1.saturating_add(bytes);
@@ -143,7 +148,9 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// The memory of the program that calls `function`.
     pub(crate) fn new(caller: &'a mut Caller<'_, Guest>, function: &'static str) -> GuestResult<Self> {
-        let memory = caller.data().memory;
+        // A start function runs before the instance, and with it its memory, is known.
+        let exported = |caller: &mut Caller<'_, Guest>| caller.get_export("memory")?.into_memory();
+        let memory = caller.data().memory.or_else(|| exported(caller));
         let memory =
             memory.ok_or_else(|| Trapped::new(QueryError::Gateway(format!("{function}: no memory"))))?;
         let (bytes, guest) = memory.data_and_store_mut(caller);

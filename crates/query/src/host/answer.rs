@@ -24,6 +24,10 @@ const ALLOWED: &[&str] = &[
     "retry-after",
 ];
 
+/// The longest value of a header, in bytes: clients and proxies refuse an answer whose head is longer than
+/// some 64 KiB.
+const VALUE: u32 = 4096;
+
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap(HOST_MODULE, "done", done)?;
     linker.func_wrap(HOST_MODULE, "status", status)?;
@@ -66,6 +70,9 @@ fn header(
     let name = view.text(name, name_len)?.to_ascii_lowercase();
     if !ALLOWED.contains(&name.as_str()) {
         return Err(Trapped::new(QueryError::AnswerHeader(short(&name))));
+    }
+    if value_len > VALUE {
+        return Ok(Code::Invalid as i32);
     }
     let name = HeaderName::from_bytes(name.as_bytes());
     let value = HeaderValue::from_bytes(view.slice(value, value_len)?);

@@ -76,7 +76,7 @@ fn start(guest: &mut Guest, url: &str, wanted: Wanted) -> Result<i32, QueryError
         guest.access.services.get(&name).cloned().ok_or_else(|| QueryError::UnknownService(short(&name)))?;
     let safe = wanted.method.is_safe();
     if !guest.access.methods.contains(&wanted.method) || (guest.safe_only && !safe) {
-        let method = wanted.method.to_string();
+        let method = short(wanted.method.as_str());
         return Err(QueryError::CallMethod { service: service.name().to_string(), method });
     }
     let Wanted { method, headers, body } = wanted;
