@@ -27,7 +27,7 @@ demo: setup ## The same questions asked by REST and by query, over a slow line (
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo
 	@$(TARGET)/release/demo
 
-bench: ## Measure, and write benches/results/; ONLY=unseen,threads,query,memory for some of it
+bench: ## Measure, and write benches/results/; ONLY=unseen,threads,query,neighbours,memory for some of it
 	@$(STEP) setup scripts/setup bench
 	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin bench --bin demo
 	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY))

@@ -1,6 +1,7 @@
 //! Logs, on the standard error: JSON for machines where the gateway serves, plain for a developer.
 //!
-//! `ORFA_LOG` filters them by level and module: `debug`, `warn,services=debug`.
+//! `ORFA_LOG` filters them by level and module: `debug`, `warn,services=debug`. Without it the HTTP/2
+//! library's warnings are left out: any client can cause them.
 
 use tracing_subscriber::EnvFilter;
 
@@ -9,14 +10,14 @@ use crate::exit::Complaint;
 /// One JSON object a line.
 pub(crate) fn json() -> Result<(), Complaint> {
     let logs = tracing_subscriber::fmt().json().flatten_event(true).with_current_span(false);
-    logs.with_span_list(false).with_writer(std::io::stderr).with_env_filter(filter("info")?).init();
+    logs.with_span_list(false).with_writer(std::io::stderr).with_env_filter(filter("info,h2=error")?).init();
     Ok(())
 }
 
 /// For a person, and nothing but what is wrong.
 pub(crate) fn plain() -> Result<(), Complaint> {
     let logs = tracing_subscriber::fmt().compact().without_time().with_target(false);
-    logs.with_writer(std::io::stderr).with_env_filter(filter("warn")?).init();
+    logs.with_writer(std::io::stderr).with_env_filter(filter("warn,h2=error")?).init();
     Ok(())
 }
 

@@ -74,11 +74,6 @@ impl Guest {
         }
     }
 
-    /// Bytes of linear memory.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.used.0
-    }
-
     /// Counts bytes that the host holds for the program from now on.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), QueryError> {
         self.used.1 = self.used.1.saturating_add(bytes);

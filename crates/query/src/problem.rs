@@ -66,7 +66,7 @@ pub(crate) enum QueryError {
     BadText { function: &'static str },
     #[error("the program may not send {method} to `{service}`")]
     CallMethod { service: String, method: String },
-    #[error("the program called {url}: {reason}")]
+    #[error("the program called {url}: {}", short(&.reason.to_string()))]
     Call { url: String, reason: services::CallError },
     #[error("there is no service `{0}` on this route")]
     UnknownService(String),

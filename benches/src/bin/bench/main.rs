@@ -7,6 +7,7 @@
 
 mod load;
 mod memory;
+mod neighbours;
 mod process;
 mod query;
 mod threads;
@@ -22,13 +23,18 @@ use clap::Parser;
 type Bench = (&'static str, fn(&Tools) -> Result<()>);
 
 /// In the order of what they take.
-const BENCHES: &[Bench] =
-    &[("unseen", unseen::run), ("threads", threads::run), ("query", query::run), ("memory", memory::run)];
+const BENCHES: &[Bench] = &[
+    ("unseen", unseen::run),
+    ("threads", threads::run),
+    ("query", query::run),
+    ("neighbours", neighbours::run),
+    ("memory", memory::run),
+];
 
 /// Measures, and writes benches/results/.
 #[derive(Parser)]
 struct Arguments {
-    /// Only these, with commas between: unseen, threads, query, memory.
+    /// Only these, with commas between: unseen, threads, query, neighbours, memory.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -53,7 +59,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let orfa = benches::process::find(None)?;
     let tools = Tools { floor: orfa.with_file_name("floor"), orfa };
     if let Some(unknown) = arguments.only.iter().find(|only| !BENCHES.iter().any(|(name, _)| name == only)) {
-        bail!("there is no bench `{unknown}`: take unseen, threads, query, memory");
+        bail!("there is no bench `{unknown}`: take unseen, threads, query, neighbours, memory");
     }
     let chosen = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
     for (name, bench) in BENCHES.iter().filter(|(name, _)| chosen(name)) {

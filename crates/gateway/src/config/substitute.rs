@@ -51,7 +51,7 @@ fn look_up(reference: &str, folder: &Path) -> Result<String, Wrong> {
             message: format!("the environment variable `{name}` is not set"),
             hint: format!("set {name} before the start"),
         }),
-        Some(("file", path)) => match std::fs::read_to_string(folder.join(path)) {
+        Some(("file", path)) => match super::read_file(&folder.join(path)) {
             Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
             Err(error) => Err(Wrong {
                 message: format!("the file `{path}` cannot be read: {error}"),

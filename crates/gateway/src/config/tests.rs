@@ -178,3 +178,9 @@ fn the_schema_is_closed_and_described_everywhere() {
     }
     assert!(!schema.to_string().contains("\"null\""), "null is no value of a config");
 }
+
+#[test]
+fn a_file_without_end_is_a_mistake() {
+    let mistakes = read_text("listen: '${file:/dev/zero}'\nroutes: []", Path::new("orfa.yaml")).unwrap_err();
+    assert!(mistakes.iter().any(|mistake| mistake.to_string().contains("larger than 1 MiB")), "{mistakes:?}");
+}

@@ -1,0 +1,162 @@
+//! What a stranger's bad input does to others: a light, steady load of queries is measured alone, and again
+//! while a stranger sends one kind of bad input after the other.
+//!
+//! The neighbours' requests are sent when they are due, answered or not, and their time counts from there,
+//! so that a gateway which stands still can't hide it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use benches::client::Client;
+use benches::scoreboard::{self, Better, Score};
+use benches::stats::{median, percentile, spread};
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::process::{NOBODY, Server};
+use crate::{Tools, query as programs, say};
+
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(2);
+const EVERY: Duration = Duration::from_millis(4);
+
+/// A kind of bad input: its name, its type, its bytes.
+#[derive(Clone)]
+struct Bad {
+    name: &'static str,
+    content_type: &'static str,
+    body: Bytes,
+}
+
+#[derive(Serialize)]
+struct Row {
+    stranger: &'static str,
+    round: usize,
+    sent: usize,
+    alone_p99_ms: f64,
+    meanwhile_p99_ms: f64,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let good = Bytes::from(std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?);
+    let server = Server::orfa(&tools.orfa, "0,1", NOBODY)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let rows = runtime.block_on(measure(&server, &good))?;
+    scoreboard::rows("neighbours", &rows)?;
+    let added: Vec<(&str, f64)> = names(&rows).map(|name| (name, added(&rows, name))).collect();
+    added.iter().for_each(|(name, added)| say(&format!("  {name:<18} p99 of others {added:>+6.2} ms")));
+    let worst = added.iter().map(|(_, added)| *added).fold(f64::MIN, f64::max);
+    let all: Vec<f64> = added.iter().map(|(_, added)| *added).collect();
+    let against = "the same load without the stranger, median of five rounds, worst kind".to_owned();
+    let score = Score {
+        value: worst,
+        unit: "ms".into(),
+        better: Better::Lower,
+        target: Some(3.0),
+        against,
+        spread: spread(&all),
+    };
+    scoreboard::record([("query.bad_input_p99_added_ms.worst".to_owned(), score)])
+}
+
+fn names(rows: &[Row]) -> impl Iterator<Item = &'static str> + '_ {
+    rows.iter().filter(|row| row.round == 0).map(|row| row.stranger)
+}
+
+fn added(rows: &[Row], name: &str) -> f64 {
+    let of = rows.iter().filter(|row| row.stranger == name);
+    median(&of.map(|row| row.meanwhile_p99_ms - row.alone_p99_ms).collect::<Vec<_>>())
+}
+
+/// What strangers send.
+fn bad(good: &Bytes) -> Vec<Bad> {
+    let program = |name, text: &'static str| Bad {
+        name,
+        content_type: "text/javascript",
+        body: Bytes::from_static(text.as_bytes()),
+    };
+    vec![
+        program("spins", "export default () => { while (true) {} }"),
+        program("loops in promises", "export default async () => { for (;;) await null; }"),
+        program("recurses", "function f() { return f() + 1 } export default f"),
+        program(
+            "allocates",
+            "export default () => { const a = []; for (;;) a.push(new Uint8Array(1 << 16).fill(1)) }",
+        ),
+        program("does not parse", "export default ((("),
+        Bad { name: "is truncated", content_type: "application/wasm", body: good.slice(..good.len() / 2) },
+        Bad { name: "is too large", content_type: "application/wasm", body: vec![0; 8 << 20].into() },
+    ]
+}
+
+async fn measure(server: &Server, good: &Bytes) -> Result<Vec<Row>> {
+    let client = Arc::new(Client::new(server.address));
+    let strangers = bad(good);
+    neighbours(&client, good, Duration::from_millis(500)).await?;
+    let mut rows = Vec::new();
+    for round in 0..ROUNDS {
+        for stranger in &strangers {
+            let alone = neighbours(&client, good, ROUND).await?;
+            let pest = pester(server.address, stranger.clone());
+            let meanwhile = neighbours(&client, good, ROUND).await?;
+            let sent = pest.join().map_err(|_| anyhow!("the stranger panicked"))??;
+            let (alone_p99_ms, meanwhile_p99_ms) = (percentile(&alone, 99), percentile(&meanwhile, 99));
+            rows.push(Row { stranger: stranger.name, round, sent, alone_p99_ms, meanwhile_p99_ms });
+        }
+    }
+    Ok(rows)
+}
+
+/// A query every few milliseconds; how long each took from when it was due.
+async fn neighbours(client: &Arc<Client>, program: &Bytes, time: Duration) -> Result<Vec<f64>> {
+    let (end, mut under_way, mut took) = (Instant::now() + time, JoinSet::new(), Vec::new());
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    while Instant::now() < end {
+        let due = ticks.tick().await.into_std();
+        let (client, request) = (Arc::clone(client), post("application/wasm", program.clone())?);
+        under_way.spawn(async move {
+            let answer = client.send(request).await?;
+            ensure!(answer.status.is_success(), "{}", String::from_utf8_lossy(&answer.body));
+            Ok(due.elapsed().as_secs_f64() * 1e3)
+        });
+    }
+    while let Some(one) = under_way.join_next().await {
+        took.push(one??);
+    }
+    Ok(took)
+}
+
+/// Sends bad input, one after the other; how many times. On a thread of its own: what the stranger costs
+/// the client's side must not be charged to the gateway.
+fn pester(address: SocketAddr, stranger: Bad) -> JoinHandle<Result<usize>> {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(send_bad(&Client::new(address), &stranger))
+    })
+}
+
+async fn send_bad(client: &Client, stranger: &Bad) -> Result<usize> {
+    let (end, mut sent) = (Instant::now() + ROUND, 0);
+    while Instant::now() < end {
+        // A body that is too large may be refused before all of it is sent.
+        if let Ok(answer) = client.send(post(stranger.content_type, stranger.body.clone())?).await {
+            let refused = answer.status.is_client_error() && answer.status != StatusCode::NOT_FOUND;
+            ensure!(refused, "{} was answered {}", stranger.name, answer.status);
+        }
+        sent += 1;
+    }
+    Ok(sent)
+}
+
+fn post(content_type: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+    Ok(Request::post("/query").header("content-type", content_type).body(Full::new(body))?)
+}
