@@ -3,7 +3,11 @@
 //! A request without an `Origin` comes from no page. The gateway's own pages are those whose origin
 //! names the host that the request was sent to; the scheme is left out of it, since the gateway may
 //! stand behind something that ends TLS. Everything else has to be allowed by `cors.origins`.
+//!
+//! A gateway on the loopback address, as in `orfa dev`, has no other names than the local ones: a page
+//! whose own name was made to point there (DNS rebinding) is foreign all the same.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::header::{self, HeaderName};
@@ -25,6 +29,8 @@ pub(crate) struct Origins(Arc<Allowed>);
 
 #[derive(Debug, Default)]
 struct Allowed {
+    /// The gateway listens on the loopback address.
+    local: bool,
     everyone: bool,
     exact: Vec<String>,
     /// Scheme and host of those whose port does not matter.
@@ -56,11 +62,12 @@ pub(crate) fn is_pattern(text: &str) -> bool {
 }
 
 impl Origins {
-    /// Those of the config; without one, none.
-    pub(crate) fn new(config: Option<&CorsConfig>) -> Self {
-        let Some(config) = config else { return Self::default() };
-        let mut allowed =
-            Allowed { max_age: config.max_age.map(|age| age.0.as_secs().into()), ..Allowed::default() };
+    /// Those of the config, without one none, for a gateway that listens there.
+    pub(crate) fn new(config: Option<&CorsConfig>, listen: &str) -> Self {
+        let local = listen.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
+        let mut allowed = Allowed { local, ..Allowed::default() };
+        let Some(config) = config else { return Self(Arc::new(allowed)) };
+        allowed.max_age = config.max_age.map(|age| age.0.as_secs().into());
         for origin in &config.origins {
             let origin = origin.to_ascii_lowercase();
             match origin.strip_suffix(":*") {
@@ -80,10 +87,11 @@ impl Origins {
 
     /// Where the request comes from, in this route's eyes.
     pub(crate) fn judge<B>(&self, request: &Request<B>) -> From {
-        let Some(origin) = request.headers().get(header::ORIGIN) else { return From::NoPage };
-        let Ok(origin) = origin.to_str() else { return From::Foreign };
+        let mut origins = request.headers().get_all(header::ORIGIN).iter();
+        let Some(origin) = origins.next() else { return From::NoPage };
+        let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return From::Foreign };
         let origin = origin.to_ascii_lowercase();
-        if host_of(request).is_some_and(|host| is_same_host(&origin, host)) {
+        if host_of(request).is_some_and(|host| is_same_host(&origin, host) && self.is_own(host)) {
             From::Own
         } else if self.lists(&origin) {
             From::Listed
@@ -92,6 +100,11 @@ impl Origins {
         } else {
             From::Foreign
         }
+    }
+
+    /// Whether a host can be this gateway.
+    fn is_own(&self, host: &str) -> bool {
+        !self.0.local || is_local(host)
     }
 
     fn lists(&self, origin: &str) -> bool {
@@ -163,9 +176,21 @@ fn add_vary(headers: &mut HeaderMap) {
     }
 }
 
+/// The host that the request was sent to: that of its target, and only without one the Host field (RFC
+/// 9110, section 7.2).
 fn host_of<B>(request: &Request<B>) -> Option<&str> {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    host.or_else(|| request.uri().authority().map(http::uri::Authority::as_str))
+    let host = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    request.uri().authority().map(http::uri::Authority::as_str).or_else(host)
+}
+
+/// Whether a host with its port is a name of this machine for itself.
+fn is_local(host: &str) -> bool {
+    let numeric = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
+    let bare = host.rsplit_once(':').filter(|(_, port)| numeric(port)).map_or(host, |(bare, _)| bare);
+    let bare = bare.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    bare == "localhost"
+        || bare.ends_with(".localhost")
+        || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 fn is_same_host(origin: &str, host: &str) -> bool {
@@ -173,4 +198,33 @@ fn is_same_host(origin: &str, host: &str) -> bool {
     let default = if scheme == "https" { ":443" } else { ":80" };
     let bare = |text: &str| text.strip_suffix(default).unwrap_or(text).to_ascii_lowercase();
     bare(origin) == bare(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(listen: &str, host: &str, origins: &[&str]) -> From {
+        let mut request = Request::post("/query").header(header::HOST, host);
+        for origin in origins {
+            request = request.header(header::ORIGIN, *origin);
+        }
+        Origins::new(None, listen).judge(&request.body(()).unwrap())
+    }
+
+    #[test]
+    fn a_page_that_was_rebound_to_this_machine_is_foreign() {
+        let local = "127.0.0.1:8080";
+        assert_eq!(judged(local, "evil.example:8080", &["http://evil.example:8080"]), From::Foreign);
+        for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
+            assert_eq!(judged(local, host, &[&format!("http://{host}")]), From::Own, "{host}");
+        }
+        assert_eq!(judged("0.0.0.0:80", "shop.example", &["https://shop.example"]), From::Own);
+    }
+
+    #[test]
+    fn two_origins_are_nobodys() {
+        let origins = ["http://localhost:8080", "http://evil.example"];
+        assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), From::Foreign);
+    }
 }

@@ -145,7 +145,7 @@ impl<'a> Builder<'a> {
     fn routes(&self, config: &Config) -> Result<Routes, BuildError> {
         let (mut routes, mut wrong) = (Vec::new(), Vec::new());
         for (index, route) in config.routes.iter().enumerate() {
-            let origins = Origins::new(route.cors.as_ref().or(config.cors.as_ref()));
+            let origins = Origins::new(route.cors.as_ref().or(config.cors.as_ref()), &config.listen);
             match self.way(&format!("/routes/{index}"), route) {
                 Ok(way) => routes.push(Route {
                     path: route.path.as_str().into(),

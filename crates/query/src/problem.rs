@@ -62,7 +62,9 @@ pub(crate) enum QueryError {
     BadHandle { function: &'static str, handle: i32 },
     #[error("`{function}` was called with {len} bytes at address {address}, outside of the memory")]
     BadPointer { function: &'static str, address: u32, len: u32 },
-    #[error("`{function}` was called with text that is not UTF-8")]
+    #[error(
+        "`{function}` was called with text that is not UTF-8, or is no method, header or URL where one is due"
+    )]
     BadText { function: &'static str },
     #[error("the program may not send {method} to `{service}`")]
     CallMethod { service: String, method: String },

@@ -266,6 +266,10 @@ impl Exchange {
     async fn head(&self, call: &Call, sent: Sent) -> Result<http::Response<Body>, CallError> {
         call.budget.note(self.number, Outcome::NoAnswer);
         match sent.transport.send(&sent.origin, sent.message).await {
+            // Nobody asked to switch: hop-by-hop fields never travel on.
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Err(self.broken("it switched protocols without being asked to".into()))
+            }
             Ok(response) => Ok(response),
             Err(TransportError::Unreachable(source)) => {
                 call.budget.note(self.number, Outcome::NotSent);

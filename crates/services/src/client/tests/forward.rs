@@ -94,3 +94,10 @@ async fn encoded_slashes_pass_where_no_rule_has_to_see_through_them() {
     let error = forward(&ruled, message("GET", "/a%2Fb", &[], empty())).await.unwrap_err();
     assert_eq!(error.code(), "path-encoded-slash");
 }
+
+#[tokio::test]
+async fn a_switch_of_protocols_that_nobody_asked_for_is_no_answer() {
+    let bench = bench().await;
+    let error = forward(&bench, message("GET", "/status/101", &[], empty())).await.unwrap_err();
+    assert_eq!(error.code(), "upstream-broken");
+}
