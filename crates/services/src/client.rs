@@ -22,7 +22,7 @@ use crate::headers::{self, MAX_HOPS};
 use crate::path::{PathError, parse_target};
 use crate::receive::{Stopped, receive};
 use crate::service::Service;
-use crate::transport::{Live, Origin, Transport, TransportError};
+use crate::transport::{Endpoint, Live, Transport, TransportError};
 
 pub use crate::error::CallError;
 
@@ -146,11 +146,11 @@ impl Services {
         service.check_path(request.path_and_query.path())?;
         service.headers.check(&request.headers)?;
         check_method(&request.method)?;
-        let (number, origin) = begin(call, service, &request.method, &request.path_and_query)?;
+        let (number, endpoint) = begin(call, service, &request.method, &request.path_and_query)?;
         let mut headers = request.headers;
         service.headers.complete(&mut headers, &call.headers);
         let sent =
-            self.message(origin, request.method, request.path_and_query, headers, full(request.body))?;
+            self.message(endpoint, request.method, request.path_and_query, headers, full(request.body))?;
         let (call, exchange) = (call.clone(), Exchange { service: service.clone(), number });
         Ok(async move {
             let result = exchange.run(&call, sent).await;
@@ -188,17 +188,17 @@ impl Services {
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
-        let (number, origin) = begin(call, service, &head.method, &path)?;
+        let (number, endpoint) = begin(call, service, &head.method, &path)?;
         headers::mark_forwarded(&mut head);
         service.headers.set_on(&mut head.headers);
-        let sent = self.message(origin, head.method, path, head.headers, body)?;
+        let sent = self.message(endpoint, head.method, path, head.headers, body)?;
         Ok((Exchange { service: service.clone(), number }, sent))
     }
 
     /// The message as it goes to one target.
     fn message(
         &self,
-        origin: &Origin,
+        endpoint: Endpoint,
         method: Method,
         path: PathAndQuery,
         headers: HeaderMap,
@@ -206,16 +206,16 @@ impl Services {
     ) -> Result<Sent, CallError> {
         let mut message = http::Request::new(body);
         *message.method_mut() = method;
-        *message.uri_mut() = origin.uri(path).map_err(|_| PathError::Invalid)?;
+        *message.uri_mut() = endpoint.origin.uri(path).map_err(|_| PathError::Invalid)?;
         *message.headers_mut() = headers;
-        Ok(Sent { transport: self.transport.clone(), origin: origin.clone(), message })
+        Ok(Sent { transport: self.transport.clone(), endpoint, message })
     }
 }
 
 /// A message that waits to be sent.
 struct Sent {
     transport: Arc<dyn Transport>,
-    origin: Origin,
+    endpoint: Endpoint,
     message: http::Request<Body>,
 }
 
@@ -265,7 +265,7 @@ impl Exchange {
 
     async fn head(&self, call: &Call, sent: Sent) -> Result<http::Response<Body>, CallError> {
         call.budget.note(self.number, Outcome::NoAnswer);
-        match sent.transport.send(&sent.origin, sent.message).await {
+        match sent.transport.send(&sent.endpoint, sent.message).await {
             // Nobody asked to switch: hop-by-hop fields never travel on.
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 Err(self.broken("it switched protocols without being asked to".into()))
@@ -304,12 +304,12 @@ impl Exchange {
 }
 
 /// Takes a call out of the allowance and notes it; says which target is to get it.
-fn begin<'a>(
+fn begin(
     call: &Call,
-    service: &'a Arc<Service>,
+    service: &Arc<Service>,
     method: &Method,
     path: &PathAndQuery,
-) -> Result<(usize, &'a Origin), CallError> {
+) -> Result<(usize, Endpoint), CallError> {
     if call.hops >= MAX_HOPS {
         return Err(CallError::Loop(service.name().clone()));
     }
@@ -320,7 +320,7 @@ fn begin<'a>(
     }
     let number = call.budget.begin(name, method, path);
     let none = || CallError::Unreachable { service: service.name().clone(), source: "no targets".into() };
-    Ok((number, service.origin().ok_or_else(none)?))
+    Ok((number, service.endpoint().ok_or_else(none)?))
 }
 
 fn check_method(method: &Method) -> Result<(), CallError> {

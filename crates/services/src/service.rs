@@ -11,7 +11,7 @@ use http::uri::{Scheme, Uri};
 use crate::config::{ConfigProblem, ServiceConfig};
 use crate::headers::{CDN_LOOP, HOP_BY_HOP, Rules};
 use crate::path::{self, Glob, PathError};
-use crate::transport::Origin;
+use crate::transport::{Endpoint, Origin};
 
 /// An upstream service, ready to be called.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Service {
     name: Arc<str>,
     timeout: Duration,
     openapi: Option<String>,
-    origins: Vec<Origin>,
+    origins: Vec<Arc<Origin>>,
     next: AtomicUsize,
     pub(crate) headers: Rules,
     paths: Vec<Glob>,
@@ -75,11 +75,10 @@ impl Service {
     }
 
     /// The target whose turn it is; `None` only if there are no targets, which the config refuses.
-    pub(crate) fn origin(&self) -> Option<&Origin> {
-        match self.origins.as_slice() {
-            [only] => Some(only),
-            many => many.get(self.next.fetch_add(1, Relaxed) % many.len().max(1)),
-        }
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        let turn = self.next.fetch_add(1, Relaxed) % self.origins.len().max(1);
+        let origin = Arc::clone(self.origins.get(turn)?);
+        Some(Endpoint { origin, address: None })
     }
 
     /// Makes a service of its config, or names every mistake in it.
@@ -88,7 +87,7 @@ impl Service {
         reader.check_name(name);
         let name: Arc<str> = name.into();
         let service = Self {
-            origins: reader.origins(&name, config),
+            origins: reader.origins(&name, config).into_iter().map(Arc::new).collect(),
             timeout: reader.timeout(config),
             openapi: config.openapi.clone(),
             next: AtomicUsize::new(0),

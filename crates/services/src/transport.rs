@@ -1,5 +1,6 @@
 //! The one seam through which bytes leave for a service: [`Live`] here, a recording elsewhere.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -28,7 +29,7 @@ pub trait Transport: Send + Sync {
     /// what the protocol needs. No redirect is followed, and nothing that was sent is sent again.
     fn send(
         &self,
-        origin: &Origin,
+        endpoint: &Endpoint,
         request: Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Body>, TransportError>>;
 }
@@ -44,6 +45,15 @@ pub struct Origin {
     pub authority: Authority,
     /// What stands before every path; empty for most.
     pub base: String,
+}
+
+/// Where one request goes: a target, and which of its addresses.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// The target.
+    pub origin: Arc<Origin>,
+    /// What its name stands for at the moment; `None` where that is yet to be found out.
+    pub address: Option<SocketAddr>,
 }
 
 /// Why no answer came.
@@ -93,7 +103,7 @@ impl Live {
 impl Transport for Live {
     fn send(
         &self,
-        _origin: &Origin,
+        _endpoint: &Endpoint,
         request: Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
         let answer = self.client.request(request);
