@@ -20,8 +20,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use services::{Body, Budget, Made, Report};
 
+use crate::client::Client;
 use crate::respond::Spoken;
-use crate::server::Client;
 
 pub(crate) use writer::Log;
 

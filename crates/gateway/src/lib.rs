@@ -13,14 +13,17 @@
 //! 8. **encode**: deduplication and compression join here.
 //! 9. **log** (`access.rs`): one line, written once the last byte of the answer is gone.
 //!
-//! `gateway.rs` is that list as code. The config stands in `config.rs`, the operator's own listener in
+//! `life.rs` is that list as code, `build.rs` makes it of a config. The config stands in `config.rs`, the operator's own listener in
 //! `admin.rs`.
 
 mod access;
 mod admin;
+mod build;
+mod client;
 pub mod config;
 mod cors;
 mod gateway;
+mod life;
 mod proxy;
 mod refusal;
 mod respond;
@@ -33,6 +36,7 @@ mod tests;
 
 pub use access::Seen;
 pub use admin::Admin;
+pub use build::BuildError;
 pub use config::{Config, Mistake};
-pub use gateway::{BuildError, Gateway};
+pub use gateway::Gateway;
 pub use server::Drained;

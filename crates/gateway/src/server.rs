@@ -19,7 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::gateway::Life;
+use crate::client::Client;
+use crate::life::Current;
 use linger::Lingering;
 
 pub(crate) use linger::Unread;
@@ -49,13 +50,13 @@ enum Phase {
 
 /// Serves until `shutdown` is ready, then drains.
 pub(crate) async fn serve(
-    life: Arc<Life>,
+    current: Arc<Current>,
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
     drain: Duration,
 ) -> Drained {
     let (phase, watched) = watch::channel(Phase::Serving);
-    accept(&life, listener, shutdown, &watched).await;
+    accept(&current, listener, shutdown, &watched).await;
     drop(watched);
     tracing::info!(connections = phase.receiver_count(), "draining");
     phase.send_replace(Phase::Draining);
@@ -70,7 +71,7 @@ pub(crate) async fn serve(
 }
 
 async fn accept(
-    life: &Arc<Life>,
+    current: &Arc<Current>,
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
     phase: &watch::Receiver<Phase>,
@@ -84,7 +85,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, client)) => {
-                let connection = Connection { life: Arc::clone(life), client, phase: phase.clone() };
+                let connection = Connection { current: Arc::clone(current), client, phase: phase.clone() };
                 tokio::spawn(connection.run(stream, Arc::clone(&builder)));
             }
             Err(error) => pause(&error).await,
@@ -117,15 +118,8 @@ async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }
 
-/// The other end of a connection.
-#[derive(Clone, Debug)]
-pub(crate) struct Client {
-    pub(crate) address: SocketAddr,
-    pub(crate) unread: Unread,
-}
-
 struct Connection {
-    life: Arc<Life>,
+    current: Arc<Current>,
     client: SocketAddr,
     phase: watch::Receiver<Phase>,
 }
@@ -139,9 +133,9 @@ impl Connection {
         }
         let unread = Unread::default();
         let stream = TokioIo::new(Lingering::new(stream, unread.clone()));
-        let (life, client) = (self.life, Client { address: self.client, unread });
+        let (current, client) = (self.current, Client { address: self.client, unread });
         let service = service_fn(move |request| {
-            let (life, client) = (Arc::clone(&life), client.clone());
+            let (life, client) = (current.life(), client.clone());
             async move { Ok::<_, Infallible>(life.live(request, client).await) }
         });
         let mut connection = pin!(builder.serve_connection(stream, service));

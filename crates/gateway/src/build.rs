@@ -1,0 +1,89 @@
+//! From a config to what answers: services, the query runtime, routes.
+
+use std::io;
+use std::sync::Arc;
+
+use services::Services;
+
+use crate::config::{Config, Mistake, RouteConfig, Source};
+use crate::cors::Origins;
+use crate::proxy::Proxy;
+use crate::routes::{Route, Routes};
+use crate::way::Way;
+
+/// Why a gateway could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The config has mistakes that show only when it is put to work.
+    #[error("{}", lines(.0))]
+    Config(Vec<Mistake>),
+    /// The query runtime does not start.
+    #[error("the query runtime does not start: {0}")]
+    Runtime(#[from] query::StartError),
+    /// The access log does not start.
+    #[error("the access log does not start: {0}")]
+    Log(#[from] io::Error),
+}
+
+pub(crate) struct Builder<'a> {
+    services: Services,
+    pub(crate) runtime: Option<Arc<query::Runtime>>,
+    source: &'a Source,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(config: &'a Config) -> Result<Self, BuildError> {
+        let source = &config.source;
+        let services = Services::new(&config.services)
+            .map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
+        let needs_runtime = config.routes.iter().any(|route| route.query.is_some());
+        let runtime = needs_runtime.then(|| query::Runtime::new(&config.runtime)).transpose()?;
+        Ok(Self { services, runtime, source })
+    }
+
+    pub(crate) fn routes(&self, config: &Config) -> Result<Routes, BuildError> {
+        let (mut routes, mut wrong) = (Vec::new(), Vec::new());
+        for (index, route) in config.routes.iter().enumerate() {
+            let origins = Origins::new(route.cors.as_ref().or(config.cors.as_ref()), &config.listen);
+            match self.way(&format!("/routes/{index}"), route) {
+                Ok(way) => routes.push(Route {
+                    path: route.path.as_str().into(),
+                    origins,
+                    limits: route.limits.clone(),
+                    way,
+                }),
+                Err(mistakes) => wrong.extend(mistakes),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(BuildError::Config(wrong));
+        }
+        Routes::new(routes).map_err(|(index, clash)| {
+            let pointer = format!("/routes/{index}/path");
+            BuildError::Config(vec![self.source.mistake(&pointer, clash.to_string(), None)])
+        })
+    }
+
+    fn way(&self, pointer: &str, route: &RouteConfig) -> Result<Way, Vec<Mistake>> {
+        if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
+            let query = query::Query::new(config, &self.services, runtime);
+            let pointer = format!("{pointer}/query");
+            return query.map(Way::Query).map_err(|problems| mistakes(self.source, &pointer, problems));
+        }
+        let proxy = route.proxy.as_ref().and_then(|config| Proxy::new(config, route, &self.services));
+        let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];
+        proxy.map(Way::Proxy).ok_or_else(missing)
+    }
+}
+
+fn mistakes(source: &Source, base: &str, problems: Vec<services::config::ConfigProblem>) -> Vec<Mistake> {
+    let mistake = |problem: services::config::ConfigProblem| {
+        let hint = Some(problem.hint).filter(|hint| !hint.is_empty());
+        source.mistake(&format!("{base}{}", problem.pointer), problem.message, hint)
+    };
+    problems.into_iter().map(mistake).collect()
+}
+
+fn lines(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("\n")
+}

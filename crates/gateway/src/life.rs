@@ -1,0 +1,131 @@
+//! The life of a request as code: [`Life::live`] is the list of `lib.rs`, a line a phase.
+//!
+//! A [`Life`] is made of one config and never changes. [`Current`] is the one that new requests get; a
+//! reload puts another in its place, and requests under way end with the one that they began with.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, Method, Request, Response, header};
+use hyper::body::{Body as _, Incoming};
+use services::headers::{ClientAddress, MAX_HOPS, hops};
+use services::{Body, Budget, Call, Caller, Problem};
+
+use crate::access::{Audience, Entry, Logged};
+use crate::client::Client;
+use crate::cors::{self, From as Comes};
+use crate::refusal::Refusal;
+use crate::respond;
+use crate::routes::{Route, Routes};
+
+/// What a request needs on its way.
+pub(crate) struct Life {
+    pub(crate) routes: Routes,
+    pub(crate) audience: Arc<Audience>,
+}
+
+/// The life that new requests get.
+pub(crate) struct Current(ArcSwap<Life>);
+
+impl Current {
+    pub(crate) fn new(life: Life) -> Self {
+        Self(ArcSwap::from_pointee(life))
+    }
+
+    /// That of a request that begins now.
+    pub(crate) fn life(&self) -> Arc<Life> {
+        self.0.load_full()
+    }
+}
+
+impl Life {
+    /// The life of a request, from its head to the answer's; the body logs when it ends.
+    pub(crate) async fn live(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        client: Client,
+    ) -> Response<Logged> {
+        let mut entry = Entry::begin(&self.audience, &request, client); // accept
+        let route = self.route(&request).cloned(); // route
+        let origin = request.headers().get(header::ORIGIN).cloned();
+        let comes = route.as_ref().map_or(Comes::NoPage, |route| route.origins.judge(&request));
+        let answer = match &route {
+            Ok(route) => answer(route, comes, request, &mut entry).await, // handle
+            Err(refusal) => Err(Box::from(refusal.clone())),
+        };
+        let mut response = answer.unwrap_or_else(|problem| respond::problem(&*problem)); // response filters
+        if let Ok(route) = &route {
+            route.origins.mark(comes, origin.as_ref(), response.headers_mut());
+            route.way.complete(&entry, response.headers_mut());
+        }
+        entry.end(response) // log
+    }
+
+    fn route(&self, request: &Request<Incoming>) -> Result<&Arc<Route>, Refusal> {
+        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+            return Err(Refusal::MethodNotAllowed { method: request.method().clone() });
+        }
+        let path = request.uri().path();
+        self.routes.find(path).ok_or_else(|| Refusal::RouteNotFound { path: path.to_owned() })
+    }
+}
+
+/// What a route answers: to a preflight itself, to everything else in its way.
+async fn answer(
+    route: &Route,
+    comes: Comes,
+    request: Request<Incoming>,
+    entry: &mut Entry,
+) -> Result<Response<Body>, Box<dyn Problem>> {
+    entry.route = Some(Arc::clone(&route.path));
+    let request = handed(request, route, entry);
+    admit(route, comes, &request)?;
+    if speaks_for(route) && cors::is_preflight(&request) {
+        return Ok(route.origins.preflight());
+    }
+    let call = call(route, comes, request.headers(), entry);
+    let answer = route.way.handle(request, call).await;
+    match answer {
+        Err(_) if entry.is_over() => Err(Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()),
+        answer => answer,
+    }
+}
+
+/// Whether the gateway answers browsers' preflights here, and not the service behind it.
+fn speaks_for(route: &Route) -> bool {
+    route.way.refuses_foreign_pages() || !route.origins.is_empty()
+}
+
+/// Refuses what can be refused by the head alone.
+fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<(), Refusal> {
+    let is_asking = speaks_for(route) && cors::is_preflight(request);
+    if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages()) {
+        return Err(Comes::refusal(request.headers()));
+    }
+    let limit = route.limits.body.0;
+    if request.body().size_hint().lower() > limit {
+        return Err(Refusal::BodyTooLarge { limit });
+    }
+    match hops(request.headers()) {
+        hops if hops > MAX_HOPS => Err(Refusal::LoopDetected { hops }),
+        _ => Ok(()),
+    }
+}
+
+/// The call that the request is.
+fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> Call {
+    let mut headers = headers.clone();
+    if !comes.keeps_cookies() {
+        headers.remove(header::COOKIE);
+    }
+    let budget = Arc::new(Budget::new(route.limits.deadline.0, u32::MAX, u64::MAX, usize::MAX));
+    entry.budget = Some(Arc::clone(&budget));
+    Call { caller: Caller::Anonymous, hops: hops(&headers), headers: Arc::new(headers), budget }
+}
+
+/// The request as a way of answering gets it: body counted, client named.
+fn handed(request: Request<Incoming>, route: &Route, entry: &Entry) -> Request<Body> {
+    let mut request = request.map(|body| entry.metered(body, route.limits.body.0));
+    request.extensions_mut().insert(ClientAddress(entry.client.address.ip()));
+    request
+}
