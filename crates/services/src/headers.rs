@@ -25,7 +25,7 @@ pub const MAX_HOPS: u8 = 8;
 /// Our name in `Via` and `CDN-Loop`.
 const NAME: HeaderValue = HeaderValue::from_static("orfa");
 /// What a service sees as the client where a program names nothing else.
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("orfa/", env!("CARGO_PKG_VERSION")));
+pub(crate) const AGENT: &str = concat!("orfa/", env!("CARGO_PKG_VERSION"));
 
 /// Headers of one connection only, besides those that `Connection` names.
 pub(crate) const HOP_BY_HOP: [HeaderName; 9] = [
@@ -129,7 +129,7 @@ impl Rules {
             }
         }
         self.set_on(headers);
-        headers.entry(USER_AGENT).or_insert(AGENT);
+        headers.entry(USER_AGENT).or_insert(const { HeaderValue::from_static(AGENT) });
         append_all(headers, &CDN_LOOP, client);
         headers.append(CDN_LOOP, NAME);
     }

@@ -6,13 +6,15 @@
 //! status, whose fault; `gateway` alone turns it into HTTP.
 //!
 //! Read next: `call.rs` and `problem.rs` (the seam), `config.rs` (what an operator writes),
-//! `client.rs` (the way of one request), `transport.rs` (what may be swapped for a recording).
+//! `client.rs` (the way of one request), `transport.rs` (what may be swapped for a recording), `fetch.rs`
+//! (the gateway's own errands).
 
 pub mod body;
 pub mod call;
 pub mod client;
 pub mod config;
 mod error;
+pub mod fetch;
 pub mod headers;
 pub mod path;
 pub mod problem;
@@ -24,6 +26,7 @@ pub use body::Body;
 pub use call::{Budget, Call, Caller, Made, Outcome, Report};
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
+pub use fetch::{Fetch, FetchError};
 pub use path::{PathError, Target, parse_target};
 pub use problem::{Fault, Kind, Problem};
 pub use service::Service;

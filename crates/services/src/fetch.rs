@@ -1,0 +1,113 @@
+//! The gateway's own calls to URLs of the operator's: keys to check tokens with, a collector of traces.
+//!
+//! They belong to no client's request and take nothing out of a budget; instead each brings its own
+//! bounds. Redirects are answers, not followed: the operator wrote where to go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{HeaderValue, USER_AGENT};
+use http::uri::Scheme;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use crate::body::{Body, Error, full};
+use crate::headers::AGENT;
+use crate::transport::{Endpoint, Live, Origin, Transport, TransportError};
+
+/// A client for the gateway's own errands. Clones share connections.
+#[derive(Clone, Debug)]
+pub struct Fetch {
+    transport: Live,
+}
+
+/// Why nothing was fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The URL can't be fetched.
+    #[error("the URL can't be fetched: {0}")]
+    Url(&'static str),
+    /// No connection: nothing was sent.
+    #[error("no connection")]
+    Unreachable(#[source] Error),
+    /// No answer, or not all of it, within the time given.
+    #[error("no whole answer within {0:?}")]
+    Timeout(Duration),
+    /// The answer is longer than allowed, in bytes.
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(u64),
+    /// The connection broke, or what came was not HTTP.
+    #[error("the connection broke, or what came is not HTTP")]
+    Broken(#[source] Error),
+}
+
+impl Fetch {
+    /// A client with connections of its own. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// If the cryptography that TLS needs is missing from the build.
+    pub fn new() -> Result<Self, Error> {
+        Ok(Self { transport: Live::new()? })
+    }
+
+    /// Sends one request to the `http` or `https` URL that it names, and reads the answer, whatever its
+    /// status, to its end: `limit` bytes at most, within `time` from connecting to the last byte.
+    ///
+    /// # Errors
+    /// What [`FetchError`] lists. Only after [`FetchError::Unreachable`] was nothing sent for sure.
+    pub async fn send(
+        &self,
+        request: Request<Bytes>,
+        time: Duration,
+        limit: u64,
+    ) -> Result<Response<Bytes>, FetchError> {
+        let endpoint = endpoint(&request).map_err(FetchError::Url)?;
+        let mut request = request.map(full);
+        request.headers_mut().entry(USER_AGENT).or_insert(const { HeaderValue::from_static(AGENT) });
+        let exchange = async {
+            let (head, body) = self.transport.send(&endpoint, request).await?.into_parts();
+            Ok(Response::from_parts(head, collect(body, limit).await?))
+        };
+        timeout(time, exchange).await.unwrap_or(Err(FetchError::Timeout(time)))
+    }
+}
+
+fn endpoint(request: &Request<Bytes>) -> Result<Endpoint, &'static str> {
+    let uri = request.uri();
+    let scheme = match uri.scheme() {
+        Some(scheme) if [&Scheme::HTTP, &Scheme::HTTPS].contains(&scheme) => scheme.clone(),
+        _ => return Err("it begins with neither `http://` nor `https://`"),
+    };
+    let authority = uri.authority().cloned().ok_or("it has no host")?;
+    if authority.as_str().contains('@') {
+        return Err("it names a user; credentials belong into headers");
+    }
+    let origin = Origin { service: Arc::from(""), scheme, authority, base: String::new() };
+    Ok(Endpoint { origin: Arc::new(origin), address: None })
+}
+
+async fn collect(mut body: Body, limit: u64) -> Result<Bytes, FetchError> {
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(FetchError::Broken)?.into_data() else { continue };
+        if (all.len() + data.len()) as u64 > limit {
+            return Err(FetchError::TooLarge(limit));
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(all.freeze())
+}
+
+impl From<TransportError> for FetchError {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Unreachable(source) => Self::Unreachable(source),
+            TransportError::Timeout(source) | TransportError::Broken(source) => Self::Broken(source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

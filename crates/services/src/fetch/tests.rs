@@ -1,0 +1,63 @@
+//! An errand brings back what its URL answers, and ends within its bounds.
+
+use super::*;
+use testkit::misbehave;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn get(url: &str, time: Duration, limit: u64) -> Result<Response<Bytes>, FetchError> {
+    let request = Request::get(url).body(Bytes::new()).unwrap();
+    Fetch::new().unwrap().send(request, time, limit).await
+}
+
+#[tokio::test]
+async fn a_request_arrives_and_its_answer_comes_back() {
+    let upstream = misbehave::start().await;
+    let request = Request::post(format!("{}/echo?a=b", upstream.url()))
+        .header("content-type", "application/x-protobuf")
+        .body(Bytes::from("spans"))
+        .unwrap();
+    let answer = Fetch::new().unwrap().send(request, HOUR, 1 << 20).await.unwrap();
+    let seen: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!((&seen["method"], &seen["path"]), (&"POST".into(), &"/echo?a=b".into()));
+    assert_eq!(seen["body"], "spans");
+    assert_eq!(seen["headers"]["host"], upstream.address().to_string());
+    assert_eq!(seen["headers"]["content-type"], "application/x-protobuf");
+    assert_eq!(seen["headers"]["user-agent"], AGENT);
+}
+
+#[tokio::test]
+async fn redirects_and_errors_are_answers() {
+    let upstream = misbehave::start().await;
+    for (path, status) in [("/redirect", 302), ("/status/500", 500)] {
+        let answer = get(&format!("{}{path}", upstream.url()), HOUR, 1 << 20).await.unwrap();
+        assert_eq!(answer.status(), status);
+    }
+    assert_eq!(upstream.hits("/echo"), 0);
+}
+
+#[tokio::test]
+async fn an_answer_is_bounded_in_size_and_time() {
+    let upstream = misbehave::start().await;
+    let large = get(&format!("{}/gigabyte", upstream.url()), HOUR, 1 << 16).await;
+    assert!(matches!(large, Err(FetchError::TooLarge(65536))), "{large:?}");
+    let short = Duration::from_millis(20);
+    for path in ["/hang", "/stall"] {
+        let late = get(&format!("{}{path}", upstream.url()), short, 1 << 16).await;
+        assert!(matches!(late, Err(FetchError::Timeout(time)) if time == short), "{late:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_went_wrong_is_told_apart() {
+    let upstream = misbehave::start().await;
+    let broken = get(&format!("{}/reset", upstream.url()), HOUR, 1 << 16).await;
+    assert!(matches!(broken, Err(FetchError::Broken(_))), "{broken:?}");
+    let nobody = get("http://127.0.0.1:1/", HOUR, 1 << 16).await;
+    assert!(matches!(nobody, Err(FetchError::Unreachable(_))), "{nobody:?}");
+    for url in ["/keys", "ftp://127.0.0.1/keys", "http://me:secret@127.0.0.1/keys"] {
+        let refused = get(url, HOUR, 1 << 16).await;
+        assert!(matches!(refused, Err(FetchError::Url(_))), "{url}: {refused:?}");
+    }
+}
