@@ -58,7 +58,8 @@ impl<'a> Builder<'a> {
         if !wrong.is_empty() {
             return Err(BuildError::Config(wrong));
         }
-        Routes::new(routes).map_err(|(index, clash)| {
+        let elsewhere = Origins::new(config.cors.as_ref(), &config.listen);
+        Routes::new(routes, elsewhere).map_err(|(index, clash)| {
             let pointer = format!("/routes/{index}/path");
             BuildError::Config(vec![self.source.mistake(&pointer, clash.to_string(), None)])
         })

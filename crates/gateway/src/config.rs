@@ -117,11 +117,22 @@ pub struct ProxyOptions {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CorsConfig {
-    /// The origins: `https://shop.example.org`, `http://localhost:*` for every port, `*` for all.
+    /// The origins: `https://shop.example.org`, `http://localhost:*` for every port, `*` for all, `null` for
+    /// pages without one. Those that only `*` or `null` allow send no credentials.
     pub origins: Vec<String>,
+    /// Whether the listed origins' cookies count. Without them a page gets what an anonymous client gets.
+    #[serde(default = "yes")]
+    pub credentials: bool,
     /// How long a browser may keep the answer to its preflight.
     #[serde(default)]
     pub max_age: Option<Duration>,
+    /// Headers that pages may send beside `Authorization`, `Content-Type`, `Prefer` and every `ORFA-*`.
+    #[serde(default)]
+    pub headers: Vec<String>,
+    /// Headers of the answer that pages may read beside `ORFA-Cache`, `Server-Timing`, `Retry-After` and those
+    /// that every page may.
+    #[serde(default)]
+    pub expose: Vec<String>,
 }
 
 /// What one request may take.
@@ -173,6 +184,15 @@ impl Config {
     }
 }
 
+impl CorsConfig {
+    /// These origins, and all else as it is where nothing is written.
+    #[must_use]
+    pub fn of(origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let origins = origins.into_iter().map(Into::into).collect();
+        Self { origins, credentials: true, max_age: None, headers: Vec::new(), expose: Vec::new() }
+    }
+}
+
 impl ProxyConfig {
     pub(crate) fn service(&self) -> &str {
         match self {
@@ -201,6 +221,10 @@ impl Default for LogConfig {
     fn default() -> Self {
         Self { access: true }
     }
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Reads the config file.

@@ -17,11 +17,13 @@ use services::{Body, body};
 use crate::config::CorsConfig;
 use crate::refusal::Refusal;
 
-const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
-    "content-type, authorization, orfa-input, orfa-limit, orfa-debug, orfa-cache, orfa-trust",
-);
-const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("server-timing, orfa-cache");
-const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, QUERY");
+/// What a page may send wherever its origin is allowed; beside it, everything that begins with `ORFA-`.
+const ALLOWED_HEADERS: [&str; 6] =
+    ["content-type", "authorization", "prefer", "orfa-input", "orfa-limit", "orfa-debug"];
+/// What a page may read wherever its origin is allowed.
+const EXPOSED_HEADERS: [&str; 3] = ["orfa-cache", "server-timing", "retry-after"];
+/// What begins like this is the gateway's own.
+const OURS: &str = "orfa-";
 
 /// The origins that a route allows.
 #[derive(Clone, Debug, Default)]
@@ -32,10 +34,17 @@ struct Allowed {
     /// The gateway listens on the loopback address.
     local: bool,
     everyone: bool,
+    /// A page without an origin of its own: a sandboxed frame, a file.
+    opaque: bool,
     exact: Vec<String>,
     /// Scheme and host of those whose port does not matter.
     any_port: Vec<String>,
+    /// Listed origins may send cookies.
+    credentials: bool,
     max_age: Option<HeaderValue>,
+    /// Names of headers, with commas between.
+    headers: String,
+    exposed: Option<HeaderValue>,
 }
 
 /// Where a request comes from.
@@ -45,9 +54,9 @@ pub(crate) enum From {
     NoPage,
     /// From a page of the gateway itself.
     Own,
-    /// From an origin that the config names.
+    /// From an origin that the config names, and whose credentials count.
     Listed,
-    /// From some origin, where `*` allows them all.
+    /// From an origin that may ask and read, but that nobody vouched for: without credentials.
     Anyone,
     /// From an origin that is not allowed.
     Foreign,
@@ -55,10 +64,18 @@ pub(crate) enum From {
 
 /// Whether this can stand under `cors.origins`.
 pub(crate) fn is_pattern(text: &str) -> bool {
-    let Some((scheme, host)) = text.split_once("://") else { return text == "*" };
-    let host = host.strip_suffix(":*").unwrap_or(host);
+    let Some((scheme, host)) = text.split_once("://") else { return matches!(text, "*" | "null") };
+    let (host, port) = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).unwrap_or((host, "*"));
+    let is_v6 = host.starts_with('[') && host.ends_with(']');
+    let is_port = port == "*" || (!port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()));
     let name = |text: &str| !text.is_empty() && !text.contains(['/', '*', '?', '#', '@', ' ']);
-    name(scheme) && name(host)
+    name(scheme) && name(host) && (is_v6 || !host.contains([':', '[', ']'])) && is_port
+}
+
+/// Whether this can stand under `cors.headers` and `cors.expose`: a name, and not all names at once, which
+/// browsers understand for requests without credentials only.
+pub(crate) fn is_header(text: &str) -> bool {
+    text != "*" && HeaderName::from_bytes(text.as_bytes()).is_ok()
 }
 
 impl Origins {
@@ -67,13 +84,16 @@ impl Origins {
         let local = listen.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
         let mut allowed = Allowed { local, ..Allowed::default() };
         let Some(config) = config else { return Self(Arc::new(allowed)) };
+        allowed.credentials = config.credentials;
         allowed.max_age = config.max_age.map(|age| age.0.as_secs().into());
+        allowed.headers = names(&ALLOWED_HEADERS, &config.headers);
+        allowed.exposed = HeaderValue::try_from(names(&EXPOSED_HEADERS, &config.expose)).ok();
         for origin in &config.origins {
-            let origin = origin.to_ascii_lowercase();
             match origin.strip_suffix(":*") {
                 _ if origin == "*" => allowed.everyone = true,
+                _ if origin == "null" => allowed.opaque = true,
                 Some(host) => allowed.any_port.push(host.to_owned()),
-                None => allowed.exact.push(origin),
+                None => allowed.exact.push(without_default_port(origin).to_owned()),
             }
         }
         Self(Arc::new(allowed))
@@ -81,8 +101,8 @@ impl Origins {
 
     /// Whether any origin is allowed: only then does the gateway speak for the route.
     pub(crate) fn is_empty(&self) -> bool {
-        let Allowed { everyone, exact, any_port, .. } = &*self.0;
-        !everyone && exact.is_empty() && any_port.is_empty()
+        let Allowed { everyone, opaque, exact, any_port, .. } = &*self.0;
+        !everyone && !opaque && exact.is_empty() && any_port.is_empty()
     }
 
     /// Where the request comes from, in this route's eyes.
@@ -90,12 +110,13 @@ impl Origins {
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
         let Some(origin) = origins.next() else { return From::NoPage };
         let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return From::Foreign };
-        let origin = origin.to_ascii_lowercase();
-        if host_of(request).is_some_and(|host| is_same_host(&origin, host) && self.is_own(host)) {
+        let Allowed { everyone, opaque, credentials, .. } = *self.0;
+        let is_listed = self.lists(origin);
+        if host_of(request).is_some_and(|host| is_same_host(origin, host) && self.is_own(host)) {
             From::Own
-        } else if self.lists(&origin) {
+        } else if is_listed && credentials {
             From::Listed
-        } else if self.0.everyone {
+        } else if is_listed || everyone || (opaque && origin == "null") {
             From::Anyone
         } else {
             From::Foreign
@@ -111,37 +132,52 @@ impl Origins {
         let bare =
             origin.rsplit_once(':').filter(|(_, port)| port.bytes().all(|digit| digit.is_ascii_digit()));
         let bare = bare.map_or(origin, |(bare, _)| bare);
-        self.0.exact.iter().any(|allowed| allowed == origin)
-            || self.0.any_port.iter().any(|allowed| allowed == bare)
+        let whole = without_default_port(origin);
+        self.0.exact.iter().any(|allowed| allowed.eq_ignore_ascii_case(whole))
+            || self.0.any_port.iter().any(|allowed| allowed.eq_ignore_ascii_case(bare))
     }
 
-    /// The answer to a browser's preflight.
-    pub(crate) fn preflight(&self) -> Response<Body> {
+    /// The answer to a browser's preflight, on a route that serves these methods.
+    pub(crate) fn preflight<B>(&self, request: &Request<B>, methods: &'static str) -> Response<Body> {
         let mut response = Response::new(body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
+        if let Ok(allowed) = HeaderValue::try_from(self.allowed_headers(request.headers())) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+        }
         if let Some(age) = &self.0.max_age {
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, age.clone());
         }
         response
     }
 
-    /// Lets the page read the answer, where it may.
+    /// The headers that a page may send: those that are always allowed, and what it asks for of ours.
+    fn allowed_headers(&self, asked: &HeaderMap) -> String {
+        let asked = asked.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
+        let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        let ours = asked.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok());
+        let ours = ours.filter(|name| name.as_str().starts_with(OURS));
+        ours.fold(self.0.headers.clone(), |all, name| format!("{all}, {name}"))
+    }
+
+    /// Lets the page read the answer, where it may. What a service said of origins goes: on a route with
+    /// origins of its own the gateway alone speaks.
     pub(crate) fn mark(&self, from: From, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if self.is_empty() {
             return;
         }
+        headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+        headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
         add_vary(headers);
         let (From::Listed | From::Anyone, Some(origin)) = (from, origin) else { return };
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+        let everyone = (from == From::Anyone && self.0.everyone).then(|| HeaderValue::from_static("*"));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, everyone.unwrap_or_else(|| origin.clone()));
         if from == From::Listed {
-            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
-        } else {
-            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-            headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
+        }
+        if let Some(exposed) = &self.0.exposed {
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
         }
     }
 }
@@ -195,36 +231,29 @@ fn is_local(host: &str) -> bool {
 
 fn is_same_host(origin: &str, host: &str) -> bool {
     let Some((scheme, origin)) = origin.split_once("://") else { return false };
-    let default = if scheme == "https" { ":443" } else { ":80" };
-    let bare = |text: &str| text.strip_suffix(default).unwrap_or(text).to_ascii_lowercase();
-    bare(origin) == bare(host)
+    let default = default_port(scheme);
+    let bare = |text: &'_ str| text.strip_suffix(default).unwrap_or(text).len();
+    origin[..bare(origin)].eq_ignore_ascii_case(&host[..bare(host)])
+}
+
+/// An origin as browsers write it: without the port that its scheme has anyway.
+fn without_default_port(origin: &str) -> &str {
+    let scheme = origin.split_once("://").map_or("", |(scheme, _)| scheme);
+    origin.strip_suffix(default_port(scheme)).unwrap_or(origin)
+}
+
+fn default_port(scheme: &str) -> &'static str {
+    if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" }
+}
+
+/// Names of headers in a row, each once.
+fn names(always: &[&str], more: &[String]) -> String {
+    let mut names: Vec<String> = always.iter().map(|&name| name.to_owned()).collect();
+    names.extend(more.iter().map(|name| name.to_ascii_lowercase()));
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names.join(", ")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn judged(listen: &str, host: &str, origins: &[&str]) -> From {
-        let mut request = Request::post("/query").header(header::HOST, host);
-        for origin in origins {
-            request = request.header(header::ORIGIN, *origin);
-        }
-        Origins::new(None, listen).judge(&request.body(()).unwrap())
-    }
-
-    #[test]
-    fn a_page_that_was_rebound_to_this_machine_is_foreign() {
-        let local = "127.0.0.1:8080";
-        assert_eq!(judged(local, "evil.example:8080", &["http://evil.example:8080"]), From::Foreign);
-        for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
-            assert_eq!(judged(local, host, &[&format!("http://{host}")]), From::Own, "{host}");
-        }
-        assert_eq!(judged("0.0.0.0:80", "shop.example", &["https://shop.example"]), From::Own);
-    }
-
-    #[test]
-    fn two_origins_are_nobodys() {
-        let origins = ["http://localhost:8080", "http://evil.example"];
-        assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), From::Foreign);
-    }
-}
+mod tests;

@@ -48,14 +48,15 @@ impl Life {
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
         let route = self.route(&request).cloned(); // route
         let origin = request.headers().get(header::ORIGIN).cloned();
-        let comes = route.as_ref().map_or(Comes::NoPage, |route| route.origins.judge(&request));
+        let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
+        let comes = origins.judge(&request);
         let answer = match &route {
             Ok(route) => answer(route, comes, request, &mut entry).await, // handle
             Err(refusal) => Err(Box::from(refusal.clone())),
         };
         let mut response = answer.unwrap_or_else(|problem| respond::problem(&*problem)); // response filters
+        origins.mark(comes, origin.as_ref(), response.headers_mut());
         if let Ok(route) = &route {
-            route.origins.mark(comes, origin.as_ref(), response.headers_mut());
             route.way.complete(&entry, response.headers_mut());
         }
         entry.end(response) // log
@@ -81,7 +82,7 @@ async fn answer(
     let request = handed(request, route, entry);
     admit(route, comes, &request)?;
     if speaks_for(route) && cors::is_preflight(&request) {
-        return Ok(route.origins.preflight());
+        return Ok(route.origins.preflight(&request, route.way.methods()));
     }
     let call = call(route, comes, request.headers(), entry);
     let answer = route.way.handle(request, call).await;

@@ -7,7 +7,10 @@ use crate::cors::Origins;
 use crate::way::Way;
 
 /// Every route, by path.
-pub(crate) struct Routes(matchit::Router<Arc<Route>>);
+pub(crate) struct Routes {
+    table: matchit::Router<Arc<Route>>,
+    elsewhere: Origins,
+}
 
 /// A route, ready to answer.
 pub(crate) struct Route {
@@ -24,8 +27,8 @@ pub(crate) struct Route {
 pub(crate) struct Clash(#[from] matchit::InsertError);
 
 impl Routes {
-    /// The table. Where two paths clash, the index of the second.
-    pub(crate) fn new(routes: Vec<Route>) -> Result<Self, (usize, Clash)> {
+    /// The table, and who may read that a path has no route. Where two paths clash, the index of the second.
+    pub(crate) fn new(routes: Vec<Route>, elsewhere: Origins) -> Result<Self, (usize, Clash)> {
         let routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
         let mut table = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
@@ -38,12 +41,17 @@ impl Routes {
                 let _ = table.insert(literal(folder), Arc::clone(&route));
             }
         }
-        Ok(Self(table))
+        Ok(Self { table, elsewhere })
     }
 
     /// The route that answers this path.
     pub(crate) fn find(&self, path: &str) -> Option<&Arc<Route>> {
-        self.0.at(path).ok().map(|found| found.value)
+        self.table.at(path).ok().map(|found| found.value)
+    }
+
+    /// Those that may read what is answered where no route is.
+    pub(crate) fn elsewhere(&self) -> &Origins {
+        &self.elsewhere
     }
 }
 

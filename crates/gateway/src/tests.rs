@@ -127,6 +127,57 @@ async fn a_page_of_an_allowed_origin_may_read_answers_and_errors() {
 }
 
 #[tokio::test]
+async fn every_error_can_be_read_where_the_answer_could() {
+    let origin = "https://shop.example.org";
+    let text = "
+services: { gone: { url: 'http://127.0.0.1:1' }, echo: { url: 'http://UPSTREAM' } }
+cors: { origins: ['https://shop.example.org'], expose: [x-total] }
+routes:
+  - { path: /gone, proxy: gone }
+  - { path: /query, query: { services: [gone] } }
+  - { path: /small, proxy: echo, limits: { body: 1B } }
+  - { path: /shut, proxy: echo, cors: { origins: ['https://other.example.org'] } }
+";
+    let rig = Rig::new(text).await;
+    let requests =
+        [(get("/nowhere"), 404), (get("/gone"), 502), (get("/query"), 405), (post("/small", "xx"), 413)];
+    for (request, status) in requests {
+        let path = request.uri().path().to_owned();
+        let answer = rig.ask(from_page(request, origin)).await;
+        assert_eq!(
+            (answer.status().as_u16(), answer.header("content-type")),
+            (status, "application/problem+json")
+        );
+        assert_eq!(answer.header("access-control-allow-origin"), origin, "{path}");
+        assert_eq!(answer.header("access-control-allow-credentials"), "true", "{path}");
+        assert!(answer.header("access-control-expose-headers").contains("x-total"), "{path}");
+    }
+    for path in ["/shut", "/nowhere"] {
+        let answer = rig.ask(from_page(get(path), "https://third.example.org")).await;
+        assert_eq!((answer.header("access-control-allow-origin"), answer.header("vary")), ("", "origin"));
+    }
+    assert_eq!(rig.ask(from_page(get("/shut"), origin)).await.header("access-control-allow-origin"), "");
+}
+
+#[tokio::test]
+async fn a_service_does_not_speak_of_origins_where_the_gateway_does() {
+    let text = "
+services: { echo: { url: 'http://UPSTREAM' } }
+routes:
+  - { path: '/ours/*', proxy: echo, cors: { origins: ['https://shop.example.org'] } }
+  - { path: '/theirs/*', proxy: echo }
+";
+    let rig = Rig::new(text).await;
+    let evil = "https://evil.example";
+    let answer = rig.ask(from_page(get("/ours/any-origin"), evil)).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.header("access-control-allow-origin"), "");
+    assert_eq!(answer.header("access-control-allow-credentials"), "");
+    let answer = rig.ask(from_page(get("/theirs/any-origin"), evil)).await;
+    assert_eq!(answer.header("access-control-allow-origin"), evil);
+}
+
+#[tokio::test]
 async fn a_preflight_is_answered_for_allowed_pages_only() {
     let rig = Rig::new(CONFIG).await;
     let preflight = |origin: &str| {

@@ -39,6 +39,14 @@ impl Way {
         }
     }
 
+    /// The methods that pages can use here, for browsers that ask first.
+    pub(crate) fn methods(&self) -> &'static str {
+        match self {
+            Self::Query(_) => "POST, QUERY",
+            Self::Proxy(_) => "GET, HEAD, POST, PUT, PATCH, DELETE, QUERY",
+        }
+    }
+
     /// Whether a page of a foreign origin must not get this far: a program would run as its visitor.
     /// A proxied service sees the `Origin` itself.
     pub(crate) fn refuses_foreign_pages(&self) -> bool {

@@ -48,7 +48,7 @@ impl Plan {
         if let Self::File { port: Some(port), .. } = self {
             config.listen = format!("127.0.0.1:{port}");
         }
-        let local = || CorsConfig { origins: LOCAL_PAGES.map(str::to_owned).into(), max_age: None };
+        let local = || CorsConfig::of(LOCAL_PAGES);
         config.cors.get_or_insert_with(local);
         config.log.access = false;
         config.drain.timeout = services::Duration(PATIENCE);

@@ -88,6 +88,29 @@ impl Checker<'_> {
                 self.wrong(&pointer, format!("{shown} is not an origin"), hint);
             }
         }
+        self.cors_credentials(pointer);
+        for list in ["headers", "expose"].map(|list| format!("{pointer}/{list}")) {
+            for index in 0..self.count(&list) {
+                let pointer = format!("{list}/{index}");
+                let Some(name) = self.text(&pointer) else { continue };
+                if !cors::is_header(&name) {
+                    let shown = self.shown(&pointer, &name);
+                    self.wrong(&pointer, format!("{shown} is no header's name"), "list them one by one");
+                }
+            }
+        }
+    }
+
+    /// Credentials of everybody would be those of a visitor that any page can ask for.
+    fn cors_credentials(&mut self, pointer: &str) {
+        let Some(cors) = self.root.pointer(pointer) else { return };
+        let asked = cors.get("credentials") == Some(&Value::Bool(true));
+        let origins = cors.get("origins").and_then(Value::as_array);
+        let unnamed = |origin: &Value| matches!(origin.as_str(), Some("*" | "null"));
+        if asked && origins.is_some_and(|origins| !origins.is_empty() && origins.iter().all(unnamed)) {
+            let hint = "list the origins whose credentials count";
+            self.wrong(&format!("{pointer}/credentials"), "`*` and `null` never send credentials", hint);
+        }
     }
 
     fn routes(&mut self) {

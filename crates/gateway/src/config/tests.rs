@@ -140,6 +140,18 @@ routes:
 }
 
 #[test]
+fn cross_origin_rules_that_no_browser_would_follow_are_told() {
+    tells(
+        "cors: { origins: ['*', 'null'], credentials: true, headers: ['*'], expose: ['x y'] }\nroutes: []",
+        &[
+            "orfa.yaml:1:46: cors.credentials: `*` and `null` never send credentials (hint: list the origins whose credentials count)",
+            "orfa.yaml:1:62: cors.headers[0]: `*` is no header's name (hint: list them one by one)",
+            "orfa.yaml:1:77: cors.expose[0]: `x y` is no header's name (hint: list them one by one)",
+        ],
+    );
+}
+
+#[test]
 fn aliases_and_anchors_are_followed_but_not_without_end() {
     let text = "services: { a: &a { url: http://a }, b: *a }\nroutes: []";
     assert_eq!(read_text(text, Path::new("x")).unwrap().services.len(), 2);

@@ -36,7 +36,7 @@ pub(super) struct End {
 
 pub(super) struct Answer(Response<Bytes>);
 
-/// Answers with what it was asked; `/wait` only when it is let.
+/// Answers with what it was asked; `/wait` only when it is let; `/any-origin` to pages of every origin.
 #[derive(Clone, Default)]
 pub(super) struct Upstream {
     arrived: Arc<Notify>,
@@ -169,7 +169,12 @@ impl Upstream {
         }
         let text = String::from_utf8_lossy(&body);
         let echo = json!({ "method": head.method.as_str(), "path": head.uri.to_string(), "body": text });
-        Ok(Response::new(body::full(echo.to_string())))
+        let mut answer = Response::new(body::full(echo.to_string()));
+        if let Some(origin) = head.headers.get("origin").filter(|_| head.uri.path() == "/any-origin") {
+            answer.headers_mut().insert("access-control-allow-origin", origin.clone());
+            answer.headers_mut().insert("access-control-allow-credentials", "true".parse().unwrap());
+        }
+        Ok(answer)
     }
 
     pub(super) async fn arrived(&self) {

@@ -1,0 +1,175 @@
+//! Who is who, and the law of all of it: without leave no page is let in.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn judged(listen: &str, host: &str, origins: &[&str]) -> From {
+    let mut request = Request::post("/query").header(header::HOST, host);
+    for origin in origins {
+        request = request.header(header::ORIGIN, *origin);
+    }
+    Origins::new(None, listen).judge(&request.body(()).unwrap())
+}
+
+/// What a page of this origin is told, by a gateway that its visitor reached as `gateway.example`.
+fn told(config: &CorsConfig, origin: &str) -> HeaderMap {
+    let origins = Origins::new(Some(config), "0.0.0.0:80");
+    let request = Request::get("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
+    let request = request.body(()).unwrap();
+    let mut headers = HeaderMap::new();
+    origins.mark(origins.judge(&request), request.headers().get(header::ORIGIN), &mut headers);
+    headers
+}
+
+/// Origin and credentials that it is allowed.
+fn allowed(config: &CorsConfig, origin: &str) -> (Option<String>, bool) {
+    let headers = told(config, origin);
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let credentials = text(header::ACCESS_CONTROL_ALLOW_CREDENTIALS).is_some();
+    (text(header::ACCESS_CONTROL_ALLOW_ORIGIN), credentials)
+}
+
+#[test]
+fn a_page_that_was_rebound_to_this_machine_is_foreign() {
+    let local = "127.0.0.1:8080";
+    assert_eq!(judged(local, "evil.example:8080", &["http://evil.example:8080"]), From::Foreign);
+    for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
+        assert_eq!(judged(local, host, &[&format!("http://{host}")]), From::Own, "{host}");
+    }
+    assert_eq!(judged("0.0.0.0:80", "shop.example", &["https://shop.example"]), From::Own);
+}
+
+#[test]
+fn two_origins_are_nobodys() {
+    let origins = ["http://localhost:8080", "http://evil.example"];
+    assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), From::Foreign);
+}
+
+#[test]
+fn credentials_count_for_listed_origins_only_and_only_if_wanted() {
+    let shop = "https://shop.example";
+    let listed = CorsConfig::of([shop, "*", "null"]);
+    assert_eq!(allowed(&listed, shop), (Some(shop.into()), true));
+    for other in ["https://other.example", "null"] {
+        assert_eq!(allowed(&listed, other), (Some("*".into()), false), "{other}");
+    }
+    let opaque = CorsConfig::of([shop, "null"]);
+    assert_eq!(allowed(&opaque, "null"), (Some("null".into()), false));
+    assert_eq!(allowed(&CorsConfig::of([shop]), "null"), (None, false));
+    let without = CorsConfig { credentials: false, ..CorsConfig::of([shop]) };
+    assert_eq!(allowed(&without, shop), (Some(shop.into()), false));
+    assert!(!Origins::new(Some(&without), "").judge(&asking(shop, "")).keeps_cookies());
+}
+
+#[test]
+fn an_origin_is_the_same_with_the_port_that_its_scheme_has_anyway() {
+    let config = CorsConfig::of(["https://shop.example:443", "http://shop.example"]);
+    for origin in ["https://shop.example", "http://shop.example", "HTTP://SHOP.example"] {
+        assert_eq!(allowed(&config, origin).0.as_deref(), Some(origin));
+    }
+    for origin in ["https://shop.example:80", "http://shop.example:443", "http://shop.example:8080"] {
+        assert_eq!(allowed(&config, origin).0, None, "{origin}");
+    }
+}
+
+fn asking(origin: &str, headers: &str) -> Request<()> {
+    let request =
+        Request::options("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
+    let request = request.header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST");
+    request.header(header::ACCESS_CONTROL_REQUEST_HEADERS, headers).body(()).unwrap()
+}
+
+#[test]
+fn a_page_may_send_what_is_the_gateways_and_what_the_operator_lists() {
+    let config =
+        CorsConfig { headers: vec!["X-Shop".into(), "Prefer".into()], ..CorsConfig::of(["http://a"]) };
+    let asking = asking("http://a", "x-other, orfa-input,ORFA-New , orfa-bad name");
+    let answer = Origins::new(Some(&config), "").preflight(&asking, "POST, QUERY");
+    let answered = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(answered("access-control-allow-methods"), "POST, QUERY");
+    let names = answered("access-control-allow-headers");
+    let names: Vec<&str> = names.split(", ").collect();
+    for name in ["content-type", "authorization", "prefer", "orfa-input", "orfa-limit", "orfa-new", "x-shop"]
+    {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    assert!(!names.iter().any(|name| name.contains("other") || name.contains("bad")), "{names:?}");
+}
+
+#[test]
+fn a_page_may_read_what_the_operator_lists() {
+    let config = CorsConfig { expose: vec!["X-Total".into()], ..CorsConfig::of(["http://a"]) };
+    let exposed = &told(&config, "http://a")[header::ACCESS_CONTROL_EXPOSE_HEADERS];
+    assert_eq!(exposed, "orfa-cache, server-timing, retry-after, x-total");
+}
+
+/// Origins that differ in as little as one can from those that are listed, and those themselves.
+fn origin() -> impl Strategy<Value = String> {
+    let scheme = prop_oneof![Just("http"), Just("https"), Just("ftp")];
+    let host = prop_oneof![
+        Just("a.example"),
+        Just("a.example.evil"),
+        Just("xa.example"),
+        Just("a.exampl"),
+        Just("A.EXAMPLE"),
+        Just("gateway.example"),
+        Just("[::1]"),
+        Just("localhost"),
+    ];
+    let port = prop_oneof![Just(""), Just(":80"), Just(":443"), Just(":8080"), Just(":"), Just(":8080.evil")];
+    prop_oneof![
+        9 => (scheme, host, port).prop_map(|(scheme, host, port)| format!("{scheme}://{host}{port}")),
+        1 => prop_oneof![Just("null".to_owned()), Just("*".to_owned()), "[!-~]{0,12}"],
+    ]
+}
+
+fn pattern() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => origin(),
+        3 => origin().prop_map(|origin| match origin.rsplit_once(':') {
+            Some((bare, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => format!("{bare}:*"),
+            _ => format!("{origin}:*"),
+        }),
+        1 => Just("null".to_owned()),
+    ]
+    .prop_filter("what the config's check refuses", |text| is_pattern(text) && text != "*")
+}
+
+/// The law written a second time, the slow way: as scheme, host and port.
+fn is_covered(origin: &str, pattern: &str) -> bool {
+    let parts = |text: &str| {
+        let (scheme, rest) = text.split_once("://")?;
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port),
+            _ => (rest, if scheme.eq_ignore_ascii_case("https") { "443" } else { "80" }),
+        };
+        Some((scheme.to_ascii_lowercase(), host.to_ascii_lowercase(), port.to_owned()))
+    };
+    let (Some(origin), Some(pattern)) = (parts(origin), parts(pattern)) else { return origin == pattern };
+    let is_port = origin.2.bytes().all(|byte| byte.is_ascii_digit());
+    (&origin.0, &origin.1) == (&pattern.0, &pattern.1)
+        && (origin.2 == pattern.2 || (pattern.2 == "*" && is_port))
+}
+
+proptest! {
+    #[test]
+    fn an_origin_that_is_not_allowed_gets_no_leave(
+        patterns in prop::collection::vec(pattern(), 1..4),
+        origin in origin(),
+        credentials: bool,
+    ) {
+        let is_covered = patterns.iter().any(|pattern| is_covered(&origin, pattern));
+        let config = CorsConfig { credentials, ..CorsConfig::of(patterns) };
+        let headers = told(&config, &origin);
+        prop_assert_eq!(headers.get(header::VARY).unwrap(), "origin");
+        if !is_covered {
+            let leave = headers.keys().find(|name| name.as_str().starts_with("access-control"));
+            prop_assert_eq!(leave, None);
+        } else if !is_same_host(&origin, "gateway.example") {
+            prop_assert_eq!(headers.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).unwrap(), origin.as_str());
+            let vouched = headers.contains_key(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
+            prop_assert_eq!(vouched, credentials && origin != "null");
+        }
+    }
+}
