@@ -1,7 +1,7 @@
 //! `orfa dev`: a gateway on one's own machine, its upstream calls drawn as they were timed.
 //!
 //! Where the services come from is a [`Plan`]. A running gateway is a task on a copy of the listening
-//! socket; when a watched file changes, the next one starts on another copy and the old one drains, so
+//! sockets; when a watched file changes, the next one starts on another copy and the old one drains, so
 //! that no request finds the door closed. A config with mistakes leaves the old gateway in force.
 //! `plan.rs` is what to serve, `watch.rs` the files, `screen.rs` what is seen, `again.rs` a program that
 //! is sent again whenever it is saved.
@@ -11,11 +11,10 @@ mod plan;
 mod screen;
 mod watch;
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use gateway::{BuildError, Config, Gateway, Seen};
+use gateway::{BuildError, Config, Gateway, Listeners, Seen};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -72,7 +71,7 @@ struct Dev {
     plan: Plan,
     watch: Watch,
     config: Config,
-    listener: TcpListener,
+    listeners: Listeners,
     running: Running,
     seen: mpsc::UnboundedSender<Shown>,
 }
@@ -88,12 +87,12 @@ impl Dev {
     async fn start(plan: Plan, mut watch: Watch, config: Config) -> anyhow::Result<Option<Self>> {
         let (seen, shown) = mpsc::unbounded_channel();
         let Some(gateway) = build(config.clone(), &seen)? else { return Ok(None) };
-        let bound = gateway.bind().await.map_err(|error| serve::not_bound(&config.listen, &error))?;
-        let listener = bound.into_std()?;
-        let running = Running::start(gateway, &listener)?;
+        let bound = gateway.bind().map_err(|error| serve::not_bound(&error.name, &error.error));
+        let listeners = bound?;
+        let running = Running::start(gateway, &listeners)?;
         tokio::spawn(screen::show(shown));
         watch.set(plan.files(&config));
-        Ok(Some(Self { plan, watch, config, listener, running, seen }))
+        Ok(Some(Self { plan, watch, config, listeners, running, seen }))
     }
 
     /// Rebuilds the gateway whenever a file of its config changes.
@@ -118,7 +117,7 @@ impl Dev {
             }
         };
         let Some(gateway) = build(config.clone(), &self.seen)? else { return Ok(false) };
-        let old = std::mem::replace(&mut self.running, Running::start(gateway, &self.listener)?);
+        let old = std::mem::replace(&mut self.running, Running::start(gateway, &self.listeners)?);
         self.config = config;
         // Until it has stopped, the old one may still take a request.
         old.stop().await;
@@ -134,7 +133,7 @@ impl Dev {
 
     /// Where programs go: the first query route.
     fn query_url(&self) -> String {
-        let port = self.listener.local_addr().map_or(0, |address| address.port());
+        let port = self.listeners.addresses().first().map_or(0, std::net::SocketAddr::port);
         let route = self.config.routes.iter().find(|route| route.query.is_some());
         format!("http://localhost:{port}{}", route.map_or("/", |route| &route.path))
     }
@@ -142,11 +141,11 @@ impl Dev {
 
 impl Running {
     /// Must be called within the runtime.
-    fn start(gateway: Gateway, listener: &TcpListener) -> std::io::Result<Self> {
-        let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
+    fn start(gateway: Gateway, listeners: &Listeners) -> std::io::Result<Self> {
+        let listeners = listeners.try_clone()?;
         let (shutdown, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
-            gateway.serve(listener, async { drop(stopped.await) }).await;
+            gateway.serve(listeners, async { drop(stopped.await) }).await;
         });
         Ok(Self { shutdown, task })
     }

@@ -28,18 +28,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<Exit> {
-    let address = config.listen.clone();
     let gateway = match Gateway::build(config) {
         Ok(gateway) => gateway,
         Err(gateway::BuildError::Config(mistakes)) => return Ok(check::refuse(&mistakes)),
         Err(error) => return Err(error.into()),
     };
     let mut stop = Stop::listen().context("can't listen for signals")?;
-    let listener = gateway.bind().await.map_err(|error| not_bound(&address, &error))?;
+    let listeners = gateway.bind().map_err(|error| not_bound(&error.name, &error.error))?;
     if let Some(admin) = gateway.admin().await.map_err(|error| not_bound("the admin address", &error))? {
         tokio::spawn(admin.serve());
     }
-    gateway.serve(listener, stop.wait()).await;
+    gateway.serve(listeners, stop.wait()).await;
     Ok(Exit::Ok)
 }
 

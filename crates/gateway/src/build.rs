@@ -44,7 +44,8 @@ impl<'a> Builder<'a> {
     pub(crate) fn routes(&self, config: &Config) -> Result<Routes, BuildError> {
         let (mut routes, mut wrong) = (Vec::new(), Vec::new());
         for (index, route) in config.routes.iter().enumerate() {
-            let origins = Origins::new(route.cors.as_ref().or(config.cors.as_ref()), &config.listen);
+            let origins =
+                Origins::new(route.cors.as_ref().or(config.cors.as_ref()), config.listen.is_local());
             match self.way(&format!("/routes/{index}"), route) {
                 Ok(way) => routes.push(Route {
                     path: route.path.as_str().into(),
@@ -58,7 +59,7 @@ impl<'a> Builder<'a> {
         if !wrong.is_empty() {
             return Err(BuildError::Config(wrong));
         }
-        let elsewhere = Origins::new(config.cors.as_ref(), &config.listen);
+        let elsewhere = Origins::new(config.cors.as_ref(), config.listen.is_local());
         Routes::new(routes, elsewhere).map_err(|(index, clash)| {
             let pointer = format!("/routes/{index}/path");
             BuildError::Config(vec![self.source.mistake(&pointer, clash.to_string(), None)])

@@ -6,6 +6,7 @@
 //! [`crate::Gateway::build`] is the second stage and makes ready objects of it.
 
 mod check;
+mod listen;
 mod mistake;
 mod schema;
 mod source;
@@ -25,6 +26,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use services::{Bytes, Duration, ServiceConfig};
 
+pub use listen::{EachListenerConfig, ListenConfig, ListenerConfig};
 pub use mistake::Mistake;
 pub use schema::schema;
 pub use source::Source;
@@ -33,9 +35,9 @@ pub use source::Source;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where the gateway listens.
+    /// Where the gateway listens: `0.0.0.0:8080`, or a list of addresses.
     #[serde(default = "Config::default_listen")]
-    pub listen: String,
+    pub listen: ListenConfig,
     /// Where the operator reads metrics: `127.0.0.1:9090`. Without it there is no such listener.
     #[serde(default)]
     pub admin: Option<String>,
@@ -179,8 +181,8 @@ impl Config {
         finish(value, Source::new(Path::new("command line")), Vec::new())
     }
 
-    fn default_listen() -> String {
-        "127.0.0.1:8080".to_owned()
+    fn default_listen() -> ListenConfig {
+        ListenConfig::at("127.0.0.1:8080")
     }
 }
 

@@ -7,7 +7,7 @@
 //! A gateway on the loopback address, as in `orfa dev`, has no other names than the local ones: a page
 //! whose own name was made to point there (DNS rebinding) is foreign all the same.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{self, HeaderName};
@@ -31,7 +31,7 @@ pub(crate) struct Origins(Arc<Allowed>);
 
 #[derive(Debug, Default)]
 struct Allowed {
-    /// The gateway listens on the loopback address.
+    /// The gateway listens on loopback addresses alone.
     local: bool,
     everyone: bool,
     /// A page without an origin of its own: a sandboxed frame, a file.
@@ -79,9 +79,9 @@ pub(crate) fn is_header(text: &str) -> bool {
 }
 
 impl Origins {
-    /// Those of the config, without one none, for a gateway that listens there.
-    pub(crate) fn new(config: Option<&CorsConfig>, listen: &str) -> Self {
-        let local = listen.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
+    /// Those of the config, without one none, for a gateway that listens on loopback
+    /// addresses alone, or elsewhere too.
+    pub(crate) fn new(config: Option<&CorsConfig>, local: bool) -> Self {
         let mut allowed = Allowed { local, ..Allowed::default() };
         let Some(config) = config else { return Self(Arc::new(allowed)) };
         allowed.credentials = config.credentials;

@@ -4,19 +4,18 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
-
 use crate::access::{Audience, Log, Seen};
 use crate::admin::Admin;
 use crate::build::{BuildError, Builder};
-use crate::config::Config;
+use crate::config::{Config, ListenConfig};
 use crate::life::{Current, Life};
+use crate::listen::{BindError, Listener, Listeners};
 use crate::routes::Routes;
 use crate::server::{self, Drained};
 
 /// A gateway that is ready to serve.
 pub struct Gateway {
-    listen: String,
+    listen: ListenConfig,
     admin: Option<String>,
     drain: Duration,
     routes: Routes,
@@ -63,12 +62,20 @@ impl Gateway {
         self
     }
 
-    /// Binds the address of the config.
+    /// Binds the addresses of the config.
     ///
     /// # Errors
-    /// When the address is taken or not this machine's.
-    pub async fn bind(&self) -> io::Result<TcpListener> {
-        TcpListener::bind(&self.listen).await
+    /// The first address that is taken or not this machine's.
+    pub fn bind(&self) -> Result<Listeners, BindError> {
+        self.adopt(Vec::new())
+    }
+
+    /// The same, with sockets that listen already, from another process or from the config before.
+    ///
+    /// # Errors
+    /// The first address that is neither there nor to be had.
+    pub fn adopt(&self, present: Vec<Listener>) -> Result<Listeners, BindError> {
+        Listeners::adopt(self.listen.addresses(), present)
     }
 
     /// Binds the admin address of the config, if it has one.
@@ -83,11 +90,11 @@ impl Gateway {
     }
 
     /// Serves until `shutdown` is ready, then drains. Returns when the access log is written.
-    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Drained {
-        if let Ok(address) = listener.local_addr() {
+    pub async fn serve(self, listeners: Listeners, shutdown: impl Future<Output = ()>) -> Drained {
+        for address in listeners.addresses() {
             tracing::info!(%address, "listening");
         }
         let life = Life { routes: self.routes, audience: Arc::new(self.audience) };
-        server::serve(Arc::new(Current::new(life)), listener, shutdown, self.drain).await
+        server::serve(Arc::new(Current::new(life)), listeners, shutdown, self.drain).await
     }
 }

@@ -15,12 +15,13 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::life::Current;
+use crate::listen::{Listener, Listeners};
 use linger::Lingering;
 
 pub(crate) use linger::Unread;
@@ -51,12 +52,15 @@ enum Phase {
 /// Serves until `shutdown` is ready, then drains.
 pub(crate) async fn serve(
     current: Arc<Current>,
-    listener: TcpListener,
+    listeners: Listeners,
     shutdown: impl Future<Output = ()>,
     drain: Duration,
 ) -> Drained {
     let (phase, watched) = watch::channel(Phase::Serving);
-    accept(&current, listener, shutdown, &watched).await;
+    tokio::select! {
+        () = accept_all(&current, listeners, &watched) => {}
+        () = shutdown => {}
+    }
     drop(watched);
     tracing::info!(connections = phase.receiver_count(), "draining");
     phase.send_replace(Phase::Draining);
@@ -70,23 +74,28 @@ pub(crate) async fn serve(
     Drained { cut_off }
 }
 
+/// Accepts on every socket, for ever.
+async fn accept_all(current: &Arc<Current>, listeners: Listeners, phase: &watch::Receiver<Phase>) {
+    let builder = Arc::new(builder());
+    let each = listeners.into_vec().into_iter().map(|listener| accept(current, listener, &builder, phase));
+    futures_util::future::join_all(each).await;
+}
+
 async fn accept(
     current: &Arc<Current>,
-    listener: TcpListener,
-    shutdown: impl Future<Output = ()>,
+    listener: Listener,
+    builder: &Arc<auto::Builder<TokioExecutor>>,
     phase: &watch::Receiver<Phase>,
 ) {
-    let mut shutdown = pin!(shutdown);
-    let builder = Arc::new(builder());
+    let listener = match listener.into_tokio() {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "a socket can't be served"),
+    };
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = &mut shutdown => return,
-        };
-        match accepted {
+        match listener.accept().await {
             Ok((stream, client)) => {
                 let connection = Connection { current: Arc::clone(current), client, phase: phase.clone() };
-                tokio::spawn(connection.run(stream, Arc::clone(&builder)));
+                tokio::spawn(connection.run(stream, Arc::clone(builder)));
             }
             Err(error) => pause(&error).await,
         }

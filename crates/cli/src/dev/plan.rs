@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gateway::config::{CorsConfig, RouteConfig};
+use gateway::config::{CorsConfig, ListenConfig, RouteConfig};
 use gateway::{Config, Mistake};
 
 use super::Arguments;
@@ -46,7 +46,7 @@ impl Plan {
             Self::File { path, .. } => gateway::config::read(path)?,
         };
         if let Self::File { port: Some(port), .. } = self {
-            config.listen = format!("127.0.0.1:{port}");
+            config.listen = ListenConfig::at(format!("127.0.0.1:{port}"));
         }
         let local = || CorsConfig::of(LOCAL_PAGES);
         config.cors.get_or_insert_with(local);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use services::{ServiceConfig, Services};
 
 use super::mistake::{Mistake, any_of, did_you_mean};
-use super::source::Source;
+use super::source::{Source, field};
 use crate::cors;
 
 /// The ways of answering; a route has exactly one.
@@ -54,12 +54,22 @@ impl Checker<'_> {
     }
 
     fn listen(&mut self) {
-        for pointer in ["/listen", "/admin"] {
-            let Some(listen) = self.text(pointer) else { continue };
-            if listen.parse::<SocketAddr>().is_err() {
-                let shown = self.shown(pointer, &listen);
+        let mut pointers = vec!["/listen".to_owned(), "/listen/address".to_owned(), "/admin".to_owned()];
+        for index in 0..self.count("/listen") {
+            pointers.extend([format!("/listen/{index}"), format!("/listen/{index}/address")]);
+        }
+        let mut taken: HashMap<SocketAddr, String> = HashMap::new();
+        for pointer in pointers {
+            let Some(listen) = self.text(&pointer) else { continue };
+            let shown = self.shown(&pointer, &listen);
+            let Ok(address) = listen.parse::<SocketAddr>() else {
                 let hint = "write 127.0.0.1:8080 or [::]:8080";
-                self.wrong(pointer, format!("{shown} is not an address"), hint);
+                self.wrong(&pointer, format!("{shown} is not an address"), hint);
+                continue;
+            };
+            if let Some(first) = taken.insert(address, pointer.clone()).filter(|_| address.port() != 0) {
+                let hint = "one address can be listened on once";
+                self.wrong(&pointer, format!("{shown} is taken already by {}", field(&first)), hint);
             }
         }
     }

@@ -98,7 +98,7 @@ impl Source {
 }
 
 /// `/routes/0/query` as people write it: `routes[0].query`.
-fn field(pointer: &str) -> String {
+pub(super) fn field(pointer: &str) -> String {
     let mut field = String::new();
     for part in pointer.split('/').skip(1) {
         if part.bytes().all(|byte| byte.is_ascii_digit()) && !field.is_empty() {

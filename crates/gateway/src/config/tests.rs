@@ -31,7 +31,7 @@ routes:
 #[test]
 fn a_good_config_is_read_with_its_defaults() {
     let config = read_text(GOOD, Path::new("orfa.yaml")).unwrap();
-    assert_eq!(config.listen, "127.0.0.1:8080");
+    assert_eq!(config.listen.addresses().collect::<Vec<_>>(), ["127.0.0.1:8080"]);
     assert_eq!(config.drain.timeout.0.as_secs(), 5);
     assert_eq!(config.routes[0].limits.body.0, 64 << 20);
     assert_eq!(config.routes[1].limits.body.0, 1 << 20);
@@ -168,7 +168,8 @@ fn aliases_and_anchors_are_followed_but_not_without_end() {
 fn the_command_line_of_dev_is_a_config() {
     let services = [("catalog".to_owned(), "http://localhost:3002".to_owned())];
     let config = Config::dev(&services, 9000).unwrap();
-    assert_eq!((config.listen.as_str(), config.routes[0].path.as_str()), ("127.0.0.1:9000", "/query"));
+    assert_eq!(config.listen.addresses().collect::<Vec<_>>(), ["127.0.0.1:9000"]);
+    assert_eq!(config.routes[0].path, "/query");
     let wrong = Config::dev(&[("catalog".to_owned(), "localhost:3002".to_owned())], 9000).unwrap_err();
     assert!(wrong[0].to_string().starts_with("command line: services.catalog.url: "), "{}", wrong[0]);
 }
@@ -195,4 +196,24 @@ fn the_schema_is_closed_and_described_everywhere() {
 fn a_file_without_end_is_a_mistake() {
     let mistakes = read_text("listen: '${file:/dev/zero}'\nroutes: []", Path::new("orfa.yaml")).unwrap_err();
     assert!(mistakes.iter().any(|mistake| mistake.to_string().contains("larger than 1 MiB")), "{mistakes:?}");
+}
+
+#[test]
+fn the_gateway_listens_in_one_place_or_in_several() {
+    let addresses = |listen: &str| {
+        let config = read_text(&format!("listen: {listen}\nroutes: []"), Path::new("orfa.yaml")).unwrap();
+        config.listen.addresses().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(addresses("127.0.0.1:80"), ["127.0.0.1:80"]);
+    assert_eq!(addresses("{ address: '[::1]:80' }"), ["[::1]:80"]);
+    assert_eq!(addresses("['0.0.0.0:80', { address: 0.0.0.0:81 }]"), ["0.0.0.0:80", "0.0.0.0:81"]);
+    tells(
+        "listen: ['localhost:80', { address: 0.0.0.0:81 }, '0.0.0.0:81', { adress: 1 }]\nroutes: []",
+        &[
+            "orfa.yaml:1:10: listen[0]: `localhost:80` is not an address (hint: write 127.0.0.1:8080 or [::]:8080)",
+            "orfa.yaml:1:51: listen[2]: `0.0.0.0:81` is taken already by listen[1].address (hint: one address can be listened on once)",
+            "orfa.yaml:1:65: listen[3]: `address` is missing",
+            "orfa.yaml:1:67: listen[3].adress: unknown key `adress` (hint: did you mean `address`?)",
+        ],
+    );
 }

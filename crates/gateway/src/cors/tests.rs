@@ -3,18 +3,19 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::ListenConfig;
 
 fn judged(listen: &str, host: &str, origins: &[&str]) -> From {
     let mut request = Request::post("/query").header(header::HOST, host);
     for origin in origins {
         request = request.header(header::ORIGIN, *origin);
     }
-    Origins::new(None, listen).judge(&request.body(()).unwrap())
+    Origins::new(None, ListenConfig::at(listen).is_local()).judge(&request.body(()).unwrap())
 }
 
 /// What a page of this origin is told, by a gateway that its visitor reached as `gateway.example`.
 fn told(config: &CorsConfig, origin: &str) -> HeaderMap {
-    let origins = Origins::new(Some(config), "0.0.0.0:80");
+    let origins = Origins::new(Some(config), false);
     let request = Request::get("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
     let request = request.body(()).unwrap();
     let mut headers = HeaderMap::new();
@@ -59,7 +60,7 @@ fn credentials_count_for_listed_origins_only_and_only_if_wanted() {
     assert_eq!(allowed(&CorsConfig::of([shop]), "null"), (None, false));
     let without = CorsConfig { credentials: false, ..CorsConfig::of([shop]) };
     assert_eq!(allowed(&without, shop), (Some(shop.into()), false));
-    assert!(!Origins::new(Some(&without), "").judge(&asking(shop, "")).keeps_cookies());
+    assert!(!Origins::new(Some(&without), false).judge(&asking(shop, "")).keeps_cookies());
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn a_page_may_send_what_is_the_gateways_and_what_the_operator_lists() {
     let config =
         CorsConfig { headers: vec!["X-Shop".into(), "Prefer".into()], ..CorsConfig::of(["http://a"]) };
     let asking = asking("http://a", "x-other, orfa-input,ORFA-New , orfa-bad name");
-    let answer = Origins::new(Some(&config), "").preflight(&asking, "POST, QUERY");
+    let answer = Origins::new(Some(&config), false).preflight(&asking, "POST, QUERY");
     let answered = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(answered("access-control-allow-methods"), "POST, QUERY");
     let names = answered("access-control-allow-headers");

@@ -68,10 +68,10 @@ impl Rig {
         let log = Sink::default();
         let gateway =
             Gateway::build(config).unwrap().log_to(Box::new(log.clone())).unwrap().on_request(watch);
-        let listener = gateway.bind().await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listeners = gateway.bind().unwrap();
+        let address = listeners.addresses()[0];
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(gateway.serve(listener, async move { drop(stopped.await) }));
+        let served = tokio::spawn(gateway.serve(listeners, async move { drop(stopped.await) }));
         Self { address, upstream, stop: Mutex::new(Some(stop)), served, log }
     }
 
