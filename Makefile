@@ -20,6 +20,7 @@ check: setup ## Formatting, arrows, licences, style, error codes, generated file
 	@$(STEP) check cargo xtask check
 
 test: check ## Everything that CI runs: the checks, then all tests, end to end included
+	@$(STEP) setup scripts/setup test
 	@$(STEP) "build tests" cargo test --workspace --locked --no-run
 	@$(STEP) tests cargo test --workspace --locked --quiet
 

@@ -2,6 +2,7 @@
 //! each would be linked against the whole house again.
 
 mod admin;
+mod browser;
 mod cli;
 mod query;
 mod support;

@@ -15,7 +15,10 @@ pub use gateway::Gateway;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Waits for what has to come.
-async fn patiently<T>(what: impl std::fmt::Display, future: impl Future<Output = T>) -> T {
+///
+/// # Panics
+/// If it does not come.
+pub async fn patiently<T>(what: impl std::fmt::Display, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
         Err(_) => panic!("waited {PATIENCE:?} in vain: {what}"),
