@@ -45,13 +45,20 @@ pub struct Seen {
 }
 
 /// What is called for each request that was answered.
-pub(crate) type Watch = Box<dyn Fn(Seen) + Send + Sync>;
+pub(crate) type Watch = Arc<dyn Fn(Seen) + Send + Sync>;
 
 /// Who is told of requests.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Audience {
-    pub(crate) log: Option<Log>,
+    pub(crate) log: Option<Arc<Log>>,
     pub(crate) watch: Option<Watch>,
+}
+
+impl Audience {
+    /// The gateway ends: writes what is left.
+    pub(crate) fn finish(&self) {
+        self.log.iter().for_each(|log| log.finish());
+    }
 }
 
 /// What is known of a request so far.

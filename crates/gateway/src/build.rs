@@ -1,12 +1,17 @@
 //! From a config to what answers: services, the query runtime, routes.
+//!
+//! A reload builds too, and hands in the life before it: what the new config still asks for is taken
+//! over from there, with all that it has learnt.
 
 use std::io;
 use std::sync::Arc;
 
 use services::Services;
 
+use crate::access::Audience;
 use crate::config::{Config, Mistake, RouteConfig, Source};
 use crate::cors::Origins;
+use crate::life::Life;
 use crate::proxy::Proxy;
 use crate::routes::{Route, Routes};
 use crate::way::Way;
@@ -25,23 +30,39 @@ pub enum BuildError {
     Log(#[from] io::Error),
 }
 
-pub(crate) struct Builder<'a> {
+struct Builder<'a> {
     services: Services,
-    pub(crate) runtime: Option<Arc<query::Runtime>>,
+    runtime: Option<Arc<query::Runtime>>,
     source: &'a Source,
 }
 
+impl Life {
+    /// Of a config, and of what can be kept of the life before it.
+    ///
+    /// # Errors
+    /// What shows only now.
+    pub(crate) fn build(config: &Config, previous: Option<&Self>) -> Result<Self, BuildError> {
+        let builder = Builder::new(config, previous)?;
+        Ok(Self {
+            routes: Arc::new(builder.routes(config)?),
+            audience: Arc::new(Audience::of(config, previous)?),
+            drain: config.drain.clone(),
+            services: builder.services,
+            runtime: builder.runtime,
+        })
+    }
+}
+
 impl<'a> Builder<'a> {
-    pub(crate) fn new(config: &'a Config) -> Result<Self, BuildError> {
+    fn new(config: &'a Config, previous: Option<&Life>) -> Result<Self, BuildError> {
         let source = &config.source;
         let services = Services::new(&config.services)
             .map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
-        let needs_runtime = config.routes.iter().any(|route| route.query.is_some());
-        let runtime = needs_runtime.then(|| query::Runtime::new(&config.runtime)).transpose()?;
+        let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
         Ok(Self { services, runtime, source })
     }
 
-    pub(crate) fn routes(&self, config: &Config) -> Result<Routes, BuildError> {
+    fn routes(&self, config: &Config) -> Result<Routes, BuildError> {
         let (mut routes, mut wrong) = (Vec::new(), Vec::new());
         for (index, route) in config.routes.iter().enumerate() {
             let origins =
@@ -75,6 +96,18 @@ impl<'a> Builder<'a> {
         let proxy = route.proxy.as_ref().and_then(|config| Proxy::new(config, route, &self.services));
         let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];
         proxy.map(Way::Proxy).ok_or_else(missing)
+    }
+}
+
+/// The query runtime, with its compiled programs, lives as long as the process.
+fn runtime(
+    config: &Config,
+    previous: Option<&Arc<query::Runtime>>,
+) -> Result<Option<Arc<query::Runtime>>, BuildError> {
+    let is_needed = config.routes.iter().any(|route| route.query.is_some());
+    match previous {
+        Some(previous) => Ok(Some(Arc::clone(previous))),
+        None => Ok(is_needed.then(|| query::Runtime::new(&config.runtime)).transpose()?),
     }
 }
 

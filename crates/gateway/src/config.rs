@@ -19,7 +19,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -181,6 +181,12 @@ impl Config {
         finish(value, Source::new(Path::new("command line")), Vec::new())
     }
 
+    /// Every file that a field names is watched: the sections' own lists join here.
+    fn note_files(&mut self) {
+        let documents = self.services.values().filter_map(|service| service.openapi.as_deref());
+        documents.for_each(|document| self.source.note_file(document));
+    }
+
     fn default_listen() -> ListenConfig {
         ListenConfig::at("127.0.0.1:8080")
     }
@@ -229,14 +235,32 @@ fn yes() -> bool {
     true
 }
 
+/// A config file as it was read.
+#[derive(Debug)]
+pub struct Reading {
+    /// What it says, or all its mistakes in the order of the file.
+    pub config: Result<Config, Vec<Mistake>>,
+    /// The files that it was, or should have been, made of. Whoever waits for a better config watches them.
+    pub files: Vec<PathBuf>,
+}
+
 /// Reads the config file.
 ///
 /// # Errors
 /// All its mistakes, in the order of the file.
 pub fn read(file: &Path) -> Result<Config, Vec<Mistake>> {
+    read_watched(file).config
+}
+
+/// The same for whoever reads it again later.
+#[must_use]
+pub fn read_watched(file: &Path) -> Reading {
     match read_file(file) {
-        Ok(text) => read_text(&text, file),
-        Err(error) => Err(vec![Source::new(file).mistake("", format!("cannot be read: {error}"), None)]),
+        Ok(text) => read_document(&text, file),
+        Err(error) => {
+            let mistake = Source::new(file).mistake("", format!("cannot be read: {error}"), None);
+            Reading { config: Err(vec![mistake]), files: vec![file.to_owned()] }
+        }
     }
 }
 
@@ -245,8 +269,23 @@ pub fn read(file: &Path) -> Result<Config, Vec<Mistake>> {
 /// # Errors
 /// All its mistakes, in the order of the file.
 pub fn read_text(text: &str, file: &Path) -> Result<Config, Vec<Mistake>> {
-    let document = yaml::read(text, file).map_err(|mistake| vec![mistake])?;
-    finish(document.value, document.source, document.mistakes)
+    read_document(text, file).config
+}
+
+fn read_document(text: &str, file: &Path) -> Reading {
+    let mut document = match yaml::read(text, file) {
+        Ok(document) => document,
+        Err(mistake) => return Reading { config: Err(vec![mistake]), files: vec![file.to_owned()] },
+    };
+    document.source.note_text(text);
+    let files = document.source.files().to_vec();
+    match finish(document.value, document.source, document.mistakes) {
+        Ok(mut config) => {
+            config.note_files();
+            Reading { files: config.source.files().to_vec(), config: Ok(config) }
+        }
+        Err(mistakes) => Reading { config: Err(mistakes), files },
+    }
 }
 
 fn finish(value: Value, source: Source, mut mistakes: Vec<Mistake>) -> Result<Config, Vec<Mistake>> {

@@ -1,26 +1,35 @@
-//! The gateway: built from a config (`build.rs`), then bound, then served.
+//! The gateway: built from a config (`build.rs`), then bound, then served, and given another config
+//! while it serves (`reload.rs`).
 
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use crate::access::{Audience, Log, Seen};
 use crate::admin::Admin;
-use crate::build::{BuildError, Builder};
+use crate::build::BuildError;
 use crate::config::{Config, ListenConfig};
 use crate::life::{Current, Life};
 use crate::listen::{BindError, Listener, Listeners};
-use crate::routes::Routes;
+use crate::readiness::{Readiness, State};
+use crate::reload::Reloads;
 use crate::server::{self, Drained};
 
-/// A gateway that is ready to serve.
+/// A gateway that is ready to serve. Clones are handles of the same one.
+#[derive(Clone)]
 pub struct Gateway {
+    pub(crate) current: Arc<Current>,
+    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) reloads: Arc<Reloads>,
+    pub(crate) fixed: Arc<Fixed>,
+    /// One reload at a time.
+    pub(crate) reloading: Arc<Mutex<()>>,
+}
+
+/// What of a config stays as it was at the start, whatever later ones say.
+pub(crate) struct Fixed {
     listen: ListenConfig,
     admin: Option<String>,
-    drain: Duration,
-    routes: Routes,
-    audience: Audience,
-    runtime: Option<Arc<query::Runtime>>,
+    runtime: query::RuntimeConfig,
 }
 
 impl Gateway {
@@ -29,37 +38,43 @@ impl Gateway {
     /// # Errors
     /// What shows only now: programs' rules that don't fit their services, a runtime that can't start.
     pub fn build(config: Config) -> Result<Self, BuildError> {
-        let builder = Builder::new(&config)?;
-        let routes = builder.routes(&config)?;
-        let runtime = builder.runtime;
-        let mut gateway = Self {
-            runtime,
-            listen: config.listen,
-            admin: config.admin,
-            drain: config.drain.timeout.0,
-            routes,
-            audience: Audience::default(),
-        };
-        if config.log.access {
-            gateway.audience.log = Some(Log::new(Box::new(io::stderr()))?);
-        }
-        Ok(gateway)
+        let life = Life::build(&config, None)?;
+        Ok(Self {
+            current: Arc::new(Current::new(life)),
+            readiness: Arc::default(),
+            reloads: Arc::new(Reloads::new(config.source.digest().to_owned())),
+            fixed: Arc::new(Fixed::new(config)),
+            reloading: Arc::default(),
+        })
     }
 
     /// Writes the access log there and not to stderr.
     ///
     /// # Errors
     /// When its thread can't be started.
-    pub fn log_to(mut self, sink: Box<dyn Write + Send>) -> Result<Self, BuildError> {
-        self.audience.log = Some(Log::new(sink)?);
+    pub fn log_to(self, sink: Box<dyn Write + Send>) -> Result<Self, BuildError> {
+        let log = Arc::new(Log::new(sink)?);
+        self.current.put_audience(|audience| audience.log = Some(log));
         Ok(self)
     }
 
     /// Calls this for every request, once the last byte of its answer is gone. It must not block.
     #[must_use]
-    pub fn on_request(mut self, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
-        self.audience.watch = Some(Box::new(watch));
+    pub fn on_request(self, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
+        self.current.put_audience(|audience| audience.watch = Some(Arc::new(watch)));
         self
+    }
+
+    /// Whether it wants requests.
+    #[must_use]
+    pub fn readiness(&self) -> &Arc<Readiness> {
+        &self.readiness
+    }
+
+    /// What became of the configs so far.
+    #[must_use]
+    pub fn reloads(&self) -> &Arc<Reloads> {
+        &self.reloads
     }
 
     /// Binds the addresses of the config.
@@ -75,7 +90,7 @@ impl Gateway {
     /// # Errors
     /// The first address that is neither there nor to be had.
     pub fn adopt(&self, present: Vec<Listener>) -> Result<Listeners, BindError> {
-        Listeners::adopt(self.listen.addresses(), present)
+        Listeners::adopt(self.fixed.listen.addresses(), present)
     }
 
     /// Binds the admin address of the config, if it has one.
@@ -83,8 +98,8 @@ impl Gateway {
     /// # Errors
     /// When the address is taken or not this machine's.
     pub async fn admin(&self) -> io::Result<Option<Admin>> {
-        match &self.admin {
-            Some(address) => Admin::bind(address, self.runtime.clone()).await.map(Some),
+        match &self.fixed.admin {
+            Some(address) => Admin::bind(address, self.current.life().runtime.clone()).await.map(Some),
             None => Ok(None),
         }
     }
@@ -94,7 +109,43 @@ impl Gateway {
         for address in listeners.addresses() {
             tracing::info!(%address, "listening");
         }
-        let life = Life { routes: self.routes, audience: Arc::new(self.audience) };
-        server::serve(Arc::new(Current::new(life)), listeners, shutdown, self.drain).await
+        self.readiness.advance(State::Ready);
+        let shutdown = async {
+            shutdown.await;
+            self.readiness.advance(State::Draining);
+        };
+        let drain = self.current.life().drain.timeout.0;
+        let drained = server::serve(Arc::clone(&self.current), listeners, shutdown, drain).await;
+        self.current.life().audience.finish();
+        drained
+    }
+}
+
+impl Fixed {
+    fn new(config: Config) -> Self {
+        Self { listen: config.listen, admin: config.admin, runtime: config.runtime }
+    }
+
+    /// The fields in which a config says something else.
+    pub(crate) fn changed(&self, config: &Config) -> Vec<&'static str> {
+        let fields = [
+            ("listen", self.listen.addresses().ne(config.listen.addresses())),
+            ("admin", self.admin != config.admin),
+            ("runtime", self.runtime != config.runtime),
+        ];
+        fields.into_iter().filter_map(|(name, is_changed)| is_changed.then_some(name)).collect()
+    }
+}
+
+/// Where a life's requests are told of: the access log is kept while a config wants it.
+impl Audience {
+    pub(crate) fn of(config: &Config, previous: Option<&Life>) -> io::Result<Self> {
+        let mut audience = previous.map(|life| (*life.audience).clone()).unwrap_or_default();
+        if !config.log.access {
+            audience.log = None;
+        } else if audience.log.is_none() {
+            audience.log = Some(Arc::new(Log::new(Box::new(io::stderr()))?));
+        }
+        Ok(audience)
     }
 }

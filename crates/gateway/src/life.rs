@@ -9,19 +9,27 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::{Body as _, Incoming};
 use services::headers::{ClientAddress, MAX_HOPS, hops};
-use services::{Body, Budget, Call, Caller, Problem};
+use services::{Body, Budget, Call, Caller, Problem, Services};
 
 use crate::access::{Audience, Entry, Logged};
 use crate::client::Client;
+use crate::config::DrainConfig;
 use crate::cors::{self, From as Comes};
 use crate::refusal::Refusal;
 use crate::respond;
 use crate::routes::{Route, Routes};
 
 /// What a request needs on its way.
+#[derive(Clone)]
 pub(crate) struct Life {
-    pub(crate) routes: Routes,
+    pub(crate) routes: Arc<Routes>,
     pub(crate) audience: Arc<Audience>,
+    /// How the gateway ends while this config is in force.
+    pub(crate) drain: DrainConfig,
+    // What the next config takes over as far as it still asks for it: see `build.rs`.
+    #[expect(dead_code, reason = "the next life's services will be made of these")]
+    pub(crate) services: Services,
+    pub(crate) runtime: Option<Arc<query::Runtime>>,
 }
 
 /// The life that new requests get.
@@ -35,6 +43,19 @@ impl Current {
     /// That of a request that begins now.
     pub(crate) fn life(&self) -> Arc<Life> {
         self.0.load_full()
+    }
+
+    /// Puts another in its place for the requests to come.
+    pub(crate) fn put(&self, life: Life) {
+        self.0.store(Arc::new(life));
+    }
+
+    /// The same life told of elsewhere: before it is served.
+    pub(crate) fn put_audience(&self, change: impl FnOnce(&mut Audience)) {
+        let life = self.life();
+        let mut audience = (*life.audience).clone();
+        change(&mut audience);
+        self.put(Life { audience: Arc::new(audience), ..(*life).clone() });
     }
 }
 

@@ -1,5 +1,6 @@
 //! What clients and operators rely on, over real sockets: the gateway before a service that echoes.
 
+mod reload;
 mod rig;
 
 use http::{Method, Request, StatusCode, header};

@@ -20,7 +20,7 @@ const COLLECT: Duration = Duration::from_millis(10);
 /// A log that is written in the background. Dropping it writes what is left.
 pub(crate) struct Log {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -43,7 +43,15 @@ impl Log {
         let theirs = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("access-log".to_owned()).spawn(move || theirs.run(sink))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Writes what is left; nothing is written after that.
+    pub(crate) fn finish(&self) {
+        self.shared.lock().is_stopped = true;
+        self.shared.changed.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        thread.into_iter().for_each(|thread| drop(thread.join()));
     }
 
     /// Appends a line, made outside of the lock.
@@ -105,11 +113,7 @@ impl Shared {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.shared.lock().is_stopped = true;
-        self.shared.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.finish();
     }
 }
 

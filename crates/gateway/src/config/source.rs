@@ -15,6 +15,8 @@ pub struct Source {
     folder: PathBuf,
     places: HashMap<String, Place>,
     secret: HashSet<String>,
+    digest: String,
+    files: Vec<PathBuf>,
 }
 
 /// Line and column of a key and of its value, both from 1.
@@ -34,13 +36,40 @@ pub(crate) enum At {
 impl Source {
     pub(crate) fn new(file: &Path) -> Self {
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
-        Self { file: file.display().to_string(), folder, ..Self::default() }
+        let files = vec![file.to_owned()];
+        Self { file: file.display().to_string(), folder, files, ..Self::default() }
     }
 
     /// The folder that relative paths in the config start from.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The SHA-256 of the file, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Every file that was read to make the config, itself first.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// Notes the text that all this is the source of.
+    pub(crate) fn note_text(&mut self, text: &str) {
+        use sha2::{Digest, Sha256};
+        self.digest = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    }
+
+    /// Notes a file that the config names; a relative path starts in the config's folder.
+    pub(crate) fn note_file(&mut self, file: &str) {
+        let file = self.folder.join(file);
+        if !self.files.contains(&file) {
+            self.files.push(file);
+        }
     }
 
     pub(crate) fn put(&mut self, pointer: &str, place: Place) {

@@ -11,6 +11,12 @@ pub(super) struct Filled {
     pub(super) was_filled: bool,
 }
 
+/// The files that `${file:...}` in this text names, as they are written there.
+pub(super) fn files(text: &str) -> impl Iterator<Item = &str> {
+    let ends = text.split("${file:").skip(1);
+    ends.filter_map(|rest| rest.split_once('}').map(|(file, _)| file))
+}
+
 /// Why one could not be replaced.
 #[derive(Debug)]
 pub(super) struct Wrong {

@@ -217,3 +217,27 @@ fn the_gateway_listens_in_one_place_or_in_several() {
         ],
     );
 }
+
+#[test]
+fn every_file_that_a_config_names_is_known_even_where_it_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("orfa.yaml");
+    std::fs::write(folder.path().join("there"), "secret\n").unwrap();
+    let text = |key: &str| {
+        format!(
+            "services:\n  a: {{ url: 'http://a', openapi: a.yaml, headers: {{ k: '${{file:{key}}}' }} }}\nroutes: []\n"
+        )
+    };
+    let names = |reading: &super::Reading| -> Vec<String> {
+        let name = |file: &std::path::PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
+        reading.files.iter().map(name).collect()
+    };
+    std::fs::write(&file, text("there")).unwrap();
+    let reading = super::read_watched(&file);
+    assert_eq!(names(&reading), ["orfa.yaml", "there", "a.yaml"]);
+    assert_eq!(reading.config.unwrap().source.digest().len(), 64);
+    std::fs::write(&file, text("missing")).unwrap();
+    let reading = super::read_watched(&file);
+    assert!(reading.config.is_err());
+    assert_eq!(names(&reading), ["orfa.yaml", "missing"]);
+}

@@ -168,6 +168,7 @@ impl<'text> Reader<'text> {
     }
 
     fn text(&mut self, text: &str, pointer: &str) -> Value {
+        substitute::files(text).for_each(|file| self.source.note_file(file));
         let filled = match substitute::fill(text, self.source.folder()) {
             Ok(filled) => filled,
             Err(wrong) => {

@@ -24,8 +24,10 @@ use crate::{Drained, Gateway, Seen, config};
 pub(super) struct Rig {
     pub(super) address: SocketAddr,
     pub(super) upstream: Upstream,
+    pub(super) upstream_address: SocketAddr,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     served: JoinHandle<Drained>,
+    pub(super) gateway: Gateway,
     log: Sink,
 }
 
@@ -62,8 +64,9 @@ impl Rig {
 
     pub(super) async fn watched(text: &str, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
         let upstream = Upstream::default();
+        let upstream_address = upstream.start().await;
         let text =
-            format!("listen: 127.0.0.1:0\n{}", text.replace("UPSTREAM", &upstream.start().await.to_string()));
+            format!("listen: 127.0.0.1:0\n{}", text.replace("UPSTREAM", &upstream_address.to_string()));
         let config = config::read_text(&text, Path::new("orfa.yaml")).unwrap();
         let log = Sink::default();
         let gateway =
@@ -71,8 +74,8 @@ impl Rig {
         let listeners = gateway.bind().unwrap();
         let address = listeners.addresses()[0];
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(gateway.serve(listeners, async move { drop(stopped.await) }));
-        Self { address, upstream, stop: Mutex::new(Some(stop)), served, log }
+        let served = tokio::spawn(gateway.clone().serve(listeners, async move { drop(stopped.await) }));
+        Self { address, upstream, upstream_address, stop: Mutex::new(Some(stop)), served, gateway, log }
     }
 
     pub(super) fn stop(&self) {

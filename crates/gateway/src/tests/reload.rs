@@ -1,0 +1,82 @@
+//! Another config while requests are under way.
+
+use std::path::Path;
+
+use http::StatusCode;
+
+use super::rig::{Rig, get};
+use crate::{Config, State, config};
+
+const BEFORE: &str = "
+services: { echo: { url: 'http://UPSTREAM' } }
+routes: [{ path: '/old/*', proxy: echo }]
+";
+
+fn after(rig: &Rig, more: &str) -> Config {
+    let upstream = &rig.upstream_address;
+    let text = format!(
+        "listen: 127.0.0.1:0\nservices: {{ echo: {{ url: 'http://{upstream}' }} }}\nroutes: [{{ path: '/new/*', proxy: echo }}]\n{more}"
+    );
+    config::read_text(&text, Path::new("orfa.yaml")).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_ends_with_the_config_that_it_began_with() {
+    let rig = Rig::new(BEFORE).await;
+    let waiting = tokio::spawn(rig.asking(get("/old/wait")));
+    rig.upstream.arrived().await;
+    assert_eq!(rig.gateway.reload(&after(&rig, "")).unwrap(), [""; 0]);
+    assert_eq!(rig.ask(get("/new/x")).await.status(), StatusCode::OK);
+    assert_eq!(rig.ask(get("/old/x")).await.status(), StatusCode::NOT_FOUND);
+    rig.upstream.release();
+    assert_eq!(waiting.await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_the_old_config_held_is_let_go_with_its_last_request() {
+    let rig = Rig::new(BEFORE).await;
+    let waiting = tokio::spawn(rig.asking(get("/old/wait")));
+    rig.upstream.arrived().await;
+    let old = std::sync::Arc::downgrade(&rig.gateway.current.life());
+    rig.gateway.reload(&after(&rig, "")).unwrap();
+    assert!(old.upgrade().is_some());
+    rig.upstream.release();
+    waiting.await.unwrap();
+    rig.end().await;
+    assert!(old.upgrade().is_none());
+}
+
+#[tokio::test]
+async fn what_waits_for_a_restart_is_named_and_the_rest_is_in_force() {
+    let rig = Rig::new(BEFORE).await;
+    let config = after(&rig, "admin: 127.0.0.1:1\nruntime: { instances: 3 }");
+    let digest = config.source.digest().to_owned();
+    assert_eq!(rig.gateway.reload(&config).unwrap(), ["admin", "runtime"]);
+    assert_eq!(rig.ask(get("/new/x")).await.status(), StatusCode::OK);
+    let state = rig.gateway.reloads().state();
+    assert_eq!((state.digest, state.succeeded, state.failed, state.is_stale), (digest, 1, 0, false));
+}
+
+#[tokio::test]
+async fn a_config_that_cannot_be_built_changes_nothing() {
+    let rig = Rig::new(BEFORE).await;
+    let mut config = after(&rig, "");
+    // Two paths that mean the same: seen only when the table is made.
+    config.routes.extend(config.routes.clone());
+    assert!(rig.gateway.reload(&config).is_err());
+    assert_eq!(rig.ask(get("/old/x")).await.status(), StatusCode::OK);
+    let state = rig.gateway.reloads().state();
+    assert_eq!((state.succeeded, state.failed, state.is_stale), (0, 1, true));
+    rig.gateway.reload(&after(&rig, "")).unwrap();
+    assert!(!rig.gateway.reloads().state().is_stale);
+}
+
+#[tokio::test]
+async fn it_is_ready_from_the_first_connection_to_the_wish_that_it_ends() {
+    let rig = Rig::new(BEFORE).await;
+    rig.ask(get("/old/x")).await;
+    let readiness = rig.gateway.readiness().clone();
+    assert_eq!(readiness.state(), State::Ready);
+    rig.end().await;
+    assert_eq!(readiness.state(), State::Draining);
+}
