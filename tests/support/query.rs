@@ -85,6 +85,8 @@ pub(crate) fn problem(response: &Response, status: u16, code: &str) -> Value {
     let found = (response.status.as_u16(), &document["code"]);
     assert_eq!(found, (status, &Value::from(code)), "{text}");
     assert_eq!(document["status"], status);
+    let row = format!("| `{code}` | {status} | ");
+    assert!(include_str!("../../docs/errors.md").contains(&row), "docs/errors.md has no row {row}");
     assert_eq!(document["type"], format!("urn:orfa:error:{code}"));
     assert!(document["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{text}");
     assert!(response.header("server-timing").contains("total;dur="), "no Server-Timing with {text}");

@@ -1,7 +1,9 @@
 //! docs/errors.md has every error code of the sources, and no other.
 //!
 //! The codes are read off the sources: those that a function called `code` (or `..._code`) returns as text,
-//! and those that `orfa` complains with. The page's rows begin with a code; its two parts are headings.
+//! and those that `orfa` complains with. The page's rows begin with a code; its two parts are headings. That a
+//! row's status is the one that clients see is checked end to end, by every test that looks at a problem; here
+//! it is checked that the fault allows it.
 
 use std::collections::BTreeSet;
 
@@ -27,6 +29,7 @@ pub(crate) fn run() -> anyhow::Result<Findings> {
         let codes = sources.flat_map(|file| codes(file.product())).collect();
         findings.extend(differences(heading, &codes, &rows(page, heading)));
     }
+    findings.extend(page.lines().filter_map(contradiction));
     Ok(findings)
 }
 
@@ -42,6 +45,21 @@ fn rows(page: &str, heading: &str) -> BTreeSet<String> {
     let part = part.split("\n## ").next().unwrap_or("");
     let code = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
     part.lines().filter_map(code).collect()
+}
+
+/// What a row's fault and status say against each other.
+fn contradiction(line: &str) -> Option<String> {
+    let cells: Vec<&str> = line.strip_prefix("| `")?.split('|').map(str::trim).collect();
+    let [code, status, fault, _, _] = cells[..] else { return None };
+    let status: u16 = status.parse().ok()?;
+    let fits = match fault {
+        "client" => matches!(status, 400..=499 | 501 | 508),
+        "program" => status == 422,
+        "upstream" => matches!(status, 502 | 504 | 508),
+        "gateway" => matches!(status, 500 | 503),
+        _ => false,
+    };
+    (!fits).then(|| format!("{PAGE}: {status} is no status for what is the {fault}'s fault: `{code}"))
 }
 
 /// The codes that a source file returns or complains with.
@@ -122,6 +140,13 @@ mod tests {
         let page = "## A\n| code |\n| `a-b` | 422 |\n\n## B\n| `c-d` | 1 |\n";
         assert_eq!(rows(page, "## A"), set(&["a-b"]));
         assert_eq!(rows(page, "## B"), set(&["c-d"]));
+    }
+
+    #[test]
+    fn a_status_that_its_fault_does_not_allow_is_found() {
+        assert!(contradiction("| `a-b` | 500 | client | x |").is_some());
+        assert!(contradiction("| `a-b` | 503 | gateway | x |").is_none());
+        assert!(contradiction("| `a-b` | 1 | x |").is_none());
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! What is made from the tables of `query-abi`, so that C, docs and Rust can't disagree: `sdk/c/orfa_abi.h`,
 //! and the table of host functions in docs/query.md.
 //!
-//! Tables in, text out; [`write`] and [`compare`] alone touch files.
+//! Tables in, text out; [`write`] and [`compare`] alone touch files. docs/config.md is made of the config's
+//! structs, which need a build of the gateway: a test of `gateway` compares it, and [`write`] has it written.
+
+use std::process::Command;
 
 use anyhow::Context;
 use query_abi::{Code, Failure, HOST_FUNCTIONS, HOST_MODULE, HostFunction, Part};
@@ -75,7 +78,16 @@ pub(crate) fn write() -> anyhow::Result<Findings> {
         std::fs::write(files::root().join(path), text).with_context(|| path.to_owned())?;
         println!("wrote {path}");
     }
-    Ok(Findings::new())
+    config_reference()
+}
+
+/// Has docs/config.md written by the test of `gateway` that compares it otherwise.
+fn config_reference() -> anyhow::Result<Findings> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["test", "--quiet", "--package", "gateway", "--lib", "config::reference"]);
+    let status = cargo.env("ORFA_GENERATE", "1").current_dir(files::root()).status()?;
+    let failed = || "docs/config.md could not be written: see above".to_owned();
+    Ok((!status.success()).then(failed).into_iter().collect())
 }
 
 /// Finds every generated file that is not as it should be.

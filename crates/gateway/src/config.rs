@@ -14,6 +14,8 @@ mod substitute;
 mod yaml;
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,100 @@
+//! docs/config.md: every field of `orfa.yaml`, written from the schema and compared with it.
+//!
+//! It is a test and no part of the gateway. `cargo xtask generate` runs it with [`WRITE`] set, and then it
+//! writes the page; otherwise it fails where the page says something else. Every section has an example,
+//! every field stands in one, and every example is a config that the gateway takes.
+
+mod examples;
+mod page;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{read_text, schema, yaml};
+use examples::EXAMPLES;
+use page::{definition, page};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
+const WRITE: &str = "ORFA_GENERATE";
+
+#[test]
+fn the_page_is_what_the_schema_says() {
+    let wanted = page(&schema(), EXAMPLES);
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(PAGE, &wanted).unwrap();
+    }
+    let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+    let differs = written.lines().zip(wanted.lines()).find(|(written, wanted)| written != wanted);
+    assert!(written == wanted, "docs/config.md is out of date: run `cargo xtask generate`\n{differs:#?}");
+}
+
+#[test]
+fn every_example_is_a_config() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in examples::FILES {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    for (section, example) in EXAMPLES {
+        let config = read_text(&whole(example), &folder.path().join("orfa.yaml"));
+        assert_eq!(config.map(drop), Ok(()), "the example of `{section}`");
+    }
+}
+
+#[test]
+fn every_field_stands_in_an_example() {
+    let schema = schema();
+    let mut used = BTreeSet::new();
+    for (_, example) in EXAMPLES {
+        let document = yaml::read(&whole(example), Path::new("orfa.yaml")).unwrap();
+        collect(&schema, &schema, &document.value, &mut used);
+    }
+    let fields = |schema: &Value| -> Vec<String> {
+        schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.clone())
+            .collect()
+    };
+    let definitions = schema["$defs"].as_object().unwrap().iter();
+    let all = definitions
+        .flat_map(|(name, schema)| fields(schema).into_iter().map(move |field| (name.clone(), field)));
+    let all: BTreeSet<_> =
+        all.chain(fields(&schema).into_iter().map(|field| (String::new(), field))).collect();
+    let missing: Vec<_> = all.difference(&used).collect();
+    assert!(missing.is_empty(), "write an example of these in config/reference/examples.rs: {missing:?}");
+}
+
+/// An example with what every config has to have.
+fn whole(example: &str) -> String {
+    let has_routes = example.lines().any(|line| line.starts_with("routes:"));
+    if has_routes { example.to_owned() } else { format!("{example}routes: []\n") }
+}
+
+/// Which fields of which definitions a value uses.
+fn collect(root: &Value, schema: &Value, value: &Value, used: &mut BTreeSet<(String, String)>) {
+    let (name, schema) = definition(root, schema);
+    for branch in ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array()).flatten() {
+        collect(root, branch, value, used);
+    }
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                if let Some(property) = schema.pointer(&format!("/properties/{key}")) {
+                    used.insert((name.to_owned(), key.clone()));
+                    collect(root, property, value, used);
+                } else if let Some(each) = schema.get("additionalProperties") {
+                    collect(root, each, value, used);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let each = schema.get("items").into_iter();
+            each.for_each(|each| items.iter().for_each(|item| collect(root, each, item, used)));
+        }
+        _ => {}
+    }
+}

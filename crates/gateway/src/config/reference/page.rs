@@ -1,0 +1,208 @@
+//! From the schema to a page in Markdown: a section for every map of the config, in the order in which they
+//! stand in the file, and a row for every field.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+const OPENING: &str = "\
+# The config, field by field
+
+GENERATED from the config's structs by `cargo xtask generate`: don't edit.
+
+All of the config is one file, `orfa.yaml`. `orfa check` tells every mistake in it with line, field and a hint;
+`orfa config schema` prints its JSON Schema for editors. An unknown field is a mistake everywhere.
+
+- A **time span** is a whole number and a unit: `ns`, `us`, `ms`, `s`, `m` or `h`, as in `50ms`.
+- A **size** is a number of bytes, or a whole number and a unit: `B`, `kB`, `KiB`, `MB`, `MiB`, `GB`, `GiB`, `TB` or
+  `TiB`, as in `16MiB`.
+- `${env:NAME}` and `${file:PATH}` in any text stand for an environment variable and for what is in a file, without the
+  line's end; `$${` is `${` itself. What is not there is a mistake, and no value that was filled in is ever printed.
+- Paths of files start in the folder of `orfa.yaml`.
+- In the headings below, `NAME` is a name that you choose, and `[]` one of a list.
+";
+
+/// The page for this schema, with an example in each section.
+pub(super) fn page(schema: &Value, examples: &[(&str, &str)]) -> String {
+    let mut writer = Writer { root: schema, places: HashMap::new(), sections: Vec::new() };
+    writer.place("", schema);
+    let mut page = OPENING.to_owned();
+    for (path, schema) in &writer.sections {
+        page.push_str(&writer.section(path, schema));
+        for (_, example) in examples.iter().filter(|(section, _)| section == path) {
+            page.push_str(&format!("\n```yaml\n{example}```\n"));
+        }
+    }
+    page
+}
+
+/// The definition that a schema points to, if any, and its name.
+pub(super) fn definition<'a>(root: &'a Value, schema: &'a Value) -> (&'a str, &'a Value) {
+    let name = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
+    match name.and_then(|name| Some((name, root.get("$defs")?.get(name)?))) {
+        Some(found) => found,
+        None => ("", schema),
+    }
+}
+
+struct Writer<'a> {
+    root: &'a Value,
+    /// Where a definition has its section: the first place where it can stand.
+    places: HashMap<&'a str, String>,
+    sections: Vec<(String, &'a Value)>,
+}
+
+impl<'a> Writer<'a> {
+    /// Finds the sections at a path and below it.
+    fn place(&mut self, path: &str, schema: &'a Value) {
+        let (name, schema) = definition(self.root, schema);
+        if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+            if !name.is_empty() && self.places.contains_key(name) {
+                return;
+            }
+            self.places.insert(name, path.to_owned());
+            self.sections.push((path.to_owned(), schema));
+            let dot = if path.is_empty() { "" } else { "." };
+            for (field, schema) in properties {
+                self.place(&format!("{path}{dot}{field}"), schema);
+            }
+        }
+        if let Some(each) = schema.get("items") {
+            self.place(&format!("{path}[]"), each);
+        }
+        if let Some(each) = schema.get("additionalProperties").filter(|each| each.is_object()) {
+            self.place(&format!("{path}.NAME"), each);
+        }
+        branches(schema).for_each(|branch| self.place(path, branch));
+    }
+
+    fn section(&self, path: &str, schema: &Value) -> String {
+        let of_the_top = path.trim_end_matches("[]").trim_end_matches(".NAME");
+        let level = if of_the_top.contains(['.', '[']) { "###" } else { "##" };
+        let heading = if path.is_empty() { "At the top".to_owned() } else { format!("`{path}`") };
+        let required: Vec<&Value> =
+            schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
+        let row = |(name, field): (&String, &Value)| {
+            let is_required = required.iter().any(|required| *required == name);
+            let default = if is_required { "required".to_owned() } else { default(field) };
+            format!("| `{name}` | {} | {default} | {} |\n", self.kind(field), self.meaning(field))
+        };
+        let rows: String =
+            schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(row).collect();
+        let about = text(schema);
+        format!(
+            "\n{level} {heading}\n\n{about}\n\n| field | type | default | meaning |\n| --- | --- | --- | --- |\n{rows}"
+        )
+    }
+
+    /// What a value is called.
+    fn kind(&self, schema: &Value) -> String {
+        let (name, schema) = definition(self.root, schema);
+        match name {
+            "Duration" => return "time span".to_owned(),
+            "Bytes" => return "size".to_owned(),
+            _ => {}
+        }
+        if schema.get("properties").is_some() {
+            return self.places.get(name).map_or("map".to_owned(), |path| format!("[map](#{})", slug(path)));
+        }
+        let words: Vec<String> = words(schema).map(|word| format!("`{word}`")).collect();
+        if !words.is_empty() {
+            return words.join(", ");
+        }
+        let mut kinds: Vec<String> = branches(schema).map(|branch| self.kind(branch)).collect();
+        kinds.dedup();
+        if !kinds.is_empty() {
+            return kinds.join(" or ");
+        }
+        if let Some(each) = schema.get("items") {
+            return format!("list of {}", self.kind(each));
+        }
+        if let Some(each) = schema.get("additionalProperties").filter(|each| each.is_object()) {
+            return format!("map of names to {}", self.kind(each));
+        }
+        let kind = schema.get("type").and_then(Value::as_str);
+        match kind {
+            Some("boolean") => "`true` or `false`".to_owned(),
+            Some("integer") => format!("whole number{}", bounds(schema)),
+            Some("number") => format!("number{}", bounds(schema)),
+            Some("array") => "list".to_owned(),
+            Some("object") => "map".to_owned(),
+            _ => "text".to_owned(),
+        }
+    }
+
+    /// What a field means, and its words if it has a choice of them.
+    fn meaning(&self, field: &Value) -> String {
+        let (_, schema) = definition(self.root, field);
+        let about = |branch: &Value| {
+            let word = branch.get("const").and_then(Value::as_str)?;
+            Some(format!(" `{word}`: {}", text(branch)))
+        };
+        let words: String = branches(schema).filter_map(about).collect();
+        format!("{}{words}", text(field)).replace('|', "\\|")
+    }
+}
+
+/// The forms that a value may have.
+fn branches(schema: &Value) -> impl Iterator<Item = &Value> {
+    ["anyOf", "oneOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten()
+}
+
+/// The words that a value may be.
+fn words(schema: &Value) -> impl Iterator<Item = &str> {
+    let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+    let constants = branches(schema).filter_map(|branch| branch.get("const")).chain(schema.get("const"));
+    listed.chain(constants).filter_map(Value::as_str)
+}
+
+fn bounds(schema: &Value) -> String {
+    let number = |key: &str| schema.get(key).and_then(Value::as_f64).filter(|number| *number != 0.0);
+    match (number("minimum"), number("maximum")) {
+        (Some(least), Some(most)) => format!(", {least} to {most}"),
+        (None, Some(most)) => format!(", at most {most}"),
+        (Some(least), None) => format!(", at least {least}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn default(field: &Value) -> String {
+    match field.get("default") {
+        Some(Value::Array(items)) if items.is_empty() => "empty".to_owned(),
+        Some(Value::Object(members)) if members.is_empty() => "empty".to_owned(),
+        Some(Value::Array(items)) => {
+            format!("`[{}]`", items.iter().map(plain).collect::<Vec<_>>().join(", "))
+        }
+        Some(Value::Object(members)) => format!("`{}`", flow(members)),
+        Some(Value::String(text)) if text.is_empty() => "empty".to_owned(),
+        Some(value) => format!("`{}`", plain(value)),
+        None => String::new(),
+    }
+}
+
+/// A map on one line, as YAML has it.
+fn flow(members: &Map<String, Value>) -> String {
+    let members: Vec<_> = members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect();
+    format!("{{ {} }}", members.join(", "))
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A description, on one line.
+fn text(schema: &Value) -> String {
+    schema
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The anchor that a heading gets on the usual forges: letters and digits are left of it.
+fn slug(path: &str) -> String {
+    let kept = |letter: &char| letter.is_ascii_alphanumeric() || "-_".contains(*letter);
+    path.to_ascii_lowercase().chars().filter(kept).collect()
+}
