@@ -125,7 +125,8 @@ async fn help_and_version_are_answers() {
 
 #[tokio::test]
 async fn serve_announces_itself_in_json_and_ends_well_when_asked() {
-    let mut gateway = testkit::Gateway::start(orfa(), "listen: 127.0.0.1:0\nroutes: []\n").await;
+    let config = "listen: 127.0.0.1:0\nroutes: []\ndrain: { delay: 0s }\n";
+    let mut gateway = testkit::Gateway::start(orfa(), config).await;
     let answer = testkit::http::request("GET", &format!("{}/nowhere", gateway.url), &[], "").await;
     assert_eq!(answer.expect("an answer").status, 404);
     assert!(gateway.terminate().await.success());

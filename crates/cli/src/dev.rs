@@ -3,27 +3,26 @@
 //! Where the services come from is a [`Plan`]. A running gateway is a task on a copy of the listening
 //! sockets; when a watched file changes, the next one starts on another copy and the old one drains, so
 //! that no request finds the door closed. A config with mistakes leaves the old gateway in force.
-//! `plan.rs` is what to serve, `watch.rs` the files, `screen.rs` what is seen, `again.rs` a program that
+//! `plan.rs` is what to serve, `screen.rs` what is seen, `again.rs` a program that
 //! is sent again whenever it is saved.
 
 mod again;
 mod plan;
 mod screen;
-mod watch;
 
 use std::path::PathBuf;
 
 use anyhow::Context;
-use gateway::{BuildError, Config, Gateway, Listeners, Seen};
+use gateway::{BuildError, Config, Gateway, Listeners, Seen, Stop};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::exit::Exit;
-use crate::signal::Stop;
+use crate::signal::Signals;
+use crate::watch::Watch;
 use crate::{check, logs, serve, terminal};
 use plan::Plan;
 use screen::Shown;
-use watch::Watch;
 
 /// Serve on this machine with no config, safe limits, and every upstream call drawn.
 #[derive(Debug, clap::Args)]
@@ -53,12 +52,12 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Ok(config) => config,
         Err(mistakes) => return Ok(check::refuse(&mistakes)),
     };
-    let mut stop = Stop::listen().context("can't listen for signals")?;
+    let mut stop = Signals::listen().context("can't listen for signals")?;
     let Some(mut dev) = Dev::start(plan, watch, config).await? else { return Ok(Exit::Usage) };
     terminal::say(&dev.greeting(arguments.run.as_deref()));
     let url = dev.query_url();
     tokio::select! {
-        () = stop.wait() => {}
+        _ = stop.wait() => {}
         () = dev.keep_fresh() => {}
         () = again::send(arguments.run.clone(), arguments.input.clone(), url) => {}
     }
@@ -145,7 +144,11 @@ impl Running {
         let listeners = listeners.try_clone()?;
         let (shutdown, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
-            gateway.serve(listeners, async { drop(stopped.await) }).await;
+            let stop = async {
+                drop(stopped.await);
+                Stop::Promptly
+            };
+            gateway.serve(listeners, stop).await;
         });
         Ok(Self { shutdown, task })
     }

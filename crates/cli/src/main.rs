@@ -15,6 +15,7 @@ mod serve;
 mod signal;
 mod terminal;
 mod units;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -153,7 +153,10 @@ pub struct LimitsConfig {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrainConfig {
-    /// How long requests that are under way may still take.
+    /// How long requests are still taken after SIGTERM while `/readyz` says no already, so that load
+    /// balancers notice and nobody finds the door closed. Ctrl-C skips it.
+    pub delay: Duration,
+    /// How long requests that are under way then may still take.
     pub timeout: Duration,
 }
 
@@ -223,7 +226,7 @@ impl Default for LimitsConfig {
 
 impl Default for DrainConfig {
     fn default() -> Self {
-        Self { timeout: Duration(std::time::Duration::from_secs(30)) }
+        Self { delay: Duration::from_secs(5), timeout: Duration::from_secs(30) }
     }
 }
 

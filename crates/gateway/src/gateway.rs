@@ -8,17 +8,17 @@ use crate::access::{Audience, Log, Seen};
 use crate::admin::Admin;
 use crate::build::BuildError;
 use crate::config::{Config, ListenConfig};
+use crate::drain::{Drained, Stop};
 use crate::life::{Current, Life};
 use crate::listen::{BindError, Listener, Listeners};
 use crate::readiness::{Readiness, State};
 use crate::reload::Reloads;
-use crate::server::{self, Drained};
+use crate::server;
 
 /// A gateway that is ready to serve. Clones are handles of the same one.
 #[derive(Clone)]
 pub struct Gateway {
     pub(crate) current: Arc<Current>,
-    pub(crate) readiness: Arc<Readiness>,
     pub(crate) reloads: Arc<Reloads>,
     pub(crate) fixed: Arc<Fixed>,
     /// One reload at a time.
@@ -41,7 +41,6 @@ impl Gateway {
         let life = Life::build(&config, None)?;
         Ok(Self {
             current: Arc::new(Current::new(life)),
-            readiness: Arc::default(),
             reloads: Arc::new(Reloads::new(config.source.digest().to_owned())),
             fixed: Arc::new(Fixed::new(config)),
             reloading: Arc::default(),
@@ -68,7 +67,7 @@ impl Gateway {
     /// Whether it wants requests.
     #[must_use]
     pub fn readiness(&self) -> &Arc<Readiness> {
-        &self.readiness
+        &self.current.readiness
     }
 
     /// What became of the configs so far.
@@ -104,18 +103,18 @@ impl Gateway {
         }
     }
 
-    /// Serves until `shutdown` is ready, then drains. Returns when the access log is written.
-    pub async fn serve(self, listeners: Listeners, shutdown: impl Future<Output = ()>) -> Drained {
+    /// Ends it at once if it is draining, and else as soon as it does: requests under way are cut off.
+    pub fn cut_off(&self) {
+        self.current.cut.notify_one();
+    }
+
+    /// Serves until it is to stop, then drains. Returns when the access log is written.
+    pub async fn serve(self, listeners: Listeners, stop: impl Future<Output = Stop>) -> Drained {
         for address in listeners.addresses() {
             tracing::info!(%address, "listening");
         }
-        self.readiness.advance(State::Ready);
-        let shutdown = async {
-            shutdown.await;
-            self.readiness.advance(State::Draining);
-        };
-        let drain = self.current.life().drain.timeout.0;
-        let drained = server::serve(Arc::clone(&self.current), listeners, shutdown, drain).await;
+        self.readiness().advance(State::Ready);
+        let drained = server::serve(Arc::clone(&self.current), listeners, stop).await;
         self.current.life().audience.finish();
         drained
     }

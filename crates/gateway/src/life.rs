@@ -10,11 +10,13 @@ use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::{Body as _, Incoming};
 use services::headers::{ClientAddress, MAX_HOPS, hops};
 use services::{Body, Budget, Call, Caller, Problem, Services};
+use tokio::sync::Notify;
 
 use crate::access::{Audience, Entry, Logged};
 use crate::client::Client;
 use crate::config::DrainConfig;
 use crate::cors::{self, From as Comes};
+use crate::readiness::Readiness;
 use crate::refusal::Refusal;
 use crate::respond;
 use crate::routes::{Route, Routes};
@@ -32,22 +34,27 @@ pub(crate) struct Life {
     pub(crate) runtime: Option<Arc<query::Runtime>>,
 }
 
-/// The life that new requests get.
-pub(crate) struct Current(ArcSwap<Life>);
+/// The life that new requests get, and whether the gateway wants any.
+pub(crate) struct Current {
+    life: ArcSwap<Life>,
+    pub(crate) readiness: Arc<Readiness>,
+    /// Told once what still goes on is to be cut off.
+    pub(crate) cut: Notify,
+}
 
 impl Current {
     pub(crate) fn new(life: Life) -> Self {
-        Self(ArcSwap::from_pointee(life))
+        Self { life: ArcSwap::from_pointee(life), readiness: Arc::default(), cut: Notify::new() }
     }
 
     /// That of a request that begins now.
     pub(crate) fn life(&self) -> Arc<Life> {
-        self.0.load_full()
+        self.life.load_full()
     }
 
     /// Puts another in its place for the requests to come.
     pub(crate) fn put(&self, life: Life) {
-        self.0.store(Arc::new(life));
+        self.life.store(Arc::new(life));
     }
 
     /// The same life told of elsewhere: before it is served.

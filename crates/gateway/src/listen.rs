@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// How many connections may wait to be accepted: more than a burst brings between two turns of the
 /// runtime. The system's own bound (`net.core.somaxconn`) holds as well.
-const BACKLOG: u32 = 4096;
+pub(crate) const BACKLOG: u32 = 4096;
 
 /// The listening sockets, in the order of the config.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! The first phase: connections. HTTP/1.1 and HTTP/2 in clear text share one port.
 //!
-//! Draining: the listener closes, idle connections end, busy ones end after their last answer, and
-//! what is still there when time is up is cut off.
+//! How they end is `drain.rs`.
 
 mod linger;
 
@@ -10,8 +9,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -19,9 +22,12 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::access::Logged;
 use crate::client::Client;
+use crate::drain::{Drained, Phase, Stop, cut_off, drain};
 use crate::life::Current;
-use crate::listen::{Listener, Listeners};
+use crate::listen::{BACKLOG, Listener, Listeners};
+use crate::readiness::State;
 use linger::Lingering;
 
 pub(crate) use linger::Unread;
@@ -35,49 +41,34 @@ const MAX_STREAMS: u32 = 256;
 /// How long to wait when the system has no more file descriptors.
 const BREATHER: Duration = Duration::from_millis(50);
 
-/// How the gateway stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
-    /// Connections that were cut off because time was up.
-    pub cut_off: usize,
-}
+/// What a connection gets that has said nothing yet when the gateway stops listening: its request is
+/// likely to be on its way.
+const NEWCOMER: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Serving,
-    Draining,
-    Over,
-}
-
-/// Serves until `shutdown` is ready, then drains.
+/// Serves until it is to stop, then drains.
 pub(crate) async fn serve(
     current: Arc<Current>,
     listeners: Listeners,
-    shutdown: impl Future<Output = ()>,
-    drain: Duration,
+    stop: impl Future<Output = Stop>,
 ) -> Drained {
     let (phase, watched) = watch::channel(Phase::Serving);
-    tokio::select! {
-        () = accept_all(&current, listeners, &watched) => {}
-        () = shutdown => {}
-    }
-    drop(watched);
-    tracing::info!(connections = phase.receiver_count(), "draining");
-    phase.send_replace(Phase::Draining);
-    let cut_off = match timeout(drain, phase.closed()).await {
-        Ok(()) => 0,
-        Err(_) => phase.receiver_count(),
+    let mut accepting = Box::pin(accept_all(Arc::clone(&current), listeners, watched));
+    let stop = tokio::select! {
+        stop = stop => stop,
+        () = &mut accepting => Stop::Promptly,
     };
-    phase.send_replace(Phase::Over);
-    phase.closed().await;
-    tracing::info!(cut_off, "stopped");
-    Drained { cut_off }
+    current.readiness.advance(State::Draining);
+    let config = current.life().drain.clone();
+    tokio::select! {
+        drained = drain(&phase, accepting, stop, &config) => drained,
+        () = current.cut.notified() => cut_off(&phase).await,
+    }
 }
 
-/// Accepts on every socket, for ever.
-async fn accept_all(current: &Arc<Current>, listeners: Listeners, phase: &watch::Receiver<Phase>) {
+/// Accepts on every socket until the gateway drains.
+async fn accept_all(current: Arc<Current>, listeners: Listeners, phase: watch::Receiver<Phase>) {
     let builder = Arc::new(builder());
-    let each = listeners.into_vec().into_iter().map(|listener| accept(current, listener, &builder, phase));
+    let each = listeners.into_vec().into_iter().map(|listener| accept(&current, listener, &builder, &phase));
     futures_util::future::join_all(each).await;
 }
 
@@ -91,14 +82,24 @@ async fn accept(
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "a socket can't be served"),
     };
+    let take = |(stream, client)| {
+        let connection = Connection { current: Arc::clone(current), client, phase: phase.clone() };
+        tokio::spawn(connection.run(stream, Arc::clone(builder)));
+    };
+    let mut draining = pin!(async { reached(&mut phase.clone(), Phase::Draining).await });
     loop {
-        match listener.accept().await {
-            Ok((stream, client)) => {
-                let connection = Connection { current: Arc::clone(current), client, phase: phase.clone() };
-                tokio::spawn(connection.run(stream, Arc::clone(builder)));
-            }
-            Err(error) => pause(&error).await,
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => take(accepted),
+                Err(error) => pause(&error).await,
+            },
+            () = &mut draining => break,
         }
+    }
+    // Who is connected already, and waits to be let in, would be turned away when the socket closes.
+    for _ in 0..BACKLOG {
+        let Some(Ok(accepted)) = listener.accept().now_or_never() else { return };
+        take(accepted);
     }
 }
 
@@ -127,6 +128,14 @@ async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }
 
+/// Waits until the connection had better come to its end: before its first request it gets more time.
+async fn ending(phase: &mut watch::Receiver<Phase>, has_begun: &AtomicBool) {
+    reached(phase, Phase::Draining).await;
+    if !has_begun.load(Relaxed) {
+        tokio::time::sleep(NEWCOMER).await;
+    }
+}
+
 struct Connection {
     current: Arc<Current>,
     client: SocketAddr,
@@ -143,14 +152,16 @@ impl Connection {
         let unread = Unread::default();
         let stream = TokioIo::new(Lingering::new(stream, unread.clone()));
         let (current, client) = (self.current, Client { address: self.client, unread });
-        let service = service_fn(move |request| {
-            let (life, client) = (current.life(), client.clone());
-            async move { Ok::<_, Infallible>(life.live(request, client).await) }
+        let has_begun = AtomicBool::new(false);
+        let service = service_fn(|request| {
+            has_begun.store(true, Relaxed);
+            let (current, client) = (Arc::clone(&current), client.clone());
+            async move { Ok::<_, Infallible>(live(&current, request, client).await) }
         });
         let mut connection = pin!(builder.serve_connection(stream, service));
         let served = tokio::select! {
             served = connection.as_mut() => served,
-            () = reached(&mut self.phase, Phase::Draining) => {
+            () = ending(&mut self.phase, &has_begun) => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
                     served = connection => served,
@@ -167,7 +178,21 @@ impl Connection {
     async fn has_spoken(&mut self, stream: &TcpStream) -> bool {
         tokio::select! {
             ready = timeout(HEAD_TIMEOUT, stream.readable()) => matches!(ready, Ok(Ok(()))),
-            () = reached(&mut self.phase, Phase::Draining) => false,
+            () = reached(&mut self.phase, Phase::Draining) => {
+                matches!(timeout(NEWCOMER, stream.readable()).await, Ok(Ok(())))
+            }
         }
     }
+}
+
+/// A request's whole life. Over HTTP/1.1 a gateway that leaves says so: the connection ends with this
+/// answer, and not under the next request.
+async fn live(current: &Current, request: Request<Incoming>, client: Client) -> Response<Logged> {
+    let is_http1 = request.version() < Version::HTTP_2;
+    let mut response = current.life().live(request, client).await;
+    let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if is_http1 && !is_switched && current.readiness.state() == State::Draining {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }

@@ -1,5 +1,6 @@
 //! What clients and operators rely on, over real sockets: the gateway before a service that echoes.
 
+mod drain;
 mod reload;
 mod rig;
 

@@ -21,7 +21,7 @@ pub struct Gateway {
     pub address: SocketAddr,
     child: Child,
     log: Arc<watch::Sender<Log>>,
-    directory: tempfile::TempDir,
+    directory: Arc<tempfile::TempDir>,
 }
 
 #[derive(Debug, Default)]
@@ -49,14 +49,38 @@ impl Gateway {
         for (name, text) in files.iter().chain(&[("orfa.yaml", yaml)]) {
             write(&directory.path().join(name), text);
         }
-        let mut child = Command::new(binary)
+        Self::spawn(Command::new(binary), Arc::new(directory)).await
+    }
+
+    /// Starts another process on the same config, while this one runs: the next binary. Returns once the
+    /// next one listens.
+    ///
+    /// # Panics
+    /// If it ends before it listens, with all that it said.
+    pub async fn successor(&self, binary: &Path) -> Self {
+        Self::spawn(Command::new(binary), Arc::clone(&self.directory)).await
+    }
+
+    /// Starts it by another command that runs the binary with the arguments that it gets: a shell that
+    /// sets limits first.
+    ///
+    /// # Panics
+    /// If it ends before it listens, with all that it said.
+    pub async fn start_by(command: Command, yaml: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
+        write(&directory.path().join("orfa.yaml"), yaml);
+        Self::spawn(command, Arc::new(directory)).await
+    }
+
+    async fn spawn(mut command: Command, directory: Arc<tempfile::TempDir>) -> Self {
+        let mut child = command
             .args(["serve", "--config"])
             .arg(directory.path().join("orfa.yaml"))
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .unwrap_or_else(|error| panic!("{} does not start: {error}", binary.display()));
+            .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let log = Arc::new(watch::Sender::new(Log::default()));
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(collect(stderr, log.clone()));
@@ -89,14 +113,47 @@ impl Gateway {
         self.directory.path().to_owned()
     }
 
+    /// Puts another text in place of its config, or of a file beside it, at once.
+    ///
+    /// # Panics
+    /// If the file can't be written.
+    pub fn rewrite(&self, name: &str, text: &str) {
+        let (file, aside) = (self.directory().join(name), self.directory().join(format!("{name}.new")));
+        write(&aside, text);
+        std::fs::rename(aside, file).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+
+    /// Asks it to read its config again: SIGHUP.
+    pub fn ask_to_reload(&self) {
+        self.signal(rustix::process::Signal::HUP);
+    }
+
     /// Asks it to end, as a service manager does: SIGTERM.
     pub fn ask_to_end(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Asks it to end, as Ctrl-C does: SIGINT.
+    pub fn interrupt(&self) {
+        self.signal(rustix::process::Signal::INT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
         let pid =
             self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
             // It may have ended by itself: then there is nobody to ask.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = rustix::process::kill_process(pid, signal);
         }
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Panics
+    /// If the process can't be waited for.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let ended = patiently("the end of the gateway", self.child.wait());
+        ended.await.unwrap_or_else(|error| panic!("the gateway can't be waited for: {error}"))
     }
 
     /// Asks it to end and waits until it has.
@@ -105,8 +162,7 @@ impl Gateway {
     /// If the process can't be waited for.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.ask_to_end();
-        let ended = patiently("the end of the gateway", self.child.wait());
-        ended.await.unwrap_or_else(|error| panic!("the gateway can't be waited for: {error}"))
+        self.ended().await
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::watch::Watch;
 use crate::call::{self, Program, Question};
+use crate::watch::Watch;
 use crate::{exit, terminal};
 
 /// Sends the program now and after each change, for ever; without a program it just waits.

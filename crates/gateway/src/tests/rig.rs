@@ -19,13 +19,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::{Drained, Gateway, Seen, config};
+use crate::{Drained, Gateway, Seen, Stop, config};
 
 pub(super) struct Rig {
     pub(super) address: SocketAddr,
     pub(super) upstream: Upstream,
     pub(super) upstream_address: SocketAddr,
-    stop: Mutex<Option<oneshot::Sender<()>>>,
+    stop: Mutex<Option<oneshot::Sender<Stop>>>,
     served: JoinHandle<Drained>,
     pub(super) gateway: Gateway,
     log: Sink,
@@ -74,12 +74,23 @@ impl Rig {
         let listeners = gateway.bind().unwrap();
         let address = listeners.addresses()[0];
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(gateway.clone().serve(listeners, async move { drop(stopped.await) }));
+        let served = tokio::spawn(
+            gateway.clone().serve(listeners, async move { stopped.await.unwrap_or(Stop::Promptly) }),
+        );
         Self { address, upstream, upstream_address, stop: Mutex::new(Some(stop)), served, gateway, log }
     }
 
     pub(super) fn stop(&self) {
         self.stop.lock().unwrap().take();
+    }
+
+    /// Tells it to stop in this way, and waits until it knows.
+    pub(super) async fn leave(&self, stop: Stop) {
+        let sender = self.stop.lock().unwrap().take().unwrap();
+        sender.send(stop).unwrap();
+        while self.gateway.readiness().is_ready() {
+            tokio::task::yield_now().await;
+        }
     }
 
     pub(super) async fn end(self) -> End {

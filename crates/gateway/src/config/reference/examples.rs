@@ -96,7 +96,7 @@ routes:
   - { path: /catalog/*, proxy: { service: catalog, keep_prefix: true } }
 ",
     ),
-    ("drain", "drain: { timeout: 1m }\n"),
+    ("drain", "drain: { delay: 10s, timeout: 1m }\n"),
     ("log", "log: { access: false }\n"),
     ("runtime", "runtime: { instances: 128, memory: 64MiB, cache: 128MiB, compile_threads: 2 }\n"),
 ];

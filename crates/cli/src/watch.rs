@@ -1,8 +1,9 @@
-//! Files that are watched, by asking for their time and size now and then.
+//! Files that are watched, by asking for their inode, time and size now and then.
 //!
 //! Asking works on every file system, network shares and containers included, and an editor that
 //! replaces the file instead of writing to it makes no difference.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -10,21 +11,22 @@ use std::time::{Duration, SystemTime};
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Some files and what they looked like when they were last asked for.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     files: Vec<(PathBuf, Look)>,
 }
 
-/// Time and size; `None` for a file that is not there.
-type Look = Option<(SystemTime, u64)>;
+/// Device and inode, time and size of what the path leads to in the end; `None` for a file that is not
+/// there. A link that was turned elsewhere leads to another inode.
+type Look = Option<((u64, u64), SystemTime, u64)>;
 
 impl Watch {
-    pub(super) fn new(files: Vec<PathBuf>) -> Self {
+    pub(crate) fn new(files: Vec<PathBuf>) -> Self {
         Self { files: files.into_iter().map(seen).collect() }
     }
 
     /// Watches these from now on. A file that was watched before is compared with how it was last seen, so
     /// that a change in between is not lost.
-    pub(super) fn set(&mut self, files: Vec<PathBuf>) {
+    pub(crate) fn set(&mut self, files: Vec<PathBuf>) {
         let known = std::mem::take(&mut self.files);
         let keep = |file: PathBuf| {
             known.iter().find(|(name, _)| *name == file).cloned().unwrap_or_else(|| seen(file))
@@ -33,7 +35,7 @@ impl Watch {
     }
 
     /// Waits until one of them is another; without files for ever.
-    pub(super) async fn change(&mut self) {
+    pub(crate) async fn change(&mut self) {
         while !self.has_changed() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -41,7 +43,7 @@ impl Watch {
 
     /// Whether any is another than when it was last asked for. A file that is gone is about to come
     /// back: editors write to a new file and rename it.
-    fn has_changed(&mut self) -> bool {
+    pub(crate) fn has_changed(&mut self) -> bool {
         let mut changed = false;
         for (file, known) in &mut self.files {
             let now = look(file);
@@ -61,7 +63,7 @@ fn seen(file: PathBuf) -> (PathBuf, Look) {
 
 fn look(file: &Path) -> Look {
     let metadata = std::fs::metadata(file).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
+    Some(((metadata.dev(), metadata.ino()), metadata.modified().ok()?, metadata.len()))
 }
 
 #[cfg(test)]
@@ -89,6 +91,25 @@ mod tests {
         std::fs::write(&file, "ab").expect("written");
         watch.set(vec![file, other]);
         assert!(watch.has_changed());
+    }
+
+    #[test]
+    fn a_link_that_is_turned_elsewhere_is_a_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        // As a ConfigMap is mounted: the file is a link through `..data`, which is swapped at once.
+        for (name, text) in [("..1", "a"), ("..2", "b")] {
+            std::fs::create_dir(path(name)).expect("a folder");
+            std::fs::write(path(name).join("orfa.yaml"), text).expect("written");
+        }
+        std::os::unix::fs::symlink("..1", path("..data")).expect("a link");
+        std::os::unix::fs::symlink("..data/orfa.yaml", path("orfa.yaml")).expect("a link");
+        let mut watch = Watch::new(vec![path("orfa.yaml")]);
+        assert!(!watch.has_changed());
+        std::os::unix::fs::symlink("..2", path("..data_tmp")).expect("a link");
+        std::fs::rename(path("..data_tmp"), path("..data")).expect("renamed");
+        assert!(watch.has_changed());
+        assert!(!watch.has_changed());
     }
 
     #[test]

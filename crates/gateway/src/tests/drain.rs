@@ -1,0 +1,100 @@
+//! The end of a gateway as its clients see it.
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::rig::{Rig, closed, get};
+use crate::{State, Stop};
+
+fn config(drain: &str) -> String {
+    format!(
+        "
+services: {{ echo: {{ url: 'http://UPSTREAM' }} }}
+routes: [{{ path: '/echo/*', proxy: echo }}]
+drain: {drain}"
+    )
+}
+
+async fn is_listening(rig: &Rig) -> bool {
+    TcpStream::connect(rig.address).await.is_ok()
+}
+
+#[tokio::test]
+async fn while_load_balancers_notice_whatever_comes_is_answered() {
+    let rig = Rig::new(&config("{ delay: 1h }")).await;
+    let mut kept = rig.connect().await;
+    let before = exchange(&mut kept, "/echo/a").await;
+    assert!(!before.contains("connection: close"), "{before}");
+    rig.leave(Stop::Gracefully).await;
+    assert_eq!(rig.gateway.readiness().state(), State::Draining);
+    let after = exchange(&mut kept, "/echo/b").await;
+    assert!(after.starts_with("HTTP/1.1 200") && after.contains("connection: close"), "{after}");
+    closed(kept).await;
+    assert_eq!(rig.ask(get("/echo/c")).await.status(), StatusCode::OK);
+    assert_eq!(rig.ask_h2(get("/echo/d")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn after_that_nothing_listens_and_it_ends() {
+    let rig = Rig::new(&config("{ delay: 1ms }")).await;
+    let address = rig.address;
+    rig.leave(Stop::Gracefully).await;
+    assert_eq!(rig.end().await.drained.cut_off, 0);
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn at_a_terminal_nobody_waits_for_load_balancers() {
+    let rig = Rig::new(&config("{ delay: 1h }")).await;
+    rig.leave(Stop::Promptly).await;
+    assert_eq!(rig.end().await.drained.cut_off, 0);
+}
+
+#[tokio::test]
+async fn who_hands_over_accepts_no_more_and_lets_connections_end_by_themselves() {
+    let rig = Rig::new(&config("{ delay: 1h }")).await;
+    let mut kept = rig.connect().await;
+    exchange(&mut kept, "/echo/a").await;
+    rig.leave(Stop::HandedOver).await;
+    while is_listening(&rig).await {
+        tokio::task::yield_now().await;
+    }
+    let answer = exchange(&mut kept, "/echo/b").await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    drop(kept);
+    assert_eq!(rig.end().await.drained.cut_off, 0);
+}
+
+#[tokio::test]
+async fn who_has_just_connected_when_it_ends_is_still_answered() {
+    let rig = Rig::new(&config("{ delay: 0s }")).await;
+    let mut newcomer = rig.connect().await;
+    rig.leave(Stop::Promptly).await;
+    let answer = exchange(&mut newcomer, "/echo/a").await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+}
+
+#[tokio::test]
+async fn whoever_asks_twice_waits_for_nothing() {
+    let rig = Rig::new(&config("{ delay: 1h }")).await;
+    let slow = tokio::spawn(rig.asking_loosely(get("/echo/wait")));
+    rig.upstream.arrived().await;
+    rig.leave(Stop::Gracefully).await;
+    rig.gateway.cut_off();
+    let end = rig.end().await;
+    assert_eq!(end.drained.cut_off, 1);
+    assert!(slow.await.unwrap().is_none());
+    assert!(end.log.contains("\"status\":499"), "{}", end.log);
+}
+
+/// Sends a request and reads its answer, over HTTP/1.1.
+async fn exchange(stream: &mut TcpStream, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", stream.peer_addr().unwrap());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "{}", String::from_utf8_lossy(&answer));
+    }
+    String::from_utf8(answer).unwrap()
+}

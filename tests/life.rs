@@ -1,0 +1,162 @@
+//! The life of a gateway as an operator steers it: reloads, the end. What clients saw meanwhile is the
+//! measure.
+
+use testkit::Gateway;
+use testkit::http::{self, Response};
+use testkit::misbehave::{self, Upstream};
+
+use crate::orfa;
+use crate::support::{Asked, Load};
+
+/// A config whose every answer bears its number twice: once by what the service saw, once by what the
+/// gateway itself said.
+fn config(upstream: &Upstream, number: usize, more: &str) -> String {
+    format!(
+        "
+listen: 127.0.0.1:0
+log: {{ access: false }}
+drain: {{ delay: 1s }}
+services:
+  up: {{ url: '{}', headers: {{ x-config: 'v{number}' }} }}
+cors: {{ origins: ['https://shop.example.org'], expose: ['v{number}'] }}
+routes:
+  - {{ path: '/up/*', proxy: up }}
+  - {{ path: /query, query: {{ services: [up], limits: {{ deadline: 30s }} }} }}
+{more}",
+        upstream.url()
+    )
+}
+
+const PROGRAM: &str = "export default async (_, { up }) => (await up.get('/echo')).headers['x-config']";
+
+/// Alternately a proxied request and a query.
+fn ask(turn: usize) -> Asked {
+    let origin = ("origin", "https://shop.example.org");
+    match turn % 2 {
+        0 => Asked { method: "GET", path: "/up/echo", headers: vec![origin], body: "" },
+        _ => {
+            let typed = ("content-type", "text/javascript");
+            Asked { method: "POST", path: "/query", headers: vec![origin, typed], body: PROGRAM }
+        }
+    }
+}
+
+/// The number that the service saw and the one that the gateway said, of one answer.
+fn numbers(answer: &Response) -> (String, String) {
+    let text = answer.text();
+    let echo: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+    let seen = echo.and_then(|echo| echo["headers"]["x-config"].as_str().map(str::to_owned)).unwrap_or(text);
+    let exposed = answer.header("access-control-expose-headers").to_ascii_lowercase();
+    let said = exposed.split(", ").find(|name| name.starts_with('v')).unwrap_or_default().to_owned();
+    (seen, said)
+}
+
+fn is_whole(answer: &Response) -> Result<(), String> {
+    if answer.status != 200 {
+        return Err(format!("{}: {}", answer.status, answer.text()));
+    }
+    match numbers(answer) {
+        (seen, said) if seen == said && !seen.is_empty() => Ok(()),
+        mixed => Err(format!("a mixed answer: {mixed:?}")),
+    }
+}
+
+/// The number of the config that is in force for a request that is sent now.
+async fn in_force(gateway: &Gateway) -> String {
+    let origin = [("origin", "https://shop.example.org")];
+    let answer = http::request("GET", &format!("{}/up/echo", gateway.url), &origin, "").await;
+    numbers(&answer.expect("an answer")).0
+}
+
+/// Waits until this config is in force.
+async fn until_in_force(gateway: &Gateway, number: usize) {
+    let wanted = format!("v{number}");
+    let turned = async { while in_force(gateway).await != wanted {} };
+    testkit::patiently(format!("config {wanted} in force"), turned).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_reloads_under_load_fail_nobody_and_mix_nothing() {
+    let upstream = misbehave::start().await;
+    let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
+    let load = Load::start(&gateway.url, ask, is_whole);
+    for number in 1..=100 {
+        gateway.rewrite("orfa.yaml", &config(&upstream, number, ""));
+        gateway.ask_to_reload();
+        until_in_force(&gateway, number).await;
+    }
+    load.answers(100).await;
+    let failures = load.end().await;
+    assert!(failures.is_empty(), "{} failures, the first: {:?}", failures.len(), failures.first());
+}
+
+#[tokio::test]
+async fn a_changed_file_is_noticed_and_so_is_a_file_that_the_config_names() {
+    let upstream = misbehave::start().await;
+    let named = config(&upstream, 0, "").replace("'v0' } }", "'${file:number}' } }");
+    let gateway = Gateway::start_with(orfa(), &named, &[("number", "v0")]).await;
+    assert_eq!(in_force(&gateway).await, "v0");
+    gateway.rewrite("number", "v7");
+    until_in_force(&gateway, 7).await;
+    gateway.rewrite("orfa.yaml", &config(&upstream, 8, ""));
+    until_in_force(&gateway, 8).await;
+}
+
+#[tokio::test]
+async fn a_bad_config_is_told_with_all_its_mistakes_and_the_one_before_stays() {
+    let upstream = misbehave::start().await;
+    let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
+    gateway.rewrite("orfa.yaml", "listen: nowhere\nroutes: [{ path: x }]\n");
+    gateway.ask_to_reload();
+    gateway.logged(|line| line.contains("stays in force")).await.expect("a line that says so");
+    let log = gateway.log();
+    for mistake in ["`nowhere` is not an address", "`x` does not start with `/`", "no way of answering"] {
+        assert!(log.iter().any(|line| line.contains(mistake)), "{mistake} in {log:?}");
+    }
+    assert_eq!(in_force(&gateway).await, "v0");
+    gateway.rewrite("orfa.yaml", &config(&upstream, 1, ""));
+    until_in_force(&gateway, 1).await;
+}
+
+#[tokio::test]
+async fn what_cannot_change_without_a_restart_is_named() {
+    let upstream = misbehave::start().await;
+    let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
+    gateway.rewrite("orfa.yaml", &config(&upstream, 1, "admin: 127.0.0.1:0\nruntime: { instances: 7 }\n"));
+    gateway.ask_to_reload();
+    until_in_force(&gateway, 1).await;
+    for field in ["admin", "runtime"] {
+        let line = |line: &str| line.contains("after a restart") && line.contains(&format!("\"{field}\""));
+        gateway.logged(line).await.unwrap_or_else(|| panic!("{field} in {:?}", gateway.log()));
+    }
+}
+
+#[tokio::test]
+async fn sigterm_lets_load_balancers_notice_and_drops_nobody() {
+    let upstream = misbehave::start().await;
+    let mut gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
+    let load = Load::start(&gateway.url, ask, is_whole);
+    load.answers(20).await;
+    gateway.ask_to_end();
+    gateway.logged(|line| line.contains("leaving")).await.expect("the end begins");
+    // The clients of a load balancer that has noticed.
+    load.answers(20).await;
+    let failures = load.end().await;
+    assert!(failures.is_empty(), "{} failures, the first: {:?}", failures.len(), failures.first());
+    assert!(gateway.ended().await.success());
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let upstream = misbehave::start().await;
+    let long = config(&upstream, 0, "").replace("delay: 1s", "delay: 1h, timeout: 1h");
+    let mut gateway = Gateway::start(orfa(), &long).await;
+    let url = format!("{}/up/hang", gateway.url);
+    let hanging = tokio::spawn(async move { http::request("GET", &url, &[], "").await.is_err() });
+    upstream.seen("/hang").await;
+    gateway.ask_to_end();
+    gateway.logged(|line| line.contains("leaving")).await.expect("the end begins");
+    gateway.interrupt();
+    assert!(gateway.ended().await.success());
+    assert!(hanging.await.expect("a task"), "an answer of a gateway that has ended");
+}

@@ -1,0 +1,117 @@
+//! Many clients at once that never let up: what they saw is looked at afterwards.
+//!
+//! Half of them keep their connections as long as they may, half open one for every request. A client
+//! that is told `Connection: close` opens another one; every other end of a connection is a failure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use testkit::http::{Connection, Error, Response};
+use tokio::task::JoinHandle;
+
+/// What one client does and expects.
+type Ask = Arc<dyn Fn(usize) -> Asked + Send + Sync>;
+
+/// A request to be sent.
+pub(crate) struct Asked {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) body: &'static str,
+}
+
+/// Clients that go on until they are told to stop.
+pub(crate) struct Load {
+    answered: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<Vec<String>>>,
+}
+
+impl Load {
+    /// `judge` says what is wrong with an answer.
+    pub(crate) fn start(
+        url: &str,
+        ask: impl Fn(usize) -> Asked + Send + Sync + 'static,
+        judge: fn(&Response) -> Result<(), String>,
+    ) -> Self {
+        const CLIENTS: usize = 8;
+        let (answered, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let ask: Ask = Arc::new(ask);
+        let client = |number| {
+            let client = Client {
+                url: url.to_owned(),
+                keeps: number % 2 == 0,
+                ask: ask.clone(),
+                judge,
+                answered: answered.clone(),
+                over: over.clone(),
+            };
+            tokio::spawn(client.run())
+        };
+        let clients = (0..CLIENTS).map(client).collect();
+        Self { answered, over, clients }
+    }
+
+    /// Waits until so many more requests have been answered.
+    pub(crate) async fn answers(&self, more: usize) {
+        let wanted = self.answered.load(Relaxed) + more;
+        let enough = async {
+            while self.answered.load(Relaxed) < wanted {
+                tokio::task::yield_now().await;
+            }
+        };
+        testkit::patiently("clients that are answered", enough).await;
+    }
+
+    /// Ends it; everything that went wrong.
+    pub(crate) async fn end(self) -> Vec<String> {
+        self.over.store(true, Relaxed);
+        let mut failures = Vec::new();
+        for client in self.clients {
+            failures.extend(client.await.expect("a client"));
+        }
+        failures
+    }
+}
+
+struct Client {
+    url: String,
+    keeps: bool,
+    ask: Ask,
+    judge: fn(&Response) -> Result<(), String>,
+    answered: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+}
+
+impl Client {
+    async fn run(self) -> Vec<String> {
+        let mut failures = Vec::new();
+        let mut kept = None;
+        let mut turn = 0;
+        while !self.over.load(Relaxed) {
+            match self.once(&mut kept, turn).await {
+                Ok(answer) => failures.extend((self.judge)(&answer).err()),
+                Err(error) => {
+                    kept = None;
+                    failures.push(format!("request {turn}: {error:?}"));
+                }
+            }
+            self.answered.fetch_add(1, Relaxed);
+            turn += 1;
+        }
+        failures
+    }
+
+    async fn once(&self, kept: &mut Option<Connection>, turn: usize) -> Result<Response, Error> {
+        let mut connection = match kept.take() {
+            Some(connection) => connection,
+            None => Connection::open(&self.url).await?,
+        };
+        let Asked { method, path, headers, body } = (self.ask)(turn);
+        let answer = connection.request(method, path, &headers, body).await?;
+        if self.keeps && answer.header("connection") != "close" {
+            *kept = Some(connection);
+        }
+        Ok(answer)
+    }
+}
