@@ -6,6 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # One selection of packages for all release builds, so that `orfa` is built once, with one set of features.
 RELEASE := cargo build --release --locked --package orfa --package benches
 ONLY ?=
+SHORT ?=
 
 .PHONY: help setup check test demo bench dist
 .DEFAULT_GOAL := help
@@ -28,11 +29,12 @@ demo: setup ## The same questions asked by REST and by query, over a slow line (
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo
 	@$(TARGET)/release/demo
 
-bench: ## Measure, and write benches/results/; ONLY=unseen,threads,query,neighbours,memory for some of it
+bench: ## Measure, and write benches/results/; ONLY=proxy,idle for some of it, SHORT=1 to try it and write nothing
 	@$(STEP) setup scripts/setup bench
-	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin bench --bin demo
-	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY))
-	@$(if $(ONLY),:,$(TARGET)/release/demo --scoreboard)
+	@$(if $(or $(if $(ONLY),,all),$(findstring proxy,$(ONLY))),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
+	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin bench --bin demo
+	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
+	@$(if $(ONLY)$(SHORT),:,$(TARGET)/release/demo --scoreboard)
 
 dist: setup ## The one file, stripped, with its size and SHA-256 (target/dist/orfa)
 	@$(STEP) build $(RELEASE) --bin orfa

@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderValue};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -62,18 +63,39 @@ impl Client {
         self.address
     }
 
-    /// Sends a request, on a connection that stands idle or a new one, and reads the answer.
+    /// Sends a request, on a connection that stands idle or a new one, and reads the answer. What could not
+    /// be sent at all, since the server had just closed a kept connection, goes over the next one.
     ///
     /// # Errors
     /// If there is no connection, or it breaks.
     pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Error> {
         request.headers_mut().insert(HOST, self.host.clone());
-        let mut connection = match self.take() {
-            Some(connection) => connection,
-            None => self.connect().await?,
-        };
-        connection.ready().await?;
-        let (head, body) = connection.send_request(request).await?.into_parts();
+        loop {
+            let kept = self.take();
+            let is_new = kept.is_none();
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
+            match connection.ready().await {
+                Err(error) if is_new => return Err(error.into()),
+                Err(_) => continue,
+                Ok(()) => {}
+            }
+            let mut failed = match connection.try_send_request(request).await {
+                Ok(response) => return self.receive(connection, response).await,
+                Err(failed) => failed,
+            };
+            match failed.take_message() {
+                Some(unsent) if !is_new => request = unsent,
+                _ => return Err(failed.into_error().into()),
+            }
+        }
+    }
+
+    /// Reads an answer to its end, and keeps the connection.
+    async fn receive(&self, connection: Connection, response: Response<Incoming>) -> Result<Answer, Error> {
+        let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         self.lock().push(connection);
         Ok(Answer { status: head.status, headers: head.headers, body })

@@ -9,3 +9,4 @@ pub mod delay;
 pub mod process;
 pub mod scoreboard;
 pub mod stats;
+pub mod upstream;

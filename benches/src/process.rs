@@ -108,6 +108,34 @@ pub fn usage(pid: u32) -> Result<Usage> {
     Ok(Usage { cpu, rss })
 }
 
+/// What a process and all that it started have used so far: a master and its workers. Memory that they
+/// share counts for each of them.
+///
+/// # Errors
+/// If the process is gone, or this is no Linux.
+pub fn usage_of_all(pid: u32) -> Result<Usage> {
+    children(pid)?.into_iter().try_fold(usage(pid)?, |sum, pid| {
+        let child = usage_of_all(pid)?;
+        Ok(Usage { cpu: sum.cpu + child.cpu, rss: sum.rss + child.rss })
+    })
+}
+
+/// The processes that a process has started itself.
+///
+/// # Errors
+/// If the process is gone, or this is no Linux.
+pub fn children(pid: u32) -> std::io::Result<Vec<u32>> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    // A thread that has ended meanwhile has no children any more.
+    let children =
+        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    Ok(children.flat_map(|pids| numbers(&pids)).collect())
+}
+
+fn numbers(text: &str) -> Vec<u32> {
+    text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+}
+
 /// The 14th and 15th field. The second one is a name that may have spaces, in parentheses.
 fn cpu_of(stat: &str) -> Option<Duration> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
@@ -167,6 +195,16 @@ mod tests {
     fn our_own_memory_can_be_told() {
         let usage = usage(std::process::id()).expect("our own usage");
         assert!(usage.rss > 100_000, "{usage:?}");
+    }
+
+    #[test]
+    fn those_of_a_process_count_with_it() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a child");
+        let (own, all) = (usage(std::process::id()), usage_of_all(std::process::id()));
+        let _ = child.kill();
+        let _ = child.wait();
+        let (own, all) = (own.expect("our own usage"), all.expect("that of all"));
+        assert!(all.rss > own.rss, "{all:?} {own:?}");
     }
 
     #[test]

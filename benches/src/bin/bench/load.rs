@@ -1,4 +1,4 @@
-//! Load by wrk (Debian's package) from the other core, and what it did to a server.
+//! Load by wrk and h2load (Debian's packages) from the other core, and what it did to a server.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,18 +8,32 @@ use anyhow::{Context, Result, bail};
 use benches::process::Usage;
 use serde::Serialize;
 
-use crate::process::Server;
+use crate::process::{LOAD_CORE, Server, pinned};
 
-/// The core of the load.
-const LOAD_CORE: &str = "1";
 /// Connections that are kept busy.
-const CONNECTIONS: u32 = 32;
+pub(crate) const CONNECTIONS: u32 = 32;
+/// Over HTTP/2: connections, and requests under way on each.
+const H2_CONNECTIONS: u32 = 4;
+const H2_STREAMS: u32 = 8;
 
 /// A program as a request sends it.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent<'a> {
     pub(crate) content_type: &'a str,
     pub(crate) program: &'a Path,
+}
+
+/// What is asked of a server, over and over.
+#[derive(Clone, Copy)]
+pub(crate) enum Load<'a> {
+    /// This program, at `/query`.
+    Program(Sent<'a>),
+    /// A GET of this path.
+    Get(&'a str),
+    /// The same over HTTP/2.
+    GetHttp2(&'a str),
+    /// What this script of wrk's makes, in Lua.
+    Script(&'a str),
 }
 
 /// What a round of load cost.
@@ -30,56 +44,91 @@ pub(crate) struct Round {
     pub(crate) cpu_us: f64,
 }
 
-/// Keeps a server busy for a while.
+/// Keeps a server busy with a program for a while.
 pub(crate) fn round(server: &Server, sent: Sent<'_>, time: Duration) -> Result<Round> {
+    load(server, Load::Program(sent), time)
+}
+
+/// Keeps a server busy for a while.
+pub(crate) fn load(server: &Server, load: Load<'_>, time: Duration) -> Result<Round> {
     let before = server.usage()?;
-    let requests = wrk(server, sent, time)?;
+    let requests = load.run(server, time)?;
     let after = server.usage()?;
     Ok(measured(requests, time, before, after))
 }
 
-fn measured(requests: u64, time: Duration, before: Usage, after: Usage) -> Round {
+/// What was asked and what it cost, as a round.
+pub(crate) fn measured(requests: u64, time: Duration, before: Usage, after: Usage) -> Round {
     let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
     let count = requests.max(1) as f64;
     Round { requests, per_second: count / time.as_secs_f64(), cpu_us: cpu * 1e6 / count }
 }
 
-/// Runs wrk; the number of requests that were answered well.
-fn wrk(server: &Server, sent: Sent<'_>, time: Duration) -> Result<u64> {
-    let folder = tempfile::tempdir()?;
-    let script = folder.path().join("post.lua");
-    let program = sent.program.display();
-    std::fs::write(
-        &script,
-        format!(
-            "local file = io.open('{program}', 'rb')\nwrk.method = 'POST'\nwrk.body = file:read('*a')\n\
-             wrk.headers['Content-Type'] = '{}'\n",
-            sent.content_type
-        ),
-    )?;
-    let output = Command::new("taskset")
-        .args([
-            "-c",
-            LOAD_CORE,
-            "wrk",
-            "-t1",
-            &format!("-c{CONNECTIONS}"),
-            &format!("-d{}s", time.as_secs()),
-            "-s",
-        ])
-        .arg(&script)
-        .arg(format!("http://{}/query", server.address))
-        .output()
-        .context("wrk does not start: it is Debian's package `wrk`")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if text.contains("Non-2xx") || !output.status.success() {
-        bail!("the server did not answer well:\n{text}{}", String::from_utf8_lossy(&output.stderr));
+impl Load<'_> {
+    /// The number of requests that were answered well.
+    fn run(self, server: &Server, time: Duration) -> Result<u64> {
+        match self {
+            Self::Program(Sent { content_type, program }) => {
+                let script = format!(
+                    "local file = io.open('{}', 'rb')\nwrk.method = 'POST'\nwrk.body = file:read('*a')\n\
+                     wrk.headers['Content-Type'] = '{content_type}'\n",
+                    program.display()
+                );
+                wrk(server, "/query", &script, time)
+            }
+            Self::Get(path) => wrk(server, path, "", time),
+            Self::Script(script) => wrk(server, "/", script, time),
+            Self::GetHttp2(path) => h2load(server, path, time),
+        }
     }
-    requests(&text).with_context(|| format!("wrk said:\n{text}"))
+}
+
+fn wrk(server: &Server, path: &str, script: &str, time: Duration) -> Result<u64> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("load.lua");
+    let mut command = pinned(LOAD_CORE, Path::new("wrk"));
+    command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{}s", time.as_secs())]);
+    if !script.is_empty() {
+        std::fs::write(&file, script)?;
+        command.arg("-s").arg(&file);
+    }
+    command.arg(format!("http://{}{path}", server.address));
+    let text = output(command, "wrk")?;
+    if text.contains("Non-2xx") || text.contains("Socket errors") {
+        bail!("the server did not answer well:\n{text}");
+    }
+    wrk_requests(&text).with_context(|| format!("wrk said:\n{text}"))
+}
+
+fn h2load(server: &Server, path: &str, time: Duration) -> Result<u64> {
+    let mut command = pinned(LOAD_CORE, Path::new("h2load"));
+    command.args(["-t1", &format!("-c{H2_CONNECTIONS}"), &format!("-m{H2_STREAMS}")]);
+    command.arg(format!("-D{}", time.as_secs())).arg(format!("http://{}{path}", server.address));
+    let text = output(command, "h2load (package nghttp2-client)")?;
+    if !text.contains(" 0 failed, 0 errored, 0 timeout") || !text.contains(" 0 3xx, 0 4xx, 0 5xx") {
+        bail!("the server did not answer well:\n{text}");
+    }
+    h2load_requests(&text).with_context(|| format!("h2load said:\n{text}"))
+}
+
+/// What a program writes to its standard output.
+fn output(mut command: Command, name: &str) -> Result<String> {
+    let output = command.output().context("`taskset` (package util-linux) does not start")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!("{name} did not run well:\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(text)
 }
 
 /// `  123456 requests in 5.00s, 12.3MB read`
-fn requests(text: &str) -> Option<u64> {
+fn wrk_requests(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.contains(" requests in "))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// `status codes: 123456 2xx, 0 3xx, 0 4xx, 0 5xx`
+fn h2load_requests(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("status codes: "))?;
     line.split_whitespace().next()?.parse().ok()
 }

@@ -5,19 +5,34 @@
 //! that a noisy neighbour meets all of them. Rows go to `benches/results/NAME.json`, headlines to
 //! `scoreboard.json`.
 
+mod awake;
+mod dead;
+mod gigabyte;
+mod idle;
 mod load;
 mod memory;
 mod neighbours;
+mod open;
+mod overload;
 mod process;
+mod progress;
+mod proxy;
 mod query;
+mod reload;
+mod rivals;
+mod routes;
+mod service;
 mod threads;
 mod unseen;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
+use benches::scoreboard::{self, Score};
 use clap::Parser;
+use serde::Serialize;
 
 /// A bench: its name and what runs it.
 type Bench = (&'static str, fn(&Tools) -> Result<()>);
@@ -27,22 +42,69 @@ const BENCHES: &[Bench] = &[
     ("unseen", unseen::run),
     ("threads", threads::run),
     ("query", query::run),
+    ("idle", idle::run),
+    ("gigabyte", gigabyte::run),
+    ("dead", dead::run),
+    ("routes", routes::run),
+    ("reload", reload::run),
+    ("overload", overload::run),
     ("neighbours", neighbours::run),
+    ("proxy", proxy::run),
     ("memory", memory::run),
 ];
 
 /// Measures, and writes benches/results/.
 #[derive(Parser)]
 struct Arguments {
-    /// Only these, with commas between: unseen, threads, query, neighbours, memory.
+    /// Only these, with commas between.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Short rounds, to see whether everything runs; writes no results.
+    #[arg(long)]
+    short: bool,
 }
 
 /// What the benches run.
 pub(crate) struct Tools {
     orfa: PathBuf,
     floor: PathBuf,
+    /// The service that costs next to nothing.
+    upstream: PathBuf,
+    /// The folder of the rivals that could be had.
+    rivals: PathBuf,
+    is_short: bool,
+}
+
+impl Tools {
+    /// How long a round takes.
+    fn time(&self, time: Duration) -> Duration {
+        if self.is_short { time.min(Duration::from_secs(1)) } else { time }
+    }
+
+    /// How many rounds there are.
+    fn rounds(&self, rounds: usize) -> usize {
+        if self.is_short { 1 } else { rounds }
+    }
+
+    /// Says the headlines and, unless all was short, writes them and the rows to `benches/results/`.
+    fn results<T: Serialize>(
+        &self,
+        name: &str,
+        rows: &[T],
+        scores: impl IntoIterator<Item = (String, Score)>,
+    ) -> Result<()> {
+        let scores: Vec<_> = scores.into_iter().collect();
+        for (name, Score { value, unit, target, spread, against, .. }) in &scores {
+            let target = target.map_or_else(String::new, |target| format!(", target {target}"));
+            say(&format!("  {name}: {value:.3} {unit} (spread {spread:.3}{target}; against {against})"));
+        }
+        if self.is_short {
+            say("  (short rounds: nothing is written)");
+            return Ok(());
+        }
+        scoreboard::rows(name, rows)?;
+        scoreboard::record(scores)
+    }
 }
 
 fn main() -> ExitCode {
@@ -57,9 +119,16 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let orfa = benches::process::find(None)?;
-    let tools = Tools { floor: orfa.with_file_name("floor"), orfa };
+    let tools = Tools {
+        floor: orfa.with_file_name("floor"),
+        upstream: orfa.with_file_name("upstream"),
+        rivals: orfa.with_file_name("../rivals"),
+        is_short: arguments.short,
+        orfa,
+    };
     if let Some(unknown) = arguments.only.iter().find(|only| !BENCHES.iter().any(|(name, _)| name == only)) {
-        bail!("there is no bench `{unknown}`: take unseen, threads, query, neighbours, memory");
+        let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
+        bail!("there is no bench `{unknown}`: take {}", names.join(", "));
     }
     let chosen = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
     for (name, bench) in BENCHES.iter().filter(|(name, _)| chosen(name)) {

@@ -6,88 +6,177 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use benches::process::{Usage, usage};
+use anyhow::{Context, Result, bail, ensure};
+use benches::process::{Usage, children, usage_of_all};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
 /// Where no service is: for programs that call none.
 pub(crate) const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 /// The core of the servers. The load has the other one.
-const SERVER_CORE: &str = "0";
+pub(crate) const SERVER_CORE: &str = "0";
+/// The core of the load, and of the services behind the servers.
+pub(crate) const LOAD_CORE: &str = "1";
+/// The gateway's config, in its folder.
+const CONFIG: &str = "orfa.yaml";
+/// What starting and ending may take.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     child: Child,
-    _folder: TempDir,
+    command: Command,
+    folder: TempDir,
 }
 
 impl Server {
     /// Starts the floor.
     pub(crate) fn floor(binary: &Path) -> Result<Self> {
-        let address = free()?;
-        Self::start(
-            Command::new("taskset").args(["-c", SERVER_CORE]).arg(binary).arg(address.to_string()),
-            address,
-        )
+        Self::plain(SERVER_CORE, binary)
+    }
+
+    /// Starts the service that costs next to nothing, beside the load.
+    pub(crate) fn upstream(binary: &Path) -> Result<Self> {
+        Self::plain(LOAD_CORE, binary)
+    }
+
+    /// Starts what takes its address as its one argument.
+    fn plain(core: &str, binary: &Path) -> Result<Self> {
+        Self::start(|address, _| {
+            let mut command = pinned(core, binary);
+            command.arg(address.to_string());
+            Ok(command)
+        })
     }
 
     /// Starts the gateway with a query route as an operator has it, access log on. `slow` is the address
     /// of the one service that programs may call.
     pub(crate) fn orfa(binary: &Path, cores: &str, slow: SocketAddr) -> Result<Self> {
-        let address = free()?;
-        let folder = tempfile::tempdir()?;
-        let config = folder.path().join("orfa.yaml");
         let yaml = format!(
-            "listen: {address}\nservices: {{ slow: {{ url: 'http://{slow}' }} }}\n\
+            "services: {{ slow: {{ url: 'http://{slow}' }} }}\n\
              routes:\n  - path: /query\n    query:\n      services: [slow]\n      \
              limits: {{ cpu: 50ms, deadline: 5s, memory: 16MiB, calls: 200 }}\n"
         );
-        std::fs::write(&config, yaml)?;
-        let mut command = Command::new("taskset");
-        command.args(["-c", cores]).arg(binary).args(["serve", "--config"]).arg(&config);
-        let mut server = Self::start(&mut command, address)?;
-        server._folder = folder;
-        Ok(server)
+        Self::gateway(binary, cores, &yaml)
     }
 
-    fn start(command: &mut Command, address: SocketAddr) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+    /// Starts the gateway with one route, which passes everything on to a service.
+    pub(crate) fn proxy(binary: &Path, upstream: SocketAddr) -> Result<Self> {
+        let yaml = format!(
+            "services: {{ service: {{ url: 'http://{upstream}' }} }}\n\
+             routes:\n  - path: /*\n    proxy: service\n"
+        );
+        Self::gateway(binary, SERVER_CORE, &yaml)
+    }
+
+    /// Starts the gateway with a config that says everything but where to listen.
+    pub(crate) fn gateway(binary: &Path, cores: &str, yaml: &str) -> Result<Self> {
+        Self::start(|address, folder| {
+            let config = folder.join(CONFIG);
+            std::fs::write(&config, format!("listen: {address}\n{yaml}"))?;
+            let mut command = pinned(cores, binary);
+            command.args(["serve", "--config"]).arg(&config);
+            Ok(command)
+        })
+    }
+
+    /// Starts a server on a free port, with a folder for its files, and waits until it takes connections.
+    pub(crate) fn start(command: impl FnOnce(SocketAddr, &Path) -> Result<Command>) -> Result<Self> {
+        let (address, folder) = (free()?, tempfile::tempdir()?);
+        let mut command = command(address, folder.path())?;
         let log = File::create(folder.path().join("log"))?;
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-        let child = child.context("`taskset` (package util-linux) or the server does not start")?;
-        let mut server = Self { address, child, _folder: folder };
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn().context("`taskset` (package util-linux) or the server does not start")?;
+        let mut server = Self { address, child, command, folder };
         server.wait()?;
         Ok(server)
     }
 
     /// Waits until it takes connections.
     fn wait(&mut self) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + PATIENCE;
         while TcpStream::connect(self.address).is_err() {
             if let Some(status) = self.child.try_wait()? {
-                bail!("the server ended at once: {status}");
+                bail!("the server ended at once: {status}\n{}", self.log());
             }
             if Instant::now() > end {
-                bail!("the server does not listen on {}", self.address);
+                bail!("the server does not listen on {}\n{}", self.address, self.log());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }
 
-    /// What it has used so far.
+    /// Writes another config where the gateway has read its own.
+    pub(crate) fn rewrite(&self, yaml: &str) -> Result<()> {
+        // In one step, as a careful operator does: half a file is no config.
+        let (config, new) = (self.folder.path().join(CONFIG), self.folder.path().join("new.yaml"));
+        std::fs::write(&new, format!("listen: {}\n{yaml}", self.address))?;
+        Ok(std::fs::rename(new, config)?)
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).context("no process")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Starts the same once more, and waits until the one before has ended of itself.
+    pub(crate) async fn succeed(&mut self) -> Result<()> {
+        let mut before = std::mem::replace(&mut self.child, self.command.spawn()?);
+        let end = Instant::now() + PATIENCE;
+        while before.try_wait()?.is_none() {
+            if let Some(status) = self.child.try_wait()? {
+                let _ = before.kill();
+                bail!("the successor ended: {status}\n{}", self.log());
+            }
+            if Instant::now() > end {
+                let _ = before.kill();
+                bail!("the one before did not end within {} s", PATIENCE.as_secs());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// What it has used so far, the processes that it started included.
     pub(crate) fn usage(&self) -> Result<Usage> {
-        usage(self.child.id())
+        usage_of_all(self.child.id())
+    }
+
+    /// The beginning of its log, where what went wrong at the start stands.
+    fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        log.lines().take(20).collect::<Vec<_>>().join("\n")
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It is gone already where this fails.
+        // The workers of a master would outlive it. What fails here is gone already.
+        let workers = children(self.child.id()).unwrap_or_default();
         let _ = self.child.kill();
+        let workers = workers.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed()));
+        workers.for_each(|pid| _ = kill_process(pid, Signal::KILL));
         let _ = self.child.wait();
     }
+}
+
+/// A program on a core.
+pub(crate) fn pinned(core: &str, binary: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", core]).arg(binary);
+    command
+}
+
+/// Raises the limit of open files, for ourselves and for what we start.
+pub(crate) fn allow_open_files(wanted: u64) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let (current, maximum) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
+    ensure!(maximum >= wanted, "the hard limit of open files is {maximum}, and {wanted} are needed");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(current.max(wanted)), maximum: limit.maximum })?;
+    Ok(())
 }
 
 fn free() -> Result<SocketAddr> {

@@ -1,0 +1,86 @@
+//! Load, and the service behind the proxies, on one thread that never sleeps.
+//!
+//! On one machine a server that sends to a process which sleeps pays for waking it up on the other core,
+//! some microseconds, and the slower it is the more often. Over a network no server pays that. Here
+//! nobody sleeps: what is left is the server's own cost.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use benches::upstream::{SMALL, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinSet, yield_now};
+
+use crate::load::{CONNECTIONS, Round, measured};
+use crate::open::Pinned;
+use crate::process::Server;
+
+const REQUEST: &[u8] = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const WELL: &[u8] = b"HTTP/1.1 200 ";
+const END: &[u8] = b"\r\n\r\n";
+
+/// The service, and the load beside it. Both run only while there is load, on the calling thread.
+pub(crate) struct Awake {
+    pub(crate) upstream: SocketAddr,
+    runtime: Runtime,
+    _core: Pinned,
+}
+
+impl Awake {
+    /// The service, no load yet. The calling thread stays on the core of the load for so long.
+    pub(crate) fn start() -> Result<Self> {
+        let core = Pinned::to_the_load();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let upstream = listener.local_addr()?;
+        runtime.spawn(serve(listener));
+        Ok(Self { upstream, runtime, _core: core })
+    }
+
+    /// Keeps a server busy for a while with GETs of 1 KB.
+    pub(crate) fn load(&self, server: &Server, time: Duration) -> Result<Round> {
+        let before = server.usage()?;
+        let requests = self.runtime.block_on(all(server.address, Instant::now() + time))?;
+        Ok(measured(requests, time, before, server.usage()?))
+    }
+}
+
+/// All clients, to their end. Whoever waits for them yields and does not sleep.
+async fn all(address: SocketAddr, end: Instant) -> Result<u64> {
+    let (mut clients, mut requests) = (JoinSet::new(), 0);
+    (0..CONNECTIONS).for_each(|_| _ = clients.spawn(client(address, end)));
+    while !clients.is_empty() {
+        match clients.try_join_next() {
+            Some(answered) => requests += answered??,
+            None => yield_now().await,
+        }
+    }
+    Ok(requests)
+}
+
+async fn client(address: SocketAddr, end: Instant) -> Result<u64> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (mut answer, mut requests) = (Vec::with_capacity(8 << 10), 0);
+    while Instant::now() < end {
+        stream.write_all(REQUEST).await?;
+        answer.clear();
+        while !is_whole(&answer) {
+            ensure!(
+                stream.read_buf(&mut answer).await? > 0,
+                "the server closed a connection that was in use"
+            );
+        }
+        ensure!(answer.starts_with(WELL), "{}", String::from_utf8_lossy(&answer));
+        requests += 1;
+    }
+    Ok(requests)
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let head = answer.len().checked_sub(SMALL + END.len());
+    head.is_some_and(|head| answer.get(head..head + END.len()) == Some(END))
+}

@@ -1,0 +1,113 @@
+//! One of three targets dead, then back and answering 500 to everything: how many GETs fail, and how much
+//! of the traffic is retries.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Result;
+use benches::scoreboard::{Better, Score};
+use benches::stats::percentile;
+use http::{Request, StatusCode};
+use serde::Serialize;
+
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::service::{Service, text};
+use crate::{Tools, open};
+
+/// Requests a second: a load at which no core is busy.
+const RATE: f64 = 2_000.0;
+const PHASE: Duration = Duration::from_secs(15);
+
+#[derive(Serialize)]
+struct Row {
+    phase: &'static str,
+    asked: usize,
+    failed: usize,
+    failed_percent: f64,
+    /// How many more requests the targets saw than were asked, of all that they saw.
+    retries_percent: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+/// What the targets see, and whether the third one is well.
+#[derive(Default)]
+struct Seen {
+    requests: AtomicU64,
+    third_fails: AtomicBool,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let progress = Progress::new(tools.time(PHASE) * 3);
+    let rows = open::run(measure(tools, &progress))??;
+    let worst = rows.iter().map(|row| row.failed_percent).fold(0.0, f64::max);
+    let score = Score {
+        value: worst,
+        unit: "percent".into(),
+        better: Better::Lower,
+        target: Some(0.1),
+        against: format!("GETs at {RATE:.0} a second, the worse of a dead target and one that answers 500"),
+        spread: 0.0,
+    };
+    tools.results("dead", &rows, [("proxy.one_dead_of_three.failed_percent".to_owned(), score)])
+}
+
+async fn measure(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
+    let seen = Arc::<Seen>::default();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (first, second, third) =
+        (target(any, false, &seen)?, target(any, false, &seen)?, target(any, true, &seen)?);
+    let yaml = format!(
+        "services: {{ service: {{ url: ['http://{}', 'http://{}', 'http://{}'] }} }}\n\
+         routes:\n  - path: /*\n    proxy: service\n",
+        first.address, second.address, third.address
+    );
+    let server = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    let time = tools.time(PHASE);
+    let mut rows = vec![phase(&server, "all well", time, &seen, progress).await?];
+    let address = third.address;
+    drop(third);
+    rows.push(phase(&server, "one dead", time, &seen, progress).await?);
+    seen.third_fails.store(true, Relaxed);
+    let _third = target(address, true, &seen)?;
+    rows.push(phase(&server, "one answers 500", time, &seen, progress).await?);
+    Ok(rows)
+}
+
+fn target(at: SocketAddr, is_third: bool, seen: &Arc<Seen>) -> Result<Service> {
+    let seen = Arc::clone(seen);
+    Service::start(at, move |_| {
+        seen.requests.fetch_add(1, Relaxed);
+        let mut answer = text("well");
+        if is_third && seen.third_fails.load(Relaxed) {
+            *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        std::future::ready(answer)
+    })
+}
+
+async fn phase(
+    server: &Server,
+    phase: &'static str,
+    time: Duration,
+    seen: &Seen,
+    progress: &Progress,
+) -> Result<Row> {
+    let before = seen.requests.load(Relaxed);
+    let ask = || Ok(Request::get("/").body(http_body_util::Full::default())?);
+    let answered = open::offer(server.address, RATE, time, ask).await?;
+    let seen = (seen.requests.load(Relaxed) - before) as f64;
+    let asked = answered.len();
+    let failed = answered.iter().filter(|answered| answered.status != Some(StatusCode::OK)).count();
+    let failed_percent = failed as f64 * 100.0 / asked.max(1) as f64;
+    let retries_percent = (seen - asked as f64).max(0.0) * 100.0 / seen.max(1.0);
+    let times: Vec<f64> = answered.iter().map(|answered| answered.ms).collect();
+    let (p50_ms, p99_ms) = (percentile(&times, 50), percentile(&times, 99));
+    progress.say(&format!(
+        "{phase:<15} {failed} of {asked} failed ({failed_percent:.3} %), {retries_percent:.2} % retries, p99 {p99_ms:.2} ms"
+    ));
+    Ok(Row { phase, asked, failed, failed_percent, retries_percent, p50_ms, p99_ms })
+}

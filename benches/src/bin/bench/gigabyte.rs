@@ -1,0 +1,281 @@
+//! A gigabyte each way through the proxy: what it adds to resident memory; and how much a sender gets rid
+//! of while the receiver reads nothing.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::scoreboard::{Better, Score};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::{Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde::Serialize;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::rivals::Speaks;
+use crate::service::{Answer, Service, text};
+use crate::{Tools, open};
+
+const GIGABYTE: u64 = 1_000_000_000;
+const CHUNK: &[u8] = &[b'x'; 64 << 10];
+const SAMPLE: Duration = Duration::from_millis(20);
+/// A sender that has got rid of nothing more for so long is held up.
+const STILL: Duration = Duration::from_secs(1);
+/// What may lie between a sender and a receiver that reads nothing, apart from what the system lets a
+/// socket of the gateway send and receive ahead.
+const IN_BETWEEN: u64 = 8 << 20;
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Through { way: String, bytes: u64, seconds: f64, rss_before_mb: f64, rss_highest_mb: f64 },
+    HeldUp { way: String, sent_mb: f64, rss_growth_mb: f64 },
+}
+
+/// Which way the body goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Down,
+    Up,
+}
+
+const WAYS: [(Way, Speaks, &str); 4] = [
+    (Way::Down, Speaks::Http1, "down, http1"),
+    (Way::Up, Speaks::Http1, "up, http1"),
+    (Way::Down, Speaks::Http2, "down, http2"),
+    (Way::Up, Speaks::Http2, "up, http2"),
+];
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let length = if tools.is_short { GIGABYTE / 10 } else { GIGABYTE };
+    let progress = Progress::new(Duration::from_secs(20));
+    let (rows, growth) = open::run(measure(tools, length, &progress))??;
+    let score = Score {
+        value: growth,
+        unit: "MB".into(),
+        better: Better::Lower,
+        target: Some(16.0),
+        against: "the highest of four ways, and of receivers that read nothing; resident before".to_owned(),
+        spread: 0.0,
+    };
+    tools.results("gigabyte", &rows, [("proxy.gigabyte_rss_growth_mb".to_owned(), score)])
+}
+
+async fn measure(tools: &Tools, length: u64, progress: &Progress) -> Result<(Vec<Row>, f64)> {
+    let produced = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&produced);
+    let service = Service::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
+        answer(request, Arc::clone(&counted))
+    })?;
+    let yaml = format!(
+        "services: {{ service: {{ url: 'http://{}', timeout: 10m }} }}\n\
+         routes:\n  - path: /*\n    proxy: service\n    limits: {{ body: 2GiB, deadline: 10m }}\n",
+        service.address
+    );
+    let server = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    for (_, speaks, _) in WAYS {
+        let mut client = Client::connect(server.address, speaks).await?;
+        client.send(Method::GET, "/0", empty(), None).await?.into_body().collect().await?;
+    }
+    let before = server.usage()?.rss;
+    let (mut rows, mut highest) = (Vec::new(), before);
+    for (way, speaks, name) in WAYS {
+        let began = std::time::Instant::now();
+        let transfer = through(server.address, way, speaks, length, &produced);
+        let (result, rss) = open::with_highest(&server, SAMPLE, transfer).await?;
+        result.context(name)?;
+        let seconds = began.elapsed().as_secs_f64();
+        highest = highest.max(rss);
+        let (rss_before_mb, rss_highest_mb) = (before as f64 / 1e6, rss as f64 / 1e6);
+        progress.say(&format!(
+            "{name:<11} {:.2} GB in {seconds:.1} s, resident {rss_before_mb:.1} MB, at most {rss_highest_mb:.1} MB",
+            length as f64 / 1e9
+        ));
+        rows.push(Row::Through { way: name.into(), bytes: length, seconds, rss_before_mb, rss_highest_mb });
+    }
+    let most = IN_BETWEEN + ahead("tcp_rmem")? + ahead("tcp_wmem")?;
+    for (way, speaks, name) in WAYS {
+        let before = server.usage()?.rss;
+        let work = held_up(server.address, way, speaks, &produced);
+        let (sent, rss) = open::with_highest(&server, SAMPLE, work).await?;
+        let sent = sent.context(name)?;
+        let (sent_mb, rss_growth_mb) = (sent as f64 / 1e6, (rss - before) as f64 / 1e6);
+        highest = highest.max(rss);
+        progress.say(&format!(
+            "{name:<11} {sent_mb:.1} MB sent while nobody reads, {rss_growth_mb:.1} MB of it in the gateway"
+        ));
+        ensure!(sent <= most, "{name}: {sent} bytes went to a receiver that reads nothing, and {most} may");
+        rows.push(Row::HeldUp { way: name.into(), sent_mb, rss_growth_mb });
+    }
+    Ok((rows, (highest - before) as f64 / 1e6))
+}
+
+/// The service: sends as much as the path says; takes what comes, or nothing of it at `/stuck`.
+async fn answer(request: Request<Incoming>, produced: Arc<AtomicU64>) -> Answer {
+    if request.method() == Method::GET {
+        let length = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
+        let mut answer = Response::new(body(length, produced));
+        answer.headers_mut().insert(CONTENT_LENGTH, length.into());
+        return answer;
+    }
+    if request.uri().path() == "/stuck" {
+        // The body stays where it is, unread.
+        std::future::pending::<()>().await;
+    }
+    let (mut taken, mut body) = (0, request.into_body());
+    while let Some(Ok(frame)) = body.frame().await {
+        taken += frame.data_ref().map_or(0, |data| data.len() as u64);
+    }
+    text(taken.to_string())
+}
+
+/// A body of this length, made while it is sent; counts what has been asked for.
+fn body(length: u64, produced: Arc<AtomicU64>) -> Body {
+    produced.store(0, Relaxed);
+    let chunks = stream::unfold(length, move |left| {
+        let next = CHUNK.get(..CHUNK.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+        let next = next.filter(|chunk| !chunk.is_empty()).map(|chunk| {
+            produced.fetch_add(chunk.len() as u64, Relaxed);
+            (Ok(Frame::data(Bytes::from_static(chunk))), left - chunk.len() as u64)
+        });
+        std::future::ready(next)
+    });
+    StreamBody::new(chunks).boxed_unsync()
+}
+
+fn empty() -> Body {
+    http_body_util::Empty::new().boxed_unsync()
+}
+
+/// All of a body, one way.
+async fn through(
+    address: SocketAddr,
+    way: Way,
+    speaks: Speaks,
+    length: u64,
+    produced: &Arc<AtomicU64>,
+) -> Result<()> {
+    let mut client = Client::connect(address, speaks).await?;
+    if way == Way::Up {
+        let sent = body(length, Arc::clone(produced));
+        let answer = client.send(Method::POST, "/", sent, Some(length)).await?;
+        let taken = answer.into_body().collect().await?.to_bytes();
+        ensure!(taken == length.to_string(), "{} of {length} bytes arrived", String::from_utf8_lossy(&taken));
+        return Ok(());
+    }
+    let (mut taken, mut body) =
+        (0, client.send(Method::GET, &format!("/{length}"), empty(), None).await?.into_body());
+    while let Some(frame) = body.frame().await {
+        taken += frame?.data_ref().map_or(0, |data| data.len() as u64);
+    }
+    ensure!(taken == length, "{taken} of {length} bytes arrived");
+    Ok(())
+}
+
+/// Bytes that a sender gets rid of while the receiver reads none.
+async fn held_up(address: SocketAddr, way: Way, speaks: Speaks, produced: &Arc<AtomicU64>) -> Result<u64> {
+    let mut client = Client::connect(address, speaks).await?;
+    produced.store(0, Relaxed);
+    match way {
+        Way::Down => {
+            let answer = client.send(Method::GET, &format!("/{GIGABYTE}"), empty(), None).await?;
+            let sent = still(produced).await;
+            drop(answer);
+            Ok(sent)
+        }
+        Way::Up => {
+            let sent = body(GIGABYTE, Arc::clone(produced));
+            tokio::select! {
+                answer = client.send(Method::POST, "/stuck", sent, Some(GIGABYTE)) => {
+                    anyhow::bail!("answered {}", answer?.status())
+                }
+                sent = still(produced) => Ok(sent),
+            }
+        }
+    }
+}
+
+/// The most that the system lets one socket hold: the last of three numbers. It comes to that by itself
+/// on a connection that was busy before.
+fn ahead(name: &str) -> Result<u64> {
+    let path = format!("/proc/sys/net/ipv4/{name}");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))?;
+    Ok(text.split_whitespace().last().context("no number in it")?.parse()?)
+}
+
+/// Waits until a count stands still.
+async fn still(count: &AtomicU64) -> u64 {
+    let mut last = u64::MAX;
+    loop {
+        let now = count.load(Relaxed);
+        if now == last && now > 0 {
+            return now;
+        }
+        last = now;
+        tokio::time::sleep(STILL).await;
+    }
+}
+
+/// One connection.
+enum Client {
+    Http1(http1::SendRequest<Body>),
+    Http2(http2::SendRequest<Body>),
+}
+
+impl Client {
+    async fn connect(address: SocketAddr, speaks: Speaks) -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_send_buffer_size(256 << 10)?;
+        socket.set_recv_buffer_size(256 << 10)?;
+        let stream: TcpStream = socket.connect(address).await?;
+        stream.set_nodelay(true)?;
+        let stream = TokioIo::new(stream);
+        Ok(match speaks {
+            Speaks::Http1 => {
+                let (sender, connection) = http1::handshake(stream).await?;
+                tokio::spawn(connection);
+                Self::Http1(sender)
+            }
+            Speaks::Http2 => {
+                let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+                tokio::spawn(connection);
+                Self::Http2(sender)
+            }
+        })
+    }
+
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Body,
+        length: Option<u64>,
+    ) -> Result<Response<Incoming>> {
+        let mut request = Request::builder().method(method).header(HOST, "localhost");
+        if let Some(length) = length {
+            request = request.header(CONTENT_LENGTH, length);
+        }
+        let answer = match self {
+            Self::Http1(sender) => sender.send_request(request.uri(path).body(body)?).await?,
+            Self::Http2(sender) => {
+                let uri = format!("http://localhost{path}");
+                sender.send_request(request.uri(uri).body(body)?).await?
+            }
+        };
+        ensure!(answer.status().is_success(), "{} was answered {}", path, answer.status());
+        Ok(answer)
+    }
+}

@@ -1,0 +1,89 @@
+//! Ten thousand connections that stay open after one proxied request each: what they keep resident.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::scoreboard::{Better, Score};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::process::{Server, allow_open_files};
+use crate::progress::Progress;
+use crate::{Tools, open};
+
+const CONNECTIONS: usize = 10_000;
+/// Connections of one address of the loopback, so that no address runs out of ports.
+const PER_ADDRESS: usize = 5_000;
+/// Requests that are under way at once while the connections are set up.
+const AT_ONCE: usize = 64;
+const REST: Duration = Duration::from_secs(5);
+const DESCRIPTORS: u64 = CONNECTIONS as u64 + 1_000;
+
+#[derive(Serialize)]
+struct Row {
+    connections: usize,
+    after: &'static str,
+    rss_mb: f64,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    allow_open_files(DESCRIPTORS)?;
+    let progress = Progress::new(REST + Duration::from_secs(8));
+    let upstream = Server::upstream(&tools.upstream)?;
+    let server = Server::proxy(&tools.orfa, upstream.address)?;
+    let connections = CONNECTIONS;
+    let mut rows = Vec::new();
+    let mut seen = |connections: usize, after: &'static str| -> Result<f64> {
+        let rss_mb = server.usage()?.rss as f64 / 1e6;
+        progress.say(&format!("{rss_mb:>6.1} MB with {connections} connections, after {after}"));
+        rows.push(Row { connections, after, rss_mb });
+        Ok(rss_mb)
+    };
+    let start = seen(0, "start")?;
+    let idle = open::run(async {
+        let each = (0..connections).map(|number| connect(server.address, number));
+        let kept: Vec<TcpStream> = stream::iter(each).buffered(AT_ONCE).try_collect().await?;
+        seen(kept.len(), "one request each")?;
+        tokio::time::sleep(REST).await;
+        let idle = seen(kept.len(), "some rest")?;
+        // They are not merely open: each still gets its answer.
+        let again = kept.into_iter().map(ask);
+        let kept: Vec<TcpStream> = stream::iter(again).buffered(AT_ONCE).try_collect().await?;
+        seen(kept.len(), "one request more on each")?;
+        anyhow::Ok(idle)
+    })??;
+    let score = Score {
+        value: idle,
+        unit: "MB".into(),
+        better: Better::Lower,
+        target: Some(250.0),
+        against: format!("all that is resident; {start:.0} MB after start"),
+        spread: 0.0,
+    };
+    tools.results("idle", &rows, [("gateway.idle_10k_connections_rss_mb".to_owned(), score)])
+}
+
+/// A connection that has had its first answer.
+async fn connect(server: SocketAddr, number: usize) -> Result<TcpStream> {
+    let last = 1 + u8::try_from(number / PER_ADDRESS)?;
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0))?;
+    ask(socket.connect(server).await?).await
+}
+
+async fn ask(mut stream: TcpStream) -> Result<TcpStream> {
+    stream
+        .write_all(b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await
+        .context("the gateway hung up")?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"x\"") {
+        let length = stream.read_buf(&mut answer).await?;
+        ensure!(length > 0, "the answer ended early: {}", String::from_utf8_lossy(&answer));
+    }
+    ensure!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+    Ok(stream)
+}

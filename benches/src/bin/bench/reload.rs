@@ -1,0 +1,185 @@
+//! A hundred reloads by SIGHUP and ten changes of the binary under load: no request may fail, and none may
+//! be answered half by one config and half by another.
+//!
+//! The two configs that take turns differ in the service behind the route and in a header that the gateway
+//! sets for it. The service answers its own name and the header: an answer with two names is mixed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use benches::client::Client;
+use benches::scoreboard::{Better, Score};
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use rustix::process::Signal;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::service::{Answer, Service, text};
+use crate::{Tools, open};
+
+const RELOADS: usize = 100;
+const CHANGES: usize = 10;
+/// Clients that send one request after the other.
+const CLIENTS: usize = 16;
+/// What a service takes for every hundredth request, so that some are always under way.
+const SLOW: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Serialize)]
+struct Row {
+    what: &'static str,
+    times: usize,
+    requests: u64,
+    failed: u64,
+    mixed: u64,
+    longest_ms: f64,
+}
+
+#[derive(Default)]
+struct Tally {
+    is_over: AtomicBool,
+    requests: AtomicU64,
+    failed: AtomicU64,
+    mixed: AtomicU64,
+    longest_us: AtomicU64,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let (reloads, changes) = if tools.is_short { (10, 2) } else { (RELOADS, CHANGES) };
+    let progress = Progress::new(PAUSE * 2 * reloads as u32 + Duration::from_secs(2) * changes as u32);
+    let rows = open::run(measure(tools, reloads, changes, &progress))??;
+    let bad = rows.iter().map(|row| row.failed + row.mixed).sum::<u64>();
+    let requests = rows.iter().map(|row| row.requests).sum::<u64>();
+    let score = Score {
+        value: bad as f64,
+        unit: "requests".into(),
+        better: Better::Lower,
+        target: Some(0.0),
+        against: format!(
+            "failed or mixed, of {requests}, over {reloads} reloads and {changes} changes of the binary"
+        ),
+        spread: 0.0,
+    };
+    tools.results("reload", &rows, [("gateway.reload.failed".to_owned(), score)])
+}
+
+async fn measure(tools: &Tools, reloads: usize, changes: usize, progress: &Progress) -> Result<Vec<Row>> {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (one, other) = (
+        Service::start(any, |request| answer("one", request))?,
+        Service::start(any, |request| answer("other", request))?,
+    );
+    let configs = [config("one", &one), config("other", &other)];
+    let mut server = Server::gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
+    let mut rows = Vec::new();
+    let tally = Arc::<Tally>::default();
+    let load = busy(server.address, &tally);
+    for number in 1..=reloads {
+        let (name, yaml) = [("one", &configs[0]), ("other", &configs[1])][number % 2];
+        server.rewrite(yaml)?;
+        server.signal(Signal::HUP)?;
+        answered_by(server.address, name).await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    rows.push(row("reloads", reloads, tally, load, progress).await?);
+    let tally = Arc::<Tally>::default();
+    let load = busy(server.address, &tally);
+    for _ in 0..changes {
+        server.succeed().await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    rows.push(row("changes of the binary", changes, tally, load, progress).await?);
+    Ok(rows)
+}
+
+/// One route to one service, with the service's name on every request.
+fn config(name: &str, service: &Service) -> String {
+    format!(
+        "takeover: takeover.sock\ndrain: {{ delay: 500ms, timeout: 10s }}\n\
+         services: {{ service: {{ url: 'http://{}', headers: {{ x-config: {name} }} }} }}\n\
+         routes:\n  - path: /*\n    proxy: service\n",
+        service.address
+    )
+}
+
+/// The service's own name, and the one that the gateway set.
+async fn answer(name: &'static str, request: Request<Incoming>) -> Answer {
+    if request.uri().path() == "/slow" {
+        tokio::time::sleep(SLOW).await;
+    }
+    let configured =
+        request.headers().get("x-config").and_then(|value| value.to_str().ok()).unwrap_or("nothing");
+    text(format!("{name} {configured}"))
+}
+
+fn busy(address: SocketAddr, tally: &Arc<Tally>) -> JoinSet<Result<()>> {
+    let client = Arc::new(Client::new(address));
+    let mut clients = JoinSet::new();
+    (0..CLIENTS).for_each(|_| _ = clients.spawn(ask(Arc::clone(&client), Arc::clone(tally))));
+    clients
+}
+
+async fn ask(client: Arc<Client>, tally: Arc<Tally>) -> Result<()> {
+    while !tally.is_over.load(Relaxed) {
+        let number = tally.requests.fetch_add(1, Relaxed);
+        let path = if number.is_multiple_of(100) { "/slow" } else { "/" };
+        let began = Instant::now();
+        let answer = client.send(Request::get(path).body(Full::default())?).await;
+        tally.longest_us.fetch_max(began.elapsed().as_micros() as u64, Relaxed);
+        match answer {
+            Ok(answer) if answer.status == StatusCode::OK => {
+                let is_whole = answer.body == "one one" || answer.body == "other other";
+                tally.mixed.fetch_add(u64::from(!is_whole), Relaxed);
+            }
+            _ => _ = tally.failed.fetch_add(1, Relaxed),
+        }
+    }
+    Ok(())
+}
+
+async fn row(
+    what: &'static str,
+    times: usize,
+    tally: Arc<Tally>,
+    load: JoinSet<Result<()>>,
+    progress: &Progress,
+) -> Result<Row> {
+    tally.is_over.store(true, Relaxed);
+    load.join_all().await.into_iter().collect::<Result<()>>()?;
+    let read = |count: &AtomicU64| count.load(Relaxed);
+    let row = Row {
+        what,
+        times,
+        requests: read(&tally.requests),
+        failed: read(&tally.failed),
+        mixed: read(&tally.mixed),
+        longest_ms: read(&tally.longest_us) as f64 / 1e3,
+    };
+    progress.say(&format!(
+        "{times} {what}: {} requests, {} failed, {} mixed, the longest took {:.0} ms",
+        row.requests, row.failed, row.mixed, row.longest_ms
+    ));
+    Ok(row)
+}
+
+/// Waits until the gateway answers by this config.
+async fn answered_by(address: SocketAddr, name: &str) -> Result<()> {
+    let (client, end) = (Client::new(address), Instant::now() + PATIENCE);
+    while Instant::now() < end {
+        let answer = client.send(Request::get("/").body(Full::<Bytes>::default())?).await;
+        if answer.is_ok_and(|answer| answer.body.starts_with(name.as_bytes())) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    bail!("{} s after SIGHUP the gateway still had its old config", PATIENCE.as_secs())
+}

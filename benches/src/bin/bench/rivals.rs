@@ -1,0 +1,101 @@
+//! Proxies that are compared: ORFA, and the rivals that `scripts/rivals` could get, each with the config in
+//! `benches/rivals/`.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::process::{SERVER_CORE, Server, pinned};
+use crate::{Tools, say};
+
+/// A reverse proxy with one worker, before one service, that writes an access log to a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    Orfa,
+    Nginx,
+    Envoy,
+}
+
+/// What a client speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Http1,
+    Http2,
+}
+
+impl Proxy {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Orfa => "orfa",
+            Self::Nginx => "nginx",
+            Self::Envoy => "envoy",
+        }
+    }
+
+    /// All that are there; says which are not.
+    pub(crate) fn present(tools: &Tools) -> Vec<Self> {
+        let is_there = |rival: &Self| {
+            let is_there = *rival == Self::Orfa || tools.rivals.join(rival.name()).exists();
+            if !is_there {
+                say(&format!("  no {}: `scripts/rivals` says why; it is left out", rival.name()));
+            }
+            is_there
+        };
+        [Self::Orfa, Self::Nginx, Self::Envoy].into_iter().filter(is_there).collect()
+    }
+
+    /// Starts it on the servers' core.
+    pub(crate) fn start(self, tools: &Tools, upstream: SocketAddr, speaks: Speaks) -> Result<Server> {
+        match self {
+            Self::Orfa => Server::proxy(&tools.orfa, upstream),
+            Self::Nginx => {
+                let http2 = if speaks == Speaks::Http2 { "http2" } else { "" };
+                Server::start(|address, folder| {
+                    // Its worker is nobody's and has to reach the folder.
+                    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
+                    let config = filled("nginx.conf", folder, address, upstream, &[("@HTTP2@", http2)])?;
+                    let mut command = pinned(SERVER_CORE, &tools.rivals.join("nginx"));
+                    command.arg("-p").arg(folder).args(["-e", "stderr"]).arg("-c").arg(config);
+                    Ok(command)
+                })
+            }
+            Self::Envoy => Server::start(|address, folder| {
+                let more = [
+                    ("@HOST@", address.ip().to_string()),
+                    ("@PORT@", address.port().to_string()),
+                    ("@UPSTREAM_HOST@", upstream.ip().to_string()),
+                    ("@UPSTREAM_PORT@", upstream.port().to_string()),
+                ];
+                let more: Vec<_> = more.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                let config = filled("envoy.yaml", folder, address, upstream, &more)?;
+                let mut command = pinned(SERVER_CORE, &tools.rivals.join("envoy"));
+                command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "error", "-c"]);
+                command.arg(config);
+                Ok(command)
+            }),
+        }
+    }
+}
+
+/// Writes a config of `benches/rivals/` with its places filled in.
+fn filled(
+    name: &str,
+    folder: &Path,
+    address: SocketAddr,
+    upstream: SocketAddr,
+    more: &[(&str, &str)],
+) -> Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("rivals").join(name);
+    let mut text = std::fs::read_to_string(source)?
+        .replace("@LISTEN@", &address.to_string())
+        .replace("@UPSTREAM@", &upstream.to_string())
+        .replace("@FOLDER@", &folder.display().to_string());
+    for (place, value) in more {
+        text = text.replace(place, value);
+    }
+    let path = folder.join(name);
+    std::fs::write(&path, text)?;
+    Ok(path)
+}

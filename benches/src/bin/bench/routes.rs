@@ -1,0 +1,107 @@
+//! Ten thousand routes beside ten: CPU per request, on requests that are proxied, and on those that the
+//! gateway answers itself, where finding the route is more of the whole.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+use benches::scoreboard::{Better, Score};
+use benches::stats::{median, spread};
+use serde::Serialize;
+
+use crate::Tools;
+use crate::load::{Load, Round, load};
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+
+const FEW: usize = 10;
+const MANY: usize = 10_000;
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(3);
+const WARM_UP: Duration = Duration::from_secs(2);
+const ASKED: [&str; 2] = ["preflight", "proxied"];
+
+#[derive(Serialize)]
+struct Row {
+    asked: &'static str,
+    routes: usize,
+    round: usize,
+    #[serde(flatten)]
+    measured: Round,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let rounds = tools.rounds(ROUNDS);
+    let progress = Progress::new((tools.time(ROUND) * rounds as u32 + WARM_UP) * 4);
+    let upstream = Server::upstream(&tools.upstream)?;
+    let (few, many) = (config(FEW, &upstream), config(MANY, &upstream));
+    let servers = [
+        (FEW, Server::gateway(&tools.orfa, SERVER_CORE, &few)?),
+        (MANY, Server::gateway(&tools.orfa, SERVER_CORE, &many)?),
+    ];
+    let mut rows = Vec::new();
+    for asked in ASKED {
+        for (routes, server) in &servers {
+            load(server, Load::Script(&script(asked, *routes)), WARM_UP)?;
+        }
+        for round in 0..rounds {
+            for (routes, server) in &servers {
+                let measured = load(server, Load::Script(&script(asked, *routes)), tools.time(ROUND))?;
+                progress.say(&format!("{asked:<9} {routes:>6} routes {:>6.2} us CPU", measured.cpu_us));
+                rows.push(Row { asked, routes: *routes, round, measured });
+            }
+        }
+    }
+    let ratios = ASKED.map(|asked| ratios(&rows, asked));
+    let worst = ratios.iter().max_by(|one, other| median(one).total_cmp(&median(other)));
+    let worst = worst.map(Vec::as_slice).unwrap_or_default();
+    let score = Score {
+        value: median(worst),
+        unit: "ratio".into(),
+        better: Better::Lower,
+        target: Some(2.0),
+        against: "ten routes; every route asked in turn; the worse of preflights and proxied GETs".to_owned(),
+        spread: spread(worst),
+    };
+    tools.results("routes", &rows, [("gateway.routes_10k_vs_10_cpu".to_owned(), score)])
+}
+
+/// As many as that over the ten, round by round.
+fn ratios(rows: &[Row], asked: &str) -> Vec<f64> {
+    let of = |routes: usize| {
+        let those = rows.iter().filter(move |row| row.asked == asked && row.routes == routes);
+        those.map(|row| row.measured.cpu_us)
+    };
+    of(MANY).zip(of(FEW)).map(|(many, few)| many / few).collect()
+}
+
+/// Routes as a company has them: some words deep, half of them with something below.
+fn config(routes: usize, upstream: &Server) -> String {
+    let mut yaml = format!(
+        "services: {{ service: {{ url: 'http://{}' }} }}\ncors: {{ origins: ['https://shop.example.org'] }}\n\
+         routes:\n",
+        upstream.address
+    );
+    for number in 0..routes {
+        let below = if number % 2 == 0 { "/*" } else { "" };
+        let _ =
+            writeln!(yaml, "  - {{ path: /team{}/service{number}{below}, proxy: service }}", number % 100);
+    }
+    yaml
+}
+
+/// Asks all routes in turn, neighbours far apart.
+fn script(asked: &str, routes: usize) -> String {
+    let head = match asked {
+        "preflight" => {
+            "wrk.method = 'OPTIONS'\nwrk.headers['Origin'] = 'https://shop.example.org'\n\
+             wrk.headers['Access-Control-Request-Method'] = 'GET'\n"
+        }
+        _ => "",
+    };
+    format!(
+        "{head}local n = 0\nfunction request()\n  n = (n + 7919) % {routes}\n  \
+         local below = n % 2 == 0 and '/x' or ''\n  \
+         return wrk.format(nil, '/team' .. n % 100 .. '/service' .. n .. below)\nend\n"
+    )
+}
