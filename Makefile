@@ -7,8 +7,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := cargo build --release --locked --package orfa --package benches
 ONLY ?=
 SHORT ?=
+SECONDS ?= 60
 
-.PHONY: help setup check test demo bench dist
+.PHONY: help setup check test fuzz demo bench dist
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -24,6 +25,10 @@ test: check ## Everything that CI runs: the checks, then all tests, end to end i
 	@$(STEP) setup scripts/setup test
 	@$(STEP) "build tests" cargo test --workspace --locked --no-run
 	@$(STEP) tests cargo test --workspace --locked --quiet
+
+fuzz: setup ## Every parser of ours, for so long each: SECONDS=60
+	@BOLERO_RANDOM_ITERATIONS=18446744073709551615 BOLERO_RANDOM_TEST_TIME_MS=$(SECONDS)000 \
+		$(STEP) fuzz cargo test --workspace --locked --lib --quiet fuzz::
 
 demo: setup ## The same questions asked by REST and by query, over a slow line (target/demo.json)
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo

@@ -22,12 +22,13 @@ const SIDEWAYS: &[(&str, &str, &[Kind])] = &[
 const BESIDE: &[(&str, Uses)] = &[
     ("testkit", Uses::Only(&[])),
     ("marketplace", Uses::Only(&[])),
+    ("fuzz", Uses::Only(&[])),
     ("xtask", Uses::Only(&["query-abi"])),
     ("benches", Uses::All),
 ];
 
 /// What tests may use, and benches.
-const FOR_TESTS: &[&str] = &["testkit", "marketplace"];
+const FOR_TESTS: &[&str] = &["testkit", "marketplace", "fuzz"];
 
 /// Packages from outside that only some crates may name: by the beginning of the name, with the reason.
 const GUARDED: &[(&[&str], &[&str], &str)] = &[

@@ -36,6 +36,8 @@ mod server;
 mod way;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 
 pub use access::Seen;

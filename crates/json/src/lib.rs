@@ -79,4 +79,6 @@ fn unescape(step: &str) -> Result<String, Error> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

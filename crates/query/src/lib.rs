@@ -20,6 +20,9 @@ mod run;
 mod runtime;
 mod typescript;
 
+#[cfg(test)]
+mod fuzz;
+
 pub use config::{LimitsConfig, Programs, QueryConfig, RuntimeConfig};
 pub use runtime::{Query, Runtime, StartError};
 pub use services::Report;

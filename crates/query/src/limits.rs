@@ -34,7 +34,7 @@ pub(crate) struct Limits {
 }
 
 impl Limit {
-    const ALL: [Self; 7] =
+    pub(crate) const ALL: [Self; 7] =
         [Self::Cpu, Self::Deadline, Self::Memory, Self::Calls, Self::Parallel, Self::Received, Self::Output];
 
     /// The word of `ORFA-Limit` and of the config.

@@ -22,6 +22,9 @@ mod receive;
 mod service;
 pub mod transport;
 
+#[cfg(test)]
+mod fuzz;
+
 pub use body::Body;
 pub use call::{Budget, Call, Caller, Made, Outcome, Report};
 pub use client::{CallError, Request, Response, Services};

@@ -23,7 +23,7 @@ impl Glob {
     /// Reads a pattern; the error says what is wrong with it.
     ///
     /// # Errors
-    /// Patterns that don't begin with `/`, that hold `?`, `#` or `%`, or `**` beside other text.
+    /// Patterns that don't begin with `/`, that hold `//`, `?`, `#` or `%`, or `**` beside other text.
     pub fn parse(pattern: &str) -> Result<Self, &'static str> {
         let below = pattern.strip_prefix('/').ok_or("a path pattern begins with `/`")?;
         if pattern.contains(['?', '#', '%']) {
@@ -33,6 +33,9 @@ impl Glob {
         let mut segments = Vec::with_capacity(texts.len() + 1);
         for (index, text) in texts.iter().enumerate() {
             match *text {
+                "" if index + 1 < texts.len() => {
+                    return Err("a path is matched without its empty segments: no `//`");
+                }
                 "**" => segments.push(Segment::Any),
                 "*" if index + 1 == texts.len() => {
                     segments.extend([Segment::Text(b"*".to_vec()), Segment::Any]);

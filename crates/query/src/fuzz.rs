@@ -1,0 +1,186 @@
+//! What clients send: requests, limits, programs in TypeScript, modules. See `fuzz/src/lib.rs`.
+
+use std::sync::LazyLock;
+
+use futures_util::FutureExt;
+use http::Request;
+use services::body;
+
+use crate::LimitsConfig;
+use crate::ask::Ask;
+use crate::limits::{Limit, Limits};
+use crate::program::check;
+use crate::typescript;
+
+/// A request whose first lines are headers, and the rest its body.
+fn request(text: &[u8]) -> Option<Request<services::Body>> {
+    let mut request = Request::post("/query");
+    let mut rest = text;
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let (line, after) = rest.split_at(end);
+        rest = &after[1..];
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { break };
+        request = request.header(&line[..colon], &line[colon + 1..]);
+    }
+    request.body(body::full(rest.to_vec())).ok()
+}
+
+#[test]
+fn a_request_is_understood_or_refused_by_the_clients_fault() {
+    let words = &[
+        "content-type:",
+        "text/javascript\n",
+        "application/wasm\n",
+        "multipart/form-data; boundary=x\n",
+        "--x",
+        "\r\n",
+        "--x--\r\n",
+        "content-disposition: form-data; name=\"program\"\r\n\r\n",
+        "name=\"input\"",
+        "orfa-input:",
+        "3\n",
+        "orfa-limit:",
+        "cpu=1",
+        ", ",
+        "calls=0\n",
+        "content-encoding:",
+        "gzip\n",
+        "br\n",
+        "zstd\n",
+        "deflate\n",
+        "prefer: calls\n",
+        "\n\n",
+        "18446744073709551615\n",
+        "content-type: text/typescript\r\n\r\n",
+    ];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let config = LimitsConfig::default();
+        let Some(request) = request(text) else { return };
+        match Ask::read(request, &config).now_or_never().expect("the body is there already") {
+            Ok(ask) => {
+                assert!(
+                    ask.program.len() as u64 <= config.program.0 && ask.input.len() as u64 <= config.body.0
+                );
+            }
+            Err(error) => assert_eq!(services::Problem::fault(&error), services::Fault::Client, "{error}"),
+        }
+    });
+}
+
+#[test]
+fn no_limit_that_a_client_grants_raises_a_cap() {
+    let words = &[
+        "cpu",
+        "deadline",
+        "memory",
+        "calls",
+        "=",
+        ", ",
+        "1",
+        "999999999999999",
+        "?1",
+        ";",
+        "\"",
+        "(",
+        ")",
+        "-",
+    ];
+    let caps = Limits::caps(&LimitsConfig::default());
+    ::fuzz::check!(words, |text: &[u8]| {
+        let Ok(granted) = caps.clone().granted(&String::from_utf8_lossy(text)) else { return };
+        assert!(Limit::ALL.into_iter().all(|limit| (1..=caps.value(limit)).contains(&granted.value(limit))));
+    });
+}
+
+#[test]
+fn types_are_stripped_or_refused_and_places_stay() {
+    let words = &[
+        "export default ",
+        "async ",
+        "(",
+        ")",
+        "{",
+        "}",
+        "=>",
+        "let a",
+        ": ",
+        "number",
+        " as ",
+        "<T>",
+        "<",
+        ">",
+        ";",
+        "interface I ",
+        "type T = ",
+        "enum E ",
+        "class C ",
+        "private ",
+        "declare ",
+        "namespace N ",
+        "import ",
+        "from ",
+        "'x'",
+        "`",
+        "${",
+        "/*",
+        "*/",
+        "//",
+        "\n",
+        "?",
+        "!",
+        "@",
+        "satisfies ",
+        "abstract ",
+        "\u{2028}",
+        "ä",
+        "[",
+        "]",
+        ",",
+        "=",
+        "...",
+        "?.",
+        "/",
+        "\\u{",
+        "async<T>(",
+        "unique symbol",
+        "asserts a is ",
+        "export =",
+        "accessor ",
+    ];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let Ok(text) = std::str::from_utf8(text) else { return };
+        match typescript::strip(text) {
+            Ok(stripped) => {
+                assert_eq!(
+                    stripped.lines().count(),
+                    text.lines().count(),
+                    "lines have moved:\n{text}\n{stripped}"
+                );
+                assert_eq!(typescript::strip(&stripped).as_deref(), Ok(&*stripped), "again, of\n{text}");
+            }
+            Err(error) => assert!(!error.message.is_empty()),
+        }
+    });
+}
+
+#[test]
+fn a_damaged_module_is_checked_without_panic() {
+    static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        wat::parse_str(
+            r#"(module
+                (import "env:c@1" "memory" (memory 5))
+                (import "env:c@1" "__indirect_function_table" (table 0 funcref))
+                (import "orfa" "done" (func $done (param i32 i32)))
+                (type $t (func (param i32 i32)))
+                (func (export "orfa") (param i32 i32) (call $done (i32.const 0) (i32.const 1)))
+                (global i32 (i32.const 7))
+                (elem (i32.const 1) func $done)
+                (data (i32.const 65536) "some data"))"#,
+        )
+        .unwrap()
+    });
+    ::fuzz::check!(&["\0asm\u{1}\0\0\0", "\u{1}", "\u{2}", "env:c@1", "orfa", "memory"], |bytes: &[u8]| {
+        let _ = check::check(bytes, &|name| name == "memory");
+        let _ = check::check(&::fuzz::damaged(&GOOD, bytes), &|_| true);
+    });
+}

@@ -1,0 +1,105 @@
+//! Whatever names a service, a path, a header or a number from outside: see `fuzz/src/lib.rs`.
+
+use std::str::from_utf8;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::config::{Bytes, Duration, ServiceConfig};
+use crate::path::{self, Glob};
+use crate::{Services, headers};
+
+#[test]
+fn a_number_with_a_unit_is_what_it_is_written_as() {
+    let words = &["0", "9", "18446744073709551615", "ns", "us", "ms", "s", "m", "h", "B", "kB", "KiB", "TiB"];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let Ok(text) = from_utf8(text) else { return };
+        if let Ok(span) = text.parse::<Duration>() {
+            assert_eq!(span.to_string().parse(), Ok(span));
+        }
+        if let Ok(size) = text.parse::<Bytes>() {
+            assert_eq!(size.to_string().parse(), Ok(size));
+        }
+    });
+}
+
+#[test]
+fn a_target_stays_below_its_service() {
+    let words =
+        &["http://", "up", "/", "..", ".", "%2e", "%2F", "%5c", "\\", "?", "#", "@", ":80", ";", "//", "%00"];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let Ok(text) = from_utf8(text) else { return };
+        let _ = path::check(text);
+        let Ok(target) = path::parse_target(text) else { return };
+        let path = target.path_and_query.path();
+        assert!(path::is_service_name(&target.service), "{text}");
+        assert!(path.starts_with('/') && path.split('/').all(|segment| segment != ".."), "{text}");
+        assert_eq!(path::check(path), Ok(()), "{text}");
+    });
+}
+
+#[test]
+fn a_glob_matches_in_time_and_itself() {
+    let words = &["/", "*", "**", "a", "ab", "/*", "/**/", "%2e", "."];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let Ok(text) = from_utf8(text) else { return };
+        let (pattern, path) = text.split_at(text.floor_char_boundary(text.len() / 2));
+        let Ok(glob) = Glob::parse(pattern) else { return };
+        let _ = glob.matches(path);
+        assert!(pattern.contains('*') || glob.matches(pattern), "{pattern}");
+    });
+}
+
+#[test]
+fn headers_from_outside_are_checked_and_stripped() {
+    let words = &[
+        "connection",
+        "te",
+        "cdn-loop",
+        "forwarded",
+        "via",
+        "host",
+        "orfa-input",
+        "x-forwarded-for",
+        "keep-alive",
+        "\n",
+        ":",
+        ", ",
+        "for=",
+        "\"",
+        "_",
+        "orfa;v=1",
+        "close",
+    ];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let mut map = HeaderMap::new();
+        for line in text.split(|byte| *byte == b'\n') {
+            let mut halves = line.splitn(2, |byte| *byte == b':');
+            let name = halves.next().and_then(|name| HeaderName::from_bytes(name).ok());
+            let value = halves.next().and_then(|value| HeaderValue::from_bytes(value).ok());
+            if let (Some(name), Some(value)) = (name, value) {
+                map.append(name, value);
+            }
+        }
+        let _ = (headers::check(&map), headers::hops(&map));
+        headers::strip_hop_by_hop(&mut map);
+        assert!(!map.contains_key(http::header::CONNECTION));
+        let mut head = http::Request::new(()).into_parts().0;
+        head.headers = map;
+        headers::mark_forwarded(&mut head);
+    });
+}
+
+#[test]
+fn a_service_of_the_config_is_refused_in_words() {
+    let words =
+        &["http://", "https://", "a", ":80", "/", "%2e", "x-api-key", "*", "..", "@", "[::1]", "\r\n"];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let mut config = ServiceConfig::at(text.clone());
+        config.paths = vec![text.clone()];
+        config.forward = vec![text.clone()];
+        config.headers = [(text.clone(), text.clone())].into();
+        let problems = Services::new(&[(text, config)].into()).err().unwrap_or_default();
+        assert!(problems.iter().all(|problem| !problem.message.is_empty()));
+    });
+}
