@@ -4,6 +4,7 @@
 mod admin;
 mod browser;
 mod cli;
+mod docs;
 mod life;
 mod query;
 mod support;

@@ -1,0 +1,83 @@
+//! What the docs and `deploy/` show operators: every config in them is one, every manifest is YAML.
+
+use std::path::{Path, PathBuf};
+
+use saphyr::{LoadableYamlNode, Yaml};
+use tokio::process::Command;
+
+/// Files that the configs name, as far as they are read by a check.
+const FILES: &[(&str, &str)] = &[];
+
+fn file(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The blocks of this language in a page.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let begin = format!("```{language}\n");
+    let parts = page.split(&begin).skip(1);
+    parts.filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
+}
+
+/// That `orfa check` has nothing to say. Secrets are wherever the config looks for them.
+async fn is_a_config(place: &str, text: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let has_routes = text.lines().any(|line| line.starts_with("routes:"));
+    let text = if has_routes { text.to_owned() } else { format!("{text}\nroutes: []\n") };
+    let config = with_secrets(&text, folder.path());
+    for (name, text) in FILES {
+        std::fs::write(folder.path().join(name), text).expect("written");
+    }
+    let file = folder.path().join("orfa.yaml");
+    std::fs::write(&file, &config).expect("written");
+    let checked = Command::new(crate::orfa()).arg("check").arg(&file).output().await.expect("orfa runs");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{place}:\n{text}\n{said}");
+}
+
+/// The config, with every `${file:...}` and `${env:...}` taken from a file in this folder.
+fn with_secrets(text: &str, folder: &Path) -> String {
+    let mut parts = text.split("${");
+    let mut config = parts.next().unwrap_or_default().to_owned();
+    for (number, part) in parts.enumerate() {
+        let (_, rest) = part.split_once('}').expect("what begins with `${` ends with `}`");
+        let name = format!("secret-{number}");
+        std::fs::write(folder.join(&name), "secret").expect("written");
+        config.push_str(&format!("${{file:{name}}}{rest}"));
+    }
+    config
+}
+
+#[tokio::test]
+async fn every_config_in_the_docs_is_one() {
+    for page in ["README.md"] {
+        let configs = blocks(&file(page), "yaml");
+        assert!(!configs.is_empty(), "{page} shows no config");
+        for (number, config) in configs.iter().enumerate() {
+            is_a_config(&format!("block {number} of {page}"), config).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_manifest_is_yaml_and_its_config_is_one() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
+    let manifests: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut kinds = Vec::new();
+    for path in &manifests {
+        let text = std::fs::read_to_string(path).expect("a manifest");
+        let documents =
+            Yaml::load_from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for document in &documents {
+            kinds.push(document["kind"].as_str().expect("a kind").to_owned());
+            let config = document.as_mapping_get("data").and_then(|data| data.as_mapping_get("orfa.yaml"));
+            if let Some(config) = config {
+                is_a_config("the ConfigMap", config.as_str().expect("a text")).await;
+            }
+        }
+    }
+    kinds.sort();
+    assert_eq!(kinds, ["ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"]);
+}
