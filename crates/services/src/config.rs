@@ -3,12 +3,14 @@
 //! [`crate::Services::new`] makes ready objects out of it and reports every mistake at once, as
 //! [`ConfigProblem`]s. The words for time and size, which all sections use, stand in `units.rs`.
 
+mod connection;
 mod units;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+pub use connection::Protocol;
 pub use units::{Bytes, Duration};
 
 /// An upstream service: where it is, and what travels there.
@@ -23,6 +25,12 @@ pub struct ServiceConfig {
     /// How long one call may take, from connecting to the last byte.
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
+    /// How long connecting to a target may take, with TLS.
+    #[serde(default = "default_connect_timeout")]
+    pub connect_timeout: Duration,
+    /// Which HTTP its targets are spoken to in: `auto`, `http1` or `http2`.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// Which of the client's own headers travel on to this service.
     #[serde(default)]
     pub forward: Vec<String>,
@@ -64,6 +72,8 @@ impl ServiceConfig {
             url: OneOrMany::One(url.into()),
             openapi: None,
             timeout: default_timeout(),
+            connect_timeout: default_connect_timeout(),
+            protocol: Protocol::Auto,
             forward: Vec::new(),
             headers: BTreeMap::new(),
             paths: Vec::new(),
@@ -80,6 +90,10 @@ impl OneOrMany {
             Self::Many(many) => many,
         }
     }
+}
+
+fn default_connect_timeout() -> Duration {
+    Duration::from_secs(5)
 }
 
 fn default_timeout() -> Duration {

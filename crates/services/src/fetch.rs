@@ -3,24 +3,30 @@
 //! They belong to no client's request and take nothing out of a budget; instead each brings its own
 //! bounds. Redirects are answers, not followed: the operator wrote where to go.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{HeaderValue, USER_AGENT};
 use http::uri::Scheme;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use crate::body::{Body, Error, full};
+use crate::config::Protocol;
 use crate::headers::AGENT;
-use crate::transport::{Endpoint, Live, Origin, Transport, TransportError};
+use crate::transport::{Dial, Endpoint, Live, Origin, Transport, TransportError, tls};
+
+/// How long connecting may take, where the caller gives more for all of it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client for the gateway's own errands. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Fetch {
-    transport: Live,
+    dial: Dial,
+    /// Where it has been sent to: as many places as the config names URLs.
+    origins: Arc<Mutex<Vec<Arc<Origin>>>>,
 }
 
 /// Why nothing was fetched.
@@ -49,7 +55,9 @@ impl Fetch {
     /// # Errors
     /// If the cryptography that TLS needs is missing from the build.
     pub fn new() -> Result<Self, Error> {
-        Ok(Self { transport: Live::new()? })
+        let (protocol, tls) = (Protocol::Auto, Some(tls::public(Protocol::Auto)?));
+        let dial = Dial { timeout: CONNECT_TIMEOUT, protocol, tls, server_name: None };
+        Ok(Self { dial, origins: Arc::default() })
     }
 
     /// Sends one request to the `http` or `https` URL that it names, and reads the answer, whatever its
@@ -63,29 +71,38 @@ impl Fetch {
         time: Duration,
         limit: u64,
     ) -> Result<Response<Bytes>, FetchError> {
-        let endpoint = endpoint(&request).map_err(FetchError::Url)?;
+        let endpoint = self.endpoint(request.uri()).map_err(FetchError::Url)?;
         let mut request = request.map(full);
         request.headers_mut().entry(USER_AGENT).or_insert(const { HeaderValue::from_static(AGENT) });
         let exchange = async {
-            let (head, body) = self.transport.send(&endpoint, request).await?.into_parts();
+            let (head, body) = Live.send(&endpoint, request).await?.into_parts();
             Ok(Response::from_parts(head, collect(body, limit).await?))
         };
         timeout(time, exchange).await.unwrap_or(Err(FetchError::Timeout(time)))
     }
-}
 
-fn endpoint(request: &Request<Bytes>) -> Result<Endpoint, &'static str> {
-    let uri = request.uri();
-    let scheme = match uri.scheme() {
-        Some(scheme) if [&Scheme::HTTP, &Scheme::HTTPS].contains(&scheme) => scheme.clone(),
-        _ => return Err("it begins with neither `http://` nor `https://`"),
-    };
-    let authority = uri.authority().cloned().ok_or("it has no host")?;
-    if authority.as_str().contains('@') {
-        return Err("it names a user; credentials belong into headers");
+    fn endpoint(&self, uri: &Uri) -> Result<Endpoint, &'static str> {
+        let scheme = match uri.scheme() {
+            Some(scheme) if [&Scheme::HTTP, &Scheme::HTTPS].contains(&scheme) => scheme,
+            _ => return Err("it begins with neither `http://` nor `https://`"),
+        };
+        let authority = uri.authority().ok_or("it has no host")?;
+        if authority.as_str().contains('@') {
+            return Err("it names a user; credentials belong into headers");
+        }
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = origins.iter().find(|known| known.scheme == *scheme && known.authority == *authority);
+        let origin = match known {
+            Some(known) => Arc::clone(known),
+            None => {
+                let url = (scheme.clone(), authority.clone());
+                let new = Arc::new(Origin::new(Arc::from(""), url, String::new(), self.dial.clone())?);
+                origins.push(Arc::clone(&new));
+                new
+            }
+        };
+        Ok(Endpoint { origin, address: None })
     }
-    let origin = Origin { service: Arc::from(""), scheme, authority, base: String::new() };
-    Ok(Endpoint { origin: Arc::new(origin), address: None })
 }
 
 async fn collect(mut body: Body, limit: u64) -> Result<Bytes, FetchError> {

@@ -11,7 +11,7 @@ use http::uri::{Scheme, Uri};
 use crate::config::{ConfigProblem, ServiceConfig};
 use crate::headers::{CDN_LOOP, HOP_BY_HOP, Rules};
 use crate::path::{self, Glob, PathError};
-use crate::transport::{Endpoint, Origin};
+use crate::transport::{Dial, Endpoint, Origin, tls};
 
 /// An upstream service, ready to be called.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Service {
         let name: Arc<str> = name.into();
         let service = Self {
             origins: reader.origins(&name, config).into_iter().map(Arc::new).collect(),
-            timeout: reader.timeout(config),
+            timeout: reader.time("/timeout", config.timeout),
             openapi: config.openapi.clone(),
             next: AtomicUsize::new(0),
             headers: Rules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) },
@@ -122,12 +122,20 @@ impl Reader {
         }
     }
 
-    fn timeout(&mut self, config: &ServiceConfig) -> Duration {
-        if config.timeout.0.is_zero() {
+    fn time(&mut self, below: &str, time: crate::config::Duration) -> Duration {
+        if time.0.is_zero() {
             let message = "a timeout of nothing lets no call through".to_owned();
-            self.report("/timeout", message, "Write a time such as `2s`.");
+            self.report(below, message, "Write a time such as `2s`.");
         }
-        config.timeout.0
+        time.0
+    }
+
+    /// How the service's targets are connected to.
+    fn dial(&mut self, config: &ServiceConfig) -> Dial {
+        let timeout = self.time("/connect_timeout", config.connect_timeout);
+        let is_https = |url: &String| url.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
+        let tls = config.url.as_slice().iter().any(is_https).then(|| tls::public(config.protocol));
+        Dial { timeout, protocol: config.protocol, tls: tls.and_then(Result::ok), server_name: None }
     }
 
     fn origins(&mut self, name: &Arc<str>, config: &ServiceConfig) -> Vec<Origin> {
@@ -136,13 +144,14 @@ impl Reader {
         if urls.is_empty() {
             self.report("/url", "the list of targets is empty".to_owned(), "Name at least one URL.");
         }
+        let dial = self.dial(config);
         let mut origins = Vec::with_capacity(urls.len());
         for (index, url) in urls.iter().enumerate() {
             let below = match &config.url {
                 OneOrMany::One(_) => "/url".to_owned(),
                 OneOrMany::Many(_) => format!("/url/{index}"),
             };
-            match origin(name, url) {
+            match origin(name, url, &dial) {
                 Ok(origin) => origins.push(origin),
                 Err(reason) => {
                     let message = format!("`{}` is no URL of a service: {reason}", without_userinfo(url));
@@ -211,7 +220,7 @@ impl Reader {
     }
 }
 
-fn origin(service: &Arc<str>, url: &str) -> Result<Origin, &'static str> {
+fn origin(service: &Arc<str>, url: &str, dial: &Dial) -> Result<Origin, &'static str> {
     if url.contains('#') {
         return Err("it has a fragment");
     }
@@ -239,7 +248,7 @@ fn origin(service: &Arc<str>, url: &str) -> Result<Origin, &'static str> {
         Some(path) => path.path().trim_end_matches('/').to_owned(),
         None => String::new(),
     };
-    Ok(Origin { service: service.clone(), scheme, authority, base })
+    Origin::new(service.clone(), (scheme, authority), base, dial.clone())
 }
 
 /// A URL that can be shown: a password that stands in it is not.

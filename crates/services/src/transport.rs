@@ -1,27 +1,32 @@
 //! The one seam through which bytes leave for a service: [`Live`] here, a recording elsewhere.
+//!
+//! A request takes a kept connection (`transport/pool.rs`) or makes one (`connect.rs`, `tls.rs`), and
+//! is exchanged for an answer on it (`http1.rs`, `http2.rs`).
+
+mod connect;
+mod http1;
+mod http2;
+mod pool;
+mod stream;
+pub(crate) mod tls;
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use http::header::HeaderValue;
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{Request, Response, Uri};
-use http_body_util::BodyExt;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use std::sync::Arc;
 
 use crate::body::{Body, Error};
+use connect::{Connection, Tls, connect};
+use pool::{Found, Pool};
 
-/// How long connecting may take, whatever the service's own timeout.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection is kept for the next call: less than most servers keep it.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
-/// How many idle connections are kept for a target. A burst may open more; they close after it.
-const IDLE_CONNECTIONS: usize = 512;
+pub(crate) use connect::Dial;
+
+/// How many new connections a request tries that the target closes before they are of use.
+const NEW_CONNECTIONS: usize = 3;
 
 /// Sends requests to services. Dropping the future ends the exchange.
 pub trait Transport: Send + Sync {
@@ -34,8 +39,8 @@ pub trait Transport: Send + Sync {
     ) -> BoxFuture<'static, Result<Response<Body>, TransportError>>;
 }
 
-/// One of a service's targets, taken apart when the config was read.
-#[derive(Clone, Debug)]
+/// One of a service's targets, taken apart when the config was read, and the connections kept to it.
+#[derive(Debug)]
 pub struct Origin {
     /// The service's name.
     pub service: Arc<str>,
@@ -45,6 +50,11 @@ pub struct Origin {
     pub authority: Authority,
     /// What stands before every path; empty for most.
     pub base: String,
+    /// What HTTP/1.1 calls it: the port is left out where it is the scheme's own.
+    host: HeaderValue,
+    dial: Dial,
+    tls: Option<Tls>,
+    pool: Pool,
 }
 
 /// Where one request goes: a target, and which of its addresses.
@@ -59,76 +69,111 @@ pub struct Endpoint {
 /// Why no answer came.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// No connection: nothing was sent.
+    /// No connection, or one that was closed before it took a byte: nothing was sent.
     #[error("no connection")]
     Unreachable(#[source] Error),
     /// No answer in time.
     #[error("no answer in time")]
     Timeout(#[source] Error),
-    /// The connection broke, or what came was not HTTP.
+    /// The connection broke, or what came was not HTTP. Something may have been sent.
     #[error("the connection broke")]
     Broken(#[source] Error),
 }
 
-/// Real connections: pooled, HTTP/1.1, or HTTP/2 where TLS agrees on it.
-#[derive(Clone, Debug)]
-pub struct Live {
-    client: Client<HttpsConnector<HttpConnector>, Body>,
+/// What is left of a request that got no answer.
+pub(crate) enum Unsent {
+    /// All of it: nothing was begun, another connection may have it.
+    Whole(Box<Request<Body>>, Error),
+    /// Nothing.
+    Lost(TransportError),
 }
 
-impl Live {
-    /// A pool of its own. Connects to nothing yet.
-    ///
-    /// # Errors
-    /// If the cryptography that TLS needs is missing from the build.
-    pub fn new() -> Result<Self, Error> {
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(rustls::crypto::ring::default_provider())?
-            .https_or_http()
-            .enable_all_versions()
-            .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .build(connector);
-        Ok(Self { client })
-    }
-}
+/// Real connections: pooled, HTTP/1.1 or HTTP/2. The connections are kept by each [`Origin`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Live;
 
 impl Transport for Live {
     fn send(
         &self,
-        _endpoint: &Endpoint,
+        endpoint: &Endpoint,
         request: Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
-        let answer = self.client.request(request);
-        async move {
-            match answer.await {
-                Ok(response) => Ok(response.map(|body| body.map_err(Error::from).boxed_unsync())),
-                Err(error) if error.is_connect() => Err(TransportError::Unreachable(error.into())),
-                Err(error) => Err(TransportError::Broken(error.into())),
+        send(endpoint.clone(), request).boxed()
+    }
+}
+
+async fn send(endpoint: Endpoint, mut request: Request<Body>) -> Result<Response<Body>, TransportError> {
+    let mut tries = 0;
+    loop {
+        let (result, is_new) = match endpoint.origin.pool.find(&endpoint) {
+            Found::Http1(connection) => (connection.send(request, endpoint.clone()).await, false),
+            Found::Http2(place) => (place.send(request).await, true),
+            Found::Soon(probe) => {
+                probe.wait().await.map_err(TransportError::Unreachable)?;
+                continue;
             }
+            Found::Nothing => match connect(&endpoint).await.map_err(TransportError::Unreachable)? {
+                Connection::Http1(connection) => (connection.send(request, endpoint.clone()).await, true),
+                // It spoke HTTP/1.1 before.
+                Connection::Http2(connection) => {
+                    endpoint.origin.pool.share(endpoint.address, connection);
+                    continue;
+                }
+            },
+        };
+        match result {
+            Ok(response) => return Ok(response),
+            Err(Unsent::Lost(error)) => return Err(error),
+            Err(Unsent::Whole(_, error)) if tries == NEW_CONNECTIONS => {
+                return Err(TransportError::Unreachable(error));
+            }
+            Err(Unsent::Whole(whole, _)) => request = *whole,
         }
-        .boxed()
+        tries += usize::from(is_new);
     }
 }
 
 impl Origin {
+    /// A target, to which nothing is connected yet; or why there can be none.
+    pub(crate) fn new(
+        service: Arc<str>,
+        (scheme, authority): (Scheme, Authority),
+        base: String,
+        dial: Dial,
+    ) -> Result<Self, &'static str> {
+        let tls = dial.tls(&scheme, &authority)?;
+        let host = match authority.port_u16() {
+            Some(port) if port != default_port(&scheme) => authority.as_str(),
+            _ => authority.host(),
+        };
+        // What stands in an authority may stand in a header.
+        let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
+        Ok(Self { service, scheme, authority, base, host, dial, tls, pool: Pool::default() })
+    }
+
+    /// The port that is connected to.
+    pub(crate) fn port(&self) -> u16 {
+        self.authority.port_u16().unwrap_or(default_port(&self.scheme))
+    }
+
     /// The complete URI of a path at this target.
     pub(crate) fn uri(&self, path: PathAndQuery) -> Result<Uri, http::Error> {
-        let path = match self.base.as_str() {
-            "" => path,
-            base => PathAndQuery::try_from(format!("{base}{path}"))?,
-        };
+        match self.base.as_str() {
+            "" => self.absolute(path),
+            base => self.absolute(PathAndQuery::try_from(format!("{base}{path}"))?),
+        }
+    }
+
+    /// The complete URI of a path that is the target's already.
+    fn absolute(&self, path: PathAndQuery) -> Result<Uri, http::Error> {
         let mut parts = Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(path);
         Ok(Uri::from_parts(parts)?)
     }
+}
+
+fn default_port(scheme: &Scheme) -> u16 {
+    if *scheme == Scheme::HTTPS { 443 } else { 80 }
 }

@@ -1,0 +1,120 @@
+//! Making a connection: the address, TCP, TLS, and which HTTP is spoken on it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::{Authority, Scheme};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::stream::{Counted, Stream};
+use super::{Endpoint, Origin, http1, http2};
+use crate::body::Error;
+use crate::config::Protocol;
+
+/// How a service's targets are connected to: the part of its config that is about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Dial {
+    /// How long connecting may take, from looking up the name to the end of TLS' handshake.
+    pub(crate) timeout: Duration,
+    pub(crate) protocol: Protocol,
+    /// Trust and credentials, for targets at `https`.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    /// The name that certificates have to bear, where it is not the target's host.
+    pub(crate) server_name: Option<ServerName<'static>>,
+}
+
+/// TLS towards one target.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Dial {
+    /// TLS towards a target, if its scheme asks for it.
+    pub(crate) fn tls(&self, scheme: &Scheme, authority: &Authority) -> Result<Option<Tls>, &'static str> {
+        if *scheme != Scheme::HTTPS {
+            return Ok(None);
+        }
+        let config = self.tls.clone().ok_or("TLS can't be used")?;
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => ServerName::try_from(bare(authority.host()).to_owned())
+                .map_err(|_| "its host can't stand in a certificate")?,
+        };
+        Ok(Some(Tls { config, name }))
+    }
+}
+
+/// A host without the brackets that IPv6 addresses have in URLs.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// A connection that is ready for requests.
+pub(crate) enum Connection {
+    Http1(http1::Connection),
+    Http2(http2::Connection),
+}
+
+/// Connects, within the time that the service's config gives.
+pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
+    let origin = &*endpoint.origin;
+    let end = Instant::now() + origin.dial.timeout;
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "connecting took too long");
+    let stream = async {
+        let socket = match endpoint.address {
+            Some(address) => TcpStream::connect(address).await?,
+            None => any(origin, end).await?,
+        };
+        // A request of two packets must not wait for the target's delayed acknowledgement.
+        socket.set_nodelay(true)?;
+        secure(origin, Counted::new(socket)).await
+    };
+    let stream = timeout_at(end, stream).await.map_err(|_| late())??;
+    if is_http2(origin, &stream) {
+        Ok(Connection::Http2(http2::Connection::new(stream).await?))
+    } else {
+        Ok(Connection::Http1(http1::Connection::new(stream).await?))
+    }
+}
+
+/// A connection to whichever of the name's addresses takes it first. Each gets its share of the time.
+async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
+    let host = bare(origin.authority.host());
+    let addresses: Vec<SocketAddr> = lookup_host((host, origin.port())).await?.collect();
+    let mut result = Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    for (index, address) in addresses.iter().enumerate() {
+        let left = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        let share = Instant::now() + end.duration_since(Instant::now()) / left;
+        match timeout_at(share, TcpStream::connect(address)).await {
+            Ok(Ok(socket)) => return Ok(socket),
+            Ok(Err(error)) => result = Err(error),
+            Err(_) => result = Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+    result
+}
+
+async fn secure(origin: &Origin, socket: Counted) -> io::Result<Stream> {
+    let Some(tls) = &origin.tls else { return Ok(Stream::Plain(socket)) };
+    let connector = TlsConnector::from(Arc::clone(&tls.config));
+    Ok(Stream::Tls(Box::new(connector.connect(tls.name.clone(), socket).await?)))
+}
+
+/// What TLS agreed on (RFC 7301), or what the config says where there is no TLS to ask.
+fn is_http2(origin: &Origin, stream: &Stream) -> bool {
+    match stream {
+        Stream::Tls(tls) => match tls.get_ref().1.alpn_protocol() {
+            Some(agreed) => agreed == b"h2",
+            None => origin.dial.protocol == Protocol::Http2,
+        },
+        Stream::Plain(_) => origin.dial.protocol == Protocol::Http2,
+    }
+}

@@ -1,0 +1,138 @@
+//! A connection that speaks HTTP/2: many requests at once, driven by a task of its own.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+
+use super::stream::Stream;
+use super::{TransportError, Unsent};
+use crate::body::{Body, Error};
+
+/// How often a connection with requests under way is asked whether it still lives, and how long it may
+/// take to say so.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection, shared by all requests that fit on it. It ends when the last one that holds it does.
+pub(crate) struct Connection {
+    sender: SendRequest<Body>,
+    load: Arc<Load>,
+}
+
+/// How many requests are under way on a connection, and how many the peer allows.
+#[derive(Debug)]
+struct Load {
+    streams: AtomicUsize,
+    allowed: AtomicUsize,
+}
+
+/// A place on a connection, for one request.
+pub(crate) struct Place {
+    sender: SendRequest<Body>,
+    taken: Taken,
+}
+
+/// Counts a request until its answer has been read or dropped.
+struct Taken(Arc<Load>);
+
+/// The body of an answer, which keeps the place on its connection.
+struct Placed {
+    body: Incoming,
+    _taken: Taken,
+}
+
+impl Connection {
+    pub(crate) async fn new(stream: Stream) -> hyper::Result<Self> {
+        let (sender, mut driver) = Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        let allowed = AtomicUsize::new(driver.current_max_send_streams());
+        let load = Arc::new(Load { streams: AtomicUsize::new(0), allowed });
+        let told = Arc::clone(&load);
+        tokio::spawn(poll_fn(move |context| {
+            let ended = driver.poll_unpin(context);
+            told.allowed.store(driver.current_max_send_streams(), Relaxed);
+            ended.map(drop)
+        }));
+        Ok(Self { sender, load })
+    }
+
+    /// Whether it takes no more requests: it broke, or the peer said that it is going away.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.streams() == 0
+    }
+
+    /// How many requests are under way on it.
+    pub(crate) fn streams(&self) -> usize {
+        self.load.streams.load(Relaxed)
+    }
+
+    /// Whether the peer would take another request at once.
+    pub(crate) fn has_room(&self) -> bool {
+        self.streams() < self.load.allowed.load(Relaxed)
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.load.streams.fetch_add(1, Relaxed);
+        Place { sender: self.sender.clone(), taken: Taken(Arc::clone(&self.load)) }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Place {
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(mut self, request: Request<Body>) -> Result<Response<Body>, Unsent> {
+        match self.sender.try_send_request(request).await {
+            Ok(response) => Ok(response.map(|body| Placed { body, _taken: self.taken }.boxed_unsync())),
+            Err(mut error) => Err(match error.take_message() {
+                Some(request) => Unsent::Whole(Box::new(request), error.into_error().into()),
+                None => Unsent::Lost(TransportError::Broken(error.into_error().into())),
+            }),
+        }
+    }
+}
+
+impl http_body::Body for Placed {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        Poll::Ready(frame.map(|frame| frame.map_err(Error::from)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,238 @@
+//! The connections to one target that wait for the next request, by address.
+//!
+//! The one used last is taken first, so that what a burst opened falls idle and is closed. Age is counted
+//! in sweeps and not read off a clock: keeping a connection costs a lock and a push.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::connect::{Connection, connect};
+use super::{Endpoint, http1, http2};
+use crate::body::Error;
+use crate::config::Protocol;
+
+/// How often idle connections are looked at: those that the peer closed and those that are too old go.
+const SWEEP: Duration = Duration::from_secs(5);
+/// How many sweeps an idle connection sees: 55 seconds at most, less than most servers keep it.
+const SWEEPS: u32 = 11;
+/// How many idle HTTP/1.1 connections are kept for an address. A burst may open more; they close after it.
+const MAX_IDLE: usize = 512;
+/// How many HTTP/2 connections are opened to an address before requests wait for room on one of them.
+const MAX_SHARED: usize = 16;
+
+/// Kept connections to one target.
+#[derive(Default)]
+pub(crate) struct Pool(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    sweeps: u32,
+    is_swept: bool,
+    places: Vec<Place>,
+}
+
+/// What is kept for one address of the target; `None` stands for whichever its name means.
+struct Place {
+    address: Option<SocketAddr>,
+    idle: Vec<Aged<http1::Connection>>,
+    shared: Vec<Aged<http2::Connection>>,
+    /// What the target turned out to speak.
+    spoken: Option<Protocol>,
+    probe: Option<Probe>,
+}
+
+/// A connection, and how many sweeps there had been when it was last used.
+struct Aged<C> {
+    used: u32,
+    connection: C,
+}
+
+/// A connection under way that several requests wait for: one that they may share, or that shows what the
+/// target speaks.
+#[derive(Clone)]
+pub(crate) struct Probe(watch::Receiver<Option<Result<(), Arc<str>>>>);
+
+/// What the pool has for a request.
+pub(crate) enum Found {
+    Http1(http1::Connection),
+    Http2(http2::Place),
+    /// Nothing yet: wait, and ask again.
+    Soon(Probe),
+    /// Nothing: connect.
+    Nothing,
+}
+
+impl Pool {
+    /// A connection for a request to this endpoint of the pool's target.
+    pub(crate) fn find(&self, endpoint: &Endpoint) -> Found {
+        let mut kept = self.lock();
+        let sweeps = kept.sweeps;
+        let place = kept.place(endpoint.address);
+        if let Some(idle) = place.idle.pop() {
+            return Found::Http1(idle.connection);
+        }
+        if place.speaks(endpoint) == Some(Protocol::Http1) {
+            return Found::Nothing;
+        }
+        place.shared.retain(|shared| !shared.connection.is_closed());
+        let is_full = place.shared.len() >= MAX_SHARED;
+        let fitting = place.shared.iter_mut().filter(|shared| is_full || shared.connection.has_room());
+        if let Some(shared) = fitting.min_by_key(|shared| shared.connection.streams()) {
+            shared.used = sweeps;
+            return Found::Http2(shared.connection.place());
+        }
+        let probe = place.probe.get_or_insert_with(|| self.probe(endpoint));
+        Found::Soon(probe.clone())
+    }
+
+    /// Keeps an HTTP/1.1 connection for the next request.
+    pub(crate) fn keep(&self, address: Option<SocketAddr>, connection: http1::Connection) {
+        let mut kept = self.lock();
+        let used = kept.sweeps;
+        let idle = &mut kept.place(address).idle;
+        if idle.len() < MAX_IDLE {
+            idle.push(Aged { used, connection });
+            self.begin_sweeping(kept);
+        }
+    }
+
+    /// Offers an HTTP/2 connection to all requests from now on.
+    pub(crate) fn share(&self, address: Option<SocketAddr>, connection: http2::Connection) {
+        let mut kept = self.lock();
+        let used = kept.sweeps;
+        kept.place(address).add(used, Connection::Http2(connection));
+        self.begin_sweeping(kept);
+    }
+
+    /// Opens a connection for all who wait. A task does it, so that none of them can leave it half-open.
+    fn probe(&self, endpoint: &Endpoint) -> Probe {
+        let (told, probe) = watch::channel(None);
+        let endpoint = endpoint.clone();
+        tokio::spawn(async move {
+            let pool = &endpoint.origin.pool;
+            let opened = connect(&endpoint).await;
+            let mut kept = pool.lock();
+            let used = kept.sweeps;
+            let place = kept.place(endpoint.address);
+            place.probe = None;
+            let result = opened.map(|connection| place.add(used, connection));
+            pool.begin_sweeping(kept);
+            told.send_replace(Some(result.map_err(|error| describe(&*error).into())));
+        });
+        Probe(probe)
+    }
+
+    fn begin_sweeping(&self, mut kept: MutexGuard<'_, Kept>) {
+        if !std::mem::replace(&mut kept.is_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.0)));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Probe {
+    /// Waits for the connection.
+    pub(crate) async fn wait(mut self) -> Result<(), Error> {
+        match self.0.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(Err(error))) => Err(Error::from(&**error)),
+            Ok(_) => Ok(()),
+            Err(_) => Err("connecting was given up".into()),
+        }
+    }
+}
+
+/// An error with all its causes, for those who can't have the error itself.
+fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+impl Kept {
+    fn place(&mut self, address: Option<SocketAddr>) -> &mut Place {
+        let index = match self.places.iter().position(|place| place.address == address) {
+            Some(index) => index,
+            None => {
+                self.places.push(Place {
+                    address,
+                    idle: Vec::new(),
+                    shared: Vec::new(),
+                    spoken: None,
+                    probe: None,
+                });
+                self.places.len() - 1
+            }
+        };
+        &mut self.places[index]
+    }
+}
+
+impl Place {
+    /// What a connection to the endpoint speaks, as far as it is known before there is one.
+    fn speaks(&self, endpoint: &Endpoint) -> Option<Protocol> {
+        match endpoint.origin.dial.protocol {
+            Protocol::Auto if endpoint.origin.tls.is_some() => self.spoken,
+            Protocol::Auto => Some(Protocol::Http1),
+            protocol => Some(protocol),
+        }
+    }
+
+    fn add(&mut self, used: u32, connection: Connection) {
+        match connection {
+            Connection::Http1(connection) => {
+                self.spoken = Some(Protocol::Http1);
+                self.idle.push(Aged { used, connection });
+            }
+            Connection::Http2(connection) => {
+                self.spoken = Some(Protocol::Http2);
+                self.shared.push(Aged { used, connection });
+            }
+        }
+    }
+}
+
+/// Closes what the peer closed and what is too old, until nothing is left or the pool is gone.
+async fn sweep(pool: Weak<Mutex<Kept>>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(kept) = pool.upgrade() else { return };
+        let mut gone = Vec::new();
+        let is_empty = {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.sweeps = kept.sweeps.wrapping_add(1);
+            let sweeps = kept.sweeps;
+            let is_old = |used: u32| sweeps.wrapping_sub(used) >= SWEEPS;
+            for place in &mut kept.places {
+                gone.extend(
+                    place.idle.extract_if(.., |idle| is_old(idle.used) || !idle.connection.is_idle()),
+                );
+                place.shared.retain(|shared| {
+                    let is_over = is_old(shared.used) && shared.connection.is_idle();
+                    !is_over && !shared.connection.is_closed()
+                });
+            }
+            kept.places
+                .retain(|place| !place.idle.is_empty() || !place.shared.is_empty() || place.probe.is_some());
+            kept.is_swept = !kept.places.is_empty();
+            kept.places.is_empty()
+        };
+        drop(gone); // Closing takes system calls: not under the lock.
+        if is_empty {
+            return;
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = self.lock();
+        let counts = kept.places.iter().map(|place| (place.address, place.idle.len(), place.shared.len()));
+        formatter.debug_list().entries(counts).finish()
+    }
+}
