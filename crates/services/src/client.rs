@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,6 +24,7 @@ use crate::path::{PathError, parse_target};
 use crate::receive::{Stopped, receive};
 use crate::service::Service;
 use crate::transport::{Endpoint, Live, Transport, TransportError};
+use crate::upgrade::{self, Wish};
 
 pub use crate::error::CallError;
 
@@ -59,15 +61,24 @@ pub struct Response {
 }
 
 impl Services {
-    /// Makes ready objects out of the config. Connects to nothing yet.
+    /// Makes ready objects out of a config that names no files. Connects to nothing yet.
     ///
     /// # Errors
     /// Every mistake in it, not just the first.
     pub fn new(config: &BTreeMap<String, ServiceConfig>) -> Result<Self, Vec<ConfigProblem>> {
+        Self::read(config, Path::new(""))
+    }
+
+    /// Makes ready objects out of the config, and reads the files that it names: their paths start in the
+    /// folder. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// Every mistake in it, not just the first.
+    pub fn read(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
         let mut by_name: BTreeMap<String, Arc<Service>> = BTreeMap::new();
         let mut problems = Vec::new();
         for (name, config) in config {
-            match Service::new(name, config) {
+            match Service::new(name, config, folder) {
                 Ok(service) => {
                     if let Some(other) = by_name.insert(name.to_ascii_lowercase(), Arc::new(service)) {
                         problems.push(same_name(name, other.name()));
@@ -161,8 +172,8 @@ impl Services {
         let started = self.start_forward(call, service, request);
         let call = call.clone();
         async move {
-            let (exchange, sent) = started?;
-            let result = exchange.stream(&call, sent).await;
+            let (exchange, sent, wish) = started?;
+            let result = exchange.stream(&call, sent, wish).await;
             call.budget.end(exchange.number);
             result
         }
@@ -173,16 +184,18 @@ impl Services {
         call: &Call,
         service: &Arc<Service>,
         request: http::Request<Body>,
-    ) -> Result<(Exchange, Sent), CallError> {
+    ) -> Result<(Exchange, Sent, Option<Wish>), CallError> {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
         let (number, endpoint) = begin(call, service, &head.method, &path)?;
+        let wish = Wish::of(&mut head);
         headers::mark_forwarded(&mut head);
+        wish.iter().for_each(|wish| wish.say(&mut head.headers));
         service.headers.set_on(&mut head.headers);
         let sent = self.message(endpoint, head.method, path, head.headers, body)?;
-        Ok((Exchange { service: service.clone(), number }, sent))
+        Ok((Exchange { service: service.clone(), number }, sent, wish))
     }
 
     /// The message as it goes to one target.
@@ -227,7 +240,11 @@ impl Exchange {
         }
         let own = Instant::now() + self.service.timeout();
         let exchange = async {
-            let (head, body) = self.head(call, sent).await?.into_parts();
+            let response = self.head(call, sent).await?;
+            if upgrade::is_switch(&response) {
+                return Err(self.switched());
+            }
+            let (head, body) = response.into_parts();
             let response = self.body(call, head, body).await?;
             // Not before: an answer that breaks off is none to the program.
             call.budget.note(self.number, Outcome::Status(response.status.as_u16()));
@@ -241,12 +258,21 @@ impl Exchange {
     }
 
     /// A client's: to the head of the answer, the rest streams.
-    async fn stream(&self, call: &Call, sent: Sent) -> Result<http::Response<Body>, CallError> {
+    async fn stream(
+        &self,
+        call: &Call,
+        sent: Sent,
+        wish: Option<Wish>,
+    ) -> Result<http::Response<Body>, CallError> {
         let end = (Instant::now() + self.service.timeout()).min(call.budget.deadline);
         let answer = timeout_at(end.into(), self.head(call, sent)).await;
         let mut response = answer.unwrap_or_else(|_| Err(self.timeout()))?;
+        if !upgrade::is_switch(&response) {
+            headers::strip_hop_by_hop(response.headers_mut());
+        } else if !wish.is_some_and(|wish| wish.grant(&mut response)) {
+            return Err(self.switched());
+        }
         call.budget.note(self.number, Outcome::Status(response.status().as_u16()));
-        headers::strip_hop_by_hop(response.headers_mut());
         let received = response.version();
         headers::mark_via(response.headers_mut(), received);
         *response.version_mut() = Version::HTTP_11;
@@ -256,10 +282,6 @@ impl Exchange {
     async fn head(&self, call: &Call, sent: Sent) -> Result<http::Response<Body>, CallError> {
         call.budget.note(self.number, Outcome::NoAnswer);
         match sent.transport.send(&sent.endpoint, sent.message).await {
-            // Nobody asked to switch: hop-by-hop fields never travel on.
-            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                Err(self.broken("it switched protocols without being asked to".into()))
-            }
             Ok(response) => Ok(response),
             Err(TransportError::Unreachable(source)) => {
                 call.budget.note(self.number, Outcome::NotSent);
@@ -286,6 +308,10 @@ impl Exchange {
 
     fn timeout(&self) -> CallError {
         CallError::Timeout { service: self.service.name().clone(), timeout: Duration(self.service.timeout()) }
+    }
+
+    fn switched(&self) -> CallError {
+        self.broken("it switched protocols without being asked to".into())
     }
 
     fn broken(&self, source: crate::body::Error) -> CallError {

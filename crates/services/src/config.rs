@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-pub use connection::Protocol;
+pub use connection::{Protocol, ServiceTlsConfig};
 pub use units::{Bytes, Duration};
 
 /// An upstream service: where it is, and what travels there.
@@ -31,6 +31,9 @@ pub struct ServiceConfig {
     /// Which HTTP its targets are spoken to in: `auto`, `http1` or `http2`.
     #[serde(default)]
     pub protocol: Protocol,
+    /// Whom TLS trusts, and who the gateway says it is. Without it: the public authorities, nobody.
+    #[serde(default)]
+    pub tls: Option<ServiceTlsConfig>,
     /// Which of the client's own headers travel on to this service.
     #[serde(default)]
     pub forward: Vec<String>,
@@ -74,6 +77,7 @@ impl ServiceConfig {
             timeout: default_timeout(),
             connect_timeout: default_connect_timeout(),
             protocol: Protocol::Auto,
+            tls: None,
             forward: Vec::new(),
             headers: BTreeMap::new(),
             paths: Vec::new(),

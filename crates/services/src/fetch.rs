@@ -3,6 +3,7 @@
 //! They belong to no client's request and take nothing out of a budget; instead each brings its own
 //! bounds. Redirects are answers, not followed: the operator wrote where to go.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use crate::body::{Body, Error, full};
-use crate::config::Protocol;
+use crate::config::{Protocol, ServiceTlsConfig};
 use crate::headers::AGENT;
 use crate::transport::{Dial, Endpoint, Live, Origin, Transport, TransportError, tls};
 
@@ -55,8 +56,9 @@ impl Fetch {
     /// # Errors
     /// If the cryptography that TLS needs is missing from the build.
     pub fn new() -> Result<Self, Error> {
-        let (protocol, tls) = (Protocol::Auto, Some(tls::public(Protocol::Auto)?));
-        let dial = Dial { timeout: CONNECT_TIMEOUT, protocol, tls, server_name: None };
+        let tls = tls::client(&ServiceTlsConfig::default(), Protocol::Auto, Path::new(""));
+        let tls = Some(tls.map_err(|mistake| mistake.message)?);
+        let dial = Dial { timeout: CONNECT_TIMEOUT, protocol: Protocol::Auto, tls, server_name: None };
         Ok(Self { dial, origins: Arc::default() })
     }
 

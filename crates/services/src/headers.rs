@@ -170,7 +170,8 @@ pub fn hops(headers: &HeaderMap) -> u8 {
     u8::try_from(ours.count()).unwrap_or(u8::MAX)
 }
 
-/// Takes away the headers of one connection only, those that `Connection` names included.
+/// Takes away the headers of one connection only, those that `Connection` names included. `Trailer` stays:
+/// so do the trailers that it announces.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -178,7 +179,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
         .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
         .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    for name in named.iter().chain(HOP_BY_HOP.iter().filter(|name| *name != TRAILER)) {
         headers.remove(name);
     }
 }
@@ -187,7 +188,11 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 /// intermediary has to say is appended to what others before it said.
 pub fn mark_forwarded(head: &mut request::Parts) {
     let said = forwarded(head);
+    let takes_trailers = takes_trailers(&head.headers);
     strip_hop_by_hop(&mut head.headers);
+    if takes_trailers {
+        head.headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
     // The connection to the service has its own; the length is known from the body.
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         head.headers.remove(name);
@@ -198,6 +203,12 @@ pub fn mark_forwarded(head: &mut request::Parts) {
     }
     mark_via(&mut head.headers, head.version);
     head.headers.append(CDN_LOOP, NAME);
+}
+
+/// Whether the sender says that trailers won't be lost on it (RFC 9110, 10.1.4); we don't lose them either.
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let said = headers.get_all(TE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    said.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 /// Appends our `Via`, for a message that was received in this version of HTTP.

@@ -21,6 +21,7 @@ pub mod problem;
 mod receive;
 mod service;
 pub mod transport;
+mod upgrade;
 
 #[cfg(test)]
 mod fuzz;

@@ -7,7 +7,7 @@ use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder}
 use async_compression::zstd::DParameter;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, TRAILER};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -33,6 +33,7 @@ pub(crate) enum Stopped {
 /// Reads a whole body, and makes the headers say what was read.
 pub(crate) async fn receive(headers: &mut HeaderMap, body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
     strip_hop_by_hop(headers);
+    headers.remove(TRAILER); // Trailers are not kept.
     match decoder(headers) {
         Some(decoder) if !body.is_end_stream() => {
             headers.remove(CONTENT_ENCODING);

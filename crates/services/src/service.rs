@@ -1,14 +1,16 @@
 //! A service as the config made it: every text parsed, so that a call costs none of that.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use http::uri::{Scheme, Uri};
+use rustls::pki_types::ServerName;
 
-use crate::config::{ConfigProblem, ServiceConfig};
+use crate::config::{ConfigProblem, ServiceConfig, ServiceTlsConfig};
 use crate::headers::{CDN_LOOP, HOP_BY_HOP, Rules};
 use crate::path::{self, Glob, PathError};
 use crate::transport::{Dial, Endpoint, Origin, tls};
@@ -81,13 +83,14 @@ impl Service {
         Some(Endpoint { origin, address: None })
     }
 
-    /// Makes a service of its config, or names every mistake in it.
-    pub(crate) fn new(name: &str, config: &ServiceConfig) -> Result<Self, Vec<ConfigProblem>> {
+    /// Makes a service of its config, whose files start in the folder, or names every mistake in it.
+    pub(crate) fn new(name: &str, config: &ServiceConfig, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
         let mut reader = Reader { base: format!("/{}", escape(name)), problems: Vec::new() };
         reader.check_name(name);
         let name: Arc<str> = name.into();
+        let dial = reader.dial(config, folder);
         let service = Self {
-            origins: reader.origins(&name, config).into_iter().map(Arc::new).collect(),
+            origins: reader.origins(&name, config, &dial).into_iter().map(Arc::new).collect(),
             timeout: reader.time("/timeout", config.timeout),
             openapi: config.openapi.clone(),
             next: AtomicUsize::new(0),
@@ -131,27 +134,50 @@ impl Reader {
     }
 
     /// How the service's targets are connected to.
-    fn dial(&mut self, config: &ServiceConfig) -> Dial {
+    fn dial(&mut self, config: &ServiceConfig, folder: &Path) -> Dial {
         let timeout = self.time("/connect_timeout", config.connect_timeout);
         let is_https = |url: &String| url.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
-        let tls = config.url.as_slice().iter().any(is_https).then(|| tls::public(config.protocol));
-        Dial { timeout, protocol: config.protocol, tls: tls.and_then(Result::ok), server_name: None }
+        if !config.url.as_slice().iter().any(is_https) {
+            if config.tls.is_some() {
+                self.report(
+                    "/tls",
+                    "no target begins with `https://`".to_owned(),
+                    "Leave it out, or use TLS.",
+                );
+            }
+            return Dial { timeout, protocol: config.protocol, tls: None, server_name: None };
+        }
+        let written = config.tls.clone().unwrap_or_default();
+        let tls = tls::client(&written, config.protocol, folder);
+        let tls = tls.or_else(|mistake| {
+            self.report(&format!("/tls{}", mistake.below), mistake.message, mistake.hint);
+            // The targets are not to blame.
+            tls::client(&ServiceTlsConfig::default(), config.protocol, folder)
+        });
+        let server_name = written.server_name.and_then(|name| {
+            let parsed = ServerName::try_from(name.clone());
+            if parsed.is_err() {
+                let message = format!("`{name}` is no name that a certificate could bear");
+                self.report("/tls/server_name", message, "Write a host name or an IP address.");
+            }
+            parsed.ok()
+        });
+        Dial { timeout, protocol: config.protocol, tls: tls.ok(), server_name }
     }
 
-    fn origins(&mut self, name: &Arc<str>, config: &ServiceConfig) -> Vec<Origin> {
+    fn origins(&mut self, name: &Arc<str>, config: &ServiceConfig, dial: &Dial) -> Vec<Origin> {
         use crate::config::OneOrMany;
         let urls = config.url.as_slice();
         if urls.is_empty() {
             self.report("/url", "the list of targets is empty".to_owned(), "Name at least one URL.");
         }
-        let dial = self.dial(config);
         let mut origins = Vec::with_capacity(urls.len());
         for (index, url) in urls.iter().enumerate() {
             let below = match &config.url {
                 OneOrMany::One(_) => "/url".to_owned(),
                 OneOrMany::Many(_) => format!("/url/{index}"),
             };
-            match origin(name, url, &dial) {
+            match origin(name, url, dial) {
                 Ok(origin) => origins.push(origin),
                 Err(reason) => {
                     let message = format!("`{}` is no URL of a service: {reason}", without_userinfo(url));

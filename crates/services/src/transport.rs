@@ -177,3 +177,6 @@ impl Origin {
 fn default_port(scheme: &Scheme) -> u16 {
     if *scheme == Scheme::HTTPS { 443 } else { 80 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{HOST, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
 use http::{Method, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
@@ -152,6 +152,16 @@ fn in_origin_form(mut request: Request<Body>, origin: &Origin) -> Request<Body> 
     let path = std::mem::take(request.uri_mut()).into_parts().path_and_query;
     *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     request.headers_mut().insert(HOST, origin.host.clone());
+    // What is for this connection only is named (RFC 9110, 7.6.1).
+    let (switches, trailers) = (request.headers().contains_key(UPGRADE), request.headers().contains_key(TE));
+    if switches || trailers {
+        let options = match (switches, trailers) {
+            (true, true) => "upgrade, te",
+            (true, false) => "upgrade",
+            _ => "te",
+        };
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static(options));
+    }
     // The library takes a GET of unknown length for one without a body.
     if matches!(*request.method(), Method::GET | Method::HEAD)
         && !request.body().is_end_stream()
@@ -164,8 +174,9 @@ fn in_origin_form(mut request: Request<Body>, origin: &Origin) -> Request<Body> 
 
 /// Undoes [`in_origin_form`], for another connection.
 fn in_absolute_form(mut request: Request<Body>, origin: &Origin) -> Request<Body> {
-    request.headers_mut().remove(HOST);
-    request.headers_mut().remove(TRANSFER_ENCODING);
+    for name in [HOST, CONNECTION, TRANSFER_ENCODING] {
+        request.headers_mut().remove(name);
+    }
     let path = std::mem::take(request.uri_mut()).into_parts().path_and_query;
     if let Ok(uri) = origin.absolute(path.unwrap_or_else(|| PathAndQuery::from_static("/"))) {
         *request.uri_mut() = uri;

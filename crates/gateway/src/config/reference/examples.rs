@@ -36,6 +36,8 @@ services:
     url: [http://catalog-0:8080, http://catalog-1:8080]
     openapi: catalog.yaml
     timeout: 2s
+    connect_timeout: 500ms
+    protocol: auto
     forward: [authorization, accept-language]
     headers: { x-api-key: \"${file:catalog.key}\" }
     paths: [/catalogs, /catalogs/*]

@@ -1,0 +1,59 @@
+//! What the transport promises, against targets that hold it to its word.
+
+mod http2;
+mod pool;
+mod target;
+mod tls;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+
+use crate::body::{Body, empty};
+use crate::config::{OneOrMany, Protocol, ServiceConfig, ServiceTlsConfig};
+use crate::{Call, CallError, Problem, Services};
+
+/// A service `shop` and the way to it.
+struct Shop(Services);
+
+impl Shop {
+    fn new(config: ServiceConfig) -> Self {
+        Self::reading(config, Path::new("")).unwrap()
+    }
+
+    fn reading(config: ServiceConfig, folder: &Path) -> Result<Self, Vec<crate::ConfigProblem>> {
+        Services::read(&BTreeMap::from([("shop".to_owned(), config)]), folder).map(Self)
+    }
+
+    async fn send(&self, request: http::Request<Body>) -> Result<http::Response<Body>, CallError> {
+        let shop = self.0.get("shop").unwrap().clone();
+        self.0.forward(&Call::unlimited(), &shop, request).await
+    }
+
+    async fn begin(&self, path: &str) -> Result<http::Response<Body>, CallError> {
+        self.send(http::Request::get(path).body(empty()).unwrap()).await
+    }
+
+    /// The body of an answer, read to its end.
+    async fn get(&self, path: &str) -> Result<Bytes, CallError> {
+        Ok(all(self.begin(path).await?).await)
+    }
+
+    async fn fails(&self, path: &str) -> &'static str {
+        self.begin(path).await.err().map_or("nothing failed", |error| error.code())
+    }
+}
+
+async fn all(response: http::Response<Body>) -> Bytes {
+    response.into_body().collect().await.unwrap().to_bytes()
+}
+
+fn at(url: String, protocol: Protocol) -> ServiceConfig {
+    ServiceConfig { protocol, ..ServiceConfig::at(url) }
+}
+
+fn trusting(url: String, tls: ServiceTlsConfig) -> ServiceConfig {
+    ServiceConfig { url: OneOrMany::One(url), tls: Some(tls), ..ServiceConfig::at("") }
+}

@@ -1,0 +1,213 @@
+//! HTTP/1.1: which connections are used again, and that nothing is sent twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use http::Response;
+use tokio::sync::Notify;
+
+use super::target::{Target, head, say};
+use super::*;
+use crate::body::full;
+
+const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// Says the same after every request, and counts connections and requests.
+async fn saying(text: &'static str) -> (Target, Shop, Arc<[AtomicUsize; 2]>) {
+    let counts: Arc<[AtomicUsize; 2]> = Arc::default();
+    let counting = Arc::clone(&counts);
+    let target = Target::accepting(move |mut socket| {
+        let counts = Arc::clone(&counting);
+        async move {
+            counts[0].fetch_add(1, SeqCst);
+            while head(&mut socket).await.is_some() {
+                counts[1].fetch_add(1, SeqCst);
+                say(&mut socket, text).await;
+            }
+        }
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    (target, shop, counts)
+}
+
+fn counted(counts: &[AtomicUsize; 2]) -> (usize, usize) {
+    (counts[0].load(SeqCst), counts[1].load(SeqCst))
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_from_request_to_request() {
+    let (_target, shop, counts) = saying(SHORT).await;
+    for _ in 0..5 {
+        assert_eq!(shop.get("/").await.unwrap(), "ok");
+    }
+    assert_eq!(counted(&counts), (1, 5));
+    let (_target, shop, counts) = saying("HTTP/1.1 204 No Content\r\n\r\n").await;
+    for _ in 0..5 {
+        assert_eq!(shop.get("/").await.unwrap(), "");
+    }
+    assert_eq!(counted(&counts), (1, 5));
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-sum: 1\r\n\r\n";
+    let (_target, shop, counts) = saying(chunked).await;
+    for _ in 0..5 {
+        assert_eq!(shop.get("/").await.unwrap(), "ok");
+    }
+    assert_eq!(counted(&counts), (1, 5));
+}
+
+#[tokio::test]
+async fn what_comes_before_the_answer_is_passed_over() {
+    let hints = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n\
+                 HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    let (_target, shop, counts) = saying(hints).await;
+    for _ in 0..3 {
+        assert_eq!(shop.get("/").await.unwrap(), "ok");
+    }
+    assert_eq!(counted(&counts), (1, 3));
+}
+
+#[tokio::test]
+async fn what_comes_after_an_answer_poisons_its_own_connection_only() {
+    // A second answer that nobody asked for must not become somebody's.
+    let double =
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
+    let (_target, shop, counts) = saying(double).await;
+    for _ in 0..5 {
+        assert_eq!(shop.get("/").await.unwrap(), "ok");
+    }
+    assert_eq!(counted(&counts), (5, 5));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_not_read_to_its_end_ends_its_connection() {
+    let large = Target::accepting(move |mut socket| async move {
+        while let Some(head) = head(&mut socket).await {
+            say(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 9000000\r\n\r\n").await;
+            say(&mut socket, vec![b'x'; if head.contains("/all") { 9_000_000 } else { 5_000_000 }]).await;
+        }
+    })
+    .await;
+    let shop = Shop::new(at(large.url(), Protocol::Auto));
+    for _ in 0..3 {
+        let mut half = shop.begin("/half").await.unwrap();
+        assert!(half.body_mut().frame().await.unwrap().is_ok());
+        drop(half);
+        assert_eq!(shop.get("/all").await.unwrap().len(), 9_000_000);
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_closes_without_saying_so_costs_no_request() {
+    let served: Arc<AtomicUsize> = Arc::default();
+    let counting = Arc::clone(&served);
+    let target = Target::accepting(move |mut socket| {
+        let served = Arc::clone(&counting);
+        async move {
+            if head(&mut socket).await.is_some() {
+                served.fetch_add(1, SeqCst);
+                say(&mut socket, SHORT).await;
+            }
+        }
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    for _ in 0..20 {
+        let request = http::Request::post("/").body(full("once")).unwrap();
+        assert_eq!(all(shop.send(request).await.unwrap()).await, "ok");
+    }
+    assert_eq!(served.load(SeqCst), 20);
+}
+
+#[tokio::test]
+async fn a_target_of_http_1_0_is_understood() {
+    let old = Target::accepting(|mut socket| async move {
+        if head(&mut socket).await.is_some() {
+            say(&mut socket, "HTTP/1.0 200 OK\r\n\r\nuntil the end").await;
+        }
+    })
+    .await;
+    let shop = Shop::new(at(old.url(), Protocol::Auto));
+    for _ in 0..3 {
+        let response = shop.begin("/").await.unwrap();
+        assert_eq!(response.headers()["via"], "1.0 orfa");
+        assert_eq!(all(response).await, "until the end");
+    }
+}
+
+#[tokio::test]
+async fn what_was_sent_is_not_sent_again() {
+    let (_target, shop, counts) = saying("").await;
+    let target = Target::accepting(|mut socket| async move {
+        let _ = head(&mut socket).await;
+    })
+    .await;
+    drop((shop, counts));
+    let requests: Arc<AtomicUsize> = Arc::default();
+    let counting = Arc::clone(&requests);
+    let first_only = Target::accepting(move |mut socket| {
+        let requests = Arc::clone(&counting);
+        async move {
+            // Answers once, then takes a request and closes.
+            for answer in [SHORT, ""] {
+                if head(&mut socket).await.is_some() {
+                    requests.fetch_add(1, SeqCst);
+                    say(&mut socket, answer).await;
+                }
+            }
+        }
+    })
+    .await;
+    drop(target);
+    let shop = Shop::new(at(first_only.url(), Protocol::Auto));
+    assert_eq!(shop.get("/").await.unwrap(), "ok");
+    let post = http::Request::post("/").body(full("once")).unwrap();
+    assert_eq!(shop.send(post).await.err().map(|error| error.code()), Some("upstream-broken"));
+    assert_eq!(requests.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn the_connection_used_last_is_used_first() {
+    let gate = Arc::new(Notify::new());
+    let connections: Arc<AtomicUsize> = Arc::default();
+    let (opened, counting) = (Arc::clone(&gate), Arc::clone(&connections));
+    let target = Target::accepting(move |mut socket| {
+        let (gate, number) = (Arc::clone(&opened), counting.fetch_add(1, SeqCst));
+        async move {
+            while let Some(head) = head(&mut socket).await {
+                if head.starts_with("GET /wait") {
+                    gate.notified().await;
+                }
+                say(&mut socket, format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")).await;
+            }
+        }
+    })
+    .await;
+    let shop = Arc::new(Shop::new(at(target.url(), Protocol::Auto)));
+    let waiting = tokio::spawn({
+        let shop = Arc::clone(&shop);
+        async move { shop.get("/wait").await.unwrap() }
+    });
+    while connections.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(shop.get("/").await.unwrap(), "1");
+    gate.notify_one();
+    assert_eq!(waiting.await.unwrap(), "0");
+    for _ in 0..3 {
+        assert_eq!(shop.get("/").await.unwrap(), "0", "the one that came back last");
+    }
+    assert_eq!(connections.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_travels_with_any_method() {
+    let target = Target::answering(None, |request| async move {
+        Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, crate::body::Error>::new(1);
+    tokio::spawn(async move { sender.send_data("a search".into()).await });
+    let request = http::Request::get("/").body(body.boxed_unsync()).unwrap();
+    assert_eq!(all(shop.send(request).await.unwrap()).await, "a search");
+}

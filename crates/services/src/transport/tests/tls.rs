@@ -1,0 +1,181 @@
+//! TLS towards targets: whom we trust, and who we say we are.
+
+use http::Response;
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tempfile::TempDir;
+
+use super::target::Target;
+use super::*;
+use crate::body::full;
+
+/// An authority, and the folder of a config that may name its files.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    folder: TempDir,
+}
+
+/// A certificate and its key.
+struct Identity(rcgen::Certificate, KeyPair);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), certificate.pem()).unwrap();
+        Self { certificate: certificate.der().clone(), issuer: Issuer::new(params, key), folder }
+    }
+
+    fn identity(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        Identity(params.signed_by(&key, &self.issuer).unwrap(), key)
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        roots
+    }
+
+    fn write(&self, identity: &Identity) {
+        std::fs::write(self.folder.path().join("cert.pem"), identity.0.pem()).unwrap();
+        std::fs::write(self.folder.path().join("key.pem"), identity.1.serialize_pem()).unwrap();
+    }
+
+    fn shop(&self, url: String, change: impl FnOnce(&mut ServiceTlsConfig)) -> Shop {
+        let mut tls = ServiceTlsConfig { ca: Some("ca.pem".to_owned()), ..ServiceTlsConfig::default() };
+        change(&mut tls);
+        Shop::reading(trusting(url, tls), self.folder.path()).unwrap()
+    }
+}
+
+/// A server's side of TLS; it asks clients for a certificate of this authority if there is one.
+fn server(identity: &Identity, clients: Option<&Authority>, protocols: &[&str]) -> ServerConfig {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
+    let builder = match clients {
+        Some(authority) => {
+            let roots = std::sync::Arc::new(authority.roots());
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            builder.with_client_cert_verifier(verifier.unwrap())
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let key = PrivateKeyDer::try_from(identity.1.serialize_der()).unwrap();
+    let mut config = builder.with_single_cert(vec![identity.0.der().clone()], key).unwrap();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config
+}
+
+/// Answers with the version of HTTP and the host that it was called by.
+async fn target(config: ServerConfig) -> (Target, String) {
+    let target = Target::answering(Some(config), |request| async move {
+        let host = request.uri().authority().map(|authority| authority.host().to_owned());
+        let host = host.or_else(|| Some(request.headers().get("host")?.to_str().ok()?.to_owned()));
+        Response::new(full(format!("{:?} {}", request.version(), host.unwrap_or_default())))
+    })
+    .await;
+    let url = format!("https://localhost:{}", target.address.port());
+    (target, url)
+}
+
+#[tokio::test]
+async fn a_good_certificate_is_trusted_and_the_better_http_is_spoken() {
+    let authority = Authority::new();
+    let good = authority.identity("localhost", |_| ());
+    for (protocols, spoken) in [(&["h2", "http/1.1"][..], "HTTP/2.0 localhost"), (&["http/1.1"], "HTTP/1.1")]
+    {
+        let (_target, url) = target(server(&good, None, protocols)).await;
+        let shop = authority.shop(url, |_| ());
+        for _ in 0..2 {
+            let said = shop.get("/").await.unwrap();
+            assert!(said.starts_with(spoken.as_bytes()), "{said:?}");
+        }
+    }
+    // The config may insist on one.
+    let (_target, url) = target(server(&good, None, &["h2", "http/1.1"])).await;
+    let tls = ServiceTlsConfig { ca: Some("ca.pem".into()), ..ServiceTlsConfig::default() };
+    let config = ServiceConfig { protocol: Protocol::Http1, ..trusting(url, tls) };
+    let shop = Shop::reading(config, authority.folder.path()).unwrap();
+    assert!(shop.get("/").await.unwrap().starts_with(b"HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn a_name_of_the_operators_stands_for_the_host() {
+    let authority = Authority::new();
+    let (_target, url) = target(server(&authority.identity("shop.internal", |_| ()), None, &["h2"])).await;
+    assert_eq!(authority.shop(url.clone(), |_| ()).fails("/").await, "upstream-unreachable");
+    let shop = authority.shop(url, |tls| tls.server_name = Some("shop.internal".into()));
+    assert_eq!(shop.get("/").await.unwrap(), "HTTP/2.0 localhost");
+}
+
+#[tokio::test]
+async fn bad_certificates_are_refused_before_anything_is_sent() {
+    let authority = Authority::new();
+    let expired = authority.identity("localhost", |params| {
+        params.not_before = date_time_ymd(2001, 1, 1);
+        params.not_after = date_time_ymd(2002, 1, 1);
+    });
+    let of_another = Authority::new().identity("localhost", |_| ());
+    let of_no_server = authority.identity("localhost", |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    });
+    for identity in [expired, of_another, of_no_server] {
+        let (_target, url) = target(server(&identity, None, &["h2"])).await;
+        assert_eq!(authority.shop(url, |_| ()).fails("/").await, "upstream-unreachable");
+    }
+    // And nobody's own authority is trusted without having been named.
+    let (_target, url) = target(server(&authority.identity("localhost", |_| ()), None, &["h2"])).await;
+    assert_eq!(authority.shop(url, |tls| tls.ca = None).fails("/").await, "upstream-unreachable");
+}
+
+#[tokio::test]
+async fn a_target_may_ask_who_we_are() {
+    let authority = Authority::new();
+    let (_target, url) =
+        target(server(&authority.identity("localhost", |_| ()), Some(&authority), &["http/1.1"])).await;
+    let nobody = authority.shop(url.clone(), |_| ());
+    assert!(nobody.get("/").await.is_err());
+    authority.write(&authority.identity("orfa", |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    }));
+    let known = authority.shop(url, |tls| {
+        tls.cert = Some("cert.pem".into());
+        tls.key = Some("key.pem".into());
+    });
+    assert!(known.get("/").await.unwrap().starts_with(b"HTTP/1.1"));
+}
+
+#[test]
+fn every_mistake_is_told_where_it_stands() {
+    let authority = Authority::new();
+    authority.write(&authority.identity("orfa", |_| ()));
+    std::fs::write(authority.folder.path().join("other.pem"), KeyPair::generate().unwrap().serialize_pem())
+        .unwrap();
+    let wrong = |url: &str, ca: Option<&str>, cert: Option<&str>, key: Option<&str>, name: Option<&str>| {
+        let [ca, cert, key, server_name] = [ca, cert, key, name].map(|text| text.map(str::to_owned));
+        let config = trusting(url.to_owned(), ServiceTlsConfig { ca, cert, key, server_name });
+        let problems = Shop::reading(config, authority.folder.path()).err().unwrap_or_default();
+        problems.into_iter().map(|problem| problem.pointer).collect::<Vec<_>>()
+    };
+    let url = "https://shop";
+    let (cert, key) = (Some("cert.pem"), Some("key.pem"));
+    assert_eq!(wrong(url, Some("ca.pem"), cert, key, Some("shop.internal")), Vec::<String>::new());
+    assert_eq!(wrong(url, Some("missing.pem"), None, None, None), ["/shop/tls/ca"]);
+    assert_eq!(wrong(url, Some("key.pem"), None, None, None), ["/shop/tls/ca"], "a key is no certificate");
+    assert_eq!(wrong(url, None, cert, None, None), ["/shop/tls/cert"]);
+    assert_eq!(wrong(url, None, None, key, None), ["/shop/tls/key"]);
+    assert_eq!(wrong(url, None, cert, cert, None), ["/shop/tls/key"], "a certificate is no key");
+    assert_eq!(wrong(url, None, cert, Some("other.pem"), None), ["/shop/tls/key"], "another's key");
+    assert_eq!(wrong(url, None, None, None, Some("no name")), ["/shop/tls/server_name"]);
+    assert_eq!(wrong("http://shop", Some("ca.pem"), None, None, None), ["/shop/tls"]);
+}
