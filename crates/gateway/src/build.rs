@@ -56,7 +56,7 @@ impl Life {
 impl<'a> Builder<'a> {
     fn new(config: &'a Config, previous: Option<&Life>) -> Result<Self, BuildError> {
         let source = &config.source;
-        let services = Services::new(&config.services)
+        let services = Services::read(&config.services, source.folder())
             .map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
         let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
         Ok(Self { services, runtime, source })

@@ -190,6 +190,8 @@ impl Config {
     fn note_files(&mut self) {
         let documents = self.services.values().filter_map(|service| service.openapi.as_deref());
         documents.for_each(|document| self.source.note_file(document));
+        let tls = self.services.values().filter_map(|service| service.tls.as_ref());
+        tls.flat_map(|tls| tls.files()).for_each(|file| self.source.note_file(file));
     }
 
     fn default_listen() -> ListenConfig {

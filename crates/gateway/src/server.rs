@@ -158,7 +158,7 @@ impl Connection {
             let (current, client) = (Arc::clone(&current), client.clone());
             async move { Ok::<_, Infallible>(live(&current, request, client).await) }
         });
-        let mut connection = pin!(builder.serve_connection(stream, service));
+        let mut connection = pin!(builder.serve_connection_with_upgrades(stream, service));
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = ending(&mut self.phase, &has_begun) => {

@@ -112,7 +112,8 @@ async fn send(endpoint: Endpoint, mut request: Request<Body>) -> Result<Response
                 probe.wait().await.map_err(TransportError::Unreachable)?;
                 continue;
             }
-            Found::Nothing => match connect(&endpoint).await.map_err(TransportError::Unreachable)? {
+            // Rare and large: boxed, so that the future of every other request is small.
+            Found::Nothing => match connect(&endpoint).boxed().await.map_err(TransportError::Unreachable)? {
                 Connection::Http1(connection) => (connection.send(request, endpoint.clone()).await, true),
                 // It spoke HTTP/1.1 before.
                 Connection::Http2(connection) => {

@@ -36,10 +36,20 @@ fn every_example_is_a_config() {
     for (name, text) in examples::FILES {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
+    certify(&folder.path().join("tls"));
     for (section, example) in EXAMPLES {
         let config = read_text(&whole(example), &folder.path().join("orfa.yaml"));
         assert_eq!(config.map(drop), Ok(()), "the example of `{section}`");
     }
+}
+
+/// The certificates that the examples name.
+fn certify(folder: &Path) {
+    let made = rcgen::generate_simple_self_signed(["gateway".to_owned()]).unwrap();
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("authority.crt"), made.cert.pem()).unwrap();
+    std::fs::write(folder.join("gateway.crt"), made.cert.pem()).unwrap();
+    std::fs::write(folder.join("gateway.key"), made.signing_key.serialize_pem()).unwrap();
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Connection {
     ) -> Result<Response<Body>, Unsent> {
         let request = in_origin_form(request, &home.origin);
         if request.headers().contains_key(UPGRADE) {
-            return self.send_switching(request, &home.origin).await;
+            return self.send_switching(request, &home.origin).boxed().await;
         }
         let before = self.0.written.bytes();
         let answer = self.exchange(request).await;

@@ -1,6 +1,7 @@
 //! What the transport promises, against targets that hold it to its word.
 
 mod http2;
+mod law;
 mod pool;
 mod target;
 mod tls;

@@ -44,6 +44,16 @@ services:
 ",
     ),
     (
+        "services.NAME.tls",
+        "\
+services:
+  catalog:
+    url: https://10.0.0.7:8443
+    protocol: http2
+    tls: { ca: tls/authority.crt, cert: tls/gateway.crt, key: tls/gateway.key, server_name: catalog.internal }
+",
+    ),
+    (
         "cors",
         "\
 cors:

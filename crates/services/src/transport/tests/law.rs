@@ -1,0 +1,119 @@
+//! The law of kept connections: every answer is the answer to its own request, and no request arrives
+//! twice, whatever targets and readers do to their connections before.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use tokio::net::TcpStream;
+
+use super::target::{Target, head, say};
+use super::*;
+
+/// What a target does with one request, and what becomes of the answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Deed {
+    /// A whole answer; the connection may be kept.
+    Length,
+    Chunked,
+    Hints,
+    /// A whole answer, and the end of the connection without a word.
+    Close,
+    /// A whole answer, and another that nobody asked for.
+    Forge,
+    /// Half an answer, then the end.
+    Half,
+    /// No answer.
+    Nothing,
+    /// A whole answer of which only the head is read.
+    Unread,
+}
+
+const DEEDS: [Deed; 8] = {
+    use Deed::{Chunked, Close, Forge, Half, Hints, Length, Nothing, Unread};
+    [Length, Chunked, Hints, Close, Forge, Half, Nothing, Unread]
+};
+
+impl Deed {
+    /// Does it; whether the connection goes on.
+    async fn run(self, socket: &mut TcpStream, number: &str) -> bool {
+        let length = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{number}", number.len());
+        let text = match self {
+            Self::Length | Self::Close | Self::Unread => length,
+            Self::Chunked => format!(
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{number}\r\n0\r\n\r\n",
+                number.len()
+            ),
+            Self::Hints => format!("HTTP/1.1 103 Early Hints\r\n\r\n{length}"),
+            Self::Forge => format!("{length}HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"),
+            Self::Half => "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf".to_owned(),
+            Self::Nothing => String::new(),
+        };
+        say(socket, text).await;
+        !matches!(self, Self::Close | Self::Half | Self::Nothing)
+    }
+
+    /// Whether the whole answer must come.
+    fn is_whole(self) -> bool {
+        !matches!(self, Self::Half | Self::Nothing | Self::Unread)
+    }
+}
+
+/// Does what the path of each request says, `/Length/7`, and counts how often each number has come.
+async fn target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> Target {
+    Target::accepting(move |mut socket| {
+        let seen = Arc::clone(&seen);
+        async move {
+            while let Some(head) = head(&mut socket).await {
+                let mut path = head.split(' ').nth(1).unwrap_or_default().split('/').skip(1);
+                let (deed, number) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
+                *seen.lock().unwrap().entry(number.to_owned()).or_default() += 1;
+                let deed = DEEDS.into_iter().find(|known| format!("{known:?}") == deed).unwrap();
+                if !deed.run(&mut socket, number).await {
+                    return;
+                }
+            }
+        }
+    })
+    .await
+}
+
+async fn ask(shop: &Shop, deed: Deed, number: String) {
+    let response = shop.begin(&format!("/{deed:?}/{number}")).await;
+    if deed == Deed::Unread {
+        return;
+    }
+    let body = match response {
+        Ok(response) => response.into_body().collect().await.ok().map(|body| body.to_bytes()),
+        Err(_) => None,
+    };
+    let expected = deed.is_whole().then(|| Bytes::from(number));
+    assert_eq!(body, expected, "the answer of {deed:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_answer_is_its_own_requests(
+        rounds in proptest::collection::vec(
+            proptest::collection::vec(proptest::sample::select(&DEEDS[..]), 1..4), 1..8,
+        )
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let seen: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+            let target = target(Arc::clone(&seen)).await;
+            let shop = Shop::new(at(target.url(), Protocol::Auto));
+            for (round, deeds) in rounds.iter().enumerate() {
+                let asked = deeds.iter().enumerate().map(|(index, deed)| {
+                    ask(&shop, *deed, format!("{round}-{index}"))
+                });
+                join_all(asked).await;
+            }
+            let seen = seen.lock().unwrap();
+            assert!(seen.values().all(|times| *times == 1), "{seen:?}");
+        });
+    }
+}
