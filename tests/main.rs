@@ -5,6 +5,7 @@ mod admin;
 mod browser;
 mod cli;
 mod docs;
+mod identity;
 mod life;
 mod query;
 mod support;

@@ -18,10 +18,12 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use services::{Body, Budget, Made, Report};
+use services::{Body, Budget, Caller, Made, Report};
 
 use crate::client::Client;
 use crate::respond::Spoken;
+use crate::rights::Held;
+use crate::shed::Taken;
 
 pub(crate) use writer::Log;
 
@@ -64,13 +66,17 @@ impl Audience {
 /// What is known of a request so far.
 pub(crate) struct Entry {
     audience: Arc<Audience>,
-    began: Instant,
+    pub(crate) began: Instant,
     at: SystemTime,
     pub(crate) client: Client,
     method: Method,
     uri: Uri,
     meter: Arc<Meter>,
     pub(crate) route: Option<Arc<str>>,
+    pub(crate) caller: Caller,
+    /// Its places in what is counted at once, given back when it is over.
+    pub(crate) taken: Option<Taken>,
+    pub(crate) held: Option<Held>,
     pub(crate) budget: Option<Arc<Budget>>,
     status: StatusCode,
     spoken: Option<Spoken>,
@@ -127,6 +133,9 @@ impl Entry {
             uri: request.uri().clone(),
             meter: Arc::default(),
             route: None,
+            caller: Caller::Anonymous,
+            taken: None,
+            held: None,
             budget: None,
             status: StatusCode::from_u16(CLIENT_GONE).unwrap_or_default(),
             spoken: None,
@@ -195,6 +204,7 @@ impl Entry {
             Ended::Broken => text(line, "ended", "broken"),
         }
         self.route.iter().for_each(|route| text(line, "route", route));
+        self.caller.name().iter().for_each(|name| text(line, "caller", name));
         number(line, "in", self.meter.received.load(Relaxed));
         number(line, "out", self.sent);
         millis(line, "ms", took);

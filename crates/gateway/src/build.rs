@@ -11,9 +11,12 @@ use services::Services;
 use crate::access::Audience;
 use crate::config::{Config, Mistake, RouteConfig, Source};
 use crate::cors::Origins;
+use crate::identity::Identity;
 use crate::life::Life;
 use crate::proxy::Proxy;
+use crate::rights::Table;
 use crate::routes::{Route, Routes};
+use crate::shed::Shed;
 use crate::way::Way;
 
 /// Why a gateway could not be built.
@@ -46,6 +49,9 @@ impl Life {
         Ok(Self {
             routes: Arc::new(builder.routes(config)?),
             audience: Arc::new(Audience::of(config, previous)?),
+            shed: Arc::new(Shed::new(&config.shed, previous.map(|life| &*life.shed))),
+            identity: Arc::new(identity(config, previous)?),
+            rights: Arc::new(Table::new(config, previous.map(|life| &*life.rights))),
             drain: config.drain.clone(),
             services: builder.services,
             runtime: builder.runtime,
@@ -97,6 +103,13 @@ impl<'a> Builder<'a> {
         let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];
         proxy.map(Way::Proxy).ok_or_else(missing)
     }
+}
+
+/// Who callers are.
+fn identity(config: &Config, previous: Option<&Life>) -> Result<Identity, BuildError> {
+    Identity::new(config, previous.map(|life| &*life.identity)).map_err(|(pointer, message)| {
+        BuildError::Config(vec![config.source.mistake(&pointer, message, None)])
+    })
 }
 
 /// The query runtime, with its compiled programs, lives as long as the process.

@@ -28,6 +28,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use services::{Bytes, Duration, ServiceConfig};
 
+pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, JwtConfig, KeysConfig};
+pub use crate::rights::config::{CpuPerTime, PerTime, RateConfig, RightsConfig, RowConfig};
+pub use crate::shed::ShedConfig;
 pub use listen::{EachListenerConfig, ListenConfig, ListenerConfig};
 pub use mistake::Mistake;
 pub use schema::schema;
@@ -49,6 +52,18 @@ pub struct Config {
     /// Who may call from other origins, on every route that does not say it itself.
     #[serde(default)]
     pub cors: Option<CorsConfig>,
+    /// How callers prove who they are.
+    #[serde(default)]
+    pub auth: AuthConfig,
+    /// Who calls: by which key, certificate or token they are known.
+    #[serde(default)]
+    pub callers: Callers,
+    /// What callers may do, a row for each caller or group; `anonymous` and `others` are rows too.
+    #[serde(default)]
+    pub rights: RightsConfig,
+    /// How the gateway protects itself from more than it can do.
+    #[serde(default)]
+    pub shed: ShedConfig,
     /// What is answered, and how.
     pub routes: Vec<RouteConfig>,
     /// How the gateway stops.
@@ -66,7 +81,7 @@ pub struct Config {
 }
 
 /// Reads a file that the operator names, as far as one would be written by hand: `/dev/zero` has no end.
-fn read_file(path: &Path) -> io::Result<String> {
+pub(crate) fn read_file(path: &Path) -> io::Result<String> {
     const LARGEST: u64 = 1 << 20;
     let mut text = String::new();
     let size = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
@@ -91,9 +106,23 @@ pub struct RouteConfig {
     /// Who may call this route from other origins.
     #[serde(default)]
     pub cors: Option<CorsConfig>,
+    /// Whether callers have to say who they are. By default they have to once the config knows any
+    /// callers, unless `rights` has a row `anonymous`.
+    #[serde(default)]
+    pub auth: Option<AuthRule>,
     /// What a request on this route may take, whichever way it is answered.
     #[serde(default)]
     pub limits: LimitsConfig,
+}
+
+/// Whether callers have to say who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthRule {
+    /// Without credentials the answer is 401.
+    Required,
+    /// Who brings none has the row `anonymous`.
+    Optional,
 }
 
 /// Where a request is passed on to: a service's name, or more than that.
@@ -192,6 +221,10 @@ impl Config {
         documents.for_each(|document| self.source.note_file(document));
         let tls = self.services.values().filter_map(|service| service.tls.as_ref());
         tls.flat_map(|tls| tls.files()).for_each(|file| self.source.note_file(file));
+        let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
+        keys.filter(|keys| !crate::identity::is_url(keys))
+            .iter()
+            .for_each(|keys| self.source.note_file(keys));
     }
 
     fn default_listen() -> ListenConfig {

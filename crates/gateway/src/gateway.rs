@@ -114,6 +114,7 @@ impl Gateway {
             tracing::info!(%address, "listening");
         }
         self.readiness().advance(State::Ready);
+        tokio::spawn(self.current.life().shed.watch());
         let drained = server::serve(Arc::clone(&self.current), listeners, stop).await;
         self.current.life().audience.finish();
         drained

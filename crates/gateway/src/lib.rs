@@ -3,8 +3,9 @@
 //! The life of a request, which code, docs and hooks keep the order of:
 //!
 //! 1. **accept** (`server.rs`): a connection, HTTP/1.1 or HTTP/2 in clear text on one port. TLS joins here.
-//! 2. **admit**: load shedding joins here.
-//! 3. **identify**: keys and JWTs join here; until then every caller is anonymous.
+//! 2. **admit** (`shed.rs`): what the gateway can't do in good time is refused at once.
+//! 3. **identify** (`identity.rs`): by key, token or certificate; then what the caller may do (`rights.rs`).
+//!    In the code this comes after the route, whose cross-origin rule holds for refusals too.
 //! 4. **route** (`routes.rs`): by path; then the route's cross-origin rule (`cors.rs`).
 //! 5. **request filters** join here.
 //! 6. **handle** (`way.rs`): the route's way of answering, today `query` or `proxy`.
@@ -24,6 +25,7 @@ pub mod config;
 mod cors;
 mod drain;
 mod gateway;
+mod identity;
 mod life;
 mod listen;
 mod proxy;
@@ -31,8 +33,10 @@ mod readiness;
 mod refusal;
 mod reload;
 mod respond;
+mod rights;
 mod routes;
 mod server;
+mod shed;
 mod way;
 
 #[cfg(test)]

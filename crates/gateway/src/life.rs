@@ -16,16 +16,22 @@ use crate::access::{Audience, Entry, Logged};
 use crate::client::Client;
 use crate::config::DrainConfig;
 use crate::cors::{self, From as Comes};
+use crate::identity::{Identity, Who};
 use crate::readiness::Readiness;
 use crate::refusal::Refusal;
 use crate::respond;
+use crate::rights::{Not, Permit, Table};
 use crate::routes::{Route, Routes};
+use crate::shed::Shed;
 
 /// What a request needs on its way.
 #[derive(Clone)]
 pub(crate) struct Life {
     pub(crate) routes: Arc<Routes>,
     pub(crate) audience: Arc<Audience>,
+    pub(crate) shed: Arc<Shed>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) rights: Arc<Table>,
     /// How the gateway ends while this config is in force.
     pub(crate) drain: DrainConfig,
     // What the next config takes over as far as it still asks for it: see `build.rs`.
@@ -78,9 +84,15 @@ impl Life {
         let origin = request.headers().get(header::ORIGIN).cloned();
         let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
         let comes = origins.judge(&request);
-        let answer = match &route {
-            Ok(route) => answer(route, comes, request, &mut entry).await, // handle
-            Err(refusal) => Err(Box::from(refusal.clone())),
+        let answer = match (self.shed.admit(entry.began), &route) {
+            (Err(overloaded), _) => Err(overloaded.into()), // admit
+            (Ok(taken), route) => {
+                entry.taken = Some(taken);
+                match route {
+                    Ok(route) => self.answer(route, comes, request, &mut entry).await, // handle
+                    Err(refusal) => Err(Box::from(refusal.clone())),
+                }
+            }
         };
         let mut response = answer.unwrap_or_else(|problem| respond::problem(&*problem)); // response filters
         origins.mark(comes, origin.as_ref(), response.headers_mut());
@@ -97,26 +109,45 @@ impl Life {
         let path = request.uri().path();
         self.routes.find(path).ok_or_else(|| Refusal::RouteNotFound { path: path.to_owned() })
     }
-}
 
-/// What a route answers: to a preflight itself, to everything else in its way.
-async fn answer(
-    route: &Route,
-    comes: Comes,
-    request: Request<Incoming>,
-    entry: &mut Entry,
-) -> Result<Response<Body>, Box<dyn Problem>> {
-    entry.route = Some(Arc::clone(&route.path));
-    let request = handed(request, route, entry);
-    admit(route, comes, &request)?;
-    if speaks_for(route) && cors::is_preflight(&request) {
-        return Ok(route.origins.preflight(&request, route.way.methods()));
+    /// What a route answers: to a preflight itself, which carries no credentials, to everything else in
+    /// its way.
+    async fn answer(
+        &self,
+        route: &Route,
+        comes: Comes,
+        request: Request<Incoming>,
+        entry: &mut Entry,
+    ) -> Result<Response<Body>, Box<dyn Problem>> {
+        entry.route = Some(Arc::clone(&route.path));
+        let mut request = handed(request, route, entry);
+        admit(route, comes, &request)?;
+        if speaks_for(route) && cors::is_preflight(&request) {
+            return Ok(route.origins.preflight(&request, route.way.methods()));
+        }
+        let who = self.identity.identify(request.headers(), None).await?; // identify
+        entry.caller = who.caller.clone();
+        let permit = self.permit(&who, route, entry)?; // rights
+        entry.held = permit.held;
+        if let Some(limits) = permit.limits {
+            request.extensions_mut().insert(limits);
+        }
+        let call = call(route, comes, request.headers(), entry);
+        let call = Call { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
+        self.identity.strip(request.headers_mut(), route.way.forwarded());
+        let answer = route.way.handle(request, call).await;
+        match answer {
+            Err(_) if entry.is_over() => Err(Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()),
+            answer => answer,
+        }
     }
-    let call = call(route, comes, request.headers(), entry);
-    let answer = route.way.handle(request, call).await;
-    match answer {
-        Err(_) if entry.is_over() => Err(Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()),
-        answer => answer,
+
+    fn permit(&self, who: &Who, route: &Route, entry: &Entry) -> Result<Permit, Box<dyn Problem>> {
+        let permit = self.rights.permit(who, &route.path, entry.client.address.ip(), entry.began);
+        permit.map_err(|not| match not {
+            Not::Identified => self.identity.missing().into(),
+            Not::Permitted(denied) => denied.into(),
+        })
     }
 }
 
@@ -149,7 +180,8 @@ fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> 
     }
     let budget = Arc::new(Budget::new(route.limits.deadline.0, u32::MAX, u64::MAX, usize::MAX));
     entry.budget = Some(Arc::clone(&budget));
-    Call { caller: Caller::Anonymous, hops: hops(&headers), headers: Arc::new(headers), budget }
+    let hops = hops(&headers);
+    Call { caller: Caller::Anonymous, rights: None, payer: None, hops, headers: Arc::new(headers), budget }
 }
 
 /// The request as a way of answering gets it: body counted, client named.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::uri::{PathAndQuery, Uri};
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use services::{Body, Call, CallError, Services};
 
 use crate::config::{ProxyConfig, RouteConfig};
@@ -22,6 +22,11 @@ impl Proxy {
         let service = Arc::clone(services.get(config.service())?);
         let before = route.path.strip_suffix("/*").filter(|_| !config.keep_prefix());
         Some(Self { services: services.clone(), service, prefix: before.map_or(0, str::len) })
+    }
+
+    /// The headers that the service's `forward` names.
+    pub(crate) fn forwarded(&self) -> &[HeaderName] {
+        self.service.forwarded()
     }
 
     /// Passes the request on.

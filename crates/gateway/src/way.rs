@@ -47,6 +47,14 @@ impl Way {
         }
     }
 
+    /// Which of a client's headers its service gets, credentials included.
+    pub(crate) fn forwarded(&self) -> &[HeaderName] {
+        match self {
+            Self::Query(_) => &[],
+            Self::Proxy(proxy) => proxy.forwarded(),
+        }
+    }
+
     /// Whether a page of a foreign origin must not get this far: a program would run as its visitor.
     /// A proxied service sees the `Origin` itself.
     pub(crate) fn refuses_foreign_pages(&self) -> bool {

@@ -56,6 +56,45 @@ pub struct LimitsConfig {
     pub body: Bytes,
 }
 
+/// The caps of one caller's programs, beside those of the route: the smaller one holds. What is left out
+/// is not limited any further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CallerLimits {
+    /// CPU time of a program, host functions included.
+    pub cpu: Option<Duration>,
+    /// Time from the first byte of the request to the answer.
+    pub deadline: Option<Duration>,
+    /// Memory of a program, and of what the gateway holds for it.
+    pub memory: Option<Bytes>,
+    /// Upstream calls.
+    pub calls: Option<u32>,
+    /// Upstream calls under way at once; further ones wait.
+    #[schemars(range(min = 1))]
+    pub parallel: Option<u32>,
+    /// Bytes from upstream services, after decompression.
+    pub received: Option<Bytes>,
+    /// Bytes of the answer.
+    pub output: Option<Bytes>,
+}
+
+impl LimitsConfig {
+    /// These limits, or the caller's where they are smaller.
+    pub(crate) fn and(mut self, caller: &CallerLimits) -> Self {
+        fn lower<T: Ord + Copy>(cap: &mut T, caller: Option<T>) {
+            *cap = caller.map_or(*cap, |caller| caller.min(*cap));
+        }
+        lower(&mut self.cpu, caller.cpu);
+        lower(&mut self.deadline, caller.deadline);
+        lower(&mut self.memory, caller.memory);
+        lower(&mut self.calls, caller.calls);
+        lower(&mut self.parallel, caller.parallel);
+        lower(&mut self.received, caller.received);
+        lower(&mut self.output, caller.output);
+        self
+    }
+}
+
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {

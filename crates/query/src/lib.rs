@@ -23,6 +23,6 @@ mod typescript;
 #[cfg(test)]
 mod fuzz;
 
-pub use config::{LimitsConfig, Programs, QueryConfig, RuntimeConfig};
+pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
 pub use runtime::{Query, Runtime, StartError};
 pub use services::Report;

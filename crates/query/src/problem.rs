@@ -146,6 +146,7 @@ impl Problem for QueryError {
             Self::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
             Self::BodySize(_) | Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Gateway(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Call { reason, .. } if reason.fault() == Fault::Client => reason.status(),
             _ if self.fault() == Fault::Program => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::BAD_REQUEST,
         }
@@ -154,6 +155,7 @@ impl Problem for QueryError {
     fn fault(&self) -> Fault {
         match self {
             Self::Gateway(_) => Fault::Gateway,
+            Self::Call { reason, .. } if reason.fault() == Fault::Client => Fault::Client,
             Self::Method(_)
             | Self::NoContentType
             | Self::ContentType(_)

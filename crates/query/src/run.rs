@@ -1,5 +1,6 @@
 //! One run of a program: a fresh instance, its input, its end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
     Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, Store, Trap, Trapped, UpdateDeadline,
 };
-use services::Budget;
+use services::{Budget, Payer};
 use tokio::time::timeout_at;
 
 use crate::environment::{CEnvironment, Environment, JavascriptEnvironment};
@@ -33,12 +34,14 @@ pub(crate) async fn run(runtime: &Runtime, program: &Program, guest: Guest, inpu
         return ended(Err(limits.exceeded(Limit::Deadline)), guest, Duration::ZERO);
     };
     let _running = runtime.ticker.run();
+    let payer = guest.call.payer.clone();
     let mut store = store(runtime.engine(program), guest);
     let entered = enter(runtime, program, &mut store, input);
-    let mut metered = Metered::new(entered, limits.millis(Limit::Cpu), runtime.gate.clone());
-    let result = timeout_at(deadline.into(), &mut metered).await;
-    let cpu = metered.spent();
-    drop(metered);
+    let metered = Metered::new(entered, limits.millis(Limit::Cpu), runtime.gate.clone());
+    let mut charged = Charged { metered, payer };
+    let result = timeout_at(deadline.into(), &mut charged.metered).await;
+    let cpu = charged.metered.spent();
+    drop(charged);
     let result = match result {
         Ok(Ok(Ok(()))) => Ok(()),
         Ok(Ok(Err(error))) => Err(reason(error)),
@@ -46,6 +49,20 @@ pub(crate) async fn run(runtime: &Runtime, program: &Program, guest: Guest, inpu
         Err(_) => Err(limits.exceeded(Limit::Deadline)),
     };
     ended(result, store.into_data(), cpu)
+}
+
+/// A run that somebody pays for: also one that is dropped because its client went away.
+struct Charged<F: Future> {
+    metered: Metered<F>,
+    payer: Option<Arc<dyn Payer>>,
+}
+
+impl<F: Future> Drop for Charged<F> {
+    fn drop(&mut self) {
+        if let Some(payer) = &self.payer {
+            payer.charge(self.metered.spent());
+        }
+    }
 }
 
 /// Checks that a run which went well has an answer.

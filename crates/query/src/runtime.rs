@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::answer::{self, Times};
 use crate::ask::{Ask, Language};
-use crate::config::{QueryConfig, RuntimeConfig};
+use crate::config::{CallerLimits, QueryConfig, RuntimeConfig};
 use crate::environment::{CEnvironment, JavascriptEnvironment};
 use crate::guest::{Access, Guest};
 use crate::host;
@@ -201,7 +201,7 @@ impl Query {
         Ok(Self { config, access: Arc::new(access), services, runtime })
     }
 
-    /// Answers a request. `seen` is the caller, the client's headers and the hops; the allowance is made
+    /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions. `seen` is the caller, the client's headers and the hops; the allowance is made
     /// here, of the limits. The response carries a [`Report`] in its extensions.
     ///
     /// # Errors
@@ -231,8 +231,12 @@ impl Query {
         &self,
         request: Request<Body>,
     ) -> Result<(Ask, Program, Option<std::time::Duration>), QueryError> {
-        let caps = Limits::caps(&self.config.limits);
-        let reading = Ask::read(request, &self.config.limits);
+        let config = match request.extensions().get::<Arc<CallerLimits>>() {
+            Some(caller) => self.config.limits.and(caller),
+            None => self.config.limits,
+        };
+        let caps = Limits::caps(&config);
+        let reading = Ask::read(request, &config);
         let read = tokio::time::timeout(caps.millis(Limit::Deadline), reading).await;
         let ask = read.unwrap_or_else(|_| Err(caps.exceeded(Limit::Deadline)))?;
         let (program, compiled) = self.runtime.program(&ask).await?;

@@ -4,6 +4,8 @@
 //! together. It also keeps the list of the calls that were [`Made`], which answers, problems and
 //! `orfa dev` show.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,14 +13,34 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, Method};
 use tokio::sync::Semaphore;
 
-/// On whose behalf a request is made. (Keys and JWTs come with identity.)
+use crate::error::CallError;
+
+/// On whose behalf a request is made. Two callers are equal only if they are the same one: a token's
+/// subject never passes for a caller of the config, whatever it is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// Nobody said who they are.
     #[default]
     Anonymous,
-    /// A caller that the gateway knows, by the name that the config gives.
+    /// A caller that the config knows, by the name that it gives.
     Named(Arc<str>),
+    /// One that only the issuer of its token knows, by the name in the token.
+    Subject(Arc<str>),
+}
+
+/// What a caller may ask of services, within what the route opens to everybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// The services, in lower case; `None` where all are open.
+    pub services: Option<BTreeSet<Box<str>>>,
+    /// The methods; `None` where all are open.
+    pub methods: Option<Vec<Method>>,
+}
+
+/// Who is charged for the CPU time that a request's program used.
+pub trait Payer: fmt::Debug + Send + Sync {
+    /// Charges for a run that is over, or was given up by its client.
+    fn charge(&self, cpu: Duration);
 }
 
 /// The call that a client's request is: its caller, its budget, its hops.
@@ -26,6 +48,10 @@ pub enum Caller {
 pub struct Call {
     /// On whose behalf.
     pub caller: Caller,
+    /// What this caller may ask; `None` where nothing is kept from it.
+    pub rights: Option<Arc<Rights>>,
+    /// Who is charged for CPU time, if anybody.
+    pub payer: Option<Arc<dyn Payer>>,
     /// The client's own headers, of which a service gets those that its `forward` names.
     pub headers: Arc<HeaderMap>,
     /// How many gateways the request has passed (`CDN-Loop`, RFC 8586).
@@ -89,7 +115,48 @@ impl Call {
     #[must_use]
     pub fn unlimited() -> Self {
         let budget = Budget::new(Duration::from_secs(3600), u32::MAX, u64::MAX, 1024);
-        Self { caller: Caller::Anonymous, headers: Arc::default(), hops: 0, budget: Arc::new(budget) }
+        Self {
+            caller: Caller::Anonymous,
+            rights: None,
+            payer: None,
+            headers: Arc::default(),
+            hops: 0,
+            budget: Arc::new(budget),
+        }
+    }
+
+    /// Whether the caller may send this method to this service.
+    ///
+    /// # Errors
+    /// [`CallError::ServiceForbidden`] and [`CallError::ServiceMethodForbidden`].
+    pub fn check(&self, service: &Arc<str>, method: &Method) -> Result<(), CallError> {
+        let Some(rights) = &self.rights else { return Ok(()) };
+        if !rights.open(service) {
+            return Err(CallError::ServiceForbidden(Arc::clone(service)));
+        }
+        if rights.methods.as_ref().is_some_and(|methods| !methods.contains(method)) {
+            let (service, method) = (Arc::clone(service), method.clone());
+            return Err(CallError::ServiceMethodForbidden { service, method });
+        }
+        Ok(())
+    }
+}
+
+impl Caller {
+    /// What the caller is called, for logs; `None` for nobody.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Anonymous => None,
+            Self::Named(name) | Self::Subject(name) => Some(name),
+        }
+    }
+}
+
+impl Rights {
+    fn open(&self, service: &str) -> bool {
+        let Some(services) = &self.services else { return true };
+        services.contains(service) || services.contains(&*service.to_ascii_lowercase())
     }
 }
 

@@ -144,6 +144,7 @@ impl Services {
         service: &Arc<Service>,
         request: Request,
     ) -> Result<impl Future<Output = Result<Response, CallError>> + Send + 'static + use<>, CallError> {
+        call.check(service.name(), &request.method)?;
         service.check_path(request.path_and_query.path())?;
         service.headers.check(&request.headers)?;
         check_method(&request.method)?;
@@ -187,6 +188,7 @@ impl Services {
     ) -> Result<(Exchange, Sent, Option<Wish>), CallError> {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        call.check(service.name(), &head.method)?;
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
         let (number, endpoint) = begin(call, service, &head.method, &path)?;

@@ -25,6 +25,17 @@ pub enum CallError {
     /// `CONNECT` and `TRACE` are no requests to a service.
     #[error("the method {0} can't be sent to a service")]
     Method(Method),
+    /// The caller's rights leave this service out.
+    #[error("the caller may not use the service `{0}`")]
+    ServiceForbidden(Arc<str>),
+    /// The caller's rights leave this method out.
+    #[error("the caller may not send {method} to the service `{service}`")]
+    ServiceMethodForbidden {
+        /// The service's name.
+        service: Arc<str>,
+        /// What was to be sent.
+        method: Method,
+    },
     /// The allowance of the whole request is used up: `limit-calls`, `limit-received`, `limit-deadline`.
     #[error("{}", limit_text(.0))]
     Limit(&'static str),
@@ -73,7 +84,10 @@ impl CallError {
         match self {
             Self::Path(error) => error.kind(),
             Self::Header(error) => error.kind(),
-            Self::Method(_) | Self::Loop(_) => Kind::Forbidden,
+            Self::Method(_)
+            | Self::Loop(_)
+            | Self::ServiceForbidden(_)
+            | Self::ServiceMethodForbidden { .. } => Kind::Forbidden,
             Self::Limit(_) => Kind::Limit,
             Self::Unreachable { .. } => Kind::Unreachable,
             Self::Timeout { .. } => Kind::Timeout,
@@ -88,6 +102,8 @@ impl Problem for CallError {
             Self::Path(error) => error.code(),
             Self::Header(error) => error.code(),
             Self::Method(_) => "method-forbidden",
+            Self::ServiceForbidden(_) => "service-forbidden",
+            Self::ServiceMethodForbidden { .. } => "service-method-forbidden",
             Self::Limit(code) => code,
             Self::Loop(_) => "upstream-loop",
             Self::Unreachable { .. } => "upstream-unreachable",
@@ -101,6 +117,7 @@ impl Problem for CallError {
             Self::Path(_) | Self::Header(_) | Self::Method(_) | Self::Limit(_) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
+            Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } => StatusCode::FORBIDDEN,
             Self::Loop(_) => StatusCode::LOOP_DETECTED,
             Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Unreachable { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
@@ -110,6 +127,7 @@ impl Problem for CallError {
     fn fault(&self) -> Fault {
         match self {
             Self::Path(_) | Self::Header(_) | Self::Method(_) | Self::Limit(_) => Fault::Program,
+            Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } => Fault::Client,
             _ => Fault::Upstream,
         }
     }
@@ -119,6 +137,9 @@ impl Problem for CallError {
             Self::Path(error) => return error.hint(),
             Self::Header(error) => return error.hint(),
             Self::Method(_) => "Use a method that the service documents.",
+            Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } => {
+                "The operator writes under `rights` what each caller may use."
+            }
             Self::Limit(_) => "Ask for less, or grant more with `ORFA-Limit`, up to the operator's cap.",
             Self::Loop(_) => "The operator should look where the service's `url` leads.",
             Self::Unreachable { .. } | Self::Timeout { .. } => "Try again later.",

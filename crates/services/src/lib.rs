@@ -27,7 +27,7 @@ mod upgrade;
 mod fuzz;
 
 pub use body::Body;
-pub use call::{Budget, Call, Caller, Made, Outcome, Report};
+pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights};
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
 pub use fetch::{Fetch, FetchError};

@@ -34,8 +34,10 @@ pub enum Fault {
     Program,
     /// A service behind the gateway: 502 or 504.
     Upstream,
-    /// The gateway itself: 500 or 503; the text stays in the log.
+    /// The gateway itself: 500; the text stays in the log.
     Gateway,
+    /// The gateway again, but only for now: 503. There is nothing to mask.
+    Unavailable,
 }
 
 /// An error that can become an answer.

@@ -4,6 +4,8 @@
 //! being deserialised does not hide the others. What has the wrong type is passed over: the schema
 //! has spoken of it.
 
+mod callers;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,6 +33,9 @@ pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
     checker.services();
     checker.cors("/cors");
     checker.routes();
+    checker.callers();
+    checker.jwt();
+    checker.rights();
     checker.mistakes
 }
 

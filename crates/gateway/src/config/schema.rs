@@ -13,9 +13,11 @@ use super::mistake::{Mistake, any_of, did_you_mean};
 use super::source::{Source, join};
 
 /// The types whose values are texts of a form: what one is called, and what to write.
-const FORMS: [(&str, &str, &str); 2] = [
+const FORMS: [(&str, &str, &str); 4] = [
     ("Duration", "a time span", "write 50ms, 2s or 5m"),
     ("Bytes", "a number of bytes", "write 64KiB, 16MiB or 1GiB"),
+    ("PerTime", "a rate", "write 100/s, 6000/m or 10/h"),
+    ("CpuPerTime", "a rate of CPU time", "write 500ms/s or 2s/m"),
 ];
 
 /// The JSON Schema of `orfa.yaml`, for editors and for `orfa config schema`.

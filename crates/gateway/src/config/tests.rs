@@ -241,3 +241,87 @@ fn every_file_that_a_config_names_is_known_even_where_it_is_missing() {
     assert!(reading.config.is_err());
     assert_eq!(names(&reading), ["orfa.yaml", "missing"]);
 }
+
+/// All that can be wrong with callers and their rights.
+const BAD_CALLERS: &str = r#"auth:
+  keys: { header: "co okie" }
+  jwt: { issuer: login, audience: [], algorithms: [none, HS256, RS256], leeway: 1h, secret: hunter2, caller: "" }
+callers:
+  shop: { key: hunter2, groups: [partners] }
+  robot: { key: ["sha256:abc", "${env:ORFA_TEST_IS_NOT_SET}"] }
+  nobody: {}
+  partners: { certificate: x }
+  others: { subject: y }
+  one: { key: "sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8" }
+  two: { key: "sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8", certificate: x }
+rights:
+  anonymous: { routes: [/catalogs/*, "x"], rate: {} }
+  partners: { services: [catalogg], methods: [get], limits: { cpu: 0ms, memory: 1GB/s } }
+  shop: { rate: { requests: 0/s, cpu: 500/s, burst: 0, at_once: -1, speed: 3 } }
+  robot: { rate: { burst: 5 } }
+shed: { delay: soon, max_in_flight: 0, automatic: maybe }
+services: { catalog: { url: http://catalog } }
+routes:
+  - { path: /catalog/*, proxy: catalog, auth: sometimes }
+"#;
+
+#[test]
+fn every_mistake_in_callers_and_rights_is_told_with_its_place() {
+    tells(
+        BAD_CALLERS,
+        &[
+            "orfa.yaml:2:19: auth.keys.header: `co okie` is no header for keys (hint: write x-api-key or authorization)",
+            "orfa.yaml:3:35: auth.jwt.audience: the list is too short: it needs at least 1",
+            "orfa.yaml:3:52: auth.jwt.algorithms[0]: \"none\" is none of the allowed values (hint: write RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384 or HS512)",
+            "orfa.yaml:3:65: auth.jwt.algorithms[2]: `RS256` does not fit the keys (hint: HS256, HS384 and HS512 go with a `secret`, all others with public keys)",
+            "orfa.yaml:3:81: auth.jwt.leeway: clocks are never so far apart (hint: write at most 10m)",
+            "orfa.yaml:3:93: auth.jwt.secret: the secret itself stands in the file (hint: write ${file:PATH} or ${env:NAME}, and take another secret)",
+            "orfa.yaml:3:110: auth.jwt.caller: the text must not be empty",
+            "orfa.yaml:5:16: callers.shop.key: the key itself stands in the file (hint: write ${env:NAME}, ${file:PATH} or sha256:HASH, and take another key)",
+            "orfa.yaml:6:18: callers.robot.key[0]: the hash is not whole (hint: write sha256: and 64 hexadecimal digits)",
+            "orfa.yaml:6:32: callers.robot.key[1]: the environment variable `ORFA_TEST_IS_NOT_SET` is not set (hint: set ORFA_TEST_IS_NOT_SET before the start)",
+            "orfa.yaml:7:11: callers.nobody: nothing tells who this caller is (hint: give it a `key`, a `certificate` or a `subject`)",
+            "orfa.yaml:7:11: callers.nobody: `rights` has no row for `nobody`, which so may do nothing (hint: give it, one of its groups, or `others` a row)",
+            "orfa.yaml:8:13: callers.partners: `partners` is a caller and a group (hint: rename one of them)",
+            "orfa.yaml:9:11: callers.others: `others` can't be the name of a caller (hint: it is a row of `rights`)",
+            "orfa.yaml:9:11: callers.others: `rights` has no row for `others`, which so may do nothing (hint: give it, one of its groups, or `others` a row)",
+            "orfa.yaml:10:8: callers.one: `rights` has no row for `one`, which so may do nothing (hint: give it, one of its groups, or `others` a row)",
+            "orfa.yaml:11:8: callers.two: `rights` has no row for `two`, which so may do nothing (hint: give it, one of its groups, or `others` a row)",
+            "orfa.yaml:11:15: callers.two.key: `one` has the same key (hint: a key belongs to one caller)",
+            "orfa.yaml:11:103: callers.two.certificate: `partners` has the same certificate (hint: a certificate belongs to one caller)",
+            "orfa.yaml:13:25: rights.anonymous.routes[0]: `/catalogs/*` fits no route (hint: did you mean `/catalog/*`?)",
+            "orfa.yaml:13:38: rights.anonymous.routes[1]: `x` is no pattern for routes: a path pattern begins with `/` (hint: write it as a route's path: /catalog/*)",
+            "orfa.yaml:13:50: rights.anonymous.rate: the rate limits nothing (hint: write requests, cpu or at_once)",
+            "orfa.yaml:14:26: rights.partners.services[0]: there is no service `catalogg` (hint: did you mean `catalog`?)",
+            "orfa.yaml:14:47: rights.partners.methods[0]: `get` is no method of calls to services (hint: write GET, POST and so on)",
+            "orfa.yaml:14:68: rights.partners.limits.cpu: a limit of nothing lets nothing through",
+            "orfa.yaml:14:81: rights.partners.limits.memory: \"1GB/s\" is not a number of bytes (hint: write 64KiB, 16MiB or 1GiB)",
+            "orfa.yaml:15:29: rights.shop.rate.requests: \"0/s\" is not a rate (hint: write 100/s, 6000/m or 10/h)",
+            "orfa.yaml:15:39: rights.shop.rate.cpu: \"500/s\" is not a rate of CPU time (hint: write 500ms/s or 2s/m)",
+            "orfa.yaml:15:53: rights.shop.rate.burst: 0 is less than 1",
+            "orfa.yaml:15:65: rights.shop.rate.at_once: -1 is less than 1",
+            "orfa.yaml:15:69: rights.shop.rate.speed: unknown key `speed` (hint: known here: requests, burst, cpu, at_once)",
+            "orfa.yaml:16:27: rights.robot.rate.burst: a burst of no rate (hint: write `requests` too)",
+            "orfa.yaml:17:16: shed.delay: \"soon\" is not a time span (hint: write 50ms, 2s or 5m)",
+            "orfa.yaml:17:37: shed.max_in_flight: 0 is less than 1",
+            "orfa.yaml:17:51: shed.automatic: has to be true or false, not \"maybe\"",
+            "orfa.yaml:20:47: routes[0].auth: \"sometimes\" is none of the allowed values (hint: write required or optional)",
+        ],
+    );
+}
+
+#[test]
+fn tokens_that_nobody_could_check_are_a_mistake() {
+    let hint = "(hint: write its URL, or say with `jwks` where its keys are)";
+    tells(
+        "auth: { jwt: { issuer: login, audience: shop } }\nroutes: []",
+        &[&format!("orfa.yaml:1:24: auth.jwt.issuer: `login` is no URL to look for keys at {hint}")],
+    );
+    tells(
+        "rights: { shop: {} }\nservices: { c: { url: http://c } }\nroutes: [{ path: /, proxy: c, auth: required }]",
+        &[
+            "orfa.yaml:1:17: rights.shop: there is no caller or group `shop` (hint: write it under `callers:`)",
+            "orfa.yaml:3:37: routes[0].auth: nobody has credentials for this route (hint: write `callers` or `auth.jwt`)",
+        ],
+    );
+}

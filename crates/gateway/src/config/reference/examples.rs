@@ -1,7 +1,12 @@
 //! The examples of docs/config.md: a section's path and a config. `routes: []` may be left out.
 
 /// What stands beside `orfa.yaml` where the examples are tried.
-pub(super) const FILES: &[(&str, &str)] = &[("catalog.key", "secret"), ("catalog.yaml", "openapi: 3.1.0")];
+pub(super) const FILES: &[(&str, &str)] = &[
+    ("catalog.key", "secret"),
+    ("catalog.yaml", "openapi: 3.1.0"),
+    ("shop.key", "a-long-and-random-key-of-the-shop"),
+    ("tokens.secret", "at-least-32-random-bytes-that-issuer-and-gateway-share"),
+];
 
 pub(super) const EXAMPLES: &[(&str, &str)] = &[
     (
@@ -11,7 +16,14 @@ listen: 0.0.0.0:8080
 admin: 127.0.0.1:9090
 services:
   catalog: { url: http://catalog:8080 }
+auth: { jwt: { issuer: https://login.example.org, audience: shop } }
+callers:
+  shop: { key: \"${file:shop.key}\" }
+rights:
+  anonymous: { routes: [/catalog/*], rate: { requests: 10/s } }
+  others: {}
 cors: { origins: [https://shop.example.org] }
+shed: { delay: 5ms }
 routes:
   - { path: /query, query: { services: [catalog] } }
   - { path: /catalog/*, proxy: catalog }
@@ -65,12 +77,83 @@ cors:
 ",
     ),
     (
+        "auth",
+        "\
+auth:
+  keys: { header: x-api-key }
+  jwt: { issuer: https://login.example.org, audience: shop }
+",
+    ),
+    ("auth.keys", "auth: { keys: { header: authorization } }\n"),
+    (
+        "auth.jwt",
+        "\
+auth:
+  jwt:
+    issuer: https://login.example.org
+    audience: [shop, warehouse]
+    jwks: https://login.example.org/keys
+    algorithms: [RS256, ES256, EdDSA]
+    leeway: 30s
+    caller: email
+    groups: /realm_access/roles
+",
+    ),
+    ("auth.jwt", "auth: { jwt: { issuer: billing, audience: shop, secret: \"${file:tokens.secret}\" } }\n"),
+    (
+        "callers.NAME",
+        "\
+auth: { jwt: { issuer: https://login.example.org, audience: shop } }
+callers:
+  shop: { key: \"${file:shop.key}\", groups: [partners] }
+  robot:
+    key: [\"sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8\"]
+  warehouse: { certificate: warehouse.example.org }
+  admin: { subject: auth0|42 }
+",
+    ),
+    (
+        "rights.NAME",
+        "\
+auth: { jwt: { issuer: https://login.example.org, audience: shop } }
+services:
+  catalog: { url: http://catalog:8080 }
+  order: { url: http://order:8080 }
+routes:
+  - { path: /query, query: { services: [catalog, order] } }
+  - { path: /catalog/*, proxy: catalog }
+rights:
+  anonymous: { routes: [/catalog/*], rate: { requests: 10/s } }
+  partners:
+    services: [catalog]
+    methods: [GET]
+    limits: { cpu: 20ms, calls: 50 }
+    rate: { requests: 100/s, burst: 200, cpu: 500ms/s, at_once: 20 }
+  others: { rate: { requests: 50/s } }
+",
+    ),
+    (
+        "rights.NAME.limits",
+        "\
+rights:
+  anonymous:
+    limits:
+      { cpu: 20ms, deadline: 1s, memory: 8MiB, calls: 50, parallel: 8, received: 4MiB, output: 1MiB }
+",
+    ),
+    (
+        "rights.NAME.rate",
+        "rights: { anonymous: { rate: { requests: 600/m, burst: 20, cpu: 100ms/s, at_once: 5 } } }\n",
+    ),
+    ("shed", "shed: { automatic: true, delay: 5ms, max_in_flight: 20000 }\n"),
+    (
         "routes[]",
         "\
 services: { catalog: { url: http://catalog:8080 } }
 routes:
   - path: /catalog/*
     proxy: catalog
+    auth: optional
     cors: { origins: ['*'] }
     limits: { body: 1MiB, deadline: 10s }
 ",

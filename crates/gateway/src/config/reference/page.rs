@@ -16,6 +16,8 @@ All of the config is one file, `orfa.yaml`. `orfa check` tells every mistake in 
 - A **time span** is a whole number and a unit: `ns`, `us`, `ms`, `s`, `m` or `h`, as in `50ms`.
 - A **size** is a number of bytes, or a whole number and a unit: `B`, `kB`, `KiB`, `MB`, `MiB`, `GB`, `GiB`, `TB` or
   `TiB`, as in `16MiB`.
+- A **rate** is a number and a second, a minute or an hour, as in `100/s`; one of CPU time begins with a time span, as in
+  `500ms/s`.
 - `${env:NAME}` and `${file:PATH}` in any text stand for an environment variable and for what is in a file, without the
   line's end; `$${` is `${` itself. What is not there is a mistake, and no value that was filled in is ever printed.
 - Paths of files start in the folder of `orfa.yaml`.
@@ -101,6 +103,8 @@ impl<'a> Writer<'a> {
         match name {
             "Duration" => return "time span".to_owned(),
             "Bytes" => return "size".to_owned(),
+            "PerTime" => return "rate".to_owned(),
+            "CpuPerTime" => return "rate of CPU time".to_owned(),
             _ => {}
         }
         if schema.get("properties").is_some() {

@@ -1,0 +1,303 @@
+//! What no schema can say of callers, their credentials and their rights.
+
+use std::collections::{BTreeSet, HashMap};
+
+use http::header::{self, HeaderName};
+use serde_json::{Map, Value};
+use services::path::Glob;
+
+use super::super::mistake::did_you_mean;
+use super::super::source::join;
+use super::{Checker, is_nothing, span};
+use crate::identity::{is_url, keys};
+use crate::rights::{ANONYMOUS, OTHERS, covers};
+
+/// Headers that no key is sent in.
+const NO_KEY: [HeaderName; 5] =
+    [header::COOKIE, header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
+/// A shared secret that is shorter can be guessed (RFC 7518, section 3.2).
+const SHORTEST_SECRET: usize = 32;
+/// Clocks that are further apart than this are wrong.
+const LONGEST_LEEWAY: std::time::Duration = std::time::Duration::from_secs(600);
+
+impl Checker<'_> {
+    fn map(&self, pointer: &str) -> Map<String, Value> {
+        self.root.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
+    }
+
+    /// The texts of a field that is one or a list of them, each with its pointer.
+    fn texts(&self, pointer: &str) -> Vec<(String, String)> {
+        let one = self.text(pointer).map(|text| (pointer.to_owned(), text));
+        let many = (0..self.count(pointer)).filter_map(|index| {
+            let pointer = format!("{pointer}/{index}");
+            Some((pointer.clone(), self.text(&pointer)?))
+        });
+        one.into_iter().chain(many).collect()
+    }
+
+    pub(super) fn callers(&mut self) {
+        self.key_header();
+        let mut taken = HashMap::new();
+        let groups: BTreeSet<String> = self.groups();
+        for (name, caller) in self.map("/callers") {
+            let pointer = join("/callers", &name);
+            if name == ANONYMOUS || name == OTHERS || name.is_empty() {
+                self.wrong(
+                    &pointer,
+                    format!("`{name}` can't be the name of a caller"),
+                    "it is a row of `rights`",
+                );
+            }
+            if groups.contains(&name) {
+                self.wrong(&pointer, format!("`{name}` is a caller and a group"), "rename one of them");
+            }
+            let means = ["key", "certificate", "subject"];
+            if caller.as_object().is_some_and(|caller| !means.iter().any(|means| caller.contains_key(*means)))
+            {
+                let hint = "give it a `key`, a `certificate` or a `subject`";
+                self.wrong(&pointer, "nothing tells who this caller is", hint);
+            }
+            self.keys(&name, &format!("{pointer}/key"), &mut taken);
+            self.names_once(&name, &pointer, &mut taken);
+        }
+    }
+
+    fn key_header(&mut self) {
+        const POINTER: &str = "/auth/keys/header";
+        let Some(text) = self.text(POINTER) else { return };
+        let name = HeaderName::from_bytes(text.as_bytes()).ok();
+        if name.is_none_or(|name| NO_KEY.contains(&name)) {
+            let shown = self.shown(POINTER, &text);
+            self.wrong(POINTER, format!("{shown} is no header for keys"), "write x-api-key or authorization");
+        }
+    }
+
+    fn keys(&mut self, name: &str, pointer: &str, taken: &mut HashMap<Vec<u8>, String>) {
+        for (pointer, text) in self.texts(pointer) {
+            if !self.source.is_hidden(&pointer) && !text.starts_with("sha256:") {
+                let hint = "write ${env:NAME}, ${file:PATH} or sha256:HASH, and take another key";
+                self.wrong(&pointer, "the key itself stands in the file", hint);
+                continue;
+            }
+            let hash = match keys::hash(&text) {
+                Ok(hash) => hash,
+                Err(bad) => {
+                    let (message, hint) = bad_key(bad);
+                    self.wrong(&pointer, message, &hint);
+                    continue;
+                }
+            };
+            self.once(name, &pointer, "key", hash.to_vec(), taken);
+        }
+    }
+
+    fn names_once(&mut self, name: &str, caller: &str, taken: &mut HashMap<Vec<u8>, String>) {
+        for means in ["certificate", "subject"] {
+            let pointer = format!("{caller}/{means}");
+            let Some(text) = self.text(&pointer) else { continue };
+            if text.is_empty() {
+                self.wrong(&pointer, "the text must not be empty", "");
+            }
+            self.once(name, &pointer, means, format!("{means} {text}").into_bytes(), taken);
+        }
+        let subject = format!("{caller}/subject");
+        if self.text(&subject).is_some() && self.root.pointer("/auth/jwt").is_none() {
+            self.wrong(&subject, "no tokens are accepted, so none has a subject", "write `auth.jwt`");
+        }
+    }
+
+    fn once(
+        &mut self,
+        name: &str,
+        pointer: &str,
+        what: &str,
+        value: Vec<u8>,
+        taken: &mut HashMap<Vec<u8>, String>,
+    ) {
+        if let Some(other) = taken.insert(value, name.to_owned()) {
+            let message = match other == name {
+                true => format!("this {what} stands here twice"),
+                false => format!("`{other}` has the same {what}"),
+            };
+            self.wrong(pointer, message, &format!("a {what} belongs to one caller"));
+        }
+    }
+
+    /// The groups that callers of the config are in.
+    fn groups(&self) -> BTreeSet<String> {
+        let callers = self.map("/callers");
+        let groups =
+            callers.keys().flat_map(|name| self.texts(&format!("{}/groups", join("/callers", name))));
+        groups.map(|(_, group)| group).collect()
+    }
+
+    pub(super) fn jwt(&mut self) {
+        const JWT: &str = "/auth/jwt";
+        let jwt = self.map(JWT);
+        let at = |name: &str| format!("{JWT}/{name}");
+        if let Some(issuer) = self.text(&at("issuer")) {
+            let needs_url = !jwt.contains_key("jwks") && !jwt.contains_key("secret");
+            if issuer.is_empty() || (needs_url && !is_url(&issuer)) {
+                let hint = "write its URL, or say with `jwks` where its keys are";
+                let shown = self.shown(&at("issuer"), &issuer);
+                self.wrong(&at("issuer"), format!("{shown} is no URL to look for keys at"), hint);
+            }
+        }
+        for (pointer, audience) in self.texts(&at("audience")) {
+            if audience.is_empty() {
+                self.wrong(&pointer, "the text must not be empty", "");
+            }
+        }
+        if jwt.contains_key("jwks") && jwt.contains_key("secret") {
+            let hint = "keys are public or shared, not both";
+            self.wrong(&at("secret"), "there are `jwks` and `secret` at once", hint);
+        }
+        self.secret(&at("secret"));
+        self.algorithms(&jwt, &at("algorithms"));
+        if span(jwt.get("leeway")).is_some_and(|leeway| leeway > LONGEST_LEEWAY) {
+            self.wrong(&at("leeway"), "clocks are never so far apart", "write at most 10m");
+        }
+        for name in ["caller", "groups"] {
+            if self.text(&at(name)).is_some_and(|claim| claim.is_empty()) {
+                self.wrong(&at(name), "the text must not be empty", "");
+            }
+        }
+    }
+
+    fn secret(&mut self, pointer: &str) {
+        let Some(secret) = self.text(pointer) else { return };
+        if !self.source.is_hidden(pointer) {
+            let hint = "write ${file:PATH} or ${env:NAME}, and take another secret";
+            self.wrong(pointer, "the secret itself stands in the file", hint);
+        } else if secret.len() < SHORTEST_SECRET {
+            self.wrong(pointer, "the secret is too short", "take at least 32 random bytes");
+        }
+    }
+
+    fn algorithms(&mut self, jwt: &Map<String, Value>, pointer: &str) {
+        if self.root.pointer(pointer).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            self.wrong(pointer, "no algorithm lets no token in", "leave it out for the usual ones");
+        }
+        let is_secret = jwt.contains_key("secret");
+        for (pointer, name) in self.texts(pointer) {
+            let is_shared = name.starts_with("HS");
+            if is_shared != is_secret && name.len() == 5 {
+                let hint = "HS256, HS384 and HS512 go with a `secret`, all others with public keys";
+                self.wrong(&pointer, format!("`{name}` does not fit the keys"), hint);
+            }
+        }
+    }
+
+    pub(super) fn rights(&mut self) {
+        let (rows, callers, groups) = (self.map("/rights"), self.map("/callers"), self.groups());
+        let has_tokens = self.root.pointer("/auth/jwt").is_some();
+        for name in rows.keys() {
+            let known = callers.keys().chain(&groups).map(String::as_str).chain([ANONYMOUS, OTHERS]);
+            let is_known = known.clone().any(|known| known == name);
+            // A token may bring any group.
+            if !is_known && !has_tokens {
+                let hint =
+                    did_you_mean(name, known).unwrap_or_else(|| "write it under `callers:`".to_owned());
+                self.wrong(&join("/rights", name), format!("there is no caller or group `{name}`"), &hint);
+            }
+            self.row(&join("/rights", name));
+        }
+        if rows.is_empty() || rows.contains_key(OTHERS) {
+            return self.required(has_tokens || !callers.is_empty());
+        }
+        for name in callers.keys() {
+            let pointer = join("/callers", name);
+            let in_group =
+                self.texts(&format!("{pointer}/groups")).iter().any(|(_, group)| rows.contains_key(group));
+            if !rows.contains_key(name) && !in_group {
+                let hint = "give it, one of its groups, or `others` a row";
+                self.wrong(
+                    &pointer,
+                    format!("`rights` has no row for `{name}`, which so may do nothing"),
+                    hint,
+                );
+            }
+        }
+        self.required(has_tokens || !callers.is_empty());
+    }
+
+    /// Routes that ask for credentials which nobody can have.
+    fn required(&mut self, knows_callers: bool) {
+        for index in 0..self.count("/routes") {
+            let pointer = format!("/routes/{index}/auth");
+            if self.text(&pointer).is_some_and(|rule| rule == "required") && !knows_callers {
+                let hint = "write `callers` or `auth.jwt`";
+                self.wrong(&pointer, "nobody has credentials for this route", hint);
+            }
+        }
+    }
+
+    fn row(&mut self, row: &str) {
+        for (pointer, pattern) in self.texts(&format!("{row}/routes")) {
+            self.route_pattern(&pointer, &pattern);
+        }
+        for (pointer, _) in self.texts(&format!("{row}/services")) {
+            self.name(&pointer);
+        }
+        for (pointer, method) in self.texts(&format!("{row}/methods")) {
+            let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
+            if !is_method || method == "CONNECT" || method == "TRACE" {
+                let shown = self.shown(&pointer, &method);
+                self.wrong(
+                    &pointer,
+                    format!("{shown} is no method of calls to services"),
+                    "write GET, POST and so on",
+                );
+            }
+        }
+        self.limits(&format!("{row}/limits"));
+        self.rate(&format!("{row}/rate"));
+    }
+
+    fn route_pattern(&mut self, pointer: &str, pattern: &str) {
+        let shown = self.shown(pointer, pattern);
+        match Glob::parse(pattern) {
+            Err(reason) => {
+                let hint = "write it as a route's path: /catalog/*";
+                self.wrong(pointer, format!("{shown} is no pattern for routes: {reason}"), hint);
+            }
+            Ok(glob) => {
+                let routes = 0..self.count("/routes");
+                let paths: Vec<String> =
+                    routes.filter_map(|index| self.text(&format!("/routes/{index}/path"))).collect();
+                if !paths.iter().any(|path| covers(&glob, path)) {
+                    let hint = did_you_mean(pattern, paths.iter().map(String::as_str));
+                    self.wrong(pointer, format!("{shown} fits no route"), &hint.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    fn rate(&mut self, pointer: &str) {
+        let rate = self.map(pointer);
+        if self.root.pointer(pointer).is_some_and(Value::is_object) && rate.is_empty() {
+            self.wrong(pointer, "the rate limits nothing", "write requests, cpu or at_once");
+        }
+        if rate.contains_key("burst") && !rate.contains_key("requests") {
+            self.wrong(&format!("{pointer}/burst"), "a burst of no rate", "write `requests` too");
+        }
+        for (name, value) in &rate {
+            if name != "burst" && name != "at_once" && is_nothing(value) {
+                self.wrong(&format!("{pointer}/{name}"), "a rate of nothing lets nothing through", "");
+            }
+        }
+    }
+}
+
+fn bad_key(bad: keys::BadKey) -> (&'static str, String) {
+    match bad {
+        keys::BadKey::Hash => ("the hash is not whole", "write sha256: and 64 hexadecimal digits".to_owned()),
+        keys::BadKey::Short => {
+            ("the key is too short", format!("take at least {} random characters", keys::SHORTEST))
+        }
+        keys::BadKey::Characters => (
+            "the key holds what no header can",
+            "take letters, digits and signs of ASCII, no spaces".to_owned(),
+        ),
+    }
+}

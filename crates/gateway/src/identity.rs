@@ -1,0 +1,218 @@
+//! Who calls: by key (`identity/keys.rs`), by token (`identity/tokens.rs`, whose keys `identity/jwks.rs`
+//! fetches), by the name of a client certificate, or nobody in particular.
+//!
+//! Credentials that are wrong are refused, and never taken for none. A header that was looked at for
+//! credentials goes no further than this, except to services whose `forward` names it. Where a header
+//! says who calls, the certificate of the connection does not: it may be that of a whole fleet.
+
+pub(crate) mod config;
+mod crypto;
+mod jwks;
+pub(crate) mod keys;
+mod refusal;
+mod tokens;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use services::{Caller, Fetch};
+
+use config::{Algorithm, CallerConfig, Callers, JwtConfig};
+pub(crate) use jwks::KeySet;
+use jwks::{Jwks, Place};
+use keys::Keys;
+use refusal::BadToken;
+pub(crate) use refusal::{Asked, Unidentified};
+use tokens::{Source, Tokens};
+
+use crate::config::Config;
+
+/// A caller and the groups that it is in.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Who {
+    pub(crate) caller: Caller,
+    pub(crate) groups: Vec<Arc<str>>,
+}
+
+/// What tells callers from each other.
+pub(crate) struct Identity {
+    nobody: Arc<Who>,
+    /// The header of keys, where any caller has one.
+    key: Option<HeaderName>,
+    keys: Keys,
+    tokens: Option<Tokens>,
+    /// Callers by the names in their certificates.
+    certificates: HashMap<String, Arc<Who>>,
+    /// Callers by the subjects of their tokens.
+    subjects: HashMap<String, Arc<Who>>,
+}
+
+impl Identity {
+    /// What the config says. An earlier one lends the keys that it fetched, if they are the same issuer's.
+    ///
+    /// # Errors
+    /// Where the pointer is and what is wrong with it: a file of keys that can't be read.
+    pub(crate) fn new(config: &Config, earlier: Option<&Self>) -> Result<Self, (String, String)> {
+        let who: HashMap<&str, Arc<Who>> = config
+            .callers
+            .iter()
+            .map(|(name, caller)| (name.as_str(), Arc::new(named(name, caller))))
+            .collect();
+        let by = |name: fn(&CallerConfig) -> &Option<String>| {
+            let callers = config.callers.iter();
+            let named =
+                callers.filter_map(|(key, caller)| Some((name(caller).clone()?, who.get(key.as_str())?)));
+            named.map(|(name, who)| (name, Arc::clone(who))).collect()
+        };
+        let keys = Keys::new(&config.callers, |name| who.get(name));
+        let key = HeaderName::from_bytes(config.auth.keys.header.as_bytes()).ok();
+        let jwt = config.auth.jwt.as_ref();
+        Ok(Self {
+            nobody: Arc::default(),
+            key: key.filter(|_| !keys.is_empty()),
+            keys,
+            tokens: jwt.map(|jwt| tokens(jwt, config.source.folder(), earlier)).transpose()?,
+            certificates: by(|caller| &caller.certificate),
+            subjects: by(|caller| &caller.subject),
+        })
+    }
+
+    /// Who sends a request with these headers, over a connection with this name in its certificate.
+    ///
+    /// # Errors
+    /// Credentials that are wrong, or more than one.
+    pub(crate) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&str>,
+    ) -> Result<Arc<Who>, Unidentified> {
+        let key = self.key.as_ref().filter(|name| **name != AUTHORIZATION);
+        let key = key.map_or(Ok(None), |name| single(headers, name))?;
+        let bearer =
+            if self.takes_bearer() { single(headers, &AUTHORIZATION)?.and_then(bearer) } else { None };
+        match (key, bearer) {
+            (None, None) => {
+                let known = certificate.and_then(|name| self.certificates.get(name));
+                Ok(Arc::clone(known.unwrap_or(&self.nobody)))
+            }
+            (Some(key), None) => self.by_key(key),
+            (None, Some(token)) => self.by_bearer(token).await,
+            (Some(_), Some(_)) => Err(Unidentified::Several("a key and a bearer token".to_owned())),
+        }
+    }
+
+    fn takes_bearer(&self) -> bool {
+        self.tokens.is_some() || self.key.as_ref() == Some(&AUTHORIZATION)
+    }
+
+    fn by_key(&self, key: &[u8]) -> Result<Arc<Who>, Unidentified> {
+        self.keys.find(key).cloned().ok_or_else(|| Unidentified::UnknownKey(self.asked()))
+    }
+
+    /// What stands behind `Bearer` is a key, where keys are sent so, or a token.
+    async fn by_bearer(&self, text: &[u8]) -> Result<Arc<Who>, Unidentified> {
+        let Some(tokens) = &self.tokens else { return self.by_key(text) };
+        if self.key.as_ref() == Some(&AUTHORIZATION)
+            && let Some(who) = self.keys.find(text)
+        {
+            return Ok(Arc::clone(who));
+        }
+        let token = std::str::from_utf8(text).map_err(|_| BadToken::Malformed)?;
+        tokens.identify(token, &self.subjects).await
+    }
+
+    /// Why nobody is not enough.
+    pub(crate) fn missing(&self) -> Unidentified {
+        Unidentified::Missing(self.asked())
+    }
+
+    fn asked(&self) -> Asked {
+        let key = self.key.clone().filter(|name| *name != AUTHORIZATION);
+        Asked { key, bearer: self.takes_bearer() }
+    }
+
+    /// Takes credentials out of a request that is passed on to a service with these headers in `forward`.
+    pub(crate) fn strip(&self, headers: &mut HeaderMap, forwarded: &[HeaderName]) {
+        if let Some(name) =
+            self.key.as_ref().filter(|name| **name != AUTHORIZATION && !forwarded.contains(name))
+        {
+            headers.remove(name);
+        }
+        let is_bearer = |value: &HeaderValue| bearer(value.as_bytes()).is_some();
+        if self.takes_bearer()
+            && !forwarded.contains(&AUTHORIZATION)
+            && headers.get(AUTHORIZATION).is_some_and(is_bearer)
+        {
+            headers.remove(AUTHORIZATION);
+        }
+    }
+}
+
+fn named(name: &str, config: &CallerConfig) -> Who {
+    let groups = config.groups.iter().map(|group| group.as_str().into()).collect();
+    Who { caller: Caller::Named(name.into()), groups }
+}
+
+fn tokens(config: &JwtConfig, folder: &Path, earlier: Option<&Identity>) -> Result<Tokens, (String, String)> {
+    let usual: &[Algorithm] = match config.secret {
+        Some(_) => &[Algorithm::HS256],
+        None => &[Algorithm::RS256, Algorithm::ES256],
+    };
+    let algorithms = config.algorithms.as_deref().unwrap_or(usual);
+    let algorithms: Vec<_> = algorithms.iter().map(|algorithm| algorithm.known()).collect();
+    let source = match (&config.secret, &config.jwks) {
+        (Some(secret), _) => Source::Fixed(Arc::new(KeySet::secret(secret, &algorithms))),
+        (None, Some(url)) if is_url(url) => asked(Place::Url(url.clone()), &algorithms, earlier)?,
+        (None, Some(file)) => {
+            let wrong = |reason: String| ("/auth/jwt/jwks".to_owned(), format!("`{file}` {reason}"));
+            let text = crate::config::read_file(&folder.join(file));
+            let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+            let keys = KeySet::read(text.as_bytes(), &algorithms);
+            Source::Fixed(Arc::new(keys.map_err(|reason| wrong(format!("is {reason}")))?))
+        }
+        (None, None) => asked(Place::Issuer(config.issuer.clone()), &algorithms, earlier)?,
+    };
+    Ok(Tokens::new(config, algorithms, source))
+}
+
+fn asked(
+    place: Place,
+    algorithms: &[jsonwebtoken::Algorithm],
+    earlier: Option<&Identity>,
+) -> Result<Source, (String, String)> {
+    if let Some(Source::Asked(jwks)) = earlier.and_then(|earlier| Some(&earlier.tokens.as_ref()?.source))
+        && jwks.is(&place, algorithms)
+    {
+        return Ok(Source::Asked(Arc::clone(jwks)));
+    }
+    let fetch =
+        Fetch::new().map_err(|error| ("/auth/jwt".to_owned(), format!("TLS can't be used: {error}")))?;
+    Ok(Source::Asked(Jwks::new(place, algorithms.to_vec(), fetch)))
+}
+
+/// Whether keys are fetched from there, and not read from a file.
+pub(crate) fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// The value of a header that may stand there once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Unidentified> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    match values.next() {
+        Some(_) => Err(Unidentified::Several(format!("the header `{name}` twice"))),
+        None => Ok(value.map(HeaderValue::as_bytes)),
+    }
+}
+
+/// The credentials behind `Bearer` (RFC 6750, section 2.1). Other schemes are the services' own.
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(6)?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && rest.first().is_none_or(|byte| *byte == b' ');
+    is_bearer.then(|| rest.trim_ascii())
+}

@@ -1,0 +1,305 @@
+//! An issuer's public keys (JSON Web Key Set, RFC 7517): fetched in the background, kept, and looked at
+//! again.
+//!
+//! A key set is fetched when it is due, which is what `Cache-Control: max-age` says within bounds, and
+//! sooner if a token names a key that is not in it: keys are exchanged. Strangers can write such names,
+//! so that is done once in [`COOLDOWN`] at most. While the issuer can't be reached, the keys that are
+//! there stay good; without any, no token is good.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use jsonwebtoken::jwk::{AlgorithmParameters as Kind, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde::Deserialize as _;
+use serde_json::Value;
+use services::{Fetch, FetchError};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
+
+/// How long a fetch may take, and how long a request waits for one that it needs.
+const FETCH: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The largest answer that is read, in bytes.
+const LARGEST: u64 = 256 << 10;
+/// No sooner than this after the last fetch does an unknown key start another.
+pub(super) const COOLDOWN: Duration = Duration::from_secs(30);
+/// How long a key set is kept where the issuer doesn't say, and the bounds of what it may say.
+const USUAL: Duration = Duration::from_secs(600);
+const BOUNDS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(86400));
+/// After a fetch that failed: the first wait, which doubles, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// The keys that tokens may be signed with.
+#[derive(Debug, Default)]
+pub(crate) struct KeySet(Vec<Key>);
+
+/// One key, and the algorithms that it may be used with and no other.
+#[derive(Debug)]
+struct Key {
+    id: Option<String>,
+    algorithms: Vec<Algorithm>,
+    key: DecodingKey,
+}
+
+/// Why a set has no key for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoKey {
+    /// No key has the name that the token gives, or none is for its algorithm.
+    Unknown,
+    /// The token names no key, and more than one could be meant.
+    Several,
+}
+
+/// Where the keys are looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At this URL.
+    Url(String),
+    /// Where the issuer says.
+    Issuer(String),
+}
+
+/// The keys of an issuer that is asked for them.
+#[derive(Debug)]
+pub(crate) struct Jwks {
+    place: Place,
+    algorithms: Vec<Algorithm>,
+    fetch: Fetch,
+    keys: ArcSwapOption<KeySet>,
+    /// How many fetches are over, and when the last one began.
+    fetches: watch::Sender<(u64, Option<Instant>)>,
+    wanted: Notify,
+    begun: AtomicBool,
+}
+
+/// Why there is no key set.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FetchFailed {
+    #[error("{0} can't be fetched: {1}")]
+    Fetch(String, FetchError),
+    #[error("{0} answers {1}")]
+    Status(String, StatusCode),
+    #[error("{0} is {1}")]
+    Nonsense(String, &'static str),
+}
+
+impl KeySet {
+    /// Reads a key set. Keys of kinds that nobody here knows are left out, as RFC 7517, section 5, asks;
+    /// so are secrets, which have no place in a set that anybody may read.
+    pub(crate) fn read(text: &[u8], algorithms: &[Algorithm]) -> Result<Self, &'static str> {
+        let value: Value = serde_json::from_slice(text).map_err(|_| "not JSON")?;
+        let keys = value.get("keys").and_then(Value::as_array).ok_or("not a JSON Web Key Set")?;
+        let keys = keys.iter().filter_map(|key| Jwk::deserialize(key).ok());
+        let keys: Vec<Key> = keys.filter_map(|key| Key::new(&key, algorithms)).collect();
+        if keys.is_empty() {
+            Err("a set without a key for the algorithms of the config")
+        } else {
+            Ok(Self(keys))
+        }
+    }
+
+    /// The one key of a secret.
+    pub(super) fn secret(secret: &str, algorithms: &[Algorithm]) -> Self {
+        let key = DecodingKey::from_secret(secret.as_bytes());
+        Self(vec![Key { id: None, algorithms: algorithms.to_vec(), key }])
+    }
+
+    /// The key for a token that names this key and algorithm. A secret has no name.
+    pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, NoKey> {
+        let mut fitting = self.0.iter().filter(|key| {
+            let is_it = id.is_none() || key.id.is_none() || key.id.as_deref() == id;
+            is_it && key.algorithms.contains(&algorithm)
+        });
+        match (fitting.next(), id) {
+            (Some(_), None) if fitting.next().is_some() => Err(NoKey::Several),
+            (Some(key), _) => Ok(&key.key),
+            (None, _) => Err(NoKey::Unknown),
+        }
+    }
+}
+
+impl Key {
+    fn new(key: &Jwk, allowed: &[Algorithm]) -> Option<Self> {
+        if !matches!(key.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
+            return None;
+        }
+        if key.common.key_operations.as_ref().is_some_and(|uses| !uses.contains(&KeyOperations::Verify)) {
+            return None;
+        }
+        let mut algorithms = by_kind(&key.algorithm);
+        if let Some(named) = key.common.key_algorithm {
+            let named = Algorithm::try_from(named).ok()?;
+            algorithms.retain(|algorithm| *algorithm == named);
+        }
+        algorithms.retain(|algorithm| allowed.contains(algorithm));
+        let id = key.common.key_id.clone();
+        let key = DecodingKey::from_jwk(key).ok().filter(|_| !algorithms.is_empty())?;
+        Some(Self { id, algorithms, key })
+    }
+}
+
+/// The algorithms that a kind of key is good for.
+fn by_kind(kind: &Kind) -> Vec<Algorithm> {
+    use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
+    match kind {
+        Kind::RSA(_) => vec![RS256, RS384, RS512, PS256, PS384, PS512],
+        Kind::EllipticCurve(key) if key.curve == EllipticCurve::P256 => vec![ES256],
+        Kind::EllipticCurve(key) if key.curve == EllipticCurve::P384 => vec![ES384],
+        Kind::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => vec![EdDSA],
+        _ => Vec::new(),
+    }
+}
+
+impl Jwks {
+    /// The keys at this place. The first fetch begins at once where there is a runtime, otherwise with the
+    /// first token.
+    pub(super) fn new(place: Place, algorithms: Vec<Algorithm>, fetch: Fetch) -> Arc<Self> {
+        let jwks = Arc::new(Self {
+            place,
+            algorithms,
+            fetch,
+            keys: ArcSwapOption::empty(),
+            fetches: watch::Sender::new((0, None)),
+            wanted: Notify::new(),
+            begun: AtomicBool::new(false),
+        });
+        jwks.begin();
+        jwks
+    }
+
+    /// Begins to fetch, where there is a runtime and it has not begun.
+    fn begin(self: &Arc<Self>) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && !self.begun.swap(true, Relaxed)
+        {
+            runtime.spawn(keep(Arc::downgrade(self)));
+        }
+    }
+
+    /// Whether another config would look for the same keys.
+    pub(super) fn is(&self, place: &Place, algorithms: &[Algorithm]) -> bool {
+        (&self.place, &*self.algorithms) == (place, algorithms)
+    }
+
+    /// The keys; without any, what the first fetch brings. `None` where that failed.
+    pub(super) async fn keys(self: &Arc<Self>) -> Option<Arc<KeySet>> {
+        let keys = self.keys.load_full();
+        if keys.is_some() || self.fetches.borrow().0 > 0 {
+            return keys;
+        }
+        self.begin();
+        self.fetched(0).await;
+        self.keys.load_full()
+    }
+
+    /// The keys, fetched again because one is missing; as they are where that was done just now.
+    pub(super) async fn keys_again(&self) -> Option<Arc<KeySet>> {
+        if self.has_cooled() {
+            let count = self.fetches.borrow().0;
+            self.wanted.notify_one();
+            self.fetched(count).await;
+        }
+        self.keys.load_full()
+    }
+
+    /// Whether the last fetch is long enough ago for another that a stranger causes.
+    fn has_cooled(&self) -> bool {
+        self.fetches.borrow().1.is_none_or(|began| began.elapsed() >= COOLDOWN)
+    }
+
+    /// Waits until so many fetches and one more are over, but not for ever.
+    async fn fetched(&self, count: u64) {
+        let mut fetches = self.fetches.subscribe();
+        let _ = timeout(PATIENCE, fetches.wait_for(|(done, _)| *done > count)).await;
+    }
+
+    /// Fetches once; how long to wait before the next time.
+    async fn refresh(&self, failures: u32) -> Result<Duration, Duration> {
+        let began = Instant::now();
+        let answer = self.load().await;
+        let wait = match answer {
+            Ok((keys, wait)) => {
+                self.keys.store(Some(Arc::new(keys)));
+                Ok(wait)
+            }
+            Err(error) => {
+                let kept = self.keys.load().is_some();
+                tracing::warn!(%error, kept, "the keys for tokens were not fetched");
+                Err((RETRY.0 * 2_u32.saturating_pow(failures.min(10))).min(RETRY.1))
+            }
+        };
+        self.fetches.send_modify(|(count, last)| (*count, *last) = (*count + 1, Some(began)));
+        wait
+    }
+
+    async fn load(&self) -> Result<(KeySet, Duration), FetchFailed> {
+        let url = match &self.place {
+            Place::Url(url) => url.clone(),
+            Place::Issuer(issuer) => self.discover(issuer.trim_end_matches('/')).await?,
+        };
+        let answer = self.get(&url).await?;
+        let wait = max_age(&answer).map_or(USUAL, |age| age.clamp(BOUNDS.0, BOUNDS.1));
+        let keys = KeySet::read(answer.body(), &self.algorithms);
+        Ok((keys.map_err(|reason| FetchFailed::Nonsense(url, reason))?, wait))
+    }
+
+    /// Where the issuer has its keys (OpenID Connect Discovery 1.0, section 4). What is not there, or is
+    /// about another issuer, says nothing.
+    async fn discover(&self, issuer: &str) -> Result<String, FetchFailed> {
+        let fallback = format!("{issuer}/.well-known/jwks.json");
+        let answer = match self.get(&format!("{issuer}/.well-known/openid-configuration")).await {
+            Ok(answer) => answer,
+            Err(FetchFailed::Status(..)) => return Ok(fallback),
+            Err(error) => return Err(error),
+        };
+        let document: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let text = |name: &str| document.get(name).and_then(Value::as_str);
+        let is_safe = |url: &str| url.starts_with("https://") || !issuer.starts_with("https://");
+        let is_ours = text("issuer").is_some_and(|named| named.trim_end_matches('/') == issuer);
+        Ok(text("jwks_uri").filter(|url| is_ours && is_safe(url)).map_or(fallback, str::to_owned))
+    }
+
+    async fn get(&self, url: &str) -> Result<Response<Bytes>, FetchFailed> {
+        let nonsense = |_| FetchFailed::Nonsense(url.to_owned(), "no URL");
+        let request = Request::get(url).header(header::ACCEPT, "application/json");
+        let request = request.body(Bytes::new()).map_err(nonsense)?;
+        let answer = self.fetch.send(request, FETCH, LARGEST).await;
+        let answer = answer.map_err(|error| FetchFailed::Fetch(url.to_owned(), error))?;
+        match answer.status() {
+            StatusCode::OK => Ok(answer),
+            status => Err(FetchFailed::Status(url.to_owned(), status)),
+        }
+    }
+}
+
+/// Fetches again and again, as long as somebody has the keys.
+async fn keep(jwks: Weak<Jwks>) {
+    let mut failures = 0;
+    while let Some(keys) = jwks.upgrade() {
+        let wait = keys.refresh(failures).await;
+        failures = if wait.is_ok() { 0 } else { failures + 1 };
+        let end = Instant::now() + wait.unwrap_or_else(|wait| wait);
+        drop(keys);
+        // In steps, so that keys which nobody has any more are soon forgotten.
+        while Instant::now() < end {
+            let Some(keys) = jwks.upgrade() else { return };
+            let step = RETRY.1.min(end.saturating_duration_since(Instant::now()));
+            if timeout(step, keys.wanted.notified()).await.is_ok() && keys.has_cooled() {
+                break;
+            }
+        }
+    }
+}
+
+fn max_age(answer: &Response<Bytes>) -> Option<Duration> {
+    let values =
+        answer.headers().get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let mut directives = values.flat_map(|value| value.split(',')).map(str::trim);
+    let seconds = directives.find_map(|directive| directive.strip_prefix("max-age="));
+    seconds?.parse().ok().map(Duration::from_secs)
+}

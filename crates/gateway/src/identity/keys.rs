@@ -1,0 +1,111 @@
+//! Callers by key. Only hashes of keys are kept, and what a caller sends is hashed before it is looked
+//! up: how long that takes tells nothing of a key that is not the sender's own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use services::config::OneOrMany;
+use subtle::ConstantTimeEq;
+
+use super::{Callers, Who};
+
+/// SHA-256.
+pub(super) type Hash = [u8; 32];
+
+/// A key that holds no more than this can be guessed.
+pub(crate) const SHORTEST: usize = 16;
+
+/// Who has which key, by the first bytes of its hash.
+#[derive(Default)]
+pub(super) struct Keys(HashMap<[u8; 8], Vec<(Hash, Arc<Who>)>>);
+
+/// Why a text of the config is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadKey {
+    /// `sha256:` is not followed by 64 hexadecimal digits.
+    Hash,
+    /// It is too short.
+    Short,
+    /// It holds what no header may hold, or begins or ends with a space.
+    Characters,
+}
+
+impl Keys {
+    pub(super) fn new<'a>(callers: &Callers, who: impl Fn(&str) -> Option<&'a Arc<Who>>) -> Self {
+        let mut keys = Self::default();
+        for (name, caller) in callers {
+            let texts = caller.key.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+            for hash in texts.iter().filter_map(|text| hash(text).ok()) {
+                keys.0.entry(first(&hash)).or_default().extend(who(name).map(|who| (hash, Arc::clone(who))));
+            }
+        }
+        keys
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whose key this is.
+    pub(super) fn find(&self, key: &[u8]) -> Option<&Arc<Who>> {
+        let hash = sha256(key);
+        let near = self.0.get(&first(&hash))?;
+        near.iter().find(|(known, _)| bool::from(known.ct_eq(&hash))).map(|(_, who)| who)
+    }
+}
+
+/// The hash of a key as the config has it, or that the config has itself.
+pub(crate) fn hash(text: &str) -> Result<Hash, BadKey> {
+    if let Some(digits) = text.strip_prefix("sha256:") {
+        return unhex(digits).ok_or(BadKey::Hash);
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(BadKey::Characters);
+    }
+    if text.len() < SHORTEST { Err(BadKey::Short) } else { Ok(sha256(text.as_bytes())) }
+}
+
+pub(super) fn sha256(bytes: &[u8]) -> Hash {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    hash
+}
+
+fn first(hash: &Hash) -> [u8; 8] {
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    first
+}
+
+fn unhex(digits: &str) -> Option<Hash> {
+    let mut hash = [0; 32];
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (index, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * index..2 * index + 2)?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_and_its_hash_are_the_same_key() {
+        let hashed = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+        assert_eq!(hash(hashed).unwrap(), sha256(b"test"));
+        assert_eq!(hash("a key of sixteen"), Err(BadKey::Characters));
+        assert_eq!(hash("a-key-of-sixteen"), Ok(sha256(b"a-key-of-sixteen")));
+    }
+
+    #[test]
+    fn what_anybody_could_guess_is_no_key() {
+        assert_eq!(hash("short"), Err(BadKey::Short));
+        assert_eq!(hash("sha256:abc"), Err(BadKey::Hash));
+        assert_eq!(hash(&format!("sha256:{}", "g".repeat(64))), Err(BadKey::Hash));
+        assert_eq!(hash(""), Err(BadKey::Short));
+    }
+}

@@ -1,0 +1,141 @@
+//! Why nobody could be identified. What is said to whom sends bad credentials follows RFC 6750, section 3.
+
+use std::fmt::Write;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use services::{Fault, Problem};
+
+/// Why a request has no caller.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unidentified {
+    #[error("this needs credentials, and there are none")]
+    Missing(Asked),
+    #[error("the request has {0}: one is enough, and nobody can say which one counts")]
+    Several(String),
+    #[error("the key is none that this gateway knows")]
+    UnknownKey(Asked),
+    #[error("the token is not good: {0}")]
+    Token(#[from] BadToken),
+    #[error("the keys that tokens are checked with are not there: their issuer can't be reached")]
+    NoKeys,
+}
+
+/// What is wrong with a token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadToken {
+    #[error("it is no JSON Web Token, or one of its fields has the wrong type")]
+    Malformed,
+    #[error("it is longer than {} bytes", super::tokens::LONGEST)]
+    Long,
+    #[error("its algorithm is not accepted here")]
+    Algorithm,
+    #[error("it asks for an extension that is not known here (`crit`)")]
+    Critical,
+    #[error("the issuer has no key of that name (`kid`) and algorithm")]
+    UnknownKey,
+    #[error("it names no key (`kid`), and the issuer has several")]
+    NoKeyNamed,
+    #[error("its signature is wrong")]
+    Signature,
+    #[error("it has expired")]
+    Expired,
+    #[error("it is not valid yet")]
+    NotYet,
+    #[error("it is meant for another audience")]
+    Audience,
+    #[error("it comes from another issuer")]
+    Issuer,
+    #[error("its claim `{0}` is missing")]
+    NoClaim(String),
+    #[error("it names no caller")]
+    NoCaller,
+}
+
+/// What credentials the gateway asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The header of keys, unless it is `authorization`.
+    pub(crate) key: Option<HeaderName>,
+    /// Whether `Authorization: Bearer` is looked at.
+    pub(crate) bearer: bool,
+}
+
+impl Asked {
+    /// `WWW-Authenticate` (RFC 9110, section 11.6.1). Keys have no scheme of their own; ours says where.
+    fn challenge(&self, headers: &mut HeaderMap) {
+        if self.bearer {
+            headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"orfa\""));
+        }
+        if let Some(name) = &self.key {
+            let challenge = format!("ApiKey realm=\"orfa\", header=\"{name}\"");
+            headers.extend(HeaderValue::from_str(&challenge).ok().map(|c| (header::WWW_AUTHENTICATE, c)));
+        }
+    }
+}
+
+impl Unidentified {
+    /// `WWW-Authenticate` with an error of RFC 6750, section 3.1.
+    fn bearer(&self, error: &str) -> Option<HeaderValue> {
+        let mut challenge = format!("Bearer realm=\"orfa\", error=\"{error}\", error_description=\"");
+        let _ = write!(challenge, "{}\"", self.to_string().replace(['"', '\\'], "'"));
+        HeaderValue::from_str(&challenge).ok()
+    }
+}
+
+impl Problem for Unidentified {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => "credentials-missing",
+            Self::Several(_) => "credentials-several",
+            Self::UnknownKey(_) => "key-unknown",
+            Self::Token(BadToken::Expired) => "token-expired",
+            Self::Token(_) => "token-invalid",
+            Self::NoKeys => "token-keys-missing",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Several(_) => StatusCode::BAD_REQUEST,
+            Self::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::UNAUTHORIZED,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::NoKeys => Fault::Unavailable,
+            _ => Fault::Client,
+        }
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::Missing(asked) | Self::UnknownKey(asked) => match (&asked.key, asked.bearer) {
+                (Some(key), true) => format!("send a key as `{key}`, or a token as `Authorization: Bearer`"),
+                (Some(key), false) => format!("send your key as `{key}`"),
+                (None, _) => "send it as `Authorization: Bearer`".to_owned(),
+            },
+            Self::Token(BadToken::Expired) => "get a new one from its issuer".to_owned(),
+            Self::NoKeys => "try again later".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        match self {
+            Self::Missing(asked) | Self::UnknownKey(asked) => asked.challenge(&mut headers),
+            Self::Several(_) => {
+                headers.extend(self.bearer("invalid_request").map(|c| (header::WWW_AUTHENTICATE, c)));
+            }
+            Self::Token(_) => {
+                headers.extend(self.bearer("invalid_token").map(|c| (header::WWW_AUTHENTICATE, c)));
+            }
+            Self::NoKeys => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+            }
+        }
+        headers
+    }
+}

@@ -1,0 +1,355 @@
+//! Who is taken for whom, and who is not.
+
+mod issuer;
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+use services::Problem;
+
+use super::*;
+use crate::config::read_text;
+use issuer::{Answer, Issuer, Place, claims};
+
+const KEY: &str = "a-long-and-random-key-of-the-shop";
+
+fn hash(key: &str) -> String {
+    let hash = keys::hash(key).unwrap();
+    hash.iter().fold("sha256:".to_owned(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+fn identity(yaml: &str, folder: &Path) -> Identity {
+    let config = read_text(&format!("routes: []\n{yaml}"), &folder.join("orfa.yaml")).unwrap();
+    Identity::new(&config, None).unwrap()
+}
+
+fn with_keys(yaml: &str) -> Identity {
+    identity(
+        &format!("{yaml}\ncallers: {{ shop: {{ key: '{}', groups: [partners] }} }}", hash(KEY)),
+        Path::new(""),
+    )
+}
+
+/// One that knows the issuer's keys from a file.
+fn with_file(issuer: &Issuer, more: &str) -> Identity {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("keys.json"), issuer.keys("ec")).unwrap();
+    let jwt = "issuer: 'https://login.example', audience: shop, jwks: keys.json";
+    identity(&format!("auth: {{ jwt: {{ {jwt} }} }}\n{more}"), folder.path())
+}
+
+/// One that fetches them.
+fn with_place(place: &Place) -> Identity {
+    let jwt =
+        format!("issuer: 'https://login.example', audience: shop, jwks: 'http://{}/keys'", place.address);
+    identity(&format!("auth: {{ jwt: {{ {jwt} }} }}"), Path::new(""))
+}
+
+fn headers(headers: &[(&'static str, &str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.append(*name, value.parse().unwrap());
+    }
+    map
+}
+
+fn bearing(token: &str) -> HeaderMap {
+    headers(&[("authorization", &format!("Bearer {token}"))])
+}
+
+async fn refused(identity: &Identity, headers: &HeaderMap) -> Unidentified {
+    identity.identify(headers, None).await.expect_err("nobody should be identified")
+}
+
+fn named(name: &str) -> Caller {
+    Caller::Named(name.into())
+}
+
+#[tokio::test]
+async fn a_key_in_its_header_names_its_caller() {
+    let identity = with_keys("");
+    let who = identity.identify(&headers(&[("x-api-key", KEY)]), None).await.unwrap();
+    assert_eq!((&who.caller, &*who.groups[0]), (&named("shop"), "partners"));
+    let identity = with_keys("auth: { keys: { header: authorization } }");
+    for scheme in ["Bearer", "bearer", "BEARER "] {
+        let headers = headers(&[("authorization", &format!("{scheme} {KEY}"))]);
+        assert_eq!(identity.identify(&headers, None).await.unwrap().caller, named("shop"));
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_refused_and_not_taken_for_none() {
+    let identity = with_keys("");
+    for key in ["", "wrong", &KEY[1..], &format!("{KEY}x"), &hash(KEY)] {
+        let refusal = refused(&identity, &headers(&[("x-api-key", key)])).await;
+        assert_eq!((refusal.code(), refusal.status()), ("key-unknown", StatusCode::UNAUTHORIZED), "{key}");
+        assert!(refusal.headers()["www-authenticate"].to_str().unwrap().contains("header=\"x-api-key\""));
+        assert!(key.is_empty() || !refusal.to_string().contains(key));
+    }
+}
+
+#[tokio::test]
+async fn a_key_in_another_header_is_no_key() {
+    let identity = with_keys("");
+    for other in [headers(&[("x-key", KEY)]), bearing(KEY), headers(&[("authorization", KEY)])] {
+        assert_eq!(identity.identify(&other, None).await.unwrap().caller, Caller::Anonymous);
+    }
+}
+
+#[tokio::test]
+async fn two_credentials_are_none() {
+    let issuer = Issuer::new();
+    let token = format!("Bearer {}", issuer.good());
+    let identity = with_file(&issuer, &format!("callers: {{ shop: {{ key: '{}' }} }}", hash(KEY)));
+    for (two, what) in [
+        (headers(&[("x-api-key", KEY), ("authorization", &token)]), "a key and a bearer token"),
+        (
+            headers(&[("authorization", &token), ("authorization", &token)]),
+            "the header `authorization` twice",
+        ),
+        (headers(&[("authorization", &token), ("authorization", "Basic x")]), "`authorization` twice"),
+        (headers(&[("x-api-key", KEY), ("x-api-key", KEY)]), "the header `x-api-key` twice"),
+    ] {
+        let refusal = refused(&identity, &two).await;
+        assert_eq!((refusal.code(), refusal.status()), ("credentials-several", StatusCode::BAD_REQUEST));
+        assert!(refusal.to_string().contains(what), "{refusal}");
+        assert!(refusal.headers()["www-authenticate"].to_str().unwrap().contains("invalid_request"));
+    }
+}
+
+#[tokio::test]
+async fn a_token_names_its_caller_and_groups() {
+    let issuer = Issuer::new();
+    let identity = with_file(&issuer, "");
+    for token in [issuer.good(), issuer.good_by("ec"), issuer.good()] {
+        let who = identity.identify(&bearing(&token), None).await.unwrap();
+        assert_eq!((&who.caller, &*who.groups[0]), (&Caller::Subject("ann".into()), "partners"));
+    }
+    let known = with_file(&issuer, "callers: { boss: { subject: ann, groups: [admins] } }");
+    let who = known.identify(&bearing(&issuer.good()), None).await.unwrap();
+    assert_eq!((&who.caller, who.groups.len()), (&named("boss"), 2));
+}
+
+#[tokio::test]
+async fn a_token_never_passes_for_a_caller_of_the_config() {
+    let issuer = Issuer::new();
+    let identity = with_file(&issuer, &format!("callers: {{ ann: {{ key: '{}' }} }}", hash(KEY)));
+    let who = identity.identify(&bearing(&issuer.good()), None).await.unwrap();
+    assert_ne!(who.caller, named("ann"));
+}
+
+fn with(name: &str, value: Value) -> Value {
+    let mut claims = claims();
+    claims[name] = value;
+    claims
+}
+
+#[tokio::test]
+async fn tokens_that_are_not_good_are_refused() {
+    let issuer = Issuer::new();
+    let identity = with_file(&issuer, "");
+    let rs = json!({ "alg": "RS256", "kid": "rsa" });
+    let now = jsonwebtoken::get_current_timestamp();
+    let signed = |claims: Value| issuer.token(&rs, &claims, b"");
+    let headed = |header: Value| issuer.token(&header, &claims(), issuer.rsa_key());
+    let good = issuer.good();
+    let (unsigned, other) = (good.rsplit_once('.').unwrap().0, signed(with("sub", "eve".into())));
+    let mut endless = claims();
+    endless.as_object_mut().unwrap().remove("exp");
+    let cases = [
+        ("none", headed(json!({ "alg": "none", "kid": "rsa" })), BadToken::Malformed),
+        ("no signature", format!("{unsigned}."), BadToken::Signature),
+        ("RSA's key as a secret", headed(json!({ "alg": "HS256", "kid": "rsa" })), BadToken::Algorithm),
+        ("another key's algorithm", headed(json!({ "alg": "ES256", "kid": "rsa" })), BadToken::UnknownKey),
+        ("an algorithm not accepted", headed(json!({ "alg": "RS512", "kid": "rsa" })), BadToken::Algorithm),
+        (
+            "another's signature",
+            format!("{unsigned}.{}", other.rsplit_once('.').unwrap().1),
+            BadToken::Signature,
+        ),
+        ("another audience", signed(with("aud", "bank".into())), BadToken::Audience),
+        ("another issuer", signed(with("iss", "https://evil.example".into())), BadToken::Issuer),
+        ("several issuers", signed(with("iss", json!(["https://login.example"]))), BadToken::Issuer),
+        ("expired", signed(with("exp", (now - 3600).into())), BadToken::Expired),
+        ("not yet valid", signed(with("nbf", (now + 3600).into())), BadToken::NotYet),
+        ("not yet valid, as text", signed(with("nbf", (now + 3600).to_string().into())), BadToken::Malformed),
+        ("an end as text", signed(with("exp", "never".into())), BadToken::NoClaim("exp".to_owned())),
+        ("no end", signed(endless), BadToken::NoClaim("exp".to_owned())),
+        ("no caller", signed(with("sub", "".into())), BadToken::NoCaller),
+        ("a caller that is no text", signed(with("sub", json!(["ann"]))), BadToken::Malformed),
+        ("an unknown key", headed(json!({ "alg": "RS256", "kid": "other" })), BadToken::UnknownKey),
+        (
+            "an extension",
+            headed(json!({ "alg": "RS256", "kid": "rsa", "crit": ["exp"] })),
+            BadToken::Critical,
+        ),
+        ("garbage", "garbage".to_owned(), BadToken::Malformed),
+        ("nothing", String::new(), BadToken::Malformed),
+        ("dots", "..".to_owned(), BadToken::Malformed),
+        ("four parts", format!("{good}.x"), BadToken::Malformed),
+        ("no base64", "!.!.!".to_owned(), BadToken::Malformed),
+        ("no JSON", "Zm9v.YmFy.YmF6".to_owned(), BadToken::Malformed),
+        ("huge", format!("{good}{}", "x".repeat(50_000)), BadToken::Long),
+    ];
+    for (what, token, reason) in cases {
+        let refusal = refused(&identity, &bearing(&token)).await;
+        assert_eq!(refusal, Unidentified::Token(reason), "{what}");
+        assert_eq!(refusal.status(), StatusCode::UNAUTHORIZED);
+        let challenge = refusal.headers()["www-authenticate"].to_str().unwrap().to_owned();
+        assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
+    }
+    assert!(identity.identify(&bearing(&good), None).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_token_that_names_no_key_is_good_where_only_one_can_be_meant() {
+    let issuer = Issuer::new();
+    let one = with_file(&issuer, "");
+    let nameless = issuer.token(&json!({ "alg": "RS256" }), &claims(), b"");
+    assert!(one.identify(&bearing(&nameless), None).await.is_ok());
+    let folder = tempfile::tempdir().unwrap();
+    let mut keys: Value = serde_json::from_str(&issuer.keys("ec")).unwrap();
+    let (mut again, all) = (keys["keys"][1].clone(), keys["keys"].as_array_mut().unwrap());
+    again["kid"] = "again".into();
+    all.push(again);
+    std::fs::write(folder.path().join("keys.json"), keys.to_string()).unwrap();
+    let jwt = "issuer: 'https://login.example', audience: shop, jwks: keys.json, groups: /realm_access/roles";
+    let several = identity(&format!("auth: {{ jwt: {{ {jwt} }} }}"), folder.path());
+    assert_eq!(refused(&several, &bearing(&nameless)).await, Unidentified::Token(BadToken::NoKeyNamed));
+    let who = several.identify(&bearing(&issuer.good()), None).await.unwrap();
+    assert_eq!(&*who.groups[0], "admins");
+}
+
+#[tokio::test]
+async fn a_shared_secret_is_good_for_its_own_algorithms_only() {
+    let issuer = Issuer::new();
+    let secret = "a-secret-of-at-least-32-random-bytes";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret"), secret).unwrap();
+    let jwt = "issuer: 'https://login.example', audience: shop, secret: '${file:secret}'";
+    let identity = identity(&format!("auth: {{ jwt: {{ {jwt} }} }}"), folder.path());
+    let token = |secret: &str| issuer.token(&json!({ "alg": "HS256" }), &claims(), secret.as_bytes());
+    assert!(identity.identify(&bearing(&token(secret)), None).await.is_ok());
+    assert_eq!(refused(&identity, &bearing(&token("other"))).await, Unidentified::Token(BadToken::Signature));
+    assert_eq!(refused(&identity, &bearing(&issuer.good())).await, Unidentified::Token(BadToken::Algorithm));
+}
+
+#[tokio::test]
+async fn a_certificate_names_its_caller_where_no_header_does() {
+    let issuer = Issuer::new();
+    let identity = with_file(&issuer, "callers: { warehouse: { certificate: warehouse.example } }");
+    let none = HeaderMap::new();
+    let who = identity.identify(&none, Some("warehouse.example")).await.unwrap();
+    assert_eq!(who.caller, named("warehouse"));
+    assert_eq!(identity.identify(&none, Some("other.example")).await.unwrap().caller, Caller::Anonymous);
+    let token = bearing(&issuer.good());
+    let who = identity.identify(&token, Some("warehouse.example")).await.unwrap();
+    assert_eq!(who.caller, Caller::Subject("ann".into()));
+}
+
+#[test]
+fn credentials_go_no_further_unless_the_service_gets_them() {
+    let identity = with_keys("auth: { jwt: { issuer: 'https://x', audience: a } }");
+    let both = [("x-api-key", "k"), ("authorization", "Bearer t"), ("accept", "*/*")];
+    let names = |mut map: HeaderMap, forwarded: &[HeaderName]| {
+        identity.strip(&mut map, forwarded);
+        map.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(headers(&both), &[]), "accept");
+    assert_eq!(names(headers(&both), &[AUTHORIZATION]), "accept authorization");
+    assert_eq!(names(headers(&[("authorization", "Basic dTpw")]), &[]), "authorization");
+}
+
+#[tokio::test]
+async fn keys_are_fetched_once_and_kept_while_their_place_is_down() {
+    let issuer = Issuer::new();
+    let place = Place::new(Answer::Text(issuer.keys("old"))).await;
+    let identity = with_place(&place);
+    assert!(identity.identify(&bearing(&issuer.good_by("old")), None).await.is_ok());
+    place.answers(Answer::Status(500));
+    later().await;
+    for kid in 0..100 {
+        let token = issuer.good_by(&format!("made up {kid}"));
+        assert_eq!(refused(&identity, &bearing(&token)).await, Unidentified::Token(BadToken::UnknownKey));
+    }
+    assert_eq!(place.asked(), 2, "strangers' tokens cause one fetch");
+    assert!(identity.identify(&bearing(&issuer.good_by("old")), None).await.is_ok());
+    place.answers(Answer::Text(issuer.keys("new")));
+    later().await;
+    assert!(identity.identify(&bearing(&issuer.good_by("new")), None).await.is_ok());
+    assert!(refused(&identity, &bearing(&issuer.good_by("old"))).await.status() == StatusCode::UNAUTHORIZED);
+}
+
+/// So much later that keys may be asked for again.
+async fn later() {
+    tokio::time::pause();
+    tokio::time::advance(jwks::COOLDOWN + Duration::from_secs(1)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn without_keys_no_token_is_good_and_who_has_none_is_not_concerned() {
+    let issuer = Issuer::new();
+    for answer in [
+        Answer::Status(500),
+        Answer::Status(302),
+        Answer::Text("garbage".to_owned()),
+        Answer::Text(r#"{"keys":[]}"#.to_owned()),
+        Answer::Text(r#"{"keys":[{"kty":"oct","k":"c2VjcmV0","alg":"HS256"}]}"#.to_owned()),
+        Answer::Endless,
+    ] {
+        let place = Place::new(answer).await;
+        let identity = with_place(&place);
+        let refusal = refused(&identity, &bearing(&issuer.good())).await;
+        assert_eq!(
+            (refusal.code(), refusal.status()),
+            ("token-keys-missing", StatusCode::SERVICE_UNAVAILABLE)
+        );
+        assert_eq!(refusal.headers()["retry-after"], "5");
+        assert_eq!(identity.identify(&HeaderMap::new(), None).await.unwrap().caller, Caller::Anonymous);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_never_come_are_not_waited_for_for_ever() {
+    let issuer = Issuer::new();
+    let place = Place::new(Answer::Never).await;
+    let refusal = refused(&with_place(&place), &bearing(&issuer.good())).await;
+    assert_eq!(refusal, Unidentified::NoKeys);
+}
+
+#[tokio::test]
+async fn an_issuer_says_where_its_keys_are() {
+    let issuer = Issuer::new();
+    let place = Place::new(Answer::Text(issuer.keys("ec"))).await;
+    let url = format!("http://{}", place.address);
+    let identity =
+        identity(&format!("auth: {{ jwt: {{ issuer: '{url}', audience: shop }} }}"), Path::new(""));
+    // What stands at `/.well-known/openid-configuration` is no such document here: the usual place counts.
+    let token =
+        issuer.token(&json!({ "alg": "RS256", "kid": "rsa" }), &with("iss", url.as_str().into()), b"");
+    assert!(identity.identify(&bearing(&token), None).await.is_ok());
+    assert_eq!(place.asked(), 2);
+}
+
+#[tokio::test]
+async fn another_config_of_the_same_issuer_takes_the_keys_over() {
+    let issuer = Issuer::new();
+    let place = Place::new(Answer::Text(issuer.keys("ec"))).await;
+    let first = with_place(&place);
+    assert!(first.identify(&bearing(&issuer.good()), None).await.is_ok());
+    place.answers(Answer::Status(500));
+    let jwt =
+        format!("issuer: 'https://login.example', audience: [shop], jwks: 'http://{}/keys'", place.address);
+    let config =
+        read_text(&format!("routes: []\nauth: {{ jwt: {{ {jwt} }} }}"), Path::new("orfa.yaml")).unwrap();
+    let second = Identity::new(&config, Some(&first)).unwrap();
+    assert!(second.identify(&bearing(&issuer.good()), None).await.is_ok());
+    assert_eq!(place.asked(), 1);
+}

@@ -1,0 +1,192 @@
+//! Callers by token: JSON Web Tokens (RFC 7519), checked as RFC 8725 advises. The algorithms are the
+//! config's and each key's own, never the token's choice; issuer, audience and end have to be there.
+//!
+//! A token that was found good is kept by its hash until it ends, so that its signature is checked once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use serde_json::Value;
+use services::Caller;
+
+use super::jwks::{Jwks, KeySet, NoKey};
+use super::keys::{Hash, sha256};
+use super::refusal::{BadToken, Unidentified};
+use super::{JwtConfig, Who};
+
+/// The longest token that is looked at, in bytes.
+pub(super) const LONGEST: usize = 8 << 10;
+/// How many good tokens are kept, in how many parts.
+const KEPT: usize = 16 << 10;
+const PARTS: usize = 16;
+/// The longest name of a caller or a group.
+const LONGEST_NAME: usize = 256;
+
+/// The issuer's keys: known, or asked for.
+pub(super) enum Source {
+    Fixed(Arc<KeySet>),
+    Asked(Arc<Jwks>),
+}
+
+/// What checks tokens.
+pub(super) struct Tokens {
+    validation: Validation,
+    algorithms: Vec<Algorithm>,
+    issuer: String,
+    caller: String,
+    groups: String,
+    pub(super) source: Source,
+    good: Good,
+}
+
+/// Tokens that were found good.
+struct Good([Mutex<HashMap<Hash, Kept>>; PARTS]);
+
+struct Kept {
+    who: Arc<Who>,
+    /// Seconds since 1970.
+    until: u64,
+    /// The keys that it was checked with.
+    keys: Arc<KeySet>,
+}
+
+impl Tokens {
+    pub(super) fn new(config: &JwtConfig, algorithms: Vec<Algorithm>, source: Source) -> Self {
+        super::crypto::install();
+        let mut validation = Validation::new(algorithms.first().copied().unwrap_or_default());
+        validation.leeway = config.leeway.0.as_secs();
+        validation.validate_nbf = true;
+        validation.set_audience(config.audience.as_slice());
+        validation.set_issuer(&[&config.issuer]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        let (issuer, caller) = (config.issuer.clone(), config.caller.clone());
+        let groups = config.groups.clone();
+        Self { validation, algorithms, issuer, caller, groups, source, good: Good::new() }
+    }
+
+    /// Who sends this token. A caller of the config that has the token's subject is `known`.
+    pub(super) async fn identify(
+        &self,
+        token: &str,
+        known: &HashMap<String, Arc<Who>>,
+    ) -> Result<Arc<Who>, Unidentified> {
+        if token.len() > LONGEST {
+            return Err(BadToken::Long.into());
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let hash = sha256(token.as_bytes());
+        let keys = self.keys().await?;
+        if let Some(who) = self.good.find(&hash, &keys, now) {
+            return Ok(who);
+        }
+        let (claims, keys) = self.check(token, keys).await?;
+        let who = self.who(&claims, known)?;
+        let until = claims.get("exp").and_then(Value::as_f64).unwrap_or(0.0) as u64 + self.validation.leeway;
+        self.good.keep(hash, Kept { who: Arc::clone(&who), until, keys }, now);
+        Ok(who)
+    }
+
+    async fn keys(&self) -> Result<Arc<KeySet>, Unidentified> {
+        match &self.source {
+            Source::Fixed(keys) => Ok(Arc::clone(keys)),
+            Source::Asked(jwks) => jwks.keys().await.ok_or(Unidentified::NoKeys),
+        }
+    }
+
+    /// The claims of a token, once its signature, issuer, audience and times are right.
+    async fn check(&self, token: &str, mut keys: Arc<KeySet>) -> Result<(Value, Arc<KeySet>), Unidentified> {
+        let header = decode_header(token).map_err(|_| BadToken::Malformed)?;
+        if !self.algorithms.contains(&header.alg) {
+            return Err(BadToken::Algorithm.into());
+        }
+        if header.crit.is_some() {
+            return Err(BadToken::Critical.into());
+        }
+        let mut key = keys.find(header.kid.as_deref(), header.alg).cloned();
+        if let (Err(NoKey::Unknown), Source::Asked(jwks)) = (&key, &self.source) {
+            keys = jwks.keys_again().await.unwrap_or(keys);
+            key = keys.find(header.kid.as_deref(), header.alg).cloned();
+        }
+        let key = key.map_err(|reason| match reason {
+            NoKey::Unknown => BadToken::UnknownKey,
+            NoKey::Several => BadToken::NoKeyNamed,
+        })?;
+        let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
+        let claims: Value = decode(token, &key, &validation).map_err(|error| reason(&error))?.claims;
+        // The library takes a list of issuers too; RFC 7519, section 4.1.1, knows one.
+        match claims.get("iss").and_then(Value::as_str) {
+            Some(issuer) if issuer == self.issuer => Ok((claims, keys)),
+            _ => Err(BadToken::Issuer.into()),
+        }
+    }
+
+    fn who(&self, claims: &Value, known: &HashMap<String, Arc<Who>>) -> Result<Arc<Who>, Unidentified> {
+        let name = claim(claims, &self.caller).and_then(Value::as_str).unwrap_or_default();
+        if name.is_empty() || name.len() > LONGEST_NAME {
+            return Err(BadToken::NoCaller.into());
+        }
+        let mut groups = match claim(claims, &self.groups) {
+            Some(Value::String(words)) => words.split_whitespace().map(Arc::from).collect(),
+            Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).map(Arc::from).collect(),
+            _ => Vec::new(),
+        };
+        let caller = match known.get(name) {
+            Some(known) => {
+                groups.extend(known.groups.iter().cloned());
+                known.caller.clone()
+            }
+            None => Caller::Subject(name.into()),
+        };
+        Ok(Arc::new(Who { caller, groups }))
+    }
+}
+
+/// A claim by its name, or by a JSON Pointer.
+fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
+    if name.starts_with('/') { claims.pointer(name) } else { claims.get(name) }
+}
+
+fn reason(error: &Error) -> BadToken {
+    match error.kind() {
+        ErrorKind::InvalidSignature => BadToken::Signature,
+        ErrorKind::ExpiredSignature => BadToken::Expired,
+        ErrorKind::ImmatureSignature => BadToken::NotYet,
+        ErrorKind::InvalidAudience => BadToken::Audience,
+        ErrorKind::InvalidIssuer => BadToken::Issuer,
+        ErrorKind::InvalidAlgorithm => BadToken::Algorithm,
+        ErrorKind::MissingRequiredClaim(claim) => BadToken::NoClaim(claim.clone()),
+        _ => BadToken::Malformed,
+    }
+}
+
+impl Good {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+
+    fn part(&self, hash: &Hash) -> MutexGuard<'_, HashMap<Hash, Kept>> {
+        let part = &self.0[usize::from(hash[0]) % PARTS];
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, hash: &Hash, keys: &Arc<KeySet>, now: u64) -> Option<Arc<Who>> {
+        let part = self.part(hash);
+        let kept = part.get(hash).filter(|kept| now < kept.until && Arc::ptr_eq(&kept.keys, keys))?;
+        Some(Arc::clone(&kept.who))
+    }
+
+    fn keep(&self, hash: Hash, kept: Kept, now: u64) {
+        let mut part = self.part(&hash);
+        if part.len() >= KEPT / PARTS {
+            part.retain(|_, other| now < other.until && Arc::ptr_eq(&other.keys, &kept.keys));
+        }
+        if part.len() >= KEPT / PARTS {
+            // Any that it is: each can be checked again.
+            part.clear();
+        }
+        part.insert(hash, kept);
+    }
+}

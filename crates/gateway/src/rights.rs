@@ -1,0 +1,199 @@
+//! What callers may do: one table, a row for each caller or group (`rights/config.rs`), and how much they
+//! asked so far (`rights/rates.rs`).
+//!
+//! The row of a caller is its own; without one, the first in the file's order that names one of its
+//! groups; without one, `others`. Who brings no credentials has the row `anonymous`. A gateway without a
+//! table keeps nothing from anybody; with a table, who has no row may do nothing.
+//!
+//! Patterns for routes are matched against the config's routes when the table is made, never against
+//! what a client writes: there is no spelling of a path that gets past them.
+
+pub(crate) mod config;
+mod rates;
+mod refusal;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::Method;
+use query::CallerLimits;
+use services::path::Glob;
+use services::{Caller, Payer, Rights};
+
+use crate::config::{AuthRule, Config};
+use crate::identity::Who;
+use config::RowConfig;
+pub(crate) use rates::Held;
+use rates::{Accounts, Owner, Rate};
+pub(crate) use refusal::Denied;
+
+/// The row of those who bring no credentials.
+pub(crate) const ANONYMOUS: &str = "anonymous";
+/// The row of callers that no row names.
+pub(crate) const OTHERS: &str = "others";
+
+/// The table of rights.
+pub(crate) struct Table {
+    rows: HashMap<Box<str>, Row>,
+    /// Names that are callers' and so no groups'.
+    callers: HashSet<Box<str>>,
+    /// Whether the config has a table: without one, everybody may do everything.
+    is_there: bool,
+    /// Routes that nobody gets to without a name, and those that everybody gets to.
+    closed: HashSet<Box<str>>,
+    open: HashSet<Box<str>>,
+    accounts: Arc<Accounts>,
+}
+
+/// What a caller may do.
+struct Row {
+    /// Its place in the file.
+    order: usize,
+    routes: Option<HashSet<Box<str>>>,
+    rights: Option<Arc<Rights>>,
+    limits: Option<Arc<CallerLimits>>,
+    rate: Option<Rate>,
+}
+
+/// What a request may do, and what it holds until it is over.
+#[derive(Default)]
+pub(crate) struct Permit {
+    pub(crate) rights: Option<Arc<Rights>>,
+    pub(crate) limits: Option<Arc<CallerLimits>>,
+    pub(crate) payer: Option<Arc<dyn Payer>>,
+    pub(crate) held: Option<Held>,
+}
+
+/// Why there is no permit.
+#[derive(Debug)]
+pub(crate) enum Not {
+    /// Somebody has to say who they are first.
+    Identified,
+    Permitted(Denied),
+}
+
+impl Table {
+    /// The table of a config. An earlier one lends its accounts.
+    pub(crate) fn new(config: &Config, earlier: Option<&Self>) -> Self {
+        let rows = config.rights.iter().enumerate();
+        let rows = rows.map(|(order, (name, row))| (name.as_str().into(), Row::new(order, row, config)));
+        let ruled = |rule: fn(&Config, Option<AuthRule>) -> bool| {
+            let routes = config.routes.iter().filter(move |route| rule(config, route.auth));
+            routes.map(|route| route.path.as_str().into()).collect()
+        };
+        let accounts = earlier.map(|earlier| Arc::clone(&earlier.accounts));
+        Self {
+            rows: rows.collect(),
+            callers: config.callers.keys().map(|name| name.as_str().into()).collect(),
+            is_there: !config.rights.is_empty(),
+            closed: ruled(|config, rule| auth(config, rule) == AuthRule::Required),
+            open: ruled(|_, rule| rule == Some(AuthRule::Optional)),
+            accounts: accounts.unwrap_or_else(|| Arc::new(Accounts::new(Instant::now()))),
+        }
+    }
+
+    /// Whether a caller may use a route now.
+    ///
+    /// # Errors
+    /// What it lacks: a name, the right, or patience.
+    pub(crate) fn permit(
+        &self,
+        who: &Who,
+        route: &str,
+        address: IpAddr,
+        now: Instant,
+    ) -> Result<Permit, Not> {
+        if who.caller == Caller::Anonymous && self.closed.contains(route) {
+            return Err(Not::Identified);
+        }
+        let Some(row) = self.row(who) else { return self.without_row(who, route) };
+        if row.routes.as_ref().is_some_and(|routes| !routes.contains(route)) {
+            return Err(match who.caller {
+                Caller::Anonymous => Not::Identified,
+                _ => Not::Permitted(Denied::Route(called(&who.caller))),
+            });
+        }
+        let mut permit =
+            Permit { rights: row.rights.clone(), limits: row.limits.clone(), ..Permit::default() };
+        if let Some(rate) = &row.rate {
+            let owner = Owner::of(&who.caller, address);
+            let taken = self.accounts.take(&owner, rate, now);
+            let (held, bill) = taken.map_err(|over| Not::Permitted(Denied::Rate(over)))?;
+            permit.held = held;
+            permit.payer = bill.map(|bill| bill as Arc<dyn Payer>);
+        }
+        Ok(permit)
+    }
+
+    fn row(&self, who: &Who) -> Option<&Row> {
+        let own = match &who.caller {
+            Caller::Anonymous => return self.rows.get(ANONYMOUS),
+            Caller::Named(name) => self.rows.get(&**name),
+            Caller::Subject(_) => None,
+        };
+        let groups = who.groups.iter().filter(|group| self.is_group(group));
+        let of_group = || groups.filter_map(|group| self.rows.get(&**group)).min_by_key(|row| row.order);
+        own.or_else(of_group).or_else(|| self.rows.get(OTHERS))
+    }
+
+    /// A token may say that its caller is in a group called `others` or like somebody else: it is not.
+    fn is_group(&self, name: &str) -> bool {
+        name != ANONYMOUS && name != OTHERS && !self.callers.contains(name)
+    }
+
+    fn without_row(&self, who: &Who, route: &str) -> Result<Permit, Not> {
+        match who.caller {
+            _ if !self.is_there => Ok(Permit::default()),
+            Caller::Anonymous if self.open.contains(route) => Ok(Permit::default()),
+            Caller::Anonymous => Err(Not::Identified),
+            _ => Err(Not::Permitted(Denied::Nothing(called(&who.caller)))),
+        }
+    }
+}
+
+/// What a route says of callers without a name; where it says nothing, what follows from the rest: once
+/// the config knows any callers, nobody else is meant, unless there is a row for them.
+fn auth(config: &Config, route: Option<AuthRule>) -> AuthRule {
+    let knows_callers = !config.callers.is_empty() || config.auth.jwt.is_some();
+    let implied = match knows_callers && !config.rights.contains_key(ANONYMOUS) {
+        true => AuthRule::Required,
+        false => AuthRule::Optional,
+    };
+    route.unwrap_or(implied)
+}
+
+fn called(caller: &Caller) -> String {
+    caller.name().map_or_else(|| "a caller without a name".to_owned(), |name| format!("the caller `{name}`"))
+}
+
+impl Row {
+    fn new(order: usize, config: &RowConfig, all: &Config) -> Self {
+        let routes = config.routes.as_ref().map(|patterns| {
+            let globs: Vec<Glob> = patterns.iter().filter_map(|pattern| Glob::parse(pattern).ok()).collect();
+            let paths = all.routes.iter().map(|route| route.path.as_str());
+            paths.filter(|path| globs.iter().any(|glob| covers(glob, path))).map(Box::from).collect()
+        });
+        let services = config.services.as_ref();
+        let methods = config.methods.as_ref();
+        let rights = (services.is_some() || methods.is_some()).then(|| {
+            let services =
+                services.map(|names| names.iter().map(|name| name.to_ascii_lowercase().into()).collect());
+            let methods = methods.map(|names| {
+                names.iter().filter_map(|name| Method::from_bytes(name.as_bytes()).ok()).collect()
+            });
+            Arc::new(Rights { services, methods })
+        });
+        let limits = (config.limits != CallerLimits::default()).then(|| Arc::new(config.limits));
+        Self { order, routes, rights, limits, rate: config.rate.as_ref().map(Rate::new) }
+    }
+}
+
+/// Whether a pattern takes in a route, with all that its own `*` stands for.
+pub(crate) fn covers(pattern: &Glob, route: &str) -> bool {
+    pattern.matches(route)
+}

@@ -1,0 +1,143 @@
+//! The law of rates, at times that the tests choose.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn rate(requests: &str, burst: Option<u32>) -> Rate {
+    Rate::new(&RateConfig { requests: Some(requests.parse().unwrap()), burst, ..RateConfig::default() })
+}
+
+fn nobody(address: impl Into<IpAddr>) -> Owner {
+    Owner::of(&Caller::Anonymous, address.into())
+}
+
+fn named(name: &str) -> Owner {
+    Owner::of(&Caller::Named(name.into()), Ipv4Addr::LOCALHOST.into())
+}
+
+proptest! {
+    /// In no span of time are there more than the burst and what is earned in it; and who asks no more
+    /// than that is never refused.
+    #[test]
+    fn no_span_has_more_than_burst_and_rate(
+        count in 1_u64..200, burst in 1_u32..50, steps in prop::collection::vec(0_u64..200, 1..400),
+    ) {
+        let start = Instant::now();
+        let accounts = Accounts::new(start);
+        let rate = rate(&format!("{count}/s"), Some(burst));
+        let (mut now, mut taken) = (start, Vec::new());
+        for step in steps {
+            now += Duration::from_millis(step);
+            if accounts.take(&named("a"), &rate, now).is_ok() {
+                taken.push(now);
+            }
+        }
+        for (index, from) in taken.iter().enumerate() {
+            for (further, to) in taken.iter().enumerate().skip(index) {
+                let most = f64::from(burst) + (*to - *from).as_secs_f64() * count as f64 + 1e-6;
+                prop_assert!((further - index + 1) as f64 <= most);
+            }
+        }
+    }
+
+    #[test]
+    fn who_comes_when_told_is_taken(count in 1_u64..1000, burst in 1_u32..50, asked in 1..200_u32) {
+        let mut now = Instant::now();
+        let accounts = Accounts::new(now);
+        let rate = rate(&format!("{count}/m"), Some(burst));
+        for _ in 0..asked {
+            if let Err(over) = accounts.take(&named("a"), &rate, now) {
+                let Over::Requests(wait) = over else { panic!("{over:?}") };
+                now += wait;
+                prop_assert!(accounts.take(&named("a"), &rate, now).is_ok());
+            }
+        }
+    }
+}
+
+#[test]
+fn each_caller_has_its_own_account_and_so_has_each_address_or_network() {
+    let now = Instant::now();
+    let accounts = Accounts::new(now);
+    let rate = rate("1/h", None);
+    let take = |owner: &Owner| accounts.take(owner, &rate, now).is_ok();
+    assert!(take(&named("a")) && take(&named("b")) && !take(&named("a")));
+    assert!(
+        take(&Owner::of(&Caller::Subject("a".into()), Ipv4Addr::LOCALHOST.into())),
+        "not the config's `a`"
+    );
+    let v4 = Ipv4Addr::new(192, 0, 2, 1);
+    assert!(take(&nobody(v4)) && take(&nobody(Ipv4Addr::new(192, 0, 2, 2))));
+    assert!(!take(&nobody(v4.to_ipv6_mapped())), "the same address in another form");
+    let v6 = |network, host| nobody(Ipv6Addr::new(0x2001, 0xdb8, 0, network, host, 0, 0, 1));
+    assert!(take(&v6(1, 1)) && !take(&v6(1, 2)) && take(&v6(2, 1)));
+}
+
+#[test]
+fn who_is_in_debt_for_cpu_time_waits_until_it_is_earned() {
+    let start = Instant::now();
+    let accounts = Accounts::new(start);
+    let cpu = Some("500ms/s".parse().unwrap());
+    let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
+    let owner = named("a");
+    let account = accounts.account(&owner, 0);
+    account.charge(nanos(Duration::from_millis(1500)) * 2, 0);
+    let after = |millis| accounts.take(&owner, &rate, start + Duration::from_millis(millis)).map(drop);
+    // Three seconds' worth was used, one is saved up at most.
+    assert!(matches!(after(0), Err(Over::Cpu(wait)) if wait.as_millis() == 2000));
+    assert!(after(1999).is_err());
+    assert!(after(2001).is_ok());
+}
+
+#[test]
+fn a_run_is_charged_to_whom_it_was_for() {
+    let accounts = Accounts::new(Instant::now());
+    let cpu = Some("1ms/h".parse().unwrap());
+    let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
+    let (_, bill) = accounts.take(&named("a"), &rate, Instant::now()).unwrap();
+    Payer::charge(&*bill.unwrap(), Duration::from_millis(50));
+    assert!(matches!(accounts.take(&named("a"), &rate, Instant::now()), Err(Over::Cpu(_))));
+    assert!(accounts.take(&named("b"), &rate, Instant::now()).is_ok());
+}
+
+#[test]
+fn places_are_given_back() {
+    let now = Instant::now();
+    let accounts = Accounts::new(now);
+    let rate = Rate::new(&RateConfig { at_once: Some(2), ..RateConfig::default() });
+    let take = || accounts.take(&named("a"), &rate, now).map(|(held, _)| held);
+    let (first, _second) = (take().unwrap(), take().unwrap());
+    assert_eq!(take().unwrap_err(), Over::AtOnce(2));
+    drop(first);
+    assert!(take().is_ok());
+}
+
+#[test]
+fn a_refused_request_gives_its_place_back_too() {
+    let now = Instant::now();
+    let accounts = Accounts::new(now);
+    let requests = Some("1/h".parse().unwrap());
+    let rate = Rate::new(&RateConfig { at_once: Some(1), requests, ..RateConfig::default() });
+    drop(accounts.take(&named("a"), &rate, now));
+    for _ in 0..3 {
+        assert!(matches!(accounts.take(&named("a"), &rate, now), Err(Over::Requests(_))));
+    }
+}
+
+#[test]
+fn many_addresses_fill_no_memory_and_do_not_excuse_the_greedy() {
+    let start = Instant::now();
+    let accounts = Accounts::new(start);
+    let rate = rate("1/s", Some(5));
+    let greedy = nobody(Ipv4Addr::new(10, 0, 0, 1));
+    while accounts.take(&greedy, &rate, start).is_ok() {}
+    for address in 0..300_000_u32 {
+        let now = start + Duration::from_micros(u64::from(address));
+        let _ = accounts.take(&nobody(Ipv4Addr::from_bits(0x0b00_0000 + address)), &rate, now);
+    }
+    assert!(accounts.len() <= ACCOUNTS);
+    assert!(accounts.take(&greedy, &rate, start + Duration::from_millis(400)).is_err(), "it was forgotten");
+}

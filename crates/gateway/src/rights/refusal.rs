@@ -1,0 +1,80 @@
+//! Why a caller may not have what it asks for, or not now.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use services::{Fault, Problem};
+
+use super::rates::Over;
+
+/// Why a caller is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denied {
+    #[error("{0} may not use this route")]
+    Route(String),
+    #[error("{0} has no rights on this gateway")]
+    Nothing(String),
+    #[error("{}", text(.0))]
+    Rate(Over),
+}
+
+fn text(over: &Over) -> String {
+    match over {
+        Over::Requests(_) => "this caller has sent as many requests as it may for now".to_owned(),
+        Over::Cpu(_) => "this caller's programs have used as much CPU time as they may for now".to_owned(),
+        Over::AtOnce(most) => format!("this caller has as many requests under way as it may at once: {most}"),
+    }
+}
+
+impl Over {
+    /// When to try again, in whole seconds.
+    fn retry_after(self) -> u64 {
+        match self {
+            Self::Requests(wait) | Self::Cpu(wait) => seconds(wait),
+            Self::AtOnce(_) => 1,
+        }
+    }
+}
+
+/// Rounded up, and never none.
+fn seconds(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
+}
+
+impl Problem for Denied {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Route(_) => "route-forbidden",
+            Self::Nothing(_) => "caller-forbidden",
+            Self::Rate(Over::Requests(_)) => "rate-requests",
+            Self::Rate(Over::Cpu(_)) => "rate-cpu",
+            Self::Rate(Over::AtOnce(_)) => "rate-at-once",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Rate(_) => StatusCode::TOO_MANY_REQUESTS,
+            _ => StatusCode::FORBIDDEN,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Client
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::Rate(over) => format!("try again after {} s", over.retry_after()),
+            _ => "the operator writes under `rights` what each caller may use".to_owned(),
+        }
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Self::Rate(over) = self {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(over.retry_after()));
+        }
+        headers
+    }
+}

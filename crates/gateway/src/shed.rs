@@ -1,0 +1,206 @@
+//! Load shedding: a gateway that is asked for more than it can do refuses the rest at once, so that what
+//! it takes is still answered in good time.
+//!
+//! What is measured is the gateway's own queue, as in DAGOR (Zhou et al., "Overload Control for Scaling
+//! WeChat Microservices", SoCC 2018), and not how long answers take: a slow service behind the gateway is
+//! no overload of the gateway. A probe (`shed/probe.rs`) goes through the runtime as every request does
+//! and tells how long that took.
+//!
+//! When to begin is CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
+//! short for a whole [`INTERVAL`]; a burst passes. How much to take from then on is a rate, and follows
+//! Breakwater (Cho et al., OSDI 2020): as long as the delay is short it grows by a small step, otherwise
+//! it falls in proportion to the excess, to a half at most. While the delay is very long nothing is taken:
+//! a queue of refusals is soon gone, and what waited in it would be answered late anyway. Shedding ends
+//! when nothing had to be refused for a second.
+//!
+//! A request costs two additions while nothing is shed, and no lock ever.
+
+mod law;
+mod probe;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use services::{Fault, Problem};
+use tokio::sync::Notify;
+
+/// How the gateway protects itself from more than it can do.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShedConfig {
+    /// Refuse requests when they would have to wait for the gateway's own threads.
+    pub automatic: bool,
+    /// How long they may wait there. It is not about services: those have their own timeouts.
+    pub delay: services::Duration,
+    /// How many requests may be under way, up to the last byte of their answers.
+    #[schemars(range(min = 1))]
+    pub max_in_flight: u32,
+}
+
+/// What decides whether a request is taken.
+#[derive(Debug)]
+pub(crate) struct Shed {
+    max_in_flight: usize,
+    load: Arc<Load>,
+}
+
+/// What goes on. It outlives configs.
+#[derive(Debug)]
+pub(crate) struct Load {
+    opened: Instant,
+    in_flight: AtomicUsize,
+    taken: AtomicU64,
+    refused: AtomicU64,
+    /// Nanoseconds from one request that is taken to the next; 0 while nothing is shed, and [`CLOSED`].
+    every: AtomicU64,
+    /// When the next one may be taken, in nanoseconds.
+    next: AtomicU64,
+    /// The longest delay that is good, in nanoseconds; 0 where nothing is to be shed.
+    target: AtomicU64,
+    /// The probe sleeps while nothing happens.
+    asleep: AtomicBool,
+    wake: Arc<Notify>,
+}
+
+/// A request that was taken, until it is over.
+#[derive(Debug)]
+pub(crate) struct Taken(Arc<Load>);
+
+/// The gateway has more to do than it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the gateway has more to do than it can just now")]
+pub(crate) struct Overloaded;
+
+/// Nothing is taken.
+const CLOSED: u64 = u64::MAX;
+/// How much may come at once when a rate is kept, in nanoseconds.
+const SLACK: u64 = 1_000_000;
+
+impl Default for ShedConfig {
+    fn default() -> Self {
+        Self { automatic: true, delay: services::Duration::from_millis(5), max_in_flight: 20_000 }
+    }
+}
+
+impl Shed {
+    /// What the config says. An earlier one lends what it knows of the load.
+    pub(crate) fn new(config: &ShedConfig, earlier: Option<&Self>) -> Self {
+        let load = match earlier {
+            Some(earlier) => Arc::clone(&earlier.load),
+            None => Arc::new(Load::new(Instant::now())),
+        };
+        let target = if config.automatic { nanos(config.delay.0) } else { 0 };
+        load.target.store(target, Relaxed);
+        Self { max_in_flight: config.max_in_flight as usize, load }
+    }
+
+    /// Takes a request that began just now.
+    ///
+    /// # Errors
+    /// When there are too many, for the gateway's threads or for its memory.
+    pub(crate) fn admit(&self, now: Instant) -> Result<Taken, Overloaded> {
+        let load = &self.load;
+        if load.asleep.load(Relaxed) {
+            load.wake.notify_one();
+        }
+        let before = load.in_flight.fetch_add(1, Relaxed);
+        let taken = Taken(Arc::clone(load));
+        if before >= self.max_in_flight || !load.has_room(now) {
+            load.refused.fetch_add(1, Relaxed);
+            return Err(Overloaded);
+        }
+        load.taken.fetch_add(1, Relaxed);
+        Ok(taken)
+    }
+
+    /// Measures the runtime that this is polled on, and sets the rate, for as long as the gateway lives.
+    pub(crate) fn watch(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        probe::watch(Arc::downgrade(&self.load))
+    }
+}
+
+impl Load {
+    fn new(opened: Instant) -> Self {
+        Self {
+            opened,
+            in_flight: AtomicUsize::new(0),
+            taken: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            every: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            target: AtomicU64::new(0),
+            asleep: AtomicBool::new(false),
+            wake: Arc::default(),
+        }
+    }
+
+    /// Whether the rate has room for one more. (GCRA, see `rights/rates.rs`.)
+    fn has_room(&self, now: Instant) -> bool {
+        let every = self.every.load(Relaxed);
+        if every == 0 || every == CLOSED {
+            return every == 0;
+        }
+        let now = nanos(now.saturating_duration_since(self.opened));
+        let slack = SLACK.max(every / 2);
+        let more = |next: u64| (next <= now.saturating_add(slack)).then(|| next.max(now) + every);
+        self.next.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Takes only so many a second from now on; `None` for all.
+    fn keep_to(&self, per_second: Option<f64>) {
+        let every =
+            per_second.map_or(0, |rate| if rate > 0.0 { ((1e9 / rate) as u64).max(1) } else { CLOSED });
+        self.every.store(every, Relaxed);
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Wakes the probe, which then finds that there is nothing left to measure.
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.wake.notify_one();
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Problem for Overloaded {
+    fn code(&self) -> &'static str {
+        "gateway-overloaded"
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Unavailable
+    }
+
+    fn hint(&self) -> String {
+        "try again later, after a random wait".to_owned()
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(4);
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        headers
+    }
+}
+
+/// The length of time in which the delay has to be short once.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The law of shedding, on a machine that is simulated: requests queue for one thread, each costs a
+//! certain time, and to refuse one costs little.
+
+use super::law::{Law, Seen};
+use super::*;
+
+const TARGET: Duration = Duration::from_millis(5);
+
+/// What a simulated minute was like.
+#[derive(Debug, Default)]
+struct Minute {
+    taken: usize,
+    refused: usize,
+    /// How long those that were taken waited, in milliseconds.
+    waits: Vec<f64>,
+    /// How long others waited to be told.
+    refusals: Vec<f64>,
+}
+
+impl Minute {
+    fn refusal(&mut self, part: f64) -> f64 {
+        std::mem::swap(&mut self.waits, &mut self.refusals);
+        let refusal = self.percentile(part);
+        std::mem::swap(&mut self.waits, &mut self.refusals);
+        refusal
+    }
+
+    fn percentile(&mut self, part: f64) -> f64 {
+        self.waits.sort_by(f64::total_cmp);
+        let last = self.waits.len().saturating_sub(1);
+        self.waits
+            .get((self.waits.len() as f64 * part) as usize)
+            .or(self.waits.get(last))
+            .copied()
+            .unwrap_or(0.0)
+    }
+}
+
+/// Requests come at this rate, evenly and in small heaps; each takes so many seconds of the thread.
+fn minute(per_second: f64, cost: f64, refusal: f64) -> Minute {
+    let start = Instant::now();
+    let load = Load::new(start);
+    let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
+    let (mut law, mut minute) = (Law::default(), Minute::default());
+    // When the thread is free, when the probe comes next, what was counted by the last one.
+    let (mut free, mut probe, mut last, mut counted) = (0.0_f64, 0.0, 0.0, (0, 0));
+    let mut index = 0_u64;
+    loop {
+        let heap = 4.0;
+        let arrival = (index / 4) as f64 * heap / per_second;
+        if arrival > 60.0 {
+            return minute;
+        }
+        while probe <= arrival {
+            let now = free.max(probe);
+            let seen = Seen {
+                delay: Duration::from_secs_f64(now - probe),
+                since: Duration::from_secs_f64(now - last),
+                taken: minute.taken as u64 - counted.0,
+                refused: minute.refused as u64 - counted.1,
+            };
+            (last, counted) = (now, (minute.taken as u64, minute.refused as u64));
+            load.keep_to(law.learn(seen, TARGET));
+            probe = now + 0.002;
+        }
+        let begins = free.max(arrival);
+        if load.has_room(at(begins)) {
+            minute.taken += 1;
+            free = begins + cost;
+            minute.waits.push((begins - arrival) * 1e3);
+        } else {
+            minute.refused += 1;
+            free = begins + refusal;
+            minute.refusals.push((free - arrival) * 1e3);
+        }
+        index += 1;
+    }
+}
+
+#[test]
+fn at_four_times_its_capacity_what_is_taken_is_taken_soon() {
+    for cost in [0.0001, 0.0005, 0.002] {
+        let capacity = 1.0 / cost;
+        let mut minute = minute(4.0 * capacity, cost, cost / 10.0);
+        let (p99, taken) = (minute.percentile(0.99), minute.taken as f64 * cost / 60.0);
+        assert!(p99 < 3.0, "of {cost} s: {p99} ms");
+        // More than a third of the time goes into refusing.
+        assert!(taken > 0.4, "of {cost} s: {taken} of the time was used");
+        assert!(minute.refusal(0.99) < 10.0, "of {cost} s: a refusal took {} ms", minute.refusal(0.99));
+    }
+}
+
+#[test]
+fn what_can_be_done_is_never_refused() {
+    for part in [0.1, 0.5, 0.9] {
+        let mut minute = minute(part * 5000.0, 0.0002, 0.00002);
+        assert_eq!(minute.refused, 0, "at {part}");
+        assert!(minute.percentile(1.0) < 5.0);
+    }
+}
+
+#[test]
+fn a_burst_passes() {
+    let mut law = Law::default();
+    let seen = |delay| Seen {
+        delay: Duration::from_millis(delay),
+        since: Duration::from_millis(2),
+        taken: 10,
+        refused: 0,
+    };
+    for _ in 0..100 {
+        for _ in 0..40 {
+            assert_eq!(law.learn(seen(80), TARGET), None);
+        }
+        assert_eq!(law.learn(seen(0), TARGET), None);
+    }
+}
+
+#[test]
+fn shedding_ends_when_nothing_is_left_to_refuse() {
+    let mut law = Law::default();
+    let seen = |delay, refused| Seen {
+        delay: Duration::from_millis(delay),
+        since: Duration::from_millis(10),
+        taken: 10,
+        refused,
+    };
+    let begun = (0..20).find_map(|_| law.learn(seen(50, 0), TARGET));
+    assert_eq!(begun, Some(0.0), "nothing is taken while the queue is long");
+    let next = law.learn(seen(0, 5), TARGET).unwrap();
+    assert!((700.0..900.0).contains(&next), "{next}");
+    assert!(law.learn(seen(3, 5), TARGET).unwrap() < next);
+    let steps = (0..200).take_while(|_| law.learn(seen(0, 0), TARGET).is_some()).count();
+    assert_eq!(steps, 99);
+}
+
+#[test]
+fn a_place_is_given_back_and_too_many_at_once_are_refused() {
+    let shed = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);
+    let now = Instant::now();
+    let (first, _second) = (shed.admit(now).unwrap(), shed.admit(now).unwrap());
+    assert_eq!(shed.admit(now).unwrap_err(), Overloaded);
+    drop(first);
+    let again = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
+    let _third = again.admit(now).unwrap();
+    assert!(again.admit(now).is_err(), "another config counts those of the one before");
+    assert_eq!(shed.load.in_flight.load(Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_gateway_probes_nothing() {
+    let shed = Shed::new(&ShedConfig::default(), None);
+    let watch = tokio::spawn(shed.watch());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(shed.load.asleep.load(Relaxed));
+    drop(shed.admit(Instant::now()).unwrap());
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    assert!(!shed.load.asleep.load(Relaxed));
+    drop(shed);
+    watch.await.unwrap();
+}

@@ -1,0 +1,177 @@
+//! Callers, rights and rates, end to end: what somebody with a key, with a wrong one and without any is
+//! answered, and what the services see of it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::Gateway;
+use testkit::http::{Connection, Response, request};
+use testkit::misbehave::{self, Upstream};
+
+use crate::orfa;
+
+const KEY: &str = "a-long-and-random-key-of-the-shop";
+const SLOW: &str = "a-long-and-random-key-of-the-slow";
+const JS: (&str, &str) = ("content-type", "text/javascript");
+
+const CONFIG: &str = "
+listen: 127.0.0.1:0
+services:
+  up: { url: 'UPSTREAM' }
+  told: { url: 'UPSTREAM', forward: [x-api-key] }
+  secret: { url: 'UPSTREAM' }
+callers:
+  shop: { key: '${file:shop.key}', groups: [partners] }
+  slow: { key: '${file:slow.key}' }
+rights:
+  anonymous: { routes: [/open/*], rate: { requests: 3/h, burst: 3 } }
+  partners: { services: [up, told], methods: [GET, HEAD], limits: { calls: 2 } }
+  slow: { rate: { cpu: 1ms/h, at_once: 1 } }
+routes:
+  - { path: '/open/*', proxy: up }
+  - { path: '/told/*', proxy: told }
+  - { path: '/up/*', proxy: up, cors: { origins: ['https://shop.example'], headers: [x-api-key] } }
+  - { path: '/secret/*', proxy: secret }
+  - { path: /query, query: { services: [up, secret], methods: [GET, POST], limits: { cpu: 2s, deadline: 30s } } }
+";
+
+struct House {
+    gateway: Gateway,
+    upstream: Upstream,
+}
+
+impl House {
+    async fn new() -> Self {
+        let upstream = misbehave::start().await;
+        let files = [("shop.key", KEY), ("slow.key", SLOW)];
+        let yaml = CONFIG.replace("UPSTREAM", &upstream.url());
+        Self { gateway: Gateway::start_with(orfa(), &yaml, &files).await, upstream }
+    }
+
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let url = format!("{}{path}", self.gateway.url);
+        request(method, &url, headers, body.to_owned()).await.expect("an answer")
+    }
+
+    async fn get(&self, path: &str, key: &str) -> Response {
+        self.ask("GET", path, &[("x-api-key", key)], "").await
+    }
+
+    async fn run(&self, key: &str, program: &str) -> Response {
+        self.ask("POST", "/query", &[("x-api-key", key), JS], program).await
+    }
+}
+
+/// That it is a problem document with this code.
+#[track_caller]
+fn refused(response: &Response, status: u16, code: &str) {
+    let document = response.json();
+    assert_eq!((response.status.as_u16(), document["code"].as_str()), (status, Some(code)), "{document}");
+    assert_eq!(response.header("content-type"), "application/problem+json");
+}
+
+#[tokio::test]
+async fn a_key_opens_what_its_row_says_and_goes_no_further() {
+    let house = House::new().await;
+    let seen = house.get("/up/echo", KEY).await;
+    assert_eq!(seen.status, 200);
+    assert!(!seen.text().contains(KEY), "the service saw the key: {}", seen.text());
+    assert_eq!(house.get("/told/echo", KEY).await.json()["headers"]["x-api-key"], KEY);
+    refused(&house.get("/secret/echo", KEY).await, 403, "service-forbidden");
+    let posted = house.ask("POST", "/up/echo", &[("x-api-key", KEY)], "x").await;
+    refused(&posted, 403, "service-method-forbidden");
+    assert_eq!(house.upstream.hits("/echo"), 2);
+}
+
+#[tokio::test]
+async fn a_program_has_the_rights_of_whom_it_runs_for() {
+    let house = House::new().await;
+    let good = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
+    assert_eq!(house.run(KEY, good).await.text(), "3");
+    let forbidden = "export default async (_, { secret }) => secret.get('/json')";
+    refused(&house.run(KEY, forbidden).await, 403, "service-forbidden");
+    let method = "export default async (_, { up }) => up.post('/echo', {})";
+    refused(&house.run(KEY, method).await, 403, "service-method-forbidden");
+    let calls =
+        "export default async (_, { up }) => { for (const n of [1, 2, 3]) await up.get('/json', { n }) }";
+    refused(&house.run(KEY, calls).await, 422, "limit-calls");
+}
+
+#[tokio::test]
+async fn bad_credentials_are_refused_and_no_page_is_kept_from_reading_why() {
+    let house = House::new().await;
+    refused(&house.get("/up/echo", "wrong").await, 401, "key-unknown");
+    refused(&house.get("/open/echo", "wrong").await, 401, "key-unknown");
+    let missing = house.ask("GET", "/up/echo", &[("origin", "https://shop.example")], "").await;
+    refused(&missing, 401, "credentials-missing");
+    assert!(missing.header("www-authenticate").starts_with("ApiKey"));
+    assert_eq!(missing.header("access-control-allow-origin"), "https://shop.example");
+    let two = house.ask("GET", "/up/echo", &[("x-api-key", KEY), ("x-api-key", KEY)], "").await;
+    refused(&two, 400, "credentials-several");
+    let asking = [
+        ("origin", "https://shop.example"),
+        ("access-control-request-method", "GET"),
+        ("access-control-request-headers", "x-api-key"),
+    ];
+    assert_eq!(
+        house.ask("OPTIONS", "/up/echo", &asking, "").await.status,
+        204,
+        "a preflight has no credentials"
+    );
+    assert_eq!(house.upstream.hits("/echo"), 0);
+}
+
+#[tokio::test]
+async fn who_asks_too_often_is_told_when_to_come_back() {
+    let house = House::new().await;
+    for _ in 0..3 {
+        assert_eq!(house.ask("GET", "/open/echo", &[], "").await.status, 200);
+    }
+    let answer = house.ask("GET", "/open/echo", &[], "").await;
+    refused(&answer, 429, "rate-requests");
+    let wait: u64 = answer.header("retry-after").parse().expect("seconds");
+    assert!((1..=1200).contains(&wait), "{wait}");
+    assert_eq!(house.get("/open/echo", KEY).await.status, 200, "others are not concerned");
+}
+
+#[tokio::test]
+async fn who_used_too_much_cpu_time_waits() {
+    let house = House::new().await;
+    let busy = "export default () => { for (let i = 0; i < 3e5; i++); return 1 }";
+    assert_eq!(house.run(SLOW, busy).await.text(), "1");
+    let answer = house.run(SLOW, busy).await;
+    refused(&answer, 429, "rate-cpu");
+    assert!(answer.header("retry-after").parse::<u64>().is_ok_and(|wait| wait > 1));
+    assert_eq!(house.run(KEY, busy).await.text(), "1");
+}
+
+#[tokio::test]
+async fn a_place_is_held_until_the_last_byte() {
+    let house = House::new().await;
+    let mut first = Connection::open(&house.gateway.url).await.expect("a connection");
+    let under_way =
+        tokio::spawn(async move { first.request("GET", "/up/hang", &[("x-api-key", SLOW)], "").await });
+    house.upstream.seen("/hang").await;
+    refused(&house.get("/up/echo", SLOW).await, 429, "rate-at-once");
+    under_way.abort();
+    let again = async {
+        while house.get("/up/echo", SLOW).await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    testkit::patiently("the place of who went away", again).await;
+}
+
+#[tokio::test]
+async fn the_log_names_callers_and_never_keys() {
+    let house = House::new().await;
+    house.get("/up/echo", KEY).await;
+    house.get("/up/echo", "a-wrong-key-that-somebody-sends").await;
+    let line = house.gateway.logged(|line| line.contains("\"status\":401")).await.expect("a line");
+    let log = house.gateway.log();
+    let passed = log.iter().find(|line| line.contains("\"status\":200")).expect("a line");
+    let passed: Value = serde_json::from_str(passed).expect("JSON");
+    assert_eq!(passed["caller"], "shop");
+    assert!(!line.contains("\"caller\""));
+    assert!(log.iter().all(|line| !line.contains(KEY) && !line.contains("a-wrong-key")), "{log:?}");
+}
