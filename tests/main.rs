@@ -6,9 +6,11 @@ mod browser;
 mod cli;
 mod docs;
 mod identity;
+mod grpc;
 mod life;
 mod query;
 mod support;
+mod upgrade;
 
 use std::path::Path;
 

@@ -1,0 +1,122 @@
+//! A proxied request that makes something else of its connection (RFC 9110, 7.8): a WebSocket.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use testkit::Gateway;
+use tungstenite::handshake::server::{Request, Response};
+use tungstenite::{HandshakeError, Message, WebSocket};
+
+/// How long a side may be waited for before the test is failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn gateway(service: SocketAddr) -> Gateway {
+    let config = format!(
+        "listen: 127.0.0.1:0\n\
+         services: {{ chat: {{ url: 'http://{service}' }} }}\n\
+         routes: [{{ path: /chat/*, proxy: chat }}]\n"
+    );
+    Gateway::start(crate::orfa(), &config).await
+}
+
+/// Does with its first connection what a function says; the function's result.
+fn service<T: Send + 'static>(
+    talk: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (SocketAddr, JoinHandle<T>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let talk = move || talk(patient(listener.accept().expect("a connection").0));
+    (address, std::thread::spawn(talk))
+}
+
+fn patient(socket: TcpStream) -> TcpStream {
+    socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    socket
+}
+
+/// Opens a WebSocket through the gateway; blocking, as the library is.
+fn open(gateway: SocketAddr) -> Result<WebSocket<TcpStream>, Box<tungstenite::Error>> {
+    let socket = patient(TcpStream::connect(gateway).expect("a gateway"));
+    match tungstenite::client("ws://shop.example/chat/room?seat=7", socket) {
+        Ok((socket, _)) => Ok(socket),
+        Err(HandshakeError::Failure(error)) => Err(Box::new(error)),
+        Err(HandshakeError::Interrupted(_)) => panic!("a blocking handshake was interrupted"),
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("a thread")
+}
+
+#[tokio::test]
+async fn a_web_socket_reaches_its_service_and_talks_both_ways() {
+    let (address, served) = service(|socket| {
+        let mut asked = None;
+        let mut socket = tungstenite::accept_hdr(socket, |request: &Request, response: Response| {
+            asked = Some((request.uri().to_string(), request.headers().clone()));
+            Ok(response)
+        })
+        .expect("a handshake");
+        // The service speaks first.
+        socket.send("hello".into()).expect("sent");
+        loop {
+            match socket.read().expect("a message") {
+                Message::Close(_) => return asked.expect("a request"),
+                message => socket.send(message).expect("sent"),
+            }
+        }
+    });
+    let gateway = gateway(address).await;
+    let to = gateway.address;
+    blocking(move || {
+        let mut socket = open(to).expect("a WebSocket");
+        assert_eq!(socket.read().expect("a message"), Message::from("hello"));
+        for message in [Message::from("one"), Message::from(vec![7; 1 << 20]), Message::from("three")] {
+            socket.send(message.clone()).expect("sent");
+            assert_eq!(socket.read().expect("a message"), message);
+        }
+        socket.close(None).expect("closed");
+        while socket.read().is_ok() {}
+    })
+    .await;
+    let (uri, headers) = blocking(move || served.join().expect("a service")).await;
+    assert_eq!(uri, "/room?seat=7");
+    assert_eq!(headers["forwarded"], "for=127.0.0.1;host=\"shop.example\";proto=http");
+    assert_eq!(headers["via"], "1.1 orfa");
+    let line = gateway.logged(|line| line.contains("\"path\":\"/chat/room\"")).await.expect("a line");
+    assert!(line.contains("\"status\":101"), "{line}");
+}
+
+#[tokio::test]
+async fn a_service_may_refuse() {
+    let (address, served) = service(|socket| {
+        let refuse = |_: &Request, _: Response| {
+            let mut refusal = tungstenite::http::Response::new(Some("full".to_owned()));
+            *refusal.status_mut() = tungstenite::http::StatusCode::FORBIDDEN;
+            Err(refusal)
+        };
+        assert!(tungstenite::accept_hdr(socket, refuse).is_err());
+    });
+    let gateway = gateway(address).await;
+    let to = gateway.address;
+    let refused = blocking(move || open(to)).await.expect_err("a refusal");
+    match *refused {
+        tungstenite::Error::Http(response) => assert_eq!(response.status().as_u16(), 403),
+        other => panic!("{other}"),
+    }
+    blocking(move || served.join().expect("a service")).await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_takes_its_service_with_it() {
+    let (address, served) = service(|socket| {
+        let mut socket = tungstenite::accept(socket).expect("a handshake");
+        assert_eq!(socket.read().expect("a message"), Message::from("bye"));
+        socket.read().is_err()
+    });
+    let gateway = gateway(address).await;
+    let to = gateway.address;
+    blocking(move || open(to).expect("a WebSocket").send("bye".into()).expect("sent")).await;
+    assert!(blocking(move || served.join().expect("a service")).await);
+}
