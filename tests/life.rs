@@ -15,6 +15,7 @@ fn config(upstream: &Upstream, number: usize, more: &str) -> String {
         "
 listen: 127.0.0.1:0
 log: {{ access: false }}
+shed: {{ automatic: false }}
 drain: {{ delay: 1s }}
 services:
   up: {{ url: '{}', headers: {{ x-config: 'v{number}' }} }}

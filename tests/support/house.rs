@@ -104,6 +104,7 @@ fn config(upstream: &str, routes: &str) -> String {
     format!(
         "
 listen: 127.0.0.1:0
+shed: {{ automatic: false }}
 services:
   up: {{ url: '{upstream}' }}
   impatient: {{ url: '{upstream}', timeout: 100ms }}

@@ -210,6 +210,8 @@ impl Config {
             "listen": format!("127.0.0.1:{port}"),
             "services": urls.collect::<serde_json::Map<_, _>>(),
             "cors": { "origins": origins },
+            // A developer's machine compiles beside it: that is no overload.
+            "shed": { "automatic": false },
             "routes": [{ "path": "/query", "query": { "services": names } }],
         });
         finish(value, Source::new(Path::new("command line")), Vec::new())

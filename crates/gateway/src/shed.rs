@@ -34,7 +34,8 @@ use tokio::sync::Notify;
 pub struct ShedConfig {
     /// Refuse requests when they would have to wait for the gateway's own threads.
     pub automatic: bool,
-    /// How long they may wait there. It is not about services: those have their own timeouts.
+    /// How long they may wait there before shedding begins; from then on the wait is kept to a fiftieth of it.
+    /// It is not about services: those have their own timeouts.
     pub delay: services::Duration,
     /// How many requests may be under way, up to the last byte of their answers.
     #[schemars(range(min = 1))]
@@ -82,7 +83,7 @@ const SLACK: u64 = 1_000_000;
 
 impl Default for ShedConfig {
     fn default() -> Self {
-        Self { automatic: true, delay: services::Duration::from_millis(5), max_in_flight: 20_000 }
+        Self { automatic: true, delay: services::Duration::from_millis(50), max_in_flight: 20_000 }
     }
 }
 

@@ -6,9 +6,10 @@ use super::INTERVAL;
 
 /// What part of the delay at which shedding begins is good from then on: a queue is of use only where
 /// load comes in bursts, and this load does not.
-const HOLD: f64 = 0.2;
+const HOLD: f64 = 0.02;
 /// So many times more, and nothing is taken: who waits has waited too long already, and a queue of
-/// refusals is soon gone.
+/// refusals is soon gone. If it isn't within [`INTERVAL`], since clients ask again at once, it does not
+/// help and is given up.
 const CLOSE: f64 = 4.0;
 /// How often the rate is set while something is shed, and how many probes that takes.
 const STEP: Duration = Duration::from_millis(10);
@@ -19,9 +20,13 @@ const UP: f64 = 0.01;
 /// How strongly the rate follows an excess downwards, and the least that is left of it.
 const DOWN: f64 = 0.1;
 const LEAST_LEFT: f64 = 0.5;
-/// How fast the memory of better times fades with each step downwards.
+/// How fast the memory of better times fades with each step: that which steps upwards are measured by,
+/// downwards only, and the slower one that the least rate is a part of.
 const FADE: f64 = 0.05;
-/// The smallest rate: without any request there is nothing to learn from.
+const FADE_SLOWLY: f64 = 0.0001;
+/// The least rate, whatever the delay: refusals alone may make a queue that is never short.
+const LEAST: f64 = 0.2;
+/// The same in requests a second: without any there is nothing to learn from.
 const SLOWEST: f64 = 5.0;
 /// Without a refusal for so long, shedding ends.
 const QUIET: Duration = Duration::from_secs(1);
@@ -46,6 +51,8 @@ pub(super) struct Law {
     window: Duration,
     taken: u64,
     quiet: Duration,
+    /// For how long nothing was taken, without a good delay since.
+    closed: Duration,
     /// While something is shed.
     rate: Option<Rate>,
 }
@@ -54,14 +61,15 @@ pub(super) struct Law {
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     now: f64,
-    /// What was served when all went well.
+    /// What was served when all went well, of late and before.
     best: f64,
+    before: f64,
 }
 
 impl Default for Law {
     fn default() -> Self {
         let (shortest, zero) = (Duration::MAX, Duration::ZERO);
-        Self { shortest, window: zero, taken: 0, quiet: zero, rate: None }
+        Self { shortest, window: zero, taken: 0, quiet: zero, closed: zero, rate: None }
     }
 }
 
@@ -78,7 +86,7 @@ impl Law {
             None if self.shortest <= target => self.begin_window(),
             None if self.window >= INTERVAL => {
                 let best = (self.taken as f64 / self.window.as_secs_f64()).max(SLOWEST);
-                self.rate = Some(Rate { now: best * BEGIN, best });
+                self.rate = Some(Rate { now: best * BEGIN, best, before: best });
                 self.quiet = Duration::ZERO;
                 self.begin_window();
             }
@@ -92,8 +100,15 @@ impl Law {
             }
             _ => {}
         }
-        let is_long = excess(seen.delay, target) > CLOSE - 1.0;
-        self.rate.map(|rate| if is_long { 0.0 } else { rate.now })
+        let excess = excess(seen.delay, target);
+        if self.rate.is_none() || excess <= 0.0 {
+            self.closed = Duration::ZERO;
+        }
+        let is_closed = excess > CLOSE - 1.0 && self.closed < INTERVAL;
+        if is_closed && self.rate.is_some() {
+            self.closed += seen.since;
+        }
+        self.rate.map(|rate| if is_closed { 0.0 } else { rate.now })
     }
 
     fn begin_window(&mut self) {
@@ -106,12 +121,14 @@ impl Law {
 impl Rate {
     fn step(&mut self, excess: f64) {
         if excess > 0.0 {
-            self.now = (self.now * (1.0 - DOWN * excess).max(LEAST_LEFT)).max(SLOWEST);
+            let least = (self.before * LEAST).max(SLOWEST);
+            self.now = (self.now * (1.0 - DOWN * excess).max(LEAST_LEFT)).max(least);
             self.best -= (self.best - self.now) * FADE;
         } else {
             self.now += self.best * UP;
             self.best = self.best.max(self.now);
         }
+        self.before = (self.before * (1.0 - FADE_SLOWLY)).max(self.best);
     }
 }
 

@@ -4,7 +4,7 @@
 use super::law::{Law, Seen};
 use super::*;
 
-const TARGET: Duration = Duration::from_millis(5);
+const TARGET: Duration = Duration::from_millis(50);
 
 /// What a simulated minute was like.
 #[derive(Debug, Default)]
@@ -125,7 +125,7 @@ fn shedding_ends_when_nothing_is_left_to_refuse() {
         taken: 10,
         refused,
     };
-    let begun = (0..20).find_map(|_| law.learn(seen(50, 0), TARGET));
+    let begun = (0..20).find_map(|_| law.learn(seen(80, 0), TARGET));
     assert_eq!(begun, Some(0.0), "nothing is taken while the queue is long");
     let next = law.learn(seen(0, 5), TARGET).unwrap();
     assert!((700.0..900.0).contains(&next), "{next}");
@@ -158,4 +158,17 @@ async fn an_idle_gateway_probes_nothing() {
     assert!(!shed.load.asleep.load(Relaxed));
     drop(shed);
     watch.await.unwrap();
+}
+
+#[test]
+fn who_asks_again_at_once_is_still_answered_now_and_then() {
+    let mut law = Law::default();
+    let seen = |refused| Seen {
+        delay: Duration::from_millis(200),
+        since: Duration::from_millis(10),
+        taken: 10,
+        refused,
+    };
+    let rates: Vec<f64> = (0..1000).filter_map(|_| law.learn(seen(50), TARGET)).collect();
+    assert!(rates.iter().skip(20).all(|rate| *rate > 100.0), "{rates:?}");
 }

@@ -23,7 +23,7 @@ rights:
   anonymous: { routes: [/catalog/*], rate: { requests: 10/s } }
   others: {}
 cors: { origins: [https://shop.example.org] }
-shed: { delay: 5ms }
+shed: { delay: 50ms }
 routes:
   - { path: /query, query: { services: [catalog] } }
   - { path: /catalog/*, proxy: catalog }
@@ -145,7 +145,7 @@ rights:
         "rights.NAME.rate",
         "rights: { anonymous: { rate: { requests: 600/m, burst: 20, cpu: 100ms/s, at_once: 5 } } }\n",
     ),
-    ("shed", "shed: { automatic: true, delay: 5ms, max_in_flight: 20000 }\n"),
+    ("shed", "shed: { automatic: true, delay: 50ms, max_in_flight: 20000 }\n"),
     (
         "routes[]",
         "\
