@@ -85,6 +85,8 @@ pub struct Made {
     pub path: String,
     /// How it ended.
     pub outcome: Outcome,
+    /// How many endpoints it was given to, one after the other.
+    pub attempts: u32,
     /// From the start of the request to the start of the call, and to its end where it ended.
     pub span: (Duration, Option<Duration>),
 }
@@ -207,7 +209,7 @@ impl Budget {
     pub fn begin(&self, service: Arc<str>, method: Method, path: String) -> usize {
         let span = (self.started.elapsed(), None);
         let mut made = self.lock();
-        made.push(Made { service, method, path, outcome: Outcome::NotSent, span });
+        made.push(Made { service, method, path, outcome: Outcome::NotSent, attempts: 1, span });
         made.len() - 1
     }
 
@@ -225,6 +227,13 @@ impl Budget {
         if let Some(made) = self.lock().get_mut(number) {
             made.outcome = outcome;
             made.span.1 = matches!(outcome, Outcome::Status(_)).then_some(now);
+        }
+    }
+
+    /// Notes that a call is sent once more, to another endpoint.
+    pub fn again(&self, number: usize) {
+        if let Some(made) = self.lock().get_mut(number) {
+            made.attempts += 1;
         }
     }
 

@@ -1,30 +1,40 @@
 //! The way of one request to a service.
 //!
-//! A program's request ([`Services::send`]): check → take from the allowance → wait for a place → send →
-//! receive, counting. A proxied one ([`Services::forward`]) streams both ways instead. Nothing is ever
-//! sent twice, but for what the pool had not begun to send when a kept connection turned out closed.
-//! Dropping a future ends the exchange behind it.
+//! A program's request ([`Services::send`]): check → take from the allowance → wait for a place → choose
+//! an endpoint and send (`client/exchange.rs`) → receive, counting. A proxied one ([`Services::forward`])
+//! streams both ways instead. Nothing unsafe that was sent is ever sent again. Dropping a future ends the
+//! exchange behind it.
+
+mod clock;
+mod exchange;
+mod message;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Version};
 use tokio::time::timeout_at;
 
-use crate::body::{Body, full};
+use crate::body::Body;
 use crate::call::{Call, Outcome};
-use crate::config::{ConfigProblem, Duration, ServiceConfig};
+use crate::config::{ConfigProblem, ServiceConfig};
+use crate::error::Waited;
 use crate::headers::{self, MAX_HOPS};
 use crate::path::{PathError, parse_target};
 use crate::receive::{Stopped, receive};
 use crate::service::Service;
-use crate::transport::{Endpoint, Live, Transport, TransportError};
+use crate::stats::ServiceStats;
+use crate::targets::{Outside, Resolve, SystemResolver, Verdict};
+use crate::transport::{Live, Transport};
 use crate::upgrade::{self, Wish};
+use clock::{Clock, Late};
+use exchange::{Answer, Exchange};
+use message::{Message, Payload};
 
 pub use crate::error::CallError;
 
@@ -33,7 +43,7 @@ pub use crate::error::CallError;
 pub struct Services {
     /// By name in lower case, since the hosts of URLs know no other.
     by_name: Arc<BTreeMap<String, Arc<Service>>>,
-    transport: Arc<dyn Transport>,
+    outside: Arc<Outside>,
 }
 
 /// What a program asks of a service.
@@ -75,28 +85,56 @@ impl Services {
     /// # Errors
     /// Every mistake in it, not just the first.
     pub fn read(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
-        let mut by_name: BTreeMap<String, Arc<Service>> = BTreeMap::new();
-        let mut problems = Vec::new();
-        for (name, config) in config {
-            match Service::new(name, config, folder) {
-                Ok(service) => {
-                    if let Some(other) = by_name.insert(name.to_ascii_lowercase(), Arc::new(service)) {
-                        problems.push(same_name(name, other.name()));
-                    }
-                }
-                Err(found) => problems.extend(found),
-            }
+        let outside = Outside { transport: Arc::new(Live), resolver: Arc::new(SystemResolver) };
+        let by_name = by_name(config, folder, &BTreeMap::new())?;
+        Ok(Self { by_name: Arc::new(by_name), outside: Arc::new(outside) })
+    }
+
+    /// The services of a new config, which take over what is known of the old ones: connections, counts,
+    /// and the health of every endpoint that stays. The old ones serve on for whoever still holds them;
+    /// nothing of them has changed before [`Services::watch`].
+    ///
+    /// # Errors
+    /// Every mistake in the config.
+    pub fn renewed(
+        &self,
+        config: &BTreeMap<String, ServiceConfig>,
+        folder: &Path,
+    ) -> Result<Self, Vec<ConfigProblem>> {
+        let by_name = by_name(config, folder, &self.by_name)?;
+        Ok(Self { by_name: Arc::new(by_name), outside: Arc::clone(&self.outside) })
+    }
+
+    /// Begins what goes on beside requests, once these services are in force: health checks. Those that a
+    /// config before this one asked for end. Without it, and outside of a runtime, they begin with a
+    /// service's first request. They end when the last clone of these services is gone.
+    pub fn watch(&self) {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
         }
-        if !problems.is_empty() {
-            return Err(problems);
+        for service in self.by_name.values() {
+            service.targets.watch(&self.outside);
         }
-        Ok(Self { by_name: Arc::new(by_name), transport: Arc::new(Live) })
+    }
+
+    /// What the services have done so far, in alphabetical order.
+    #[must_use]
+    pub fn stats(&self) -> Vec<ServiceStats> {
+        self.by_name.values().map(|service| ServiceStats::of(service)).collect()
     }
 
     /// The same services behind another transport: a recording, a test.
     #[must_use]
     pub fn with_transport(self, transport: Arc<dyn Transport>) -> Self {
-        Self { transport, ..self }
+        let outside = Outside { transport, ..Outside::clone(&self.outside) };
+        Self { outside: Arc::new(outside), ..self }
+    }
+
+    /// The same services, found by another resolver.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
+        let outside = Outside { resolver, ..Outside::clone(&self.outside) };
+        Self { outside: Arc::new(outside), ..self }
     }
 
     /// The names of all services, in alphabetical order.
@@ -148,14 +186,13 @@ impl Services {
         service.check_path(request.path_and_query.path())?;
         service.headers.check(&request.headers)?;
         check_method(&request.method)?;
-        let (number, endpoint) = begin(call, service, &request.method, &request.path_and_query)?;
-        let mut headers = request.headers;
+        let number = begin(call, service, &request.method, &request.path_and_query)?;
+        let Request { method, path_and_query: path, mut headers, body } = request;
         service.headers.complete(&mut headers, &call.headers);
-        let sent =
-            self.message(endpoint, request.method, request.path_and_query, headers, full(request.body))?;
-        let (call, exchange) = (call.clone(), Exchange { service: service.clone(), number });
+        let message = Message { method, path, headers, payload: Payload::Whole(body), may_switch: false };
+        let (call, exchange) = (call.clone(), self.exchange(service, number));
         Ok(async move {
-            let result = exchange.run(&call, sent).await;
+            let result = exchange.run(&call, message).await;
             call.budget.end(number);
             result
         })
@@ -173,8 +210,8 @@ impl Services {
         let started = self.start_forward(call, service, request);
         let call = call.clone();
         async move {
-            let (exchange, sent, wish) = started?;
-            let result = exchange.stream(&call, sent, wish).await;
+            let (exchange, message, wish) = started?;
+            let result = exchange.stream(&call, message, wish).await;
             call.budget.end(exchange.number);
             result
         }
@@ -185,149 +222,106 @@ impl Services {
         call: &Call,
         service: &Arc<Service>,
         request: http::Request<Body>,
-    ) -> Result<(Exchange, Sent, Option<Wish>), CallError> {
+    ) -> Result<(Exchange, Message, Option<Wish>), CallError> {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         call.check(service.name(), &head.method)?;
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
-        let (number, endpoint) = begin(call, service, &head.method, &path)?;
+        let number = begin(call, service, &head.method, &path)?;
         let wish = Wish::of(&mut head);
         headers::mark_forwarded(&mut head);
         wish.iter().for_each(|wish| wish.say(&mut head.headers));
         service.headers.set_on(&mut head.headers);
-        let sent = self.message(endpoint, head.method, path, head.headers, body)?;
-        Ok((Exchange { service: service.clone(), number }, sent, wish))
+        let (method, headers, payload) = (head.method, head.headers, Payload::of(body));
+        let message = Message { method, path, headers, payload, may_switch: wish.is_some() };
+        Ok((self.exchange(service, number), message, wish))
     }
 
-    /// The message as it goes to one target.
-    fn message(
-        &self,
-        endpoint: Endpoint,
-        method: Method,
-        path: PathAndQuery,
-        headers: HeaderMap,
-        body: Body,
-    ) -> Result<Sent, CallError> {
-        let mut message = http::Request::new(body);
-        *message.method_mut() = method;
-        *message.uri_mut() = endpoint.origin.uri(path).map_err(|_| PathError::Invalid)?;
-        *message.headers_mut() = headers;
-        Ok(Sent { transport: self.transport.clone(), endpoint, message })
+    fn exchange(&self, service: &Arc<Service>, number: usize) -> Exchange {
+        Exchange { outside: Arc::clone(&self.outside), service: Arc::clone(service), number }
     }
-}
-
-/// A message that waits to be sent.
-struct Sent {
-    transport: Arc<dyn Transport>,
-    endpoint: Endpoint,
-    message: http::Request<Body>,
-}
-
-/// One exchange with a service: whom to name, and what ends it when.
-struct Exchange {
-    service: Arc<Service>,
-    number: usize,
 }
 
 impl Exchange {
     /// A program's: within a place, to the last byte.
-    async fn run(&self, call: &Call, sent: Sent) -> Result<Response, CallError> {
+    async fn run(&self, call: &Call, message: Message) -> Result<Response, CallError> {
         let over = CallError::Limit("limit-deadline");
         let Ok(_place) = timeout_at(call.budget.deadline.into(), call.budget.place()).await else {
             return Err(over);
         };
-        if Instant::now() >= call.budget.deadline {
+        if std::time::Instant::now() >= call.budget.deadline {
             return Err(over); // The place came from a call that ran out of time just now.
         }
-        let own = Instant::now() + self.service.timeout();
-        let exchange = async {
-            let response = self.head(call, sent).await?;
-            if upgrade::is_switch(&response) {
-                return Err(self.switched());
-            }
-            let (head, body) = response.into_parts();
-            let response = self.body(call, head, body).await?;
-            // Not before: an answer that breaks off is none to the program.
-            call.budget.note(self.number, Outcome::Status(response.status.as_u16()));
-            Ok(response)
-        };
-        match timeout_at(own.min(call.budget.deadline).into(), exchange).await {
-            Ok(result) => result,
-            Err(_) if call.budget.deadline <= own => Err(over),
-            Err(_) => Err(self.timeout()),
+        match self.whole(call, message).await {
+            Err(CallError::Timeout { waited: Waited::Deadline, .. }) => Err(over),
+            result => result,
         }
+    }
+
+    async fn whole(&self, call: &Call, message: Message) -> Result<Response, CallError> {
+        let mut clock = Clock::new(&self.service, call.budget.deadline);
+        let answer = self.answer(call, &mut clock, message).await?;
+        let peer = Arc::clone(&answer.lease.peer);
+        let (head, body) = self.streamed(answer).into_parts();
+        let mut headers = head.headers;
+        let received = clock.whole(receive(&mut headers, body, &call.budget)).await.map_err(|late| {
+            if matches!(late, Late::Service(..)) {
+                peer.note(Verdict::Failed, false);
+            }
+            self.late(late)
+        });
+        let body = received?.map_err(|stopped| match stopped {
+            Stopped::Limit => CallError::Limit("limit-received"),
+            Stopped::Broken(source) => match watched::stood_still(&*source) {
+                Some(time) => self.late(Late::Service(Waited::More, time)),
+                None => self.broken(source),
+            },
+        })?;
+        // Not before: an answer that breaks off is none to the program.
+        call.budget.note(self.number, Outcome::Status(head.status.as_u16()));
+        Ok(Response { status: head.status, headers, body })
     }
 
     /// A client's: to the head of the answer, the rest streams.
     async fn stream(
         &self,
         call: &Call,
-        sent: Sent,
+        message: Message,
         wish: Option<Wish>,
     ) -> Result<http::Response<Body>, CallError> {
-        let end = (Instant::now() + self.service.timeout()).min(call.budget.deadline);
-        let answer = timeout_at(end.into(), self.head(call, sent)).await;
-        let mut response = answer.unwrap_or_else(|_| Err(self.timeout()))?;
-        if !upgrade::is_switch(&response) {
-            headers::strip_hop_by_hop(response.headers_mut());
-        } else if !wish.is_some_and(|wish| wish.grant(&mut response)) {
-            return Err(self.switched());
-        }
+        let mut clock = Clock::new(&self.service, call.budget.deadline);
+        let answer = self.answer(call, &mut clock, message).await?;
+        let mut response = match wish {
+            Some(wish) if upgrade::is_switch(&answer.response) => {
+                let Answer { mut response, lease, .. } = answer;
+                lease.note(Verdict::Good);
+                if !wish.grant(&mut response, lease) {
+                    return Err(self.switched());
+                }
+                response
+            }
+            _ => {
+                let mut response = self.streamed(answer);
+                headers::strip_hop_by_hop(response.headers_mut());
+                response
+            }
+        };
         call.budget.note(self.number, Outcome::Status(response.status().as_u16()));
         let received = response.version();
         headers::mark_via(response.headers_mut(), received);
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }
-
-    async fn head(&self, call: &Call, sent: Sent) -> Result<http::Response<Body>, CallError> {
-        call.budget.note(self.number, Outcome::NoAnswer);
-        match sent.transport.send(&sent.endpoint, sent.message).await {
-            Ok(response) => Ok(response),
-            Err(TransportError::Unreachable(source)) => {
-                call.budget.note(self.number, Outcome::NotSent);
-                Err(CallError::Unreachable { service: self.service.name().clone(), source })
-            }
-            Err(TransportError::Timeout(_)) => Err(self.timeout()),
-            Err(TransportError::Broken(source)) => Err(self.broken(source)),
-        }
-    }
-
-    async fn body(
-        &self,
-        call: &Call,
-        head: http::response::Parts,
-        body: Body,
-    ) -> Result<Response, CallError> {
-        let mut headers = head.headers;
-        match receive(&mut headers, body, &call.budget).await {
-            Ok(body) => Ok(Response { status: head.status, headers, body }),
-            Err(Stopped::Limit) => Err(CallError::Limit("limit-received")),
-            Err(Stopped::Broken(source)) => Err(self.broken(source)),
-        }
-    }
-
-    fn timeout(&self) -> CallError {
-        CallError::Timeout { service: self.service.name().clone(), timeout: Duration(self.service.timeout()) }
-    }
-
-    fn switched(&self) -> CallError {
-        self.broken("it switched protocols without being asked to".into())
-    }
-
-    fn broken(&self, source: crate::body::Error) -> CallError {
-        CallError::Broken { service: self.service.name().clone(), source }
-    }
 }
 
-/// Takes a call out of the allowance and notes it; says which target is to get it.
+/// Takes a call out of the allowance and notes it; its number among the calls of the request.
 fn begin(
     call: &Call,
     service: &Arc<Service>,
     method: &Method,
     path: &PathAndQuery,
-) -> Result<(usize, Endpoint), CallError> {
+) -> Result<usize, CallError> {
     if call.hops >= MAX_HOPS {
         return Err(CallError::Loop(service.name().clone()));
     }
@@ -336,9 +330,29 @@ fn begin(
         call.budget.refuse(name, method, path);
         return Err(CallError::Limit("limit-calls"));
     }
-    let number = call.budget.begin(name, method, path);
-    let none = || CallError::Unreachable { service: service.name().clone(), source: "no targets".into() };
-    Ok((number, service.endpoint().ok_or_else(none)?))
+    Ok(call.budget.begin(name, method, path))
+}
+
+/// Services out of their configs, with what is known of those `before`.
+fn by_name(
+    config: &BTreeMap<String, ServiceConfig>,
+    folder: &Path,
+    before: &BTreeMap<String, Arc<Service>>,
+) -> Result<BTreeMap<String, Arc<Service>>, Vec<ConfigProblem>> {
+    let mut by_name: BTreeMap<String, Arc<Service>> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (name, config) in config {
+        let key = name.to_ascii_lowercase();
+        match Service::new(name, config, folder, before.get(&key).map(|before| &**before)) {
+            Ok(service) => {
+                if let Some(other) = by_name.insert(key, Arc::new(service)) {
+                    problems.push(same_name(name, other.name()));
+                }
+            }
+            Err(found) => problems.extend(found),
+        }
+    }
+    if problems.is_empty() { Ok(by_name) } else { Err(problems) }
 }
 
 fn check_method(method: &Method) -> Result<(), CallError> {

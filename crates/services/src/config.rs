@@ -3,6 +3,7 @@
 //! [`crate::Services::new`] makes ready objects out of it and reports every mistake at once, as
 //! [`ConfigProblem`]s. The words for time and size, which all sections use, stand in `units.rs`.
 
+mod balance;
 mod connection;
 mod units;
 
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+pub use balance::{HealthConfig, Percent, RetriesConfig, Statuses};
 pub use connection::{Protocol, ServiceTlsConfig};
 pub use units::{Bytes, Duration};
 
@@ -17,12 +19,18 @@ pub use units::{Bytes, Duration};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceConfig {
-    /// Where the service is: one URL, or a list of targets that take turns.
+    /// Where the service is: one URL, or a list of targets. Each address that a name stands for is an
+    /// endpoint; a request goes to the one with the fewest under way.
     pub url: OneOrMany,
+    /// How often the names in the URLs are looked up again while the service is used. Addresses that are
+    /// gone get no new requests; where a look-up fails, the old ones stay.
+    #[serde(default = "default_dns")]
+    pub dns: Duration,
     /// The service's OpenAPI document, a path relative to the config.
     #[serde(default)]
     pub openapi: Option<String>,
-    /// How long one call may take, from connecting to the last byte.
+    /// How long one call of a program may take, from connecting to the last byte, retries included. For a
+    /// proxied request: how long until the answer begins, once the request's body is there.
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
     /// How long connecting to a target may take, with TLS.
@@ -34,6 +42,20 @@ pub struct ServiceConfig {
     /// Whom TLS trusts, and who the gateway says it is. Without it: the public authorities, nobody.
     #[serde(default)]
     pub tls: Option<ServiceTlsConfig>,
+    /// How long one target may take to begin its answer, once it has the request. A safe request is then
+    /// sent to another one. Without it, only `timeout` counts.
+    #[serde(default)]
+    pub first_byte_timeout: Option<Duration>,
+    /// How long a streamed answer, or a streamed request, may stand still.
+    #[serde(default = "default_idle_timeout")]
+    pub idle_timeout: Duration,
+    /// When a request is sent to another target.
+    #[serde(default)]
+    pub retries: RetriesConfig,
+    /// Requests of the gateway's own that find out whether a target is well. Without it, only the answers
+    /// to requests show it: a target that fails in a row is left out for a while.
+    #[serde(default)]
+    pub health: Option<HealthConfig>,
     /// Which of the client's own headers travel on to this service.
     #[serde(default)]
     pub forward: Vec<String>,
@@ -74,10 +96,15 @@ impl ServiceConfig {
         Self {
             url: OneOrMany::One(url.into()),
             openapi: None,
+            dns: default_dns(),
             timeout: default_timeout(),
             connect_timeout: default_connect_timeout(),
             protocol: Protocol::Auto,
             tls: None,
+            first_byte_timeout: None,
+            idle_timeout: default_idle_timeout(),
+            retries: RetriesConfig::default(),
+            health: None,
             forward: Vec::new(),
             headers: BTreeMap::new(),
             paths: Vec::new(),
@@ -98,6 +125,14 @@ impl OneOrMany {
 
 fn default_connect_timeout() -> Duration {
     Duration::from_secs(5)
+}
+
+fn default_dns() -> Duration {
+    Duration::from_secs(5)
+}
+
+fn default_idle_timeout() -> Duration {
+    Duration::from_secs(60)
 }
 
 fn default_timeout() -> Duration {

@@ -50,11 +50,19 @@ pub enum CallError {
         /// What happened, with the address.
         source: Error,
     },
-    /// No answer within the service's timeout.
-    #[error("the service `{service}` did not answer within {timeout}")]
+    /// It took longer than it may.
+    #[error("the service `{service}` {} {timeout} ({})", .waited.text(), .waited.setting())]
     Timeout {
         /// The service's name.
         service: Arc<str>,
+        /// How long was waited.
+        timeout: Duration,
+        /// For what.
+        waited: Waited,
+    },
+    /// The client itself stopped sending the body of its request.
+    #[error("the body of the request stood still for {timeout} before it was complete")]
+    Stalled {
         /// How long was waited.
         timeout: Duration,
     },
@@ -66,6 +74,38 @@ pub enum CallError {
         /// What happened, with the address.
         source: Error,
     },
+}
+
+/// For what was waited in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// For the answer.
+    Answer,
+    /// For its beginning.
+    FirstByte,
+    /// For more of it, or for the service to take more of the request.
+    More,
+    /// For the answer, within the time that the route has for the whole request.
+    Deadline,
+}
+
+impl Waited {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Answer | Self::Deadline => "did not answer within",
+            Self::FirstByte => "did not begin its answer within",
+            Self::More => "stood still for",
+        }
+    }
+
+    fn setting(self) -> &'static str {
+        match self {
+            Self::Answer => "the service's `timeout`",
+            Self::FirstByte => "its `first_byte_timeout`",
+            Self::More => "its `idle_timeout`",
+            Self::Deadline => "the route's `deadline`",
+        }
+    }
 }
 
 fn limit_text(code: &str) -> &'static str {
@@ -91,6 +131,7 @@ impl CallError {
             Self::Limit(_) => Kind::Limit,
             Self::Unreachable { .. } => Kind::Unreachable,
             Self::Timeout { .. } => Kind::Timeout,
+            Self::Stalled { .. } => Kind::Invalid,
             Self::Broken { .. } => Kind::Broken,
         }
     }
@@ -108,6 +149,7 @@ impl Problem for CallError {
             Self::Loop(_) => "upstream-loop",
             Self::Unreachable { .. } => "upstream-unreachable",
             Self::Timeout { .. } => "upstream-timeout",
+            Self::Stalled { .. } => "body-timeout",
             Self::Broken { .. } => "upstream-broken",
         }
     }
@@ -120,6 +162,7 @@ impl Problem for CallError {
             Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } => StatusCode::FORBIDDEN,
             Self::Loop(_) => StatusCode::LOOP_DETECTED,
             Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Stalled { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Unreachable { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
         }
     }
@@ -127,7 +170,9 @@ impl Problem for CallError {
     fn fault(&self) -> Fault {
         match self {
             Self::Path(_) | Self::Header(_) | Self::Method(_) | Self::Limit(_) => Fault::Program,
-            Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } => Fault::Client,
+            Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } | Self::Stalled { .. } => {
+                Fault::Client
+            }
             _ => Fault::Upstream,
         }
     }
@@ -143,6 +188,7 @@ impl Problem for CallError {
             Self::Limit(_) => "Ask for less, or grant more with `ORFA-Limit`, up to the operator's cap.",
             Self::Loop(_) => "The operator should look where the service's `url` leads.",
             Self::Unreachable { .. } | Self::Timeout { .. } => "Try again later.",
+            Self::Stalled { .. } => "Send the body without long pauses.",
             Self::Broken { .. } => "The call may have had its effect; ask the service before repeating it.",
         }
         .to_owned()

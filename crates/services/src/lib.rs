@@ -6,7 +6,7 @@
 //! status, whose fault; `gateway` alone turns it into HTTP.
 //!
 //! Read next: `call.rs` and `problem.rs` (the seam), `config.rs` (what an operator writes),
-//! `client.rs` (the way of one request), `transport.rs` (what may be swapped for a recording), `fetch.rs`
+//! `client.rs` (the way of one request), `targets.rs` (where it goes), `transport.rs` (what may be swapped for a recording), `fetch.rs`
 //! (the gateway's own errands).
 
 pub mod body;
@@ -19,7 +19,10 @@ pub mod headers;
 pub mod path;
 pub mod problem;
 mod receive;
+mod retry;
 mod service;
+pub mod stats;
+mod targets;
 pub mod transport;
 mod upgrade;
 
@@ -34,4 +37,6 @@ pub use fetch::{Fetch, FetchError};
 pub use path::{PathError, Target, parse_target};
 pub use problem::{Fault, Kind, Problem};
 pub use service::Service;
+pub use stats::{EndpointStats, ServiceStats};
+pub use targets::{Resolve, SystemResolver};
 pub use transport::{Transport, TransportError};

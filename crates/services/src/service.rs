@@ -3,26 +3,33 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
-use http::uri::{Scheme, Uri};
+use http::uri::{PathAndQuery, Scheme, Uri};
 use rustls::pki_types::ServerName;
 
-use crate::config::{ConfigProblem, ServiceConfig, ServiceTlsConfig};
+use crate::config::{ConfigProblem, HealthConfig, RetriesConfig, ServiceConfig, ServiceTlsConfig};
 use crate::headers::{CDN_LOOP, HOP_BY_HOP, Rules};
 use crate::path::{self, Glob, PathError};
-use crate::transport::{Dial, Endpoint, Origin, tls};
+use crate::stats::Tally;
+use crate::targets::{Checks, Plan, Targets};
+use crate::transport::{Dial, Origin, tls};
+
+/// How often a request may be sent again at most, whatever the config says.
+const MAX_ATTEMPTS: u32 = 10;
 
 /// An upstream service, ready to be called.
 #[derive(Debug)]
 pub struct Service {
     name: Arc<str>,
     timeout: Duration,
+    pub(crate) first_byte_timeout: Option<Duration>,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) retries: RetriesConfig,
     openapi: Option<String>,
-    origins: Vec<Arc<Origin>>,
-    next: AtomicUsize,
+    pub(crate) targets: Arc<Targets>,
+    pub(crate) tally: Arc<Tally>,
     pub(crate) headers: Rules,
     paths: Vec<Glob>,
 }
@@ -76,30 +83,56 @@ impl Service {
         if open { Ok(()) } else { Err(PathError::NotOpen) }
     }
 
-    /// The target whose turn it is; `None` only if there are no targets, which the config refuses.
-    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
-        let turn = self.next.fetch_add(1, Relaxed) % self.origins.len().max(1);
-        let origin = Arc::clone(self.origins.get(turn)?);
-        Some(Endpoint { origin, address: None })
-    }
-
-    /// Makes a service of its config, whose files start in the folder, or names every mistake in it.
-    pub(crate) fn new(name: &str, config: &ServiceConfig, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
+    /// Makes a service of its config, whose files start in the folder, or names every mistake in it. What was known of the service
+    /// `before` stays: its counts, and the endpoints that it still has.
+    pub(crate) fn new(
+        name: &str,
+        config: &ServiceConfig,
+        folder: &Path,
+        before: Option<&Self>,
+    ) -> Result<Self, Vec<ConfigProblem>> {
         let mut reader = Reader { base: format!("/{}", escape(name)), problems: Vec::new() };
         reader.check_name(name);
         let name: Arc<str> = name.into();
         let dial = reader.dial(config, folder);
-        let service = Self {
-            origins: reader.origins(&name, config, &dial).into_iter().map(Arc::new).collect(),
-            timeout: reader.time("/timeout", config.timeout),
-            openapi: config.openapi.clone(),
-            next: AtomicUsize::new(0),
-            headers: Rules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) },
-            paths: reader.paths(&config.paths),
-            name,
+        let origins = reader.origins(&name, config, &dial).into_iter();
+        let origins = origins.map(|origin| kept(origin, before)).collect();
+        let dns = reader.time("/dns", config.dns.0);
+        let timeout = reader.time("/timeout", config.timeout.0);
+        let first_byte_timeout = reader.first_byte(config);
+        let idle_timeout = reader.time("/idle_timeout", config.idle_timeout.0);
+        reader.retries(&config.retries);
+        let headers = Rules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) };
+        let checks = config.health.as_ref().and_then(|health| reader.checks(health, &headers));
+        let plan = Plan { origins, dns, checks };
+        let paths = reader.paths(&config.paths);
+        if !reader.problems.is_empty() {
+            return Err(reader.problems);
+        }
+        let targets = match before.map(|before| &before.targets) {
+            Some(same) if *same.plan() == plan => Arc::clone(same),
+            before => Arc::new(Targets::new(plan, before)),
         };
-        if reader.problems.is_empty() { Ok(service) } else { Err(reader.problems) }
+        Ok(Self {
+            timeout,
+            first_byte_timeout,
+            idle_timeout,
+            retries: config.retries.clone(),
+            openapi: config.openapi.clone(),
+            targets,
+            tally: before.map_or_else(|| Arc::new(Tally::new()), |before| Arc::clone(&before.tally)),
+            headers,
+            paths,
+            name,
+        })
     }
+}
+
+/// The origin that was there before, with its connections, if it is the same.
+fn kept(origin: Origin, before: Option<&Service>) -> Arc<Origin> {
+    let known =
+        before.and_then(|before| before.targets.plan().origins.iter().find(|known| ***known == origin));
+    known.map_or_else(|| Arc::new(origin), Arc::clone)
 }
 
 /// Collects what is wrong with one service's config.
@@ -125,17 +158,21 @@ impl Reader {
         }
     }
 
-    fn time(&mut self, below: &str, time: crate::config::Duration) -> Duration {
-        if time.0.is_zero() {
-            let message = "a timeout of nothing lets no call through".to_owned();
-            self.report(below, message, "Write a time such as `2s`.");
+    /// A time that has to be one.
+    fn time(&mut self, below: &str, time: Duration) -> Duration {
+        if time.is_zero() {
+            let message = match below {
+                "/dns" | "/health/every" => "an interval of nothing leaves time for nothing else",
+                _ => "a timeout of nothing lets no call through",
+            };
+            self.report(below, message.to_owned(), "Write a time such as `2s`.");
         }
-        time.0
+        time
     }
 
     /// How the service's targets are connected to.
     fn dial(&mut self, config: &ServiceConfig, folder: &Path) -> Dial {
-        let timeout = self.time("/connect_timeout", config.connect_timeout);
+        let timeout = self.time("/connect_timeout", config.connect_timeout.0);
         let is_https = |url: &String| url.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
         if !config.url.as_slice().iter().any(is_https) {
             if config.tls.is_some() {
@@ -163,6 +200,43 @@ impl Reader {
             parsed.ok()
         });
         Dial { timeout, protocol: config.protocol, tls: tls.ok(), server_name }
+    }
+
+    fn first_byte(&mut self, config: &ServiceConfig) -> Option<Duration> {
+        let time = self.time("/first_byte_timeout", config.first_byte_timeout?.0);
+        if time >= config.timeout.0 && !config.timeout.0.is_zero() {
+            let message =
+                format!("`first_byte_timeout` is never reached: `timeout` is up after {}", config.timeout);
+            self.report("/first_byte_timeout", message, "Make it shorter than `timeout`, or leave it out.");
+        }
+        Some(time)
+    }
+
+    fn retries(&mut self, retries: &RetriesConfig) {
+        if retries.attempts > MAX_ATTEMPTS {
+            let message = format!("{} attempts more are too many for one request", retries.attempts);
+            self.report("/retries/attempts", message, "At most 10; 2 are enough for most.");
+        }
+    }
+
+    fn checks(&mut self, health: &HealthConfig, headers: &Rules) -> Option<Checks> {
+        for (below, count) in [("/health/healthy", health.healthy), ("/health/unhealthy", health.unhealthy)] {
+            if count == 0 {
+                let message = "no answers at all would decide".to_owned();
+                self.report(below, message, "Write how many answers in a row decide: at least 1.");
+            }
+        }
+        let every = self.time("/health/every", health.every.0);
+        let timeout = self.time("/health/timeout", health.timeout.0);
+        let whole = Some(health.path.as_str()).filter(|path| path.starts_with('/') && !path.contains('#'));
+        let parsed = whole.and_then(|path| path.parse::<PathAndQuery>().ok());
+        let Some(path) = parsed.filter(|parsed| path::check(parsed.path()).is_ok()) else {
+            let message = format!("`{}` is no path to ask for", health.path);
+            self.report("/health/path", message, "Write it as in `/healthz`.");
+            return None;
+        };
+        let (status, healthy, unhealthy) = (health.status, health.healthy, health.unhealthy);
+        Some(Checks { path, headers: headers.set.clone(), every, timeout, status, healthy, unhealthy })
     }
 
     fn origins(&mut self, name: &Arc<str>, config: &ServiceConfig, dial: &Dial) -> Vec<Origin> {

@@ -175,6 +175,15 @@ impl Origin {
     }
 }
 
+/// Whether they are the same target, connected to in the same way: connections to one will do for the
+/// other.
+impl PartialEq for Origin {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.service, &self.scheme, &self.authority, &self.base, &self.dial)
+            == (&other.service, &other.scheme, &other.authority, &other.base, &other.dial)
+    }
+}
+
 fn default_port(scheme: &Scheme) -> u16 {
     if *scheme == Scheme::HTTPS { 443 } else { 80 }
 }

@@ -10,6 +10,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
 use crate::body::Body;
+use crate::targets::Lease;
 
 /// What a client asked for, and its side of the connection once the answer says yes.
 pub(crate) struct Wish {
@@ -34,15 +35,16 @@ impl Wish {
         }
     }
 
-    /// Joins the two sides, if the answer is that the service switches and it knows to what.
-    pub(crate) fn grant(self, response: &mut Response<Body>) -> bool {
+    /// Joins the two sides, if the answer is that the service switches and it knows to what. The lease is
+    /// held until they part.
+    pub(crate) fn grant(self, response: &mut Response<Body>, lease: Lease) -> bool {
         let protocol = response.headers().get(UPGRADE).cloned();
         let service = response.extensions_mut().remove::<OnUpgrade>();
         let (Some(protocol), Some(service)) = (protocol, service) else { return false };
         crate::headers::strip_hop_by_hop(response.headers_mut());
         response.headers_mut().insert(UPGRADE, protocol);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        tokio::spawn(join(self.client, service));
+        tokio::spawn(join(self.client, service, lease));
         true
     }
 }
@@ -60,7 +62,7 @@ fn asks(headers: &HeaderMap) -> bool {
 }
 
 /// Passes bytes on both ways until both sides have ended, or one of them breaks.
-async fn join(client: OnUpgrade, service: OnUpgrade) {
+async fn join(client: OnUpgrade, service: OnUpgrade, _lease: Lease) {
     // The client's side is there once the answer has been written: if it is not, the client is gone.
     if let Ok((client, service)) = futures_util::future::try_join(client, service).await {
         // Whoever breaks off is no trouble of the gateway's.

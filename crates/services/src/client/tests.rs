@@ -1,7 +1,12 @@
 //! What a call promises, against a service that breaks every promise of its own.
 
+mod balance;
+mod fleet;
+mod follow;
 mod forward;
+mod health;
 mod limits;
+mod times;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

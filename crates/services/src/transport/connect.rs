@@ -36,6 +36,18 @@ pub(crate) struct Tls {
     name: ServerName<'static>,
 }
 
+impl PartialEq for Dial {
+    fn eq(&self, other: &Self) -> bool {
+        let tls = match (&self.tls, &other.tls) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        (self.timeout, self.protocol, &self.server_name)
+            == (other.timeout, other.protocol, &other.server_name)
+            && tls
+    }
+}
+
 impl Dial {
     /// TLS towards a target, if its scheme asks for it.
     pub(crate) fn tls(&self, scheme: &Scheme, authority: &Authority) -> Result<Option<Tls>, &'static str> {

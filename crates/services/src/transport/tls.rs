@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -29,12 +29,24 @@ pub(crate) struct Mistake {
     pub(crate) hint: &'static str,
 }
 
-/// TLS 1.2 and 1.3, as the config says it; its files start in the folder.
+/// TLS 1.2 and 1.3, as the config says it; its files start in the folder. Where it names no files it is made
+/// once, so that a target is seen to be the same after a reload, and keeps its connections.
 pub(crate) fn client(
     config: &ServiceTlsConfig,
     protocol: Protocol,
     folder: &Path,
 ) -> Result<Arc<ClientConfig>, Mistake> {
+    static USUAL: [OnceLock<Arc<ClientConfig>>; 3] = [const { OnceLock::new() }; 3];
+    match USUAL.get(protocol as usize) {
+        Some(usual) if config.files().next().is_none() => match usual.get() {
+            Some(usual) => Ok(Arc::clone(usual)),
+            None => made(config, protocol, folder).map(|made| Arc::clone(usual.get_or_init(|| made))),
+        },
+        _ => made(config, protocol, folder),
+    }
+}
+
+fn made(config: &ServiceTlsConfig, protocol: Protocol, folder: &Path) -> Result<Arc<ClientConfig>, Mistake> {
     let roots = match &config.ca {
         Some(file) => authorities(&folder.join(file))
             .map_err(|reason| mistake("/ca", file, &reason, "Write certificates of authorities, in PEM."))?,

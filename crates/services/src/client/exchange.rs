@@ -1,0 +1,235 @@
+//! One exchange with a service: the endpoint, the answer, and another endpoint where that one failed.
+//!
+//! A safe request that can be sent whole is sent again after an endpoint broke off before its answer, was
+//! too slow to begin it, or answered that it is not well; every other one only if nothing of it was sent.
+//! Each time another endpoint gets it, within the service's budget for retries and before its time is up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use http::{Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+
+use super::clock::{Clock, Late};
+use super::message::{End, Message, Upload};
+use super::watched::Watched;
+use crate::body::Body;
+use crate::call::{Call, Outcome};
+use crate::config::Duration;
+use crate::error::{CallError, Waited};
+use crate::retry::is_safe;
+use crate::service::Service;
+use crate::targets::{Lease, Outside, Peer, Verdict};
+use crate::transport::TransportError;
+use crate::upgrade;
+
+/// What is said of a service that answers 101 to those who wanted none, or another one.
+const UNASKED: &str = "it switched protocols without being asked to";
+
+/// An exchange on behalf of one call.
+pub(super) struct Exchange {
+    pub(super) outside: Arc<Outside>,
+    pub(super) service: Arc<Service>,
+    /// Its number among the calls of the request.
+    pub(super) number: usize,
+}
+
+/// An answer that has begun, and the endpoint that gives it.
+pub(super) struct Answer {
+    pub(super) response: Response<Body>,
+    pub(super) lease: Lease,
+    /// Whether its endpoint is still to be told that it ended well.
+    pub(super) untold: bool,
+    /// The request's body, which may still be on its way.
+    upload: Option<Arc<Upload>>,
+}
+
+/// How one attempt failed.
+enum Failure {
+    Transport(TransportError),
+    Late(Late),
+}
+
+impl Exchange {
+    /// Sends the message until there is an answer, or no reason to go on.
+    pub(super) async fn answer(
+        &self,
+        call: &Call,
+        clock: &mut Clock,
+        mut message: Message,
+    ) -> Result<Answer, CallError> {
+        let service = &*self.service;
+        service.tally.requests.fetch_add(1, Relaxed);
+        let result = self.attempts(call, clock, &mut message).await;
+        if !result.as_ref().is_ok_and(|answer| !answer.response.status().is_server_error()) {
+            service.tally.failures.fetch_add(1, Relaxed);
+        }
+        result
+    }
+
+    async fn attempts(
+        &self,
+        call: &Call,
+        clock: &mut Clock,
+        message: &mut Message,
+    ) -> Result<Answer, CallError> {
+        let (service, targets) = (&*self.service, &self.service.targets);
+        let ready = clock.whole(targets.ready(&self.outside)).await.map_err(|late| self.late(late))?;
+        ready.map_err(|source| self.unreachable(source))?;
+        let others = service.retries.attempts > 0 && targets.count() > 1;
+        if others {
+            service.tally.budget.deposit(clock.begun());
+        }
+        let safe = is_safe(&message.method);
+        let (mut tried, mut sent): (Vec<Arc<Peer>>, bool) = (Vec::new(), false);
+        let mut lease = targets.pick(&tried).ok_or_else(|| self.unreachable("no endpoint".into()))?;
+        call.budget.note(self.number, Outcome::NoAnswer);
+        loop {
+            let more = others && tried.len() < service.retries.attempts as usize;
+            let result = self.attempt(clock, message, &lease, more).await?;
+            let verdict = verdict(&result, message);
+            sent |= !matches!(result, Err(Failure::Transport(TransportError::Unreachable(_))));
+            let untold = verdict == Some(Verdict::Good) && !lease.is_chance();
+            if let Some(verdict) = verdict.filter(|_| !untold) {
+                lease.note(verdict);
+            }
+            if more && may_repeat(&result, safe, message) {
+                tried.push(Arc::clone(&lease.peer));
+                if let Some(next) = self.next(clock, &tried) {
+                    call.budget.again(self.number);
+                    lease = next;
+                    continue;
+                }
+            }
+            if !sent {
+                call.budget.note(self.number, Outcome::NotSent);
+            }
+            let upload = message.payload.upload().cloned();
+            let response = result.map_err(|failure| self.failed(failure))?;
+            return Ok(Answer { response, lease, untold, upload });
+        }
+    }
+
+    /// Another endpoint, if the time, the budget and the others' health allow it.
+    fn next(&self, clock: &mut Clock, tried: &[Arc<Peer>]) -> Option<Lease> {
+        let (tally, retries) = (&self.service.tally, &self.service.retries);
+        if !clock.again() {
+            return None;
+        }
+        if !tally.budget.withdraw(retries.budget, clock.attempt()) {
+            tally.retries_refused.fetch_add(1, Relaxed);
+            return None;
+        }
+        let lease = self.service.targets.pick(tried)?;
+        tally.retries.fetch_add(1, Relaxed);
+        Some(lease)
+    }
+
+    /// Sends the message to one endpoint, and waits until the answer begins.
+    async fn attempt(
+        &self,
+        clock: &Clock,
+        message: &mut Message,
+        lease: &Lease,
+        keep: bool,
+    ) -> Result<Result<Response<Body>, Failure>, CallError> {
+        let endpoint = &lease.peer.endpoint;
+        let request = message.bound(&endpoint.origin, keep)?;
+        let upload = message.payload.upload().map(|upload| &**upload);
+        let answer = clock.answer(upload, self.outside.transport.send(endpoint, request)).await;
+        Ok(match answer {
+            Ok(Ok(response)) if upgrade::is_switch(&response) && !message.may_switch => {
+                Err(Failure::Transport(TransportError::Broken(UNASKED.into())))
+            }
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(Failure::Transport(error)),
+            Err(late) => Err(Failure::Late(late)),
+        })
+    }
+
+    /// A client's answer: it counts as under way until its body ends.
+    pub(super) fn streamed(&self, answer: Answer) -> Response<Body> {
+        let Answer { response, lease, untold, upload } = answer;
+        if response.body().is_end_stream() {
+            if untold {
+                lease.note(Verdict::Good);
+            }
+            return response;
+        }
+        let idle = self.service.idle_timeout;
+        response.map(|body| Watched::new(body, lease, untold, idle, upload).boxed_unsync())
+    }
+
+    fn failed(&self, failure: Failure) -> CallError {
+        match failure {
+            Failure::Transport(TransportError::Unreachable(source)) => self.unreachable(source),
+            Failure::Transport(TransportError::Broken(source)) => self.broken(source),
+            Failure::Transport(TransportError::Timeout(_)) => {
+                self.late(Late::Service(Waited::Answer, self.service.timeout()))
+            }
+            Failure::Late(late) => self.late(late),
+        }
+    }
+
+    pub(super) fn late(&self, late: Late) -> CallError {
+        let (waited, timeout) = match late {
+            Late::Service(waited, timeout) => (waited, timeout),
+            Late::Deadline(timeout) => (Waited::Deadline, timeout),
+            Late::Client(timeout) => return CallError::Stalled { timeout: Duration(timeout) },
+        };
+        CallError::Timeout { service: self.service.name().clone(), timeout: Duration(timeout), waited }
+    }
+
+    pub(super) fn switched(&self) -> CallError {
+        self.broken(UNASKED.into())
+    }
+
+    pub(super) fn broken(&self, source: crate::body::Error) -> CallError {
+        CallError::Broken { service: self.service.name().clone(), source }
+    }
+
+    fn unreachable(&self, source: crate::body::Error) -> CallError {
+        CallError::Unreachable { service: self.service.name().clone(), source }
+    }
+}
+
+/// What an attempt says of its endpoint; nothing, where the client broke off or its time was up.
+fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Option<Verdict> {
+    match result {
+        Ok(response) => Some(match response.status() {
+            StatusCode::INTERNAL_SERVER_ERROR => Verdict::Error,
+            status if is_unwell(status) => Verdict::Failed,
+            _ => Verdict::Good,
+        }),
+        Err(Failure::Late(Late::Deadline(_) | Late::Client(_))) => None,
+        Err(_) if broke_off(message) => None,
+        Err(_) => Some(Verdict::Failed),
+    }
+}
+
+/// Whether another endpoint may be asked the same.
+fn may_repeat(result: &Result<Response<Body>, Failure>, safe: bool, message: &Message) -> bool {
+    let repeatable = match result {
+        Ok(response) => {
+            safe && (is_unwell(response.status()) || response.status() == StatusCode::INTERNAL_SERVER_ERROR)
+        }
+        Err(Failure::Transport(TransportError::Unreachable(_))) => true,
+        Err(
+            Failure::Transport(TransportError::Broken(_))
+            | Failure::Late(Late::Service(Waited::FirstByte, _)),
+        ) => safe,
+        Err(Failure::Transport(TransportError::Timeout(_)) | Failure::Late(_)) => false,
+    };
+    repeatable && message.payload.is_whole()
+}
+
+/// The statuses of a service that can't answer at the moment (RFC 9110, 15.6.3 to 15.6.5).
+fn is_unwell(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+}
+
+/// Whether the client broke its own request off.
+fn broke_off(message: &Message) -> bool {
+    message.payload.upload().is_some_and(|upload| matches!(upload.glance().end, Some(End::Broken)))
+}

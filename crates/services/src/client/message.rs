@@ -1,0 +1,171 @@
+//! A request as it is sent: once, or again to another endpoint.
+//!
+//! A body that is there already can be sent again. One that streams can be too, as long as nobody has
+//! begun to read it. While it streams, [`Upload`] tells how far it has come.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::time::Instant;
+
+use crate::body::{Body, Error, full};
+use crate::path::PathError;
+use crate::transport::Origin;
+
+/// A request, not yet bound to a target.
+pub(super) struct Message {
+    pub(super) method: Method,
+    pub(super) path: PathAndQuery,
+    pub(super) headers: HeaderMap,
+    pub(super) payload: Payload,
+    /// Whether the connection may become something else (RFC 9110, 7.8).
+    pub(super) may_switch: bool,
+}
+
+/// Its body.
+pub(super) enum Payload {
+    Whole(Bytes),
+    Stream(Arc<Upload>),
+}
+
+/// A body that streams from a client to a service.
+pub(super) struct Upload {
+    hint: SizeHint,
+    state: Mutex<Progress>,
+}
+
+/// How far an upload has come.
+struct Progress {
+    /// The body, until somebody reads it.
+    unread: Option<Body>,
+    /// When the last of it came, or it was made.
+    moved: Instant,
+    /// Whether the service waits for the client, and not the other way round.
+    awaited: bool,
+    end: Option<End>,
+}
+
+/// The end of an upload.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    /// All of it was read, or the service wants no more.
+    Done(Instant),
+    /// It broke off: nothing that follows is the service's fault.
+    Broken,
+}
+
+/// What an upload looks like at one moment.
+pub(super) struct Glance {
+    pub(super) moved: Instant,
+    pub(super) awaited: bool,
+    pub(super) end: Option<End>,
+}
+
+impl Message {
+    /// The request as it goes to one target. With `keep` it can be made once more.
+    pub(super) fn bound(&mut self, origin: &Origin, keep: bool) -> Result<http::Request<Body>, PathError> {
+        let body = match &mut self.payload {
+            Payload::Whole(bytes) if keep => full(bytes.clone()),
+            Payload::Whole(bytes) => full(std::mem::take(bytes)),
+            Payload::Stream(upload) => Sending { upload: Arc::clone(upload), body: None }.boxed_unsync(),
+        };
+        let mut request = http::Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = origin.uri(self.path.clone()).map_err(|_| PathError::Invalid)?;
+        *request.headers_mut() = if keep { self.headers.clone() } else { std::mem::take(&mut self.headers) };
+        Ok(request)
+    }
+}
+
+impl Payload {
+    /// The body of a client's own request.
+    pub(super) fn of(body: Body) -> Self {
+        if body.is_end_stream() {
+            return Self::Whole(Bytes::new());
+        }
+        let hint = body.size_hint();
+        let progress = Progress { unread: Some(body), moved: Instant::now(), awaited: false, end: None };
+        Self::Stream(Arc::new(Upload { hint, state: Mutex::new(progress) }))
+    }
+
+    pub(super) fn upload(&self) -> Option<&Arc<Upload>> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Stream(upload) => Some(upload),
+        }
+    }
+
+    /// Whether all of it can be sent, the first bytes included.
+    pub(super) fn is_whole(&self) -> bool {
+        self.upload().is_none_or(|upload| upload.lock().unread.is_some())
+    }
+}
+
+impl Upload {
+    pub(super) fn glance(&self) -> Glance {
+        let state = self.lock();
+        Glance { moved: state.moved, awaited: state.awaited, end: state.end }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The body that is handed to the transport: the client's, from when it is first read.
+struct Sending {
+    upload: Arc<Upload>,
+    body: Option<Body>,
+}
+
+impl http_body::Body for Sending {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = self.get_mut();
+        if this.body.is_none() {
+            this.body = this.upload.lock().unread.take();
+        }
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut *body).poll_frame(context);
+        let over = body.is_end_stream();
+        let mut state = this.upload.lock();
+        state.awaited = polled.is_pending();
+        let frame = ready!(polled);
+        state.moved = Instant::now();
+        state.end = match &frame {
+            Some(Err(_)) => Some(End::Broken),
+            Some(Ok(_)) if !over => None,
+            _ => Some(End::Done(state.moved)),
+        };
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Only a body that has something in it is sent like this.
+        self.body.as_ref().is_some_and(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| self.upload.hint, |body| body.size_hint())
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if self.body.is_some() {
+            let mut state = self.upload.lock();
+            state.end = state.end.or(Some(End::Done(Instant::now())));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Which endpoint gets a request, and which request goes to another one.
+
+use std::time::Duration as Time;
+
+use futures_util::future::join_all;
+use http_body_util::BodyExt;
+
+use super::fleet::{Does, Fleet, THREE, ask, endpoint, stats};
+use super::*;
+use crate::body::{empty, full};
+use crate::config::{Percent, RetriesConfig};
+
+/// What is sent again is lost neither to the client nor, in numbers, on the services.
+async fn one_of_three(does: Does, method: &str) {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Wait(3));
+    fleet.does(&[2], does);
+    let (services, shop) =
+        fleet.shop(&THREE, |config| config.first_byte_timeout = Some(Duration::from_millis(200)));
+    let mut failed = 0;
+    for _ in 0..125 {
+        let answers = join_all((0..16).map(|_| ask(&services, &shop, method))).await;
+        failed += answers.iter().filter(|answer| *answer != "200").count();
+        tokio::time::advance(Time::from_millis(100)).await;
+    }
+    let stats = stats(&services);
+    assert_eq!(stats.requests, 2_000);
+    assert!(failed < 2, "{does:?}: {failed} of 2,000 failed");
+    assert!(stats.retries * 5 < stats.requests, "{does:?}: {} retries", stats.retries);
+    assert!(endpoint(&services, 2).ejections > 1, "{does:?}: it was tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_three_that_fails_is_hardly_noticed() {
+    for does in [Does::Refuse, Does::Break, Does::Hang, Does::Answer(503), Does::Answer(500)] {
+        one_of_three(does, "GET").await;
+    }
+    one_of_three(Does::Refuse, "POST").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unsafe_request_is_never_sent_again() {
+    for does in [Does::Break, Does::Hang, Does::Answer(500), Does::Answer(502), Does::Answer(503)] {
+        let fleet = Arc::new(Fleet::default());
+        fleet.does(&[1, 2, 3], does);
+        let (services, shop) = fleet.shop(&THREE, |config| {
+            config.first_byte_timeout = Some(Duration::from_secs(1));
+            config.retries = RetriesConfig { attempts: 10, budget: Percent(100) };
+        });
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            let proxied = http::Request::builder().method(method).uri("/").body(full("a")).unwrap();
+            let _ = services.forward(&Call::unlimited(), &shop, proxied).await;
+            assert_eq!(fleet.sent_anywhere(), 1, "{does:?}: a client's {method}");
+            ask(&services, &shop, method).await;
+            assert_eq!(fleet.sent_anywhere(), 1, "{does:?}: a program's {method}");
+        }
+        for method in ["GET", "HEAD", "OPTIONS", "QUERY"] {
+            ask(&services, &shop, method).await;
+            assert_eq!(fleet.sent_anywhere(), 3, "{does:?}: {method}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_reached_nobody_goes_elsewhere_body_and_all() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2], Does::Refuse);
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    for _ in 0..6 {
+        let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, crate::body::Error>::new(1);
+        let sending = tokio::spawn(async move { sender.send_data("streamed".into()).await });
+        let proxied = http::Request::post("/").body(body.boxed_unsync()).unwrap();
+        let answer = services.forward(&Call::unlimited(), &shop, proxied).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "streamed");
+        sending.await.unwrap().unwrap();
+    }
+    assert_eq!(fleet.sent(3).len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_streamed_away_is_not_sent_again() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Break);
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    let proxied = http::Request::builder().method("QUERY").uri("/").body(full("body")).unwrap();
+    let error = services.forward(&Call::unlimited(), &shop, proxied).await.unwrap_err();
+    assert_eq!((error.code(), fleet.sent_anywhere()), ("upstream-broken", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_call_is_told_once_however_often_it_was_sent() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Break);
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    let call = call(1, u64::MAX, 1);
+    assert!(services.send(&call, &shop, request("GET", "/")).await.is_err());
+    let made = call.budget.made();
+    assert_eq!((made.len(), made[0].attempts, made[0].outcome), (1, 3, Outcome::NoAnswer));
+    assert_eq!((stats(&services).requests, stats(&services).failures, stats(&services).retries), (1, 1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_reached_nobody_was_not_sent() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Refuse);
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    let call = call(1, u64::MAX, 1);
+    let error = services.send(&call, &shop, request("POST", "/")).await.unwrap_err();
+    assert_eq!((error.code(), call.budget.made()[0].outcome), ("upstream-unreachable", Outcome::NotSent));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_fail_retries_stay_within_their_budget() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Answer(503));
+    let (services, shop) = fleet.shop(&THREE, |config| config.retries.budget = Percent(10));
+    for _ in 0..1_000 {
+        assert_eq!(ask(&services, &shop, "GET").await, "503");
+    }
+    let stats = stats(&services);
+    assert_eq!(fleet.sent_anywhere() as u64, 1_000 + stats.retries);
+    assert!(stats.retries <= 100 + 30 && stats.retries_refused > 0, "{}", stats.retries);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_can_be_switched_off() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Break);
+    let (services, shop) = fleet.shop(&THREE, |config| config.retries.attempts = 0);
+    assert_eq!(ask(&services, &shop, "GET").await, "upstream-broken");
+    assert_eq!(fleet.sent_anywhere(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_again_once_the_time_is_up() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Hang);
+    let (services, shop) = fleet.shop(&THREE, |config| {
+        config.timeout = Duration::from_millis(2_500);
+        config.first_byte_timeout = Some(Duration::from_secs(2));
+    });
+    let begun = tokio::time::Instant::now();
+    assert_eq!(ask(&services, &shop, "GET").await, "upstream-timeout");
+    assert_eq!((begun.elapsed(), fleet.sent_anywhere()), (Time::from_millis(2_500), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_endpoint_with_the_fewest_under_way_gets_the_next_request() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1], Does::Hang);
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    let call = Call::unlimited();
+    // Two hang at the first; then all go to the others, by turns.
+    let hanging: Vec<_> =
+        (0..4).map(|_| tokio::spawn(services.send(&call, &shop, request("GET", "/")))).collect();
+    tokio::task::yield_now().await;
+    let before = endpoint(&services, 1);
+    assert!(before.outstanding > 0);
+    for _ in 0..20 {
+        ask(&services, &shop, "GET").await;
+    }
+    assert_eq!(endpoint(&services, 1).requests, before.requests);
+    let (second, third) = (endpoint(&services, 2).requests, endpoint(&services, 3).requests);
+    assert!(second.abs_diff(third) <= 1, "{second}, {third}");
+    hanging.iter().for_each(tokio::task::JoinHandle::abort);
+    join_all(hanging).await;
+    assert_eq!(endpoint(&services, 1).outstanding, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_answer_is_under_way_until_its_end() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1], Does::Stall);
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let proxied = http::Request::get("/").body(empty()).unwrap();
+    let answer = services.forward(&Call::unlimited(), &shop, proxied).await.unwrap();
+    assert_eq!(endpoint(&services, 1).outstanding, 1);
+    drop(answer);
+    assert_eq!(endpoint(&services, 1).outstanding, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_endpoints_get_about_the_same() {
+    let fleet = Arc::new(Fleet::default());
+    let urls: Vec<String> = (1..=20).map(|port| format!("http://10.0.0.1:{port}")).collect();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let (services, shop) = fleet.shop(&urls, |_| ());
+    fleet.does(&(1..=20).collect::<Vec<_>>(), Does::Wait(10));
+    fleet.does(&[7], Does::Refuse);
+    for _ in 0..50 {
+        let answers = join_all((0..40).map(|_| ask(&services, &shop, "GET"))).await;
+        assert!(answers.iter().all(|answer| answer == "200"));
+    }
+    for endpoint in stats(&services).endpoints.iter().filter(|endpoint| endpoint.failures == 0) {
+        assert!((50..=200).contains(&endpoint.requests), "{endpoint:?}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Names whose addresses change, and configs that do.
+
+use std::time::Duration as Time;
+
+use super::fleet::{Does, Fleet, THREE, ask, config, endpoint, stats};
+use super::*;
+
+const NAMED: [&str; 1] = ["http://shop.example:1"];
+
+/// Lets so much time pass, and the tasks do what is due.
+async fn pass(time: Time) {
+    tokio::time::sleep(time).await;
+}
+
+fn addresses(services: &Services) -> Vec<u16> {
+    let endpoints = stats(services).endpoints;
+    endpoints.iter().filter_map(|endpoint| Some(endpoint.address?.port())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_is_followed_as_it_changes() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.name("shop.example", &[1, 2]);
+    let (services, shop) = fleet.shop(&NAMED, |_| ());
+    assert_eq!(*fleet.look_ups.borrow(), 0, "nobody has asked for it");
+    for _ in 0..4 {
+        ask(&services, &shop, "GET").await;
+    }
+    assert_eq!((fleet.sent(1).len(), fleet.sent(2).len(), *fleet.look_ups.borrow()), (2, 2, 1));
+    // One that hangs at an address that goes away is not disturbed.
+    fleet.does(&[1, 2], Does::Wait(20_000));
+    let long = tokio::spawn(services.send(
+        &Call::unlimited(),
+        &shop,
+        Request { method: http::Method::PUT, ..request("GET", "/long") },
+    ));
+    tokio::task::yield_now().await;
+    fleet.does(&[1, 2, 3], Does::Answer(200));
+    fleet.name("shop.example", &[3]);
+    pass(Time::from_secs(6)).await;
+    for _ in 0..4 {
+        ask(&services, &shop, "GET").await;
+    }
+    assert_eq!((fleet.sent(3).len(), addresses(&services)), (4, vec![3]));
+    assert!(!long.is_finished());
+    long.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_fails_changes_nothing() {
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&NAMED, |_| ());
+    assert_eq!(ask(&services, &shop, "GET").await, "upstream-unreachable");
+    fleet.name("shop.example", &[1]);
+    assert_eq!(ask(&services, &shop, "GET").await, "200");
+    fleet.name("shop.example", &[]);
+    pass(Time::from_secs(20)).await;
+    assert!(*fleet.look_ups.borrow() > 3);
+    assert_eq!((ask(&services, &shop, "GET").await, addresses(&services)), ("200".to_owned(), vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_nobody_uses_is_not_looked_up() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.name("shop.example", &[1]);
+    let (services, shop) = fleet.shop(&NAMED, |config| config.dns = Duration::from_secs(1));
+    ask(&services, &shop, "GET").await;
+    pass(Time::from_secs(60)).await;
+    let asleep = *fleet.look_ups.borrow();
+    pass(Time::from_secs(600)).await;
+    assert_eq!(*fleet.look_ups.borrow(), asleep);
+    fleet.name("shop.example", &[2]);
+    ask(&services, &shop, "GET").await;
+    assert_eq!((fleet.sent(2).len(), *fleet.look_ups.borrow()), (1, asleep + 1), "known anew at first use");
+    drop((services, shop));
+    pass(Time::from_secs(60)).await;
+    assert_eq!(*fleet.look_ups.borrow(), asleep + 1, "it ends with the services");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_look_up_serves_all_who_wait_for_it() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.name("shop.example", &[1, 2, 3]);
+    let (services, shop) = fleet.shop(&NAMED, |_| ());
+    let answers = futures_util::future::join_all((0..50).map(|_| ask(&services, &shop, "GET"))).await;
+    assert!(answers.iter().all(|answer| answer == "200"));
+    assert_eq!(*fleet.look_ups.borrow(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_knows_what_was_known() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[2], Does::Break);
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    while endpoint(&services, 2).healthy {
+        ask(&services, &shop, "GET").await;
+    }
+    let before = stats(&services);
+    let same = services.renewed(&config(&THREE, |config| config.timeout = Duration::from_secs(3))).unwrap();
+    assert_eq!(stats(&same), before);
+    assert_eq!(same.get("shop").unwrap().timeout(), Time::from_secs(3));
+    let fewer = same.renewed(&config(&THREE[1..], |_| ())).unwrap();
+    assert_eq!(addresses(&fewer), [2, 3]);
+    assert!(!endpoint(&fewer, 2).healthy && stats(&fewer).requests == before.requests);
+    fleet.sent_anywhere();
+    for _ in 0..9 {
+        assert_eq!(ask(&fewer, fewer.get("shop").unwrap(), "GET").await, "200");
+    }
+    assert_eq!((fleet.sent(3).len(), fleet.sent_anywhere()), (9, 0));
+    assert!(fewer.renewed(&config(&["nonsense"], |_| ())).is_err());
+}

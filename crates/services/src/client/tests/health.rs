@@ -1,0 +1,167 @@
+//! Endpoints that leave and come back.
+
+use std::time::Duration as Time;
+
+use super::fleet::{Does, Fleet, THREE, ask, config, endpoint};
+use super::*;
+use crate::config::{HealthConfig, Statuses};
+
+fn checked(config: &mut ServiceConfig) {
+    config.health = Some(HealthConfig {
+        path: "/healthz".into(),
+        every: Duration::from_secs(5),
+        timeout: Duration::from_secs(1),
+        status: Statuses::default(),
+        healthy: 2,
+        unhealthy: 3,
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_fails_in_a_row_is_left_out_for_longer_and_longer() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[2], Does::Break);
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    let mut gaps = Vec::new();
+    let mut last = tokio::time::Instant::now();
+    for _ in 0..4_000 {
+        assert_eq!(ask(&services, &shop, "GET").await, "200");
+        if !fleet.sent(2).is_empty() {
+            gaps.push(last.elapsed().as_millis());
+            last = tokio::time::Instant::now();
+        }
+        tokio::time::advance(Time::from_millis(50)).await;
+    }
+    // Three failures in a row, then a trial after each pause: 1 s, 2 s, 4 s to 30 s, less up to a quarter.
+    let pauses = &gaps[3..];
+    for (pause, (least, most)) in pauses.iter().zip([(750, 1_100), (1_500, 2_100), (3_000, 4_100)]) {
+        assert!((least..=most).contains(pause), "{pauses:?}");
+    }
+    assert!(
+        pauses.len() > 8 && pauses[6..].iter().all(|pause| (22_500..=30_100).contains(pause)),
+        "{pauses:?}"
+    );
+    fleet.does(&[2], Does::Answer(200));
+    for _ in 0..800 {
+        ask(&services, &shop, "GET").await;
+        tokio::time::advance(Time::from_millis(50)).await;
+    }
+    assert!(endpoint(&services, 2).healthy && fleet.sent(2).len() > 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_is_the_trial() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[2], Does::Break);
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    while endpoint(&services, 2).healthy {
+        ask(&services, &shop, "GET").await;
+    }
+    fleet.does(&[2], Does::Hang);
+    fleet.sent_anywhere();
+    tokio::time::advance(Time::from_secs(1)).await;
+    let call = Call::unlimited();
+    let asked: Vec<_> =
+        (0..30).map(|_| tokio::spawn(services.send(&call, &shop, request("GET", "/")))).collect();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fleet.sent(2).len(), 1);
+    asked.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_are_out_all_are_tried() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Answer(503));
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    for _ in 0..9 {
+        assert_eq!(ask(&services, &shop, "POST").await, "503");
+    }
+    assert!((1..=3).all(|port| !endpoint(&services, port).healthy));
+    fleet.does(&[1, 2, 3], Does::Answer(200));
+    // No pause is over, and yet nobody is turned away; the first good answer brings its endpoint back.
+    for _ in 0..9 {
+        assert_eq!(ask(&services, &shop, "POST").await, "200");
+    }
+    assert!((1..=3).any(|port| endpoint(&services, port).healthy));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_only_endpoint_is_always_tried() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1], Does::Refuse);
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    for _ in 0..9 {
+        assert_eq!(ask(&services, &shop, "GET").await, "upstream-unreachable");
+    }
+    fleet.does(&[1], Does::Answer(200));
+    assert_eq!(ask(&services, &shop, "GET").await, "200");
+    assert!(endpoint(&services, 1).healthy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_errors_of_a_program_say_nothing_of_its_endpoint() {
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    for round in 0..200 {
+        fleet.does(&[1], Does::Answer(if round % 3 == 0 { 500 } else { 404 }));
+        ask(&services, &shop, "POST").await;
+        assert!(endpoint(&services, 1).healthy, "{round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_take_an_endpoint_out_and_bring_it_back() {
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&THREE, checked);
+    services.watch();
+    tokio::time::sleep(Time::from_secs(1)).await;
+    assert_eq!(fleet.sent(1), ["GET /healthz"]);
+    fleet.does(&[1], Does::Answer(404));
+    tokio::time::sleep(Time::from_secs(10)).await;
+    assert!(endpoint(&services, 1).healthy, "two bad answers are not three");
+    tokio::time::sleep(Time::from_secs(5)).await;
+    assert!(!endpoint(&services, 1).healthy);
+    fleet.sent_anywhere();
+    for _ in 0..9 {
+        ask(&services, &shop, "GET").await;
+    }
+    assert_eq!(fleet.sent(1).len(), 0);
+    fleet.does(&[1], Does::Answer(204));
+    tokio::time::sleep(Time::from_secs(10)).await;
+    assert!(endpoint(&services, 1).healthy);
+    for silent in [Does::Hang, Does::Stall, Does::Refuse, Does::Break] {
+        fleet.does(&[1], silent);
+        tokio::time::sleep(Time::from_secs(20)).await;
+        assert!(!endpoint(&services, 1).healthy, "{silent:?}");
+        fleet.does(&[1], Does::Answer(200));
+        tokio::time::sleep(Time::from_secs(15)).await;
+        assert!(endpoint(&services, 1).healthy, "{silent:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_end_with_the_services_or_with_their_config() {
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&THREE, checked);
+    services.watch();
+    fleet.does(&[1], Does::Answer(500));
+    tokio::time::sleep(Time::from_secs(20)).await;
+    assert!(!endpoint(&services, 1).healthy);
+    let same = services.renewed(&config(&THREE, checked)).unwrap();
+    assert!(!endpoint(&same, 1).healthy, "a reload forgets nothing");
+    let without = same.renewed(&config(&THREE, |_| ())).unwrap();
+    without.watch();
+    fleet.sent_anywhere();
+    tokio::time::sleep(Time::from_secs(60)).await;
+    assert_eq!(fleet.sent_anywhere(), 0);
+    assert!(endpoint(&without, 1).healthy, "nobody would ever call it well again");
+    let again = without.renewed(&config(&THREE, checked)).unwrap();
+    again.watch();
+    tokio::time::sleep(Time::from_secs(6)).await;
+    assert_eq!(fleet.sent_anywhere(), 6);
+    drop((services, same, without, again, shop));
+    tokio::time::sleep(Time::from_secs(60)).await;
+    assert_eq!(fleet.sent_anywhere(), 0);
+}

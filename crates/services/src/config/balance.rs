@@ -1,0 +1,215 @@
+//! How a service's targets are watched and when a request is tried again, as an operator writes it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::Duration;
+
+/// When a request is sent to another target. Only safe methods (RFC 9110, 9.2.1) are sent again, after a
+/// target broke off before its answer, was too slow to begin it, or answered 500, 502, 503 or 504; any
+/// request is, as long as nothing of it was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetriesConfig {
+    /// How often one request may be sent again, each time to another target; at most 10, 0 for never.
+    #[serde(default = "default_attempts")]
+    pub attempts: u32,
+    /// How much the retries of all requests may add to the traffic of the last ten seconds. Three a second
+    /// are free on top, so that a service with few requests has some.
+    #[serde(default = "default_budget")]
+    pub budget: Percent,
+}
+
+/// Requests of the gateway's own that find out whether a target is well. One that is not gets no
+/// requests until it is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HealthConfig {
+    /// Path and query of a `GET`, below the target's URL: `/healthz`.
+    pub path: String,
+    /// How often each target is asked.
+    #[serde(default = "default_every")]
+    pub every: Duration,
+    /// How long it may take to answer.
+    #[serde(default = "default_health_timeout")]
+    pub timeout: Duration,
+    /// Which statuses say that it is well: one, or a range of them.
+    #[serde(default)]
+    pub status: Statuses,
+    /// How many good answers in a row bring a target back.
+    #[serde(default = "default_healthy")]
+    pub healthy: u32,
+    /// How many bad or missing answers in a row take a target out.
+    #[serde(default = "default_unhealthy")]
+    pub unhealthy: u32,
+}
+
+/// A part of a hundred as it is written: `20%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Percent(pub u8);
+
+/// Statuses as they are written: `204`, `200-299`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "NumberOrText", into = "String")]
+pub struct Statuses {
+    /// The first.
+    pub from: u16,
+    /// The last.
+    pub to: u16,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(u16),
+    Text(String),
+}
+
+impl Statuses {
+    /// Whether this status is one of them.
+    #[must_use]
+    pub fn contain(&self, status: http::StatusCode) -> bool {
+        (self.from..=self.to).contains(&status.as_u16())
+    }
+}
+
+impl Default for RetriesConfig {
+    fn default() -> Self {
+        Self { attempts: default_attempts(), budget: default_budget() }
+    }
+}
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Self { from: 200, to: 299 }
+    }
+}
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.strip_suffix('%').filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        let percent = number.and_then(|number| number.parse().ok()).filter(|percent| *percent <= 100);
+        percent.map(Self).ok_or_else(|| format!("`{text}` is no part of a hundred: write it as in `20%`"))
+    }
+}
+
+impl FromStr for Statuses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text.split_once('-').unwrap_or((text, text));
+        let status = |text: &str| text.parse().ok().filter(|status| (100..=599).contains(status));
+        match (status(from), status(to)) {
+            (Some(from), Some(to)) if from <= to => Ok(Self { from, to }),
+            _ => Err(format!("`{text}` is no range of statuses: write it as in `204` or `200-299`")),
+        }
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}%", self.0)
+    }
+}
+
+impl fmt::Display for Statuses {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.from == self.to {
+            write!(out, "{}", self.from)
+        } else {
+            write!(out, "{}-{}", self.from, self.to)
+        }
+    }
+}
+
+impl TryFrom<String> for Percent {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl TryFrom<NumberOrText> for Statuses {
+    type Error = String;
+
+    fn try_from(value: NumberOrText) -> Result<Self, String> {
+        match value {
+            NumberOrText::Number(status) => status.to_string().parse(),
+            NumberOrText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl From<Percent> for String {
+    fn from(percent: Percent) -> Self {
+        percent.to_string()
+    }
+}
+
+impl From<Statuses> for String {
+    fn from(statuses: Statuses) -> Self {
+        statuses.to_string()
+    }
+}
+
+impl JsonSchema for Percent {
+    fn schema_name() -> Cow<'static, str> {
+        "Percent".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^([0-9]{1,2}|100)%$",
+            "description": "A part of a hundred, as in `20%`.",
+        })
+    }
+}
+
+impl JsonSchema for Statuses {
+    fn schema_name() -> Cow<'static, str> {
+        "Statuses".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["string", "integer"],
+            "minimum": 100,
+            "maximum": 599,
+            "pattern": "^[1-5][0-9]{2}(-[1-5][0-9]{2})?$",
+            "description": "One status or a range of them, as in `204` or `200-299`.",
+        })
+    }
+}
+
+fn default_attempts() -> u32 {
+    2
+}
+
+fn default_budget() -> Percent {
+    Percent(20)
+}
+
+fn default_every() -> Duration {
+    Duration::from_secs(5)
+}
+
+fn default_health_timeout() -> Duration {
+    Duration::from_secs(1)
+}
+
+fn default_healthy() -> u32 {
+    2
+}
+
+fn default_unhealthy() -> u32 {
+    3
+}

@@ -1,0 +1,79 @@
+//! What may be sent again, and how often in all.
+//!
+//! Retries help against the failure of one endpoint and hurt against that of all: each request would be
+//! sent three times to services that can't bear one. So all retries of a service come out of one budget,
+//! a part of the requests of the last ten seconds, as in Finagle and linkerd.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use http::Method;
+use tokio::time::Instant;
+
+use crate::config::Percent;
+
+/// The window, in seconds.
+const WINDOW: usize = 10;
+/// How many retries a second are free.
+const FREE: u64 = 3;
+
+/// Whether a request with this method may be sent again although it may have arrived: it asks and does
+/// not change (RFC 9110, 9.2.1), as does `QUERY` (RFC 10008).
+pub(crate) fn is_safe(method: &Method) -> bool {
+    method.is_safe() || method.as_str() == "QUERY"
+}
+
+/// The budget of one service's retries.
+#[derive(Debug)]
+pub(crate) struct RetryBudget {
+    epoch: Instant,
+    /// Requests by second: the second in the upper half, the count in the lower.
+    requests: [AtomicU64; WINDOW],
+    /// Retries by second: the second, the count.
+    retries: Mutex<[(u32, u32); WINDOW]>,
+}
+
+impl RetryBudget {
+    pub(crate) fn new() -> Self {
+        Self { epoch: Instant::now(), requests: Default::default(), retries: Mutex::default() }
+    }
+
+    /// Counts a request.
+    pub(crate) fn deposit(&self, now: Instant) {
+        let second = self.second(now);
+        let Some(slot) = self.requests.get(second as usize % WINDOW) else { return };
+        let count = |entry: u64| {
+            let kept = if entry >> 32 == u64::from(second) { entry } else { u64::from(second) << 32 };
+            Some(kept + u64::from(kept as u32 != u32::MAX))
+        };
+        let _ = slot.fetch_update(Relaxed, Relaxed, count);
+    }
+
+    /// Takes one retry out of the budget; `false` if it is used up.
+    pub(crate) fn withdraw(&self, budget: Percent, now: Instant) -> bool {
+        let second = self.second(now);
+        let recent = |then: u32| then <= second && second - then < WINDOW as u32;
+        let entries = self.requests.iter().map(|slot| slot.load(Relaxed));
+        let requests: u64 = entries
+            .filter(|entry| recent((entry >> 32) as u32))
+            .map(|entry| entry & u64::from(u32::MAX))
+            .sum();
+        let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent: u64 =
+            retries.iter().filter(|(then, _)| recent(*then)).map(|(_, count)| u64::from(*count)).sum();
+        if spent >= requests * u64::from(budget.0) / 100 + FREE * WINDOW as u64 {
+            return false;
+        }
+        if let Some(slot) = retries.get_mut(second as usize % WINDOW) {
+            let count = if slot.0 == second { slot.1 } else { 0 };
+            *slot = (second, count.saturating_add(1));
+        }
+        true
+    }
+
+    /// Whole seconds since the budget was made, beginning at 1: 0 is a slot that was never used.
+    fn second(&self, now: Instant) -> u32 {
+        let elapsed = now.saturating_duration_since(self.epoch).as_secs();
+        u32::try_from(elapsed).unwrap_or(u32::MAX - 1).saturating_add(1)
+    }
+}

@@ -1,0 +1,213 @@
+//! Where a service is: its endpoints, and which of them gets the next request.
+//!
+//! Each address of each target is an endpoint ([`Peer`]). A request goes to the one with the fewest under
+//! way; those that failed are left out for a while (`standing.rs`); if all are out, all are tried. Names
+//! are followed as they change (`names.rs`), and checks are made where the config asks for them
+//! (`checks.rs`), by tasks that end with the [`Targets`].
+
+mod checks;
+mod names;
+mod peer;
+mod standing;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+
+use crate::body::Error;
+use crate::stats::EndpointStats;
+use crate::transport::{Endpoint, Origin, Transport};
+pub(crate) use checks::Checks;
+pub use names::{Resolve, SystemResolver};
+pub(crate) use peer::{Lease, Peer};
+pub(crate) use standing::Verdict;
+
+/// Up to how many endpoints are all looked at for the one with the fewest requests. Of more, two are
+/// taken at random, and the better one wins: nearly as even, and as cheap for a thousand.
+const ALL: usize = 8;
+
+/// What of the outside the tasks need.
+#[derive(Clone)]
+pub(crate) struct Outside {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) resolver: Arc<dyn Resolve>,
+}
+
+/// What the config says of a service's targets. Equal ones share their [`Targets`] across a reload.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) origins: Vec<Arc<Origin>>,
+    /// How often names are looked up.
+    pub(crate) dns: std::time::Duration,
+    pub(crate) checks: Option<Checks>,
+}
+
+/// The endpoints of one service.
+#[derive(Debug)]
+pub(crate) struct Targets {
+    plan: Plan,
+    peers: ArcSwap<Vec<Arc<Peer>>>,
+    turn: AtomicUsize,
+    /// Whether requests may be shared out: the names are known, the tasks are at work.
+    ready: AtomicBool,
+    /// Whether there was a request since the names were last looked up.
+    used: AtomicBool,
+    names: names::Names,
+    checking: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// What this takes the place of once it is in force.
+    before: Mutex<Weak<Targets>>,
+}
+
+impl Targets {
+    /// Endpoints for a plan, taking over what is known of those that were there before.
+    pub(crate) fn new(plan: Plan, before: Option<&Arc<Self>>) -> Self {
+        let known = before.map(|before| before.peers.load_full()).unwrap_or_default();
+        let mut peers = Vec::with_capacity(plan.origins.len());
+        for origin in &plan.origins {
+            match literal(origin) {
+                Some(address) => peers.push(peer(&known, origin, Some(address))),
+                None => peers.extend(
+                    known
+                        .iter()
+                        .filter(|peer| peer.is_at(origin))
+                        .map(|known| peer(std::slice::from_ref(known), origin, known.endpoint.address)),
+                ),
+            }
+        }
+        let settled = plan.checks.is_none() && plan.origins.iter().all(|origin| literal(origin).is_some());
+        Self {
+            plan,
+            peers: ArcSwap::from_pointee(peers),
+            turn: AtomicUsize::new(0),
+            ready: AtomicBool::new(settled),
+            used: AtomicBool::new(false),
+            names: names::Names::default(),
+            checking: Mutex::default(),
+            before: Mutex::new(before.map(Arc::downgrade).unwrap_or_default()),
+        }
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Waits until requests can be shared out: at first use, until the names are looked up.
+    ///
+    /// # Errors
+    /// What the look-up failed with, if not one endpoint is known.
+    pub(crate) async fn ready(self: &Arc<Self>, outside: &Outside) -> Result<(), Error> {
+        if !self.used.load(Relaxed) {
+            self.used.store(true, Relaxed);
+        }
+        if self.ready.load(Acquire) {
+            return Ok(());
+        }
+        self.check(outside);
+        if self.plan.origins.iter().all(|origin| literal(origin).is_some()) {
+            self.ready.store(true, Release);
+            return Ok(());
+        }
+        self.look_up(outside).await
+    }
+
+    /// Begins what goes on beside requests: the checks, if there are any. Ends those of what this takes
+    /// the place of, and forgets what only they said.
+    pub(crate) fn watch(self: &Arc<Self>, outside: &Outside) {
+        let before = std::mem::take(&mut *self.before.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(before) = before.upgrade() {
+            before.stop_checking();
+        }
+        if self.plan.checks.is_none() {
+            self.peers.load().iter().for_each(|peer| _ = peer.standing.set_ill(false));
+        } else if !self.ready.load(Acquire) {
+            let (targets, outside) = (Arc::clone(self), outside.clone());
+            // The first look-up of the names may take its time.
+            tokio::spawn(async move { targets.ready(&outside).await });
+        }
+    }
+
+    /// The endpoint for a request that `tried` others in vain; `None` if there is no other one.
+    pub(crate) fn pick(&self, tried: &[Arc<Peer>]) -> Option<Lease> {
+        let peers = self.peers.load();
+        match (peers.as_slice(), tried) {
+            ([], _) => None,
+            ([only], []) => Some(only.lease(!only.standing.is_in())),
+            (peers, _) => pick(peers, tried, self.turn.fetch_add(1, Relaxed)),
+        }
+    }
+
+    /// How many endpoints there are, well or not.
+    pub(crate) fn count(&self) -> usize {
+        self.peers.load().len()
+    }
+
+    pub(crate) fn stats(&self) -> Vec<EndpointStats> {
+        self.peers.load().iter().map(|peer| peer.stats()).collect()
+    }
+}
+
+impl Drop for Targets {
+    fn drop(&mut self) {
+        self.stop_looking_up();
+        self.stop_checking();
+    }
+}
+
+fn pick(peers: &[Arc<Peer>], tried: &[Arc<Peer>], turn: usize) -> Option<Lease> {
+    if peers.len() > ALL && tried.is_empty() {
+        let (one, two) = pair(turn, peers.len());
+        if let (Some(one), Some(two)) = (peers.get(one), peers.get(two))
+            && one.standing.is_in()
+            && two.standing.is_in()
+        {
+            let fewest = if two.outstanding() < one.outstanding() { two } else { one };
+            return Some(fewest.lease(false));
+        }
+    }
+    let is_tried = |peer: &Arc<Peer>| tried.iter().any(|tried| Arc::ptr_eq(tried, peer));
+    let any_in = peers.iter().any(|peer| peer.standing.is_in());
+    for peer in peers.iter().filter(|peer| !peer.standing.is_in() && !is_tried(peer)) {
+        if peer.standing.take_trial() {
+            return Some(peer.lease(true));
+        }
+    }
+    // If all are out, any of them is better than none.
+    let may = |peer: &&Arc<Peer>| peer.standing.is_in() == any_in && !is_tried(peer);
+    let least = peers.iter().filter(may).map(|peer| peer.outstanding()).min()?;
+    let mut ties = peers.iter().filter(may).filter(|peer| peer.outstanding() <= least);
+    // Between looking and looking again, all may have got busier, or left.
+    let count = ties.clone().count().max(1);
+    let peer = ties.nth(turn % count).or_else(|| peers.iter().find(may))?;
+    Some(peer.lease(!any_in))
+}
+
+/// Two different places among `count`, spread by the turn (the finaliser of SplitMix64).
+fn pair(turn: usize, count: usize) -> (usize, usize) {
+    let mut mixed = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    let (high, low) = ((mixed >> 32) as usize, mixed as u32 as usize);
+    let one = high % count;
+    (one, (one + 1 + low % (count - 1)) % count)
+}
+
+/// The endpoint at this address: the one that is known, or one that knows what that one knew if it is
+/// connected to in another way now.
+fn peer(known: &[Arc<Peer>], origin: &Arc<Origin>, address: Option<SocketAddr>) -> Arc<Peer> {
+    let endpoint = || Endpoint { origin: Arc::clone(origin), address };
+    match known.iter().find(|peer| peer.endpoint.address == address && peer.is_at(origin)) {
+        Some(peer) if Arc::ptr_eq(&peer.endpoint.origin, origin) => Arc::clone(peer),
+        Some(peer) => Arc::new(peer.moved(endpoint())),
+        None => Arc::new(Peer::new(endpoint())),
+    }
+}
+
+/// The address that stands in the URL itself, which nobody has to look up.
+fn literal(origin: &Origin) -> Option<SocketAddr> {
+    let host = origin.authority.host();
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, origin.port()))
+}

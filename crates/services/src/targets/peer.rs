@@ -1,0 +1,129 @@
+//! One endpoint of a service: its address, what it has done, what is under way there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::standing::{Change, Standing, Verdict};
+use crate::stats::EndpointStats;
+use crate::transport::{Endpoint, Origin};
+
+/// An endpoint that requests are shared out to.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) endpoint: Endpoint,
+    pub(super) standing: Standing,
+    outstanding: AtomicU32,
+    requests: AtomicU64,
+    failures: AtomicU64,
+    ejections: AtomicU64,
+}
+
+/// A request's hold on its endpoint: it counts as under way until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) peer: Arc<Peer>,
+    /// Whether the endpoint was out, and this request is to show whether it can come back.
+    chance: bool,
+}
+
+impl Peer {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            standing: Standing::new(),
+            outstanding: AtomicU32::new(0),
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            ejections: AtomicU64::new(0),
+        }
+    }
+
+    /// The same endpoint, connected to in another way: what is known of it stays.
+    pub(super) fn moved(&self, endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            standing: self.standing.copy(),
+            outstanding: AtomicU32::new(0),
+            requests: AtomicU64::new(self.requests.load(Relaxed)),
+            failures: AtomicU64::new(self.failures.load(Relaxed)),
+            ejections: AtomicU64::new(self.ejections.load(Relaxed)),
+        }
+    }
+
+    /// Whether it belongs to this target, however that is connected to.
+    pub(super) fn is_at(&self, origin: &Origin) -> bool {
+        let own = &self.endpoint.origin;
+        (&own.scheme, &own.authority, &own.base) == (&origin.scheme, &origin.authority, &origin.base)
+    }
+
+    /// How many requests are under way there.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.outstanding.load(Relaxed)
+    }
+
+    /// One more request for it.
+    pub(super) fn lease(self: &Arc<Self>, chance: bool) -> Lease {
+        self.outstanding.fetch_add(1, Relaxed);
+        self.requests.fetch_add(1, Relaxed);
+        Lease { peer: Arc::clone(self), chance }
+    }
+
+    /// Takes in what came of a request; `chance` says that it was sent although the endpoint was out.
+    pub(crate) fn note(&self, verdict: Verdict, chance: bool) {
+        if verdict != Verdict::Good {
+            self.failures.fetch_add(1, Relaxed);
+        }
+        let service = &*self.endpoint.origin.service;
+        match self.standing.note(verdict, chance) {
+            Some(Change::Out(pause)) => {
+                self.ejections.fetch_add(1, Relaxed);
+                let (endpoint, pause) = (self.place(), pause.as_secs_f64());
+                tracing::warn!(service, endpoint, pause, "an endpoint failed too often and is left out");
+            }
+            Some(Change::Back) => {
+                let endpoint = self.place();
+                tracing::info!(service, endpoint, "an endpoint is back");
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn stats(&self) -> EndpointStats {
+        EndpointStats {
+            target: self.endpoint.origin.authority.to_string(),
+            address: self.endpoint.address,
+            requests: self.requests.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+            ejections: self.ejections.load(Relaxed),
+            outstanding: self.outstanding(),
+            healthy: self.standing.is_in(),
+        }
+    }
+
+    /// Where it is, for the log.
+    pub(super) fn place(&self) -> String {
+        let authority = &self.endpoint.origin.authority;
+        match self.endpoint.address {
+            Some(address) if authority.as_str() != address.to_string() => format!("{authority} ({address})"),
+            _ => authority.to_string(),
+        }
+    }
+}
+
+impl Lease {
+    /// Takes in what came of the request.
+    pub(crate) fn note(&self, verdict: Verdict) {
+        self.peer.note(verdict, self.chance);
+    }
+
+    /// Whether this request is to show that an endpoint can come back.
+    pub(crate) fn is_chance(&self) -> bool {
+        self.chance
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.peer.outstanding.fetch_sub(1, Relaxed);
+    }
+}
