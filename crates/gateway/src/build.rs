@@ -62,8 +62,13 @@ impl Life {
 impl<'a> Builder<'a> {
     fn new(config: &'a Config, previous: Option<&Life>) -> Result<Self, BuildError> {
         let source = &config.source;
-        let services = Services::read(&config.services, source.folder())
-            .map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
+        let folder = source.folder();
+        let services = match previous {
+            Some(life) => life.services.renewed(&config.services, folder),
+            None => Services::read(&config.services, folder),
+        };
+        let services =
+            services.map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
         let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
         Ok(Self { services, runtime, source })
     }

@@ -113,6 +113,7 @@ impl Gateway {
         for address in listeners.addresses() {
             tracing::info!(%address, "listening");
         }
+        self.current.life().services.watch();
         self.readiness().advance(State::Ready);
         tokio::spawn(self.current.life().shed.watch());
         let drained = server::serve(Arc::clone(&self.current), listeners, stop).await;

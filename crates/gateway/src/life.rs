@@ -60,6 +60,7 @@ impl Current {
 
     /// Puts another in its place for the requests to come.
     pub(crate) fn put(&self, life: Life) {
+        life.services.watch();
         self.life.store(Arc::new(life));
     }
 

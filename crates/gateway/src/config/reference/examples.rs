@@ -50,6 +50,11 @@ services:
     timeout: 2s
     connect_timeout: 500ms
     protocol: auto
+    first_byte_timeout: 800ms
+    idle_timeout: 30s
+    dns: 10s
+    retries: { attempts: 1 }
+    health: { path: /healthz }
     forward: [authorization, accept-language]
     headers: { x-api-key: \"${file:catalog.key}\" }
     paths: [/catalogs, /catalogs/*]
@@ -63,6 +68,19 @@ services:
     url: https://10.0.0.7:8443
     protocol: http2
     tls: { ca: tls/authority.crt, cert: tls/gateway.crt, key: tls/gateway.key, server_name: catalog.internal }
+",
+    ),
+    (
+        "services.NAME.retries",
+        "services: { catalog: { url: http://catalog:8080, retries: { attempts: 3, budget: 10% } } }\n",
+    ),
+    (
+        "services.NAME.health",
+        "\
+services:
+  catalog:
+    url: http://catalog:8080
+    health: { path: /healthz, every: 10s, timeout: 500ms, status: 200-204, healthy: 1, unhealthy: 2 }
 ",
     ),
     (

@@ -113,8 +113,8 @@ pub(super) fn stats(services: &Services) -> ServiceStats {
 
 /// The stats of the endpoint at a port.
 pub(super) fn endpoint(services: &Services, port: u16) -> EndpointStats {
-    let endpoints = stats(services).endpoints.into_iter();
-    endpoints.filter(|endpoint| endpoint.address == Some(at(port))).next().expect("an endpoint")
+    let mut endpoints = stats(services).endpoints.into_iter();
+    endpoints.find(|endpoint| endpoint.address == Some(at(port))).expect("an endpoint")
 }
 
 impl Transport for Fleet {
