@@ -225,7 +225,7 @@ async fn unsafe_calls_are_waited_for_and_reads_are_dropped() {
 }
 
 #[tokio::test]
-async fn nothing_is_ever_sent_twice() {
+async fn nothing_unsafe_is_ever_sent_twice() {
     let house = House::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
     let source = "export default async (_, { up }) => {
         for (const path of ['/reset', '/short', '/garbage', '/stale']) { await up.post(path).catch(() => {}); await up.get('/status/200').catch(() => {}) }

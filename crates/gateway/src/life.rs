@@ -35,7 +35,6 @@ pub(crate) struct Life {
     /// How the gateway ends while this config is in force.
     pub(crate) drain: DrainConfig,
     // What the next config takes over as far as it still asks for it: see `build.rs`.
-    #[expect(dead_code, reason = "the next life's services will be made of these")]
     pub(crate) services: Services,
     pub(crate) runtime: Option<Arc<query::Runtime>>,
 }

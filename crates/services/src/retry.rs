@@ -77,3 +77,6 @@ impl RetryBudget {
         u32::try_from(elapsed).unwrap_or(u32::MAX - 1).saturating_add(1)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -252,6 +252,10 @@ impl Reader {
                 OneOrMany::Many(_) => format!("/url/{index}"),
             };
             match origin(name, url, dial) {
+                Ok(origin) if origins.contains(&origin) => {
+                    let message = format!("`{url}` stands here twice");
+                    self.report(&below, message, "Name each target once; all get the same share.");
+                }
                 Ok(origin) => origins.push(origin),
                 Err(reason) => {
                     let message = format!("`{}` is no URL of a service: {reason}", without_userinfo(url));

@@ -9,6 +9,7 @@ mod limits;
 mod times;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use http::HeaderMap;

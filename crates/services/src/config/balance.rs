@@ -105,7 +105,10 @@ impl FromStr for Statuses {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (from, to) = text.split_once('-').unwrap_or((text, text));
-        let status = |text: &str| text.parse().ok().filter(|status| (100..=599).contains(status));
+        let status = |text: &str| {
+            let digits = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+            digits.then(|| text.parse().ok()).flatten().filter(|status| (100..=599).contains(status))
+        };
         match (status(from), status(to)) {
             (Some(from), Some(to)) if from <= to => Ok(Self { from, to }),
             _ => Err(format!("`{text}` is no range of statuses: write it as in `204` or `200-299`")),
@@ -168,7 +171,7 @@ impl JsonSchema for Percent {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "pattern": "^([0-9]{1,2}|100)%$",
+            "pattern": "^0*([0-9]{1,2}|100)%$",
             "description": "A part of a hundred, as in `20%`.",
         })
     }

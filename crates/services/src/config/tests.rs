@@ -1,6 +1,6 @@
 //! What an operator may write for a time or a size, and what is said about the rest.
 
-use super::{Bytes, Duration, ServiceConfig};
+use super::{Bytes, Duration, Percent, ServiceConfig, Statuses};
 use proptest::prelude::*;
 
 #[test]
@@ -25,6 +25,24 @@ fn a_wrong_word_is_named_with_what_to_write() {
     for text in ["", "MiB", "-1", "1.5MiB", "16777216TiB"] {
         assert!(text.parse::<Bytes>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn parts_and_statuses_read_as_written() {
+    for (text, part) in [("20%", 20), ("0%", 0), ("100%", 100), ("007%", 7)] {
+        assert_eq!(text.parse(), Ok(Percent(part)), "{text}");
+    }
+    for text in ["", "%", "20", "101%", "-1%", "+1%", "1.5%", "20 %", "256%"] {
+        assert!(text.parse::<Percent>().is_err(), "{text}");
+    }
+    for (text, from, to) in [("204", 204, 204), ("200-299", 200, 299), ("100-599", 100, 599)] {
+        assert_eq!(text.parse(), Ok(Statuses { from, to }), "{text}");
+    }
+    for text in ["", "-", "200-", "-299", "299-200", "99", "600", "200-299-300", "2xx", "+200"] {
+        assert!(text.parse::<Statuses>().is_err(), "{text}");
+    }
+    let plain = serde_json::from_str::<Statuses>("204").unwrap();
+    assert_eq!((plain.from, plain.to, plain.to_string().as_str()), (204, 204, "204"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Duration, OneOrMany, ServiceConfig};
+use crate::config::{Duration, HealthConfig, OneOrMany, ServiceConfig, Statuses};
 use crate::{ConfigProblem, Services};
 
 fn problems(services: Vec<(&str, ServiceConfig)>) -> Vec<ConfigProblem> {
@@ -78,6 +78,46 @@ fn all_mistakes_are_told_at_once() {
         ]
     );
     assert!(found.iter().all(|problem| !problem.message.contains("secret")));
+}
+
+#[test]
+fn what_would_never_work_is_told() {
+    let mut wrong = ServiceConfig::at("http://a");
+    wrong.dns = Duration::from_secs(0);
+    wrong.first_byte_timeout = Some(wrong.timeout);
+    wrong.idle_timeout = Duration::from_secs(0);
+    wrong.retries.attempts = 11;
+    wrong.health = Some(HealthConfig {
+        path: "healthz".into(),
+        every: Duration::from_secs(0),
+        timeout: Duration::from_secs(0),
+        status: Statuses::default(),
+        healthy: 0,
+        unhealthy: 0,
+    });
+    let found = problems(vec![("a", wrong)]);
+    assert_eq!(
+        pointers(&found),
+        [
+            "/a/dns",
+            "/a/first_byte_timeout",
+            "/a/idle_timeout",
+            "/a/retries/attempts",
+            "/a/health/healthy",
+            "/a/health/unhealthy",
+            "/a/health/every",
+            "/a/health/timeout",
+            "/a/health/path",
+        ]
+    );
+    assert!(found.iter().all(|problem| !problem.hint.is_empty()));
+}
+
+#[test]
+fn a_target_is_named_once() {
+    let mut twice = ServiceConfig::at("");
+    twice.url = OneOrMany::Many(vec!["http://a".into(), "http://b".into(), "http://A/".into()]);
+    assert_eq!(pointers(&problems(vec![("a", twice)])), ["/a/url/2"]);
 }
 
 #[test]

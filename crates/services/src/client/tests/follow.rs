@@ -96,10 +96,12 @@ async fn a_reload_knows_what_was_known() {
         ask(&services, &shop, "GET").await;
     }
     let before = stats(&services);
-    let same = services.renewed(&config(&THREE, |config| config.timeout = Duration::from_secs(3))).unwrap();
+    let same = services
+        .renewed(&config(&THREE, |config| config.timeout = Duration::from_secs(3)), Path::new(""))
+        .unwrap();
     assert_eq!(stats(&same), before);
     assert_eq!(same.get("shop").unwrap().timeout(), Time::from_secs(3));
-    let fewer = same.renewed(&config(&THREE[1..], |_| ())).unwrap();
+    let fewer = same.renewed(&config(&THREE[1..], |_| ()), Path::new("")).unwrap();
     assert_eq!(addresses(&fewer), [2, 3]);
     assert!(!endpoint(&fewer, 2).healthy && stats(&fewer).requests == before.requests);
     fleet.sent_anywhere();
@@ -107,5 +109,5 @@ async fn a_reload_knows_what_was_known() {
         assert_eq!(ask(&fewer, fewer.get("shop").unwrap(), "GET").await, "200");
     }
     assert_eq!((fleet.sent(3).len(), fleet.sent_anywhere()), (9, 0));
-    assert!(fewer.renewed(&config(&["nonsense"], |_| ())).is_err());
+    assert!(fewer.renewed(&config(&["nonsense"], |_| ()), Path::new("")).is_err());
 }

@@ -149,15 +149,15 @@ async fn checks_end_with_the_services_or_with_their_config() {
     fleet.does(&[1], Does::Answer(500));
     tokio::time::sleep(Time::from_secs(20)).await;
     assert!(!endpoint(&services, 1).healthy);
-    let same = services.renewed(&config(&THREE, checked)).unwrap();
+    let same = services.renewed(&config(&THREE, checked), Path::new("")).unwrap();
     assert!(!endpoint(&same, 1).healthy, "a reload forgets nothing");
-    let without = same.renewed(&config(&THREE, |_| ())).unwrap();
+    let without = same.renewed(&config(&THREE, |_| ()), Path::new("")).unwrap();
     without.watch();
     fleet.sent_anywhere();
     tokio::time::sleep(Time::from_secs(60)).await;
     assert_eq!(fleet.sent_anywhere(), 0);
     assert!(endpoint(&without, 1).healthy, "nobody would ever call it well again");
-    let again = without.renewed(&config(&THREE, checked)).unwrap();
+    let again = without.renewed(&config(&THREE, checked), Path::new("")).unwrap();
     again.watch();
     tokio::time::sleep(Time::from_secs(6)).await;
     assert_eq!(fleet.sent_anywhere(), 6);

@@ -1,0 +1,72 @@
+//! The law of the budget: whatever comes when, retries are at most so much of the traffic.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Requests(u32),
+    Retry,
+    Pass(Duration),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        3 => (1..200u32).prop_map(Event::Requests),
+        12 => Just(Event::Retry),
+        3 => (0..4_000u64).prop_map(|millis| Event::Pass(Duration::from_millis(millis))),
+        1 => Just(Event::Pass(Duration::from_secs(60))),
+    ];
+    proptest::collection::vec(event, 0..400)
+}
+
+proptest! {
+    #[test]
+    fn retries_are_a_part_of_the_requests_of_the_window(events in events(), percent in 0..=100u8) {
+        let budget = RetryBudget::new();
+        let mut now = budget.epoch;
+        let (mut requests, mut retries): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+        for event in events {
+            let second = (now - budget.epoch).as_secs();
+            let recent = |all: &[u64]| all.iter().filter(|then| second - **then < WINDOW as u64).count() as u64;
+            match event {
+                Event::Pass(time) => now += time,
+                Event::Requests(count) => {
+                    (0..count).for_each(|_| budget.deposit(now));
+                    requests.extend((0..count).map(|_| second));
+                }
+                Event::Retry => {
+                    let allowed = recent(&requests) * u64::from(percent) / 100 + FREE * WINDOW as u64;
+                    let spent = recent(&retries);
+                    let granted = budget.withdraw(Percent(percent), now);
+                    // No more than the law allows, and no less.
+                    prop_assert_eq!(granted, spent < allowed, "{} of {} at {}", spent, allowed, second);
+                    retries.extend(granted.then_some(second));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn safe_is_what_only_asks() {
+    for (method, safe) in [
+        ("GET", true),
+        ("HEAD", true),
+        ("OPTIONS", true),
+        ("TRACE", true),
+        ("QUERY", true),
+        ("POST", false),
+        ("PUT", false),
+        ("DELETE", false),
+        ("PATCH", false),
+        ("query", false),
+        ("FETCH", false),
+    ] {
+        assert_eq!(is_safe(&method.parse().unwrap()), safe, "{method}");
+    }
+}
