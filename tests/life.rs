@@ -15,8 +15,8 @@ fn config(upstream: &Upstream, number: usize, more: &str) -> String {
         "
 listen: 127.0.0.1:0
 log: {{ access: false }}
-shed: {{ automatic: false }}
 drain: {{ delay: 1s }}
+shed: {{ automatic: false }}
 services:
   up: {{ url: '{}', headers: {{ x-config: 'v{number}' }} }}
 cors: {{ origins: ['https://shop.example.org'], expose: ['v{number}'] }}
@@ -160,4 +160,65 @@ async fn a_second_signal_ends_it_at_once() {
     gateway.interrupt();
     assert!(gateway.ended().await.success());
     assert!(hanging.await.expect("a task"), "an answer of a gateway that has ended");
+}
+
+const TAKEOVER: &str = "takeover: takeover.sock\nadmin: 127.0.0.1:0\n";
+
+async fn can_be_taken_over(gateway: &Gateway) {
+    gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_binary_changes_under_load_refuse_nobody_and_fail_nobody() {
+    let upstream = misbehave::start().await;
+    let mut gateway = Gateway::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
+    can_be_taken_over(&gateway).await;
+    let load = Load::start(&gateway.url, ask, is_whole);
+    for change in 0..10 {
+        let next = gateway.successor(orfa()).await;
+        assert_eq!(next.address, gateway.address, "change {change}");
+        can_be_taken_over(&next).await;
+        assert!(gateway.ended().await.success(), "change {change}: {:?}", gateway.log());
+        gateway = next;
+        load.answers(20).await;
+    }
+    let failures = load.end().await;
+    assert!(failures.is_empty(), "{} failures, the first: {:?}", failures.len(), failures.first());
+}
+
+#[tokio::test]
+async fn a_new_binary_that_ends_before_it_is_ready_changes_nothing() {
+    let upstream = misbehave::start().await;
+    let gateway = Gateway::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
+    can_be_taken_over(&gateway).await;
+    let socket = gateway.directory().join("takeover.sock");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&socket).expect("a file").permissions());
+    assert_eq!(mode & 0o777, 0o600, "others may not even ask");
+    drop(tokio::net::UnixStream::connect(&socket).await.expect("a connection"));
+    gateway.logged(|line| line.contains("this process goes on")).await.expect("a line that says so");
+    assert_eq!(in_force(&gateway).await, "v0");
+    let next = gateway.successor(orfa()).await;
+    assert_eq!(next.address, gateway.address);
+}
+
+#[tokio::test]
+async fn a_new_binary_binds_what_is_new_and_lets_go_of_what_is_gone() {
+    let upstream = misbehave::start().await;
+    let both =
+        config(&upstream, 0, TAKEOVER).replace("listen: 127.0.0.1:0", "listen: [127.0.0.1:0, 127.0.0.2:0]");
+    let mut gateway = Gateway::start(orfa(), &both).await;
+    can_be_taken_over(&gateway).await;
+    let line = gateway.logged(|line| line.contains("127.0.0.2:")).await.expect("a second address");
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let gone = format!("http://{}", line["address"].as_str().expect("an address"));
+    let other = both.replace("127.0.0.2:0", "127.0.0.3:0");
+    gateway.rewrite("orfa.yaml", &other);
+    let next = gateway.successor(orfa()).await;
+    can_be_taken_over(&next).await;
+    assert_eq!(next.address, gateway.address);
+    next.logged(|line| line.contains("127.0.0.3:")).await.expect("a new address");
+    assert!(gateway.ended().await.success());
+    assert!(http::request("GET", &gone, &[], "").await.is_err(), "{gone} is still listened on");
+    assert_eq!(in_force(&next).await, "v0");
 }

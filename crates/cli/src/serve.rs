@@ -1,22 +1,27 @@
 //! `orfa serve`: logs, config, runtime, build, announce, then signals until it ends, in this order.
 //!
 //! A bad config ends with exit code 64 before a port is bound. `serve/reload.rs` reads the config again,
-//! `serve/systemd.rs` tells a service manager how things are.
+//! `serve/takeover.rs` gives the sockets to a new binary, `serve/systemd.rs` tells a service manager how
+//! things are.
 
 mod reload;
 mod systemd;
+mod takeover;
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
 use anyhow::Context;
-use gateway::{Drained, Gateway, Stop};
+use gateway::{Drained, Gateway, Listener, Listeners, Stop};
 use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::exit::{Complaint, Exit};
 use crate::signal::{self, End, Signals};
 use crate::watch::Watch;
 use crate::{check, logs, many_threads};
 use reload::Reloader;
+use takeover::{Giver, Sockets, take};
 
 /// Serve as the config says, until SIGTERM or Ctrl-C. SIGHUP reads the config again.
 #[derive(Debug, clap::Args)]
@@ -40,6 +45,7 @@ async fn serve(file: &Path) -> anyhow::Result<Exit> {
         Ok(config) => config,
         Err(mistakes) => return Ok(check::refuse(&mistakes)),
     };
+    let takeover = config.takeover.as_ref().map(|path| config.source.folder().join(path));
     let gateway = match Gateway::build(config) {
         Ok(gateway) => gateway,
         Err(gateway::BuildError::Config(mistakes)) => return Ok(check::refuse(&mistakes)),
@@ -47,19 +53,35 @@ async fn serve(file: &Path) -> anyhow::Result<Exit> {
     };
     let signals = Signals::listen().context("can't listen for signals")?;
     let hangups = signal::hangups().context("can't listen for signals")?;
-    let listeners = gateway.bind().map_err(|error| not_bound(&error.name, &error.error))?;
-    if let Some(admin) = gateway.admin().await.map_err(|error| not_bound("the admin address", &error))? {
-        tokio::spawn(admin.serve());
-    }
+    let (sockets, taken) = takeover.as_deref().map_or(Ok(None), take)?.unzip();
+    let Sockets { listeners, admin } = sockets.unwrap_or_default();
+    let bound = gateway.adopt(listeners).map_err(|error| not_bound(&error.name, &error.error));
+    let listeners = bound?;
+    let admin = gateway.adopt_admin(admin).map_err(|error| not_bound(&error.name, &error.error))?;
+    let giver = match takeover {
+        Some(path) => Some(Giver::new(path, handles(&listeners, admin.as_ref())?)),
+        None => None,
+    };
+    let admin = admin.map(|listener| gateway.admin(listener)).transpose()?;
+    let admin = admin.map(|admin| tokio::spawn(admin.serve()).abort_handle());
     let reloader =
         Reloader::start(gateway.clone(), file.to_owned(), watch).context("no thread for reloads")?;
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.unwrap_or(Stop::Promptly) };
-    let steering = Steering { gateway: gateway.clone(), signals, hangups, reloader };
-    let serving = gateway.serve(listeners, stopped);
+    let steering = Steering { gateway: gateway.clone(), signals, hangups, reloader, admin };
+    // Of its own: what follows waits for others.
+    let serving = tokio::spawn(gateway.serve(listeners, stopped));
     systemd::ready();
-    steering.run(serving, stop).await;
+    steering.run(serving, stop, giver.map(|giver| giver.give(taken))).await?;
     Ok(Exit::Ok)
+}
+
+/// Handles of what is listened on, to be given away.
+fn handles(listeners: &Listeners, admin: Option<&Listener>) -> std::io::Result<Sockets> {
+    Ok(Sockets {
+        listeners: listeners.try_clone()?.into_vec(),
+        admin: admin.map(Listener::try_clone).transpose()?,
+    })
 }
 
 /// What a gateway that serves is told from outside.
@@ -68,18 +90,32 @@ struct Steering {
     signals: Signals,
     hangups: tokio::signal::unix::Signal,
     reloader: Reloader,
+    admin: Option<AbortHandle>,
 }
 
 impl Steering {
     /// Until the gateway has ended.
-    async fn run(mut self, serving: impl Future<Output = Drained>, stop: oneshot::Sender<Stop>) -> Drained {
-        let mut serving = std::pin::pin!(serving);
+    async fn run(
+        mut self,
+        mut serving: JoinHandle<Drained>,
+        stop: oneshot::Sender<Stop>,
+        giving: Option<impl Future<Output = Option<u32>>>,
+    ) -> anyhow::Result<Drained> {
         let mut stop = Some(stop);
+        let mut giving = giving.map(Box::pin);
         loop {
             tokio::select! {
-                drained = &mut serving => return drained,
+                drained = &mut serving => return Ok(drained?),
                 _ = self.hangups.recv() => self.reloader.reload(),
-                end = self.signals.wait() => self.end(end, stop.take()),
+                end = self.signals.wait() => {
+                    // Who has begun to end gives nothing away, and holds no handles of sockets.
+                    giving = None;
+                    self.end(end, stop.take());
+                }
+                pid = given(&mut giving) => {
+                    giving = None;
+                    self.hand_over(pid, stop.take());
+                }
             }
         }
     }
@@ -99,6 +135,22 @@ impl Steering {
             }
             None => self.gateway.cut_off(),
         }
+    }
+
+    /// Another process serves: this one lets go of everything that it listens on.
+    fn hand_over(&self, pid: Option<u32>, stop: Option<oneshot::Sender<Stop>>) {
+        tracing::info!(pid, "handed over to another process");
+        pid.into_iter().for_each(systemd::main_process);
+        self.admin.iter().for_each(AbortHandle::abort);
+        stop.map(|stop| stop.send(Stop::HandedOver));
+    }
+}
+
+/// Waits until another process has taken over; for ever where that is not wanted.
+async fn given(giving: &mut Option<Pin<Box<impl Future<Output = Option<u32>>>>>) -> Option<u32> {
+    match giving {
+        Some(giving) => giving.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -21,6 +21,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
+use crate::listen::Listener;
+
 /// The media type of the OpenMetrics text format, version 1.0.0.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -38,12 +40,12 @@ struct ProgramCache(Cache);
 struct Cache(Arc<query::Runtime>);
 
 impl Admin {
-    pub(crate) async fn bind(address: &str, runtime: Option<Arc<query::Runtime>>) -> io::Result<Self> {
+    pub(crate) fn new(listener: Listener, runtime: Option<Arc<query::Runtime>>) -> io::Result<Self> {
         let mut registry = Registry::with_prefix("orfa");
         if let Some(runtime) = runtime {
             registry.register_collector(Box::new(ProgramCache(Cache(runtime))));
         }
-        let listener = TcpListener::bind(address).await?;
+        let listener = listener.into_tokio()?;
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "admin listening");
         }

@@ -46,6 +46,10 @@ pub struct Config {
     /// Where the operator reads metrics: `127.0.0.1:9090`. Without it there is no such listener.
     #[serde(default)]
     pub admin: Option<String>,
+    /// A Unix socket, relative to the config: where the next `orfa serve` takes over what this one listens
+    /// on. Without it the next one finds the addresses taken.
+    #[serde(default)]
+    pub takeover: Option<PathBuf>,
     /// The upstream services, by the names that programs and routes use.
     #[serde(default)]
     pub services: BTreeMap<String, ServiceConfig>,

@@ -2,6 +2,7 @@
 //! while it serves (`reload.rs`).
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use crate::access::{Audience, Log, Seen};
@@ -29,6 +30,7 @@ pub struct Gateway {
 pub(crate) struct Fixed {
     listen: ListenConfig,
     admin: Option<String>,
+    takeover: Option<PathBuf>,
     runtime: query::RuntimeConfig,
 }
 
@@ -92,15 +94,21 @@ impl Gateway {
         Listeners::adopt(self.fixed.listen.addresses(), present)
     }
 
-    /// Binds the admin address of the config, if it has one.
+    /// Binds the admin address of the config, if it has one, or takes the socket that listens there.
     ///
     /// # Errors
     /// When the address is taken or not this machine's.
-    pub async fn admin(&self) -> io::Result<Option<Admin>> {
-        match &self.fixed.admin {
-            Some(address) => Admin::bind(address, self.current.life().runtime.clone()).await.map(Some),
-            None => Ok(None),
-        }
+    pub fn adopt_admin(&self, present: Option<Listener>) -> Result<Option<Listener>, BindError> {
+        let adopted = Listeners::adopt(self.fixed.admin.as_deref(), present.into_iter().collect())?;
+        Ok(adopted.into_vec().pop())
+    }
+
+    /// What the operator sees of it, there.
+    ///
+    /// # Errors
+    /// When the runtime can't have the socket.
+    pub fn admin(&self, listener: Listener) -> io::Result<Admin> {
+        Admin::new(listener, self.current.life().runtime.clone())
     }
 
     /// Ends it at once if it is draining, and else as soon as it does: requests under way are cut off.
@@ -124,7 +132,8 @@ impl Gateway {
 
 impl Fixed {
     fn new(config: Config) -> Self {
-        Self { listen: config.listen, admin: config.admin, runtime: config.runtime }
+        let Config { listen, admin, takeover, runtime, .. } = config;
+        Self { listen, admin, takeover, runtime }
     }
 
     /// The fields in which a config says something else.
@@ -132,6 +141,7 @@ impl Fixed {
         let fields = [
             ("listen", self.listen.addresses().ne(config.listen.addresses())),
             ("admin", self.admin != config.admin),
+            ("takeover", self.takeover != config.takeover),
             ("runtime", self.runtime != config.runtime),
         ];
         fields.into_iter().filter_map(|(name, is_changed)| is_changed.then_some(name)).collect()

@@ -63,10 +63,7 @@ impl Listeners {
     /// # Errors
     /// When the process has no more file descriptors.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let clone = |listener: &Listener| {
-            Ok(Listener { name: listener.name.clone(), socket: listener.socket.try_clone()? })
-        };
-        self.0.iter().map(clone).collect::<io::Result<_>>().map(Self)
+        self.0.iter().map(Listener::try_clone).collect::<io::Result<_>>().map(Self)
     }
 
     /// Where they really listen: port 0 of the config has become another.
@@ -92,6 +89,14 @@ impl Listener {
     #[must_use]
     pub fn from_std(name: String, socket: TcpListener) -> Self {
         Self { name, socket }
+    }
+
+    /// A handle of the same socket.
+    ///
+    /// # Errors
+    /// When the process has no more file descriptors.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { name: self.name.clone(), socket: self.socket.try_clone()? })
     }
 
     /// The address as the config has it.

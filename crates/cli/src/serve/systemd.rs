@@ -23,6 +23,11 @@ pub(super) fn stopping() {
     tell("STOPPING=1\nSTATUS=draining");
 }
 
+/// Another process is the service from now on.
+pub(super) fn main_process(pid: u32) {
+    tell(&format!("MAINPID={pid}"));
+}
+
 fn tell(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let sent =

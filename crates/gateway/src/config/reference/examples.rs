@@ -14,6 +14,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
         "\
 listen: 0.0.0.0:8080
 admin: 127.0.0.1:9090
+takeover: /run/orfa/takeover.sock
 services:
   catalog: { url: http://catalog:8080 }
 auth: { jwt: { issuer: https://login.example.org, audience: shop } }

@@ -1,0 +1,165 @@
+//! A new binary takes over the listening sockets, so that no client finds the door closed.
+//!
+//! The process that serves listens on a Unix socket, `takeover:` in its config, for its own user only:
+//!
+//! 1. the new process connects, before it has built anything;
+//! 2. the old one sends what it listens on: a line of JSON, and with it the sockets themselves;
+//! 3. the new one builds itself, accepts on them, and says `ready`;
+//! 4. the old one says `yours`, accepts no more and drains;
+//! 5. the new one puts a Unix socket of its own in place of the old one's.
+//!
+//! If the new one ends before it is ready, the old one goes on as if nothing had been. `take.rs` is the
+//! new one's side, `give.rs` the old one's. No network is opened here.
+
+mod give;
+mod take;
+
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use gateway::Listener;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+
+pub(super) use give::Giver;
+pub(super) use take::{Taken, take};
+
+/// Of the message. A process that reads another one goes its own way.
+const VERSION: u32 = 1;
+/// What one message can carry (`SCM_MAX_FD` of Linux).
+const MOST: usize = 253;
+/// A line with that many addresses is far shorter.
+const LONGEST: usize = 64 << 10;
+
+const READY: &[u8] = b"ready\n";
+const YOURS: &[u8] = b"yours\n";
+
+/// What a process listens on.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    /// For clients.
+    pub(super) listeners: Vec<Listener>,
+    /// For the operator.
+    pub(super) admin: Option<Listener>,
+}
+
+/// The line: the names of the sockets that come with it, in their order.
+#[derive(Debug, Deserialize, Serialize)]
+struct Message {
+    version: u32,
+    listen: Vec<String>,
+    admin: Option<String>,
+}
+
+impl Sockets {
+    fn iter(&self) -> impl Iterator<Item = &Listener> {
+        self.listeners.iter().chain(&self.admin)
+    }
+
+    /// Sends all of them.
+    fn send(&self, to: impl AsFd) -> io::Result<()> {
+        let message = Message {
+            version: VERSION,
+            listen: self.listeners.iter().map(|listener| listener.name().to_owned()).collect(),
+            admin: self.admin.as_ref().map(|listener| listener.name().to_owned()),
+        };
+        let mut line = serde_json::to_vec(&message)?;
+        line.push(b'\n');
+        let sockets: Vec<BorrowedFd<'_>> = self.iter().map(AsFd::as_fd).collect();
+        let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(sockets.len()))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fits = sockets.len() <= MOST && control.push(SendAncillaryMessage::ScmRights(&sockets));
+        let sent = match fits {
+            true => sendmsg(to, &[IoSlice::new(&line)], &mut control, SendFlags::NOSIGNAL)?,
+            false => return Err(io::Error::other("too many sockets for one message")),
+        };
+        // The line is shorter than what a new connection's buffer holds.
+        if sent == line.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// Receives what [`Sockets::send`] sent; waits for it.
+    fn receive(from: &UnixStream) -> io::Result<Self> {
+        let mut line = vec![0; LONGEST];
+        let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut line)];
+        let length = recvmsg(from, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        let mut sockets = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                sockets.extend(received);
+            }
+        }
+        line.truncate(length);
+        while length > 0 && line.last() != Some(&b'\n') && line.len() < LONGEST {
+            let mut byte = [0];
+            let read = (&mut &*from).read(&mut byte)?;
+            line.extend_from_slice(&byte[..read]);
+            if read == 0 {
+                break;
+            }
+        }
+        if line.is_empty() {
+            return Err(io::Error::other("it said nothing: another process takes over already"));
+        }
+        let message: Message = serde_json::from_slice(&line)?;
+        Self::named(message, sockets)
+    }
+
+    fn named(message: Message, sockets: Vec<OwnedFd>) -> io::Result<Self> {
+        let Message { version, listen, admin } = message;
+        if version != VERSION {
+            return Err(io::Error::other(format!("it speaks version {version}, this one {VERSION}")));
+        }
+        if sockets.len() != listen.len() + usize::from(admin.is_some()) {
+            return Err(io::Error::other("it sent other sockets than it named"));
+        }
+        let mut sockets = sockets.into_iter().map(TcpListener::from);
+        let listeners = listen.into_iter().zip(&mut sockets);
+        let listeners = listeners.map(|(name, socket)| Listener::from_std(name, socket)).collect();
+        let admin = admin.zip(sockets.next()).map(|(name, socket)| Listener::from_std(name, socket));
+        Ok(Self { listeners, admin })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(name: &str) -> Listener {
+        Listener::from_std(name.to_owned(), TcpListener::bind("127.0.0.1:0").expect("a socket"))
+    }
+
+    #[test]
+    fn what_is_sent_arrives_with_its_names() {
+        let (old, new) = UnixStream::pair().expect("a pair");
+        let sent = Sockets { listeners: vec![listener("a"), listener("b")], admin: Some(listener("c")) };
+        sent.send(&old).expect("sent");
+        let received = Sockets::receive(&new).expect("received");
+        let look = |sockets: &Sockets| -> Vec<_> {
+            sockets.iter().map(|listener| (listener.name().to_owned(), listener.address())).collect()
+        };
+        assert_eq!(look(&received), look(&sent));
+    }
+
+    #[test]
+    fn another_version_and_other_counts_are_refused() {
+        let message = |version, listen| Message { version, listen, admin: None };
+        assert!(Sockets::named(message(VERSION, vec![]), vec![]).is_ok());
+        assert!(Sockets::named(message(VERSION + 1, vec![]), vec![]).is_err());
+        assert!(Sockets::named(message(VERSION, vec!["a".into()]), vec![]).is_err());
+    }
+
+    #[test]
+    fn who_says_nothing_is_no_predecessor() {
+        let (old, new) = UnixStream::pair().expect("a pair");
+        drop(old);
+        assert!(Sockets::receive(&new).is_err());
+    }
+}

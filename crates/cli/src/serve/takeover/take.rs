@@ -1,0 +1,60 @@
+//! The side of the process that takes over.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{READY, Sockets, YOURS};
+use crate::exit::Complaint;
+
+/// How long a process that serves may take to send its sockets: it has nothing to prepare.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The connection to the process that still serves.
+pub(in super::super) struct Taken(UnixStream);
+
+/// Takes the sockets of the process that listens there; `None` where there is none.
+pub(in super::super) fn take(path: &Path) -> Result<Option<(Sockets, Taken)>, Complaint> {
+    let failed = |error: io::Error| {
+        let message = format!("can't take over by {}: {error}", path.display());
+        let hint = "end the gateway that listens there, or remove the file";
+        Complaint::internal("takeover-failed", message, hint)
+    };
+    let stream = match UnixStream::connect(path) {
+        Ok(stream) => stream,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let receive = || {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+        if peer.uid != rustix::process::geteuid() {
+            return Err(io::Error::other("it belongs to another user"));
+        }
+        Sockets::receive(&stream)
+    };
+    let sockets = receive().map_err(failed)?;
+    tracing::info!(sockets = sockets.iter().count(), "takes over from the process before");
+    Ok(Some((sockets, Taken(stream))))
+}
+
+/// A file that is left of a process that has ended counts as none.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+impl Taken {
+    /// Tells the process before that this one serves, and waits until it has let go. If it has ended
+    /// meanwhile, so be it: the sockets are here.
+    pub(super) async fn settle(self) -> io::Result<()> {
+        self.0.set_nonblocking(true)?;
+        let mut stream = tokio::net::UnixStream::from_std(self.0)?;
+        stream.write_all(READY).await?;
+        let mut answer = [0; YOURS.len()];
+        stream.read_exact(&mut answer).await?;
+        Ok(())
+    }
+}
