@@ -23,6 +23,7 @@ use services::{Body, Budget, Caller, Made, Report};
 use crate::client::Client;
 use crate::respond::Spoken;
 use crate::rights::Held;
+use crate::server::Stall;
 use crate::shed::Taken;
 
 pub(crate) use writer::Log;
@@ -91,6 +92,8 @@ pub(crate) struct Entry {
 pub(crate) struct Meter {
     received: AtomicU64,
     over: AtomicBool,
+    slow: AtomicBool,
+    answered: AtomicBool,
 }
 
 /// A request's body, counted and bounded.
@@ -99,6 +102,7 @@ struct Metered {
     meter: Arc<Meter>,
     client: Client,
     limit: u64,
+    stall: Stall,
 }
 
 /// An answer's body, counted; logs when it ends.
@@ -114,8 +118,15 @@ enum Ended {
     Broken,
 }
 
+/// How long a request's body may stand still: longer than a phone's line does between two cells.
+const BODY_STALL: Duration = Duration::from_secs(30);
+
 /// What stands in the log where a client was gone before its answer began.
 const CLIENT_GONE: u16 = 499;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the body stood still for {BODY_STALL:?}")]
+struct TooSlow;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the body is larger than {0} bytes")]
@@ -151,12 +162,24 @@ impl Entry {
         if body.is_end_stream() {
             return services::body::empty();
         }
-        Metered { body, meter: Arc::clone(&self.meter), client: self.client.clone(), limit }.boxed_unsync()
+        Metered {
+            body,
+            meter: Arc::clone(&self.meter),
+            client: self.client.clone(),
+            limit,
+            stall: Stall::default(),
+        }
+        .boxed_unsync()
     }
 
     /// How long ago the request began.
     pub(crate) fn age(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    /// Whether the body stood still for too long.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.meter.slow.load(Relaxed)
     }
 
     /// Whether the body turned out larger than its limit.
@@ -166,6 +189,7 @@ impl Entry {
 
     /// The answer begins; the entry goes with its body.
     pub(crate) fn end(mut self, response: Response<Body>) -> Response<Logged> {
+        self.meter.answered.store(true, Relaxed);
         let (mut head, body) = response.into_parts();
         self.status = head.status;
         self.spoken = head.extensions.remove::<Spoken>();
@@ -240,9 +264,12 @@ impl http_body::Body for Metered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)?) else {
-            return Poll::Ready(None);
-        };
+        let polled = Pin::new(&mut self.body).poll_frame(context)?;
+        if polled.is_pending() && self.is_stuck(context) {
+            return Poll::Ready(Some(Err(TooSlow.into())));
+        }
+        let Some(frame) = ready!(polled) else { return Poll::Ready(None) };
+        self.stall.end();
         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
         let received = self.meter.received.fetch_add(length, Relaxed) + length;
         if received > self.limit {
@@ -261,10 +288,20 @@ impl http_body::Body for Metered {
     }
 }
 
+impl Metered {
+    /// Whether the client keeps everybody waiting. Once its answer has begun, it may take its time: then the
+    /// two sides talk to each other.
+    fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {
+        let is_stuck = !self.meter.answered.load(Relaxed) && self.stall.is_over(BODY_STALL, context);
+        self.meter.slow.fetch_or(is_stuck, Relaxed);
+        is_stuck
+    }
+}
+
 impl Drop for Metered {
     fn drop(&mut self) {
         if !self.body.is_end_stream() {
-            self.client.unread.note();
+            self.client.note_unread();
         }
     }
 }

@@ -16,7 +16,9 @@ use crate::life::Life;
 use crate::proxy::Proxy;
 use crate::rights::Table;
 use crate::routes::{Route, Routes};
+use crate::server::Ports;
 use crate::shed::Shed;
+use crate::trusted::TrustedProxies;
 use crate::way::Way;
 
 /// Why a gateway could not be built.
@@ -52,6 +54,8 @@ impl Life {
             shed: Arc::new(Shed::new(&config.shed, previous.map(|life| &*life.shed))),
             identity: Arc::new(identity(config, previous)?),
             rights: Arc::new(Table::new(config, previous.map(|life| &*life.rights))),
+            ports: ports(config, previous)?,
+            trusted: TrustedProxies::new(&config.trusted_proxies),
             drain: config.drain.clone(),
             services: builder.services,
             runtime: builder.runtime,
@@ -127,6 +131,12 @@ fn runtime(
         Some(previous) => Ok(Some(Arc::clone(previous))),
         None => Ok(is_needed.then(|| query::Runtime::new(&config.runtime)).transpose()?),
     }
+}
+
+fn ports(config: &Config, previous: Option<&Life>) -> Result<Ports, BuildError> {
+    let previous = previous.map(|life| &life.ports);
+    Ports::new(&config.listen, config.source.folder(), previous)
+        .map_err(|problems| BuildError::Config(mistakes(&config.source, "", problems)))
 }
 
 fn mistakes(source: &Source, base: &str, problems: Vec<services::config::ConfigProblem>) -> Vec<Mistake> {

@@ -31,7 +31,9 @@ use services::{Bytes, Duration, ServiceConfig};
 pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, JwtConfig, KeysConfig};
 pub use crate::rights::config::{CpuPerTime, PerTime, RateConfig, RightsConfig, RowConfig};
 pub use crate::shed::ShedConfig;
-pub use listen::{EachListenerConfig, ListenConfig, ListenerConfig};
+pub use listen::{
+    CertificateConfig, ClientCertificatesConfig, EachListenerConfig, ListenConfig, ListenerConfig, TlsConfig,
+};
 pub use mistake::Mistake;
 pub use schema::schema;
 pub use source::Source;
@@ -43,6 +45,9 @@ pub struct Config {
     /// Where the gateway listens: `0.0.0.0:8080`, or a list of addresses.
     #[serde(default = "Config::default_listen")]
     pub listen: ListenConfig,
+    /// The proxies before the gateway whose word about clients' addresses is believed: `10.0.0.0/8`.
+    #[serde(default)]
+    pub trusted_proxies: Vec<String>,
     /// Where the operator reads metrics: `127.0.0.1:9090`. Without it there is no such listener.
     #[serde(default)]
     pub admin: Option<String>,

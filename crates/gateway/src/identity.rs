@@ -82,6 +82,11 @@ impl Identity {
         })
     }
 
+    /// Of the names in a certificate, the one that a caller is known by.
+    pub(crate) fn known<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+        names.find(|name| self.certificates.contains_key(*name))
+    }
+
     /// Who sends a request with these headers, over a connection with this name in its certificate.
     ///
     /// # Errors

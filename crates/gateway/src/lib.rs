@@ -22,6 +22,7 @@ mod admin;
 mod build;
 mod client;
 pub mod config;
+mod conform;
 mod cors;
 mod drain;
 mod gateway;
@@ -37,6 +38,7 @@ mod rights;
 mod routes;
 mod server;
 mod shed;
+mod trusted;
 mod way;
 
 #[cfg(test)]

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::{Body as _, Incoming};
-use services::headers::{ClientAddress, MAX_HOPS, hops};
+use services::headers::{Arrival, MAX_HOPS, hops};
 use services::{Body, Budget, Call, Caller, Problem, Services};
 use tokio::sync::Notify;
 
 use crate::access::{Audience, Entry, Logged};
 use crate::client::Client;
 use crate::config::DrainConfig;
+use crate::conform;
 use crate::cors::{self, From as Comes};
 use crate::identity::{Identity, Who};
 use crate::readiness::Readiness;
@@ -22,7 +23,9 @@ use crate::refusal::Refusal;
 use crate::respond;
 use crate::rights::{Not, Permit, Table};
 use crate::routes::{Route, Routes};
+use crate::server::Ports;
 use crate::shed::Shed;
+use crate::trusted::TrustedProxies;
 
 /// What a request needs on its way.
 #[derive(Clone)]
@@ -32,6 +35,8 @@ pub(crate) struct Life {
     pub(crate) shed: Arc<Shed>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) rights: Arc<Table>,
+    pub(crate) ports: Ports,
+    pub(crate) trusted: TrustedProxies,
     /// How the gateway ends while this config is in force.
     pub(crate) drain: DrainConfig,
     // What the next config takes over as far as it still asks for it: see `build.rs`.
@@ -79,8 +84,9 @@ impl Life {
         request: Request<Incoming>,
         client: Client,
     ) -> Response<Logged> {
+        let client = client.behind(&self.trusted, request.headers());
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
-        let route = self.route(&request).cloned(); // route
+        let route = self.route(&request, entry.client.is_doubtful).cloned(); // route
         let origin = request.headers().get(header::ORIGIN).cloned();
         let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
         let comes = origins.judge(&request);
@@ -102,12 +108,16 @@ impl Life {
         entry.end(response) // log
     }
 
-    fn route(&self, request: &Request<Incoming>) -> Result<&Arc<Route>, Refusal> {
+    fn route(&self, request: &Request<Incoming>, is_doubtful: bool) -> Result<&Arc<Route>, Refusal> {
+        if is_doubtful {
+            return Err(Refusal::FramingDoubtful);
+        }
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
             return Err(Refusal::MethodNotAllowed { method: request.method().clone() });
         }
+        conform::check(request)?;
         let path = request.uri().path();
-        self.routes.find(path).ok_or_else(|| Refusal::RouteNotFound { path: path.to_owned() })
+        self.routes.find_surely(path)?.ok_or_else(|| Refusal::RouteNotFound { path: path.to_owned() })
     }
 
     /// What a route answers: to a preflight itself, which carries no credentials, to everything else in
@@ -125,7 +135,8 @@ impl Life {
         if speaks_for(route) && cors::is_preflight(&request) {
             return Ok(route.origins.preflight(&request, route.way.methods()));
         }
-        let who = self.identity.identify(request.headers(), None).await?; // identify
+        let name = self.identity.known(entry.client.certificate_names());
+        let who = self.identity.identify(request.headers(), name).await?; // identify
         entry.caller = who.caller.clone();
         let permit = self.permit(&who, route, entry)?; // rights
         entry.held = permit.held;
@@ -137,6 +148,7 @@ impl Life {
         self.identity.strip(request.headers_mut(), route.way.forwarded());
         let answer = route.way.handle(request, call).await;
         match answer {
+            Err(_) if entry.is_slow() => Err(Refusal::BodyTooSlow.into()),
             Err(_) if entry.is_over() => Err(Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()),
             answer => answer,
         }
@@ -187,6 +199,8 @@ fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> 
 /// The request as a way of answering gets it: body counted, client named.
 fn handed(request: Request<Incoming>, route: &Route, entry: &Entry) -> Request<Body> {
     let mut request = request.map(|body| entry.metered(body, route.limits.body.0));
-    request.extensions_mut().insert(ClientAddress(entry.client.address.ip()));
+    let client = &entry.client;
+    let arrival = Arrival { peer: client.peer, is_secure: client.is_secure(), is_trusted: client.is_trusted };
+    request.extensions_mut().insert(arrival);
     request
 }

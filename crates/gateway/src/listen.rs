@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// How many connections may wait to be accepted: more than a burst brings between two turns of the
 /// runtime. The system's own bound (`net.core.somaxconn`) holds as well.
-pub(crate) const BACKLOG: u32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// The listening sockets, in the order of the config.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct BindError {
 }
 
 impl Listeners {
-    /// Binds what the config names. Must be called within the runtime.
+    /// Binds what the config names.
     ///
     /// # Errors
     /// The first address that is taken or not this machine's.
@@ -111,17 +111,13 @@ impl Listener {
         self.socket.local_addr().ok()
     }
 
-    /// Binds by way of the runtime, which knows what a server's socket needs (`SO_REUSEADDR`).
     fn bind(name: &str) -> io::Result<Self> {
         let address: SocketAddr =
             name.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let socket = match address {
-            SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
-        };
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        Ok(Self { name: name.to_owned(), socket: socket.listen(BACKLOG)?.into_std()? })
+        let socket = TcpListener::bind(address)?;
+        // The standard library lets fewer wait.
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(Self { name: name.to_owned(), socket })
     }
 
     /// For the runtime, which accepts on it.

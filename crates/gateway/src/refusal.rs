@@ -14,6 +14,22 @@ pub(crate) enum Refusal {
     MethodNotAllowed { method: http::Method },
     #[error("the request's body is larger than {limit} bytes")]
     BodyTooLarge { limit: u64 },
+    #[error("the request's length is said in two ways, or its lines end in two ways")]
+    FramingDoubtful,
+    #[error("the request has no host, several, or one that is none")]
+    HostInvalid,
+    #[error("the request's target is no http or https URL, or it names a user")]
+    TargetInvalid,
+    #[error("the gateway expects nothing but `100-continue`")]
+    ExpectationFailed,
+    #[error("the request's body stood still for too long")]
+    BodyTooSlow,
+    #[error(transparent)]
+    Path(#[from] services::path::PathError),
+    #[error("the path belongs to one route as it is written, and to another or none once it is decoded")]
+    PathAmbiguous,
+    #[error("this port speaks TLS, and the request came in clear text")]
+    TlsRequired,
     #[error("the request passed {hops} gateways already and seems to go in a circle")]
     LoopDetected { hops: u8 },
 }
@@ -25,6 +41,14 @@ impl Problem for Refusal {
             Self::OriginForbidden { .. } => "origin-forbidden",
             Self::MethodNotAllowed { .. } => "method-not-allowed",
             Self::BodyTooLarge { .. } => "body-too-large",
+            Self::FramingDoubtful => "framing-doubtful",
+            Self::HostInvalid => "host-invalid",
+            Self::TargetInvalid => "target-invalid",
+            Self::ExpectationFailed => "expectation-failed",
+            Self::BodyTooSlow => "body-too-slow",
+            Self::Path(error) => error.code(),
+            Self::PathAmbiguous => "path-ambiguous",
+            Self::TlsRequired => "tls-required",
             Self::LoopDetected { .. } => "loop-detected",
         }
     }
@@ -35,6 +59,14 @@ impl Problem for Refusal {
             Self::OriginForbidden { .. } => StatusCode::FORBIDDEN,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::FramingDoubtful
+            | Self::HostInvalid
+            | Self::TargetInvalid
+            | Self::Path(_)
+            | Self::PathAmbiguous
+            | Self::TlsRequired => StatusCode::BAD_REQUEST,
+            Self::ExpectationFailed => StatusCode::EXPECTATION_FAILED,
+            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::LoopDetected { .. } => StatusCode::LOOP_DETECTED,
         }
     }
@@ -47,6 +79,13 @@ impl Problem for Refusal {
         match self {
             Self::OriginForbidden { .. } => "the operator allows origins under `cors.origins`",
             Self::RouteNotFound { .. } => "check the path; the operator's routes stand in orfa.yaml",
+            Self::Path(_) | Self::PathAmbiguous => {
+                "write the path plainly: no dot segments, and nothing encoded that need not be"
+            }
+            Self::FramingDoubtful => {
+                "send one Content-Length, or `Transfer-Encoding: chunked`, and end lines with CR LF"
+            }
+            Self::TlsRequired => "write https:// instead of http://",
             Self::LoopDetected { .. } => "a service's url leads back to a gateway",
             _ => "",
         }

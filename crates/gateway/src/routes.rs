@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::config::LimitsConfig;
+use services::path;
+
 use crate::cors::Origins;
+use crate::refusal::Refusal;
 use crate::way::Way;
 
 /// Every route, by path.
@@ -42,6 +45,21 @@ impl Routes {
             }
         }
         Ok(Self { table, elsewhere })
+    }
+
+    /// The route that answers this path, where everybody reads it in the same way: a service behind one
+    /// route must not see a path that another route's rules are meant for.
+    ///
+    /// # Errors
+    /// A path that a server could read differently, or that is another route's once it is decoded.
+    pub(crate) fn find_surely(&self, path: &str) -> Result<Option<&Arc<Route>>, Refusal> {
+        let found = self.find(path);
+        let Some(reading) = path::reading(path)? else { return Ok(found) };
+        match (found, self.find(&reading)) {
+            (Some(found), Some(other)) if !Arc::ptr_eq(found, other) => Err(Refusal::PathAmbiguous),
+            (Some(_), None) => Err(Refusal::PathAmbiguous),
+            _ => Ok(found),
+        }
     }
 
     /// The route that answers this path.

@@ -1,8 +1,10 @@
 //! What clients and operators rely on, over real sockets: the gateway before a service that echoes.
 
 mod drain;
+mod frames;
 mod reload;
 mod rig;
+mod wire;
 
 use http::{Method, Request, StatusCode, header};
 use serde_json::Value;

@@ -40,9 +40,8 @@ pub(crate) const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// What a program may not say, besides names that begin with one of [`FORBIDDEN_PREFIXES`]. The last
-/// five would make another method or path out of one that the route allows.
-const FORBIDDEN: [&str; 17] = [
+/// What a program may not say, besides [`CLAIMS`] and names that begin with one of [`FORBIDDEN_PREFIXES`].
+const FORBIDDEN: [&str; 10] = [
     "connection",
     "keep-alive",
     "trailer",
@@ -51,21 +50,41 @@ const FORBIDDEN: [&str; 17] = [
     "host",
     "content-length",
     "expect",
-    "forwarded",
     "via",
     "cdn-loop",
+];
+
+/// What services take on trust from a proxy before them, besides `X-Forwarded-*`: where the client is, and
+/// which method or path it meant in place of those that the gateway has seen.
+const CLAIMS: [&str; 14] = [
+    "forwarded",
     "x-real-ip",
+    "true-client-ip",
+    "client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "x-original-forwarded-for",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
     "x-original-url",
     "x-rewrite-url",
 ];
-const FORBIDDEN_PREFIXES: [&str; 3] = ["proxy-", "orfa-", "x-forwarded-"];
+const FORBIDDEN_PREFIXES: [&str; 2] = ["proxy-", "orfa-"];
 
-/// Where a proxied request came from. `gateway` puts it among the request's extensions.
+/// How a proxied request came. `gateway` puts it among the request's extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientAddress(pub IpAddr);
+pub struct Arrival {
+    /// The address of who is connected: the client, or a proxy before the gateway.
+    pub peer: IpAddr,
+    /// Whether the connection is encrypted.
+    pub is_secure: bool,
+    /// Whether it is a proxy whose word is believed. What anybody else says in the name of one goes no
+    /// further (RFC 7239, section 8.1).
+    pub is_trusted: bool,
+}
 
 /// A header that a program may not send.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,7 +121,24 @@ fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
     let name = canonical(name.as_str());
     match name.as_ref() {
         "te" => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
-        name => FORBIDDEN.contains(&name) || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)),
+        name => {
+            is_claim(name)
+                || FORBIDDEN.contains(&name)
+                || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        }
+    }
+}
+
+fn is_claim(name: &str) -> bool {
+    name.starts_with("x-forwarded-") || CLAIMS.contains(&name)
+}
+
+/// Takes away what a stranger says in the name of a proxy.
+fn strip_claims(headers: &mut HeaderMap) {
+    let is_one = |name: &&HeaderName| is_claim(&canonical(name.as_str()));
+    let claims: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
+    for name in claims {
+        headers.remove(name);
     }
 }
 
@@ -189,6 +225,9 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 pub fn mark_forwarded(head: &mut request::Parts) {
     let said = forwarded(head);
     let takes_trailers = takes_trailers(&head.headers);
+    if !head.extensions.get::<Arrival>().is_some_and(|arrival| arrival.is_trusted) {
+        strip_claims(&mut head.headers);
+    }
     strip_hop_by_hop(&mut head.headers);
     if takes_trailers {
         head.headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -235,7 +274,8 @@ fn join_cookies(headers: &mut HeaderMap) {
 
 /// One element of `Forwarded`: for whom, and what the client asked for.
 fn forwarded(head: &request::Parts) -> String {
-    let mut text = match head.extensions.get::<ClientAddress>().map(|client| client.0.to_canonical()) {
+    let arrival = head.extensions.get::<Arrival>();
+    let mut text = match arrival.map(|arrival| arrival.peer.to_canonical()) {
         Some(IpAddr::V4(address)) => format!("for={address}"),
         Some(IpAddr::V6(address)) => format!("for=\"[{address}]\""),
         None => "for=unknown".to_owned(),
@@ -248,10 +288,8 @@ fn forwarded(head: &request::Parts) -> String {
     if let Some(host) = host.filter(|host| !host.contains(['"', '\\'])) {
         let _ = write!(text, ";host=\"{host}\"");
     }
-    text.push_str(match head.uri.scheme_str() {
-        Some("https") => ";proto=https",
-        _ => ";proto=http",
-    });
+    let is_secure = arrival.is_some_and(|arrival| arrival.is_secure);
+    text.push_str(if is_secure { ";proto=https" } else { ";proto=http" });
     text
 }
 

@@ -96,6 +96,69 @@ pub fn check(path: &str) -> Result<(), PathError> {
     path.split('/').try_for_each(check_segment)
 }
 
+/// The path of a client's request as a server may read it that decodes, cuts parameters at `;` and takes
+/// slashes in a row for one. `None` where there is nothing of this in it, so that all read it alike.
+///
+/// # Errors
+/// What [`check`] refuses, other than encoded slashes; and dot segments that were encoded twice, which climb
+/// behind whoever decodes once more.
+pub fn reading(path: &str) -> Result<Option<String>, PathError> {
+    if !path.contains(['%', '.', '\\', ';']) && !path.contains("//") {
+        return Ok(None);
+    }
+    match check(path) {
+        Ok(()) | Err(PathError::EncodedSlash) => {}
+        Err(error) => return Err(error),
+    }
+    check_twice(path)?;
+    let decoded = String::from_utf8_lossy(&decode(path)?).into_owned();
+    let mut reading = String::with_capacity(decoded.len());
+    for (index, segment) in decoded.split('/').enumerate() {
+        let name = segment.split(';').next().unwrap_or_default();
+        // The first is what stands before the leading slash, the last what stands behind a closing one.
+        if index > 0 && !reading.ends_with('/') {
+            reading.push('/');
+        }
+        reading.push_str(name);
+    }
+    Ok((reading != path).then_some(reading))
+}
+
+/// Refuses dot segments that were encoded twice.
+///
+/// # Errors
+/// [`PathError::DotSegment`].
+pub(crate) fn check_twice(path: &str) -> Result<(), PathError> {
+    if !path.contains("%25") {
+        return Ok(());
+    }
+    let twice = decode_leniently(&decode_leniently(path.as_bytes()));
+    let is_dots = |part: &[u8]| matches!(part.split(|byte| *byte == b';').next(), Some(b"." | b".."));
+    match twice.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots) {
+        true => Err(PathError::DotSegment),
+        false => Ok(()),
+    }
+}
+
+/// Percent-decodes once, and leaves what is no escape as it is.
+fn decode_leniently(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        let escape = match after {
+            [high, low, after @ ..] if *first == b'%' => {
+                let byte = hex(Some(*high)).and_then(|high| Ok(high << 4 | hex(Some(*low))?));
+                byte.ok().map(|byte| (byte, after))
+            }
+            _ => None,
+        };
+        let (byte, after) = escape.unwrap_or((*first, after));
+        decoded.push(byte);
+        rest = after;
+    }
+    decoded
+}
+
 /// Whether a name can stand as the host of a URL: letters, digits, `-` and `_`.
 #[must_use]
 pub fn is_service_name(name: &str) -> bool {

@@ -79,6 +79,9 @@ impl Service {
     }
 
     fn check_open(&self, path: &str) -> Result<(), PathError> {
+        if !self.paths.is_empty() {
+            path::check_twice(path)?;
+        }
         let open = self.paths.is_empty() || self.paths.iter().any(|glob| glob.matches(path));
         if open { Ok(()) } else { Err(PathError::NotOpen) }
     }

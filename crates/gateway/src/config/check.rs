@@ -15,7 +15,7 @@ use services::{ServiceConfig, Services};
 
 use super::mistake::{Mistake, any_of, did_you_mean};
 use super::source::{Source, field};
-use crate::cors;
+use crate::{cors, trusted};
 
 /// The ways of answering; a route has exactly one.
 const WAYS: [&str; 2] = ["query", "proxy"];
@@ -30,6 +30,7 @@ struct Checker<'a> {
 pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
     let mut checker = Checker { root, source, mistakes: Vec::new() };
     checker.listen();
+    checker.trusted_proxies();
     checker.services();
     checker.cors("/cors");
     checker.routes();
@@ -75,6 +76,17 @@ impl Checker<'_> {
             if let Some(first) = taken.insert(address, pointer.clone()).filter(|_| address.port() != 0) {
                 let hint = "one address can be listened on once";
                 self.wrong(&pointer, format!("{shown} is taken already by {}", field(&first)), hint);
+            }
+        }
+    }
+
+    fn trusted_proxies(&mut self) {
+        for index in 0..self.count("/trusted_proxies") {
+            let pointer = format!("/trusted_proxies/{index}");
+            let Some(text) = self.text(&pointer) else { continue };
+            if trusted::network(&text).is_none() {
+                let shown = self.shown(&pointer, &text);
+                self.wrong(&pointer, format!("{shown} is not a network"), "write 10.0.0.0/8 or 10.1.2.3");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The `listen:` section: addresses, and how each of them is spoken to.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,6 +34,46 @@ pub enum EachListenerConfig {
 pub struct ListenerConfig {
     /// The address and port: `0.0.0.0:8443`, `[::]:8443`.
     pub address: String,
+    /// Speak TLS here, HTTP/2 and HTTP/1.1 as the client likes.
+    #[serde(default)]
+    pub tls: Option<TlsConfig>,
+}
+
+/// TLS 1.2 and 1.3 on an address. Files that change are read again.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsConfig {
+    /// The gateway's certificates. Clients get the one with the name that they ask for (SNI), else the first.
+    #[schemars(length(min = 1))]
+    pub certificates: Vec<CertificateConfig>,
+    /// Ask clients for certificates too.
+    #[serde(default)]
+    pub client: Option<ClientCertificatesConfig>,
+}
+
+/// A certificate and its key. Paths are relative to the config.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateConfig {
+    /// The file of the certificate, then of those between it and its root, in PEM.
+    pub cert: PathBuf,
+    /// The file of its private key, in PEM.
+    pub key: PathBuf,
+}
+
+/// Which clients' certificates are believed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientCertificatesConfig {
+    /// The file of the certificates that clients' own have to come from, in PEM.
+    pub ca: PathBuf,
+    /// Refuse clients without a certificate.
+    #[serde(default = "default_required")]
+    pub required: bool,
+}
+
+fn default_required() -> bool {
+    true
 }
 
 impl ListenConfig {
@@ -51,14 +92,23 @@ impl ListenConfig {
 
     /// Every address, in the order of the config.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
-        let (first, rest): (Option<&str>, &[EachListenerConfig]) = match self {
-            Self::Address(address) => (Some(address), &[]),
-            Self::One(listener) => (Some(&listener.address), &[]),
-            Self::Many(many) => (None, many),
+        self.each().into_iter().map(|(_, address, _)| address)
+    }
+
+    /// Every address with its JSON Pointer in the config, and how it is spoken to.
+    pub(crate) fn each(&self) -> Vec<(String, &str, Option<&TlsConfig>)> {
+        let many = match self {
+            Self::Address(address) => return vec![("/listen".to_owned(), address, None)],
+            Self::One(one) => return vec![("/listen".to_owned(), &one.address, one.tls.as_ref())],
+            Self::Many(many) => many.iter().enumerate(),
         };
-        first.into_iter().chain(rest.iter().map(|each| match each {
-            EachListenerConfig::Address(address) => address.as_str(),
-            EachListenerConfig::More(listener) => &listener.address,
-        }))
+        let each = many.map(|(index, each)| {
+            let (address, tls) = match each {
+                EachListenerConfig::Address(address) => (address, None),
+                EachListenerConfig::More(more) => (&more.address, more.tls.as_ref()),
+            };
+            (format!("/listen/{index}"), address.as_str(), tls)
+        });
+        each.collect()
     }
 }

@@ -7,13 +7,14 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+
+use crate::client::Link;
 
 /// How long a client has to read the answer and to stop sending.
 const LINGER: Duration = Duration::from_secs(2);
@@ -22,28 +23,17 @@ const LINGER: Duration = Duration::from_secs(2);
 const GULP: usize = 64 << 10;
 const BETWEEN: Duration = Duration::from_millis(5);
 
-/// Whether some of a request was left unread on this connection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Unread(Arc<AtomicBool>);
-
 /// A connection that does not reset its client.
 pub(super) struct Lingering {
     stream: TcpStream,
-    unread: Unread,
+    link: Arc<Link>,
     until: Option<Pin<Box<Sleep>>>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Unread {
-    /// Notes that something was left.
-    pub(crate) fn note(&self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
 impl Lingering {
-    pub(super) fn new(stream: TcpStream, unread: Unread) -> Self {
-        Self { stream, unread, until: None, pause: None }
+    pub(super) fn new(stream: TcpStream, link: Arc<Link>) -> Self {
+        Self { stream, link, until: None, pause: None }
     }
 
     /// Reads and throws away until the client is done or time is up.
@@ -105,7 +95,7 @@ impl AsyncWrite for Lingering {
         if self.until.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
-        if self.unread.0.load(Relaxed) {
+        if self.link.is_unread() {
             ready!(self.poll_discard(context));
         }
         Poll::Ready(Ok(()))

@@ -63,10 +63,18 @@ impl Rig {
     }
 
     pub(super) async fn watched(text: &str, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
+        Self::whole("127.0.0.1:0", text, watch).await
+    }
+
+    /// The same, listening in another way.
+    pub(super) async fn listening(listen: &str, text: &str) -> Self {
+        Self::whole(listen, text, |_| {}).await
+    }
+
+    async fn whole(listen: &str, text: &str, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
         let upstream = Upstream::default();
         let upstream_address = upstream.start().await;
-        let text =
-            format!("listen: 127.0.0.1:0\n{}", text.replace("UPSTREAM", &upstream_address.to_string()));
+        let text = format!("listen: {listen}\n{}", text.replace("UPSTREAM", &upstream_address.to_string()));
         let config = config::read_text(&text, Path::new("orfa.yaml")).unwrap();
         let log = Sink::default();
         let gateway =
@@ -137,7 +145,46 @@ impl Rig {
     }
 }
 
+impl Rig {
+    /// Asks over TLS, in the protocol that is to be agreed on.
+    pub(super) async fn ask_tls(
+        &self,
+        root: &rustls::pki_types::CertificateDer<'static>,
+        protocol: &str,
+        mut request: Request<Body>,
+    ) -> Answer {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(root.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let name = "shop.example".try_into().unwrap();
+        let io = TokioIo::new(connector.connect(name, self.connect().await).await.unwrap());
+        if protocol == "h2" {
+            let path = request.uri().path_and_query().unwrap();
+            *request.uri_mut() = format!("https://shop.example{path}").parse().unwrap();
+            let (mut send, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+            tokio::spawn(connection);
+            Answer::of(send.send_request(request).await.unwrap()).await
+        } else {
+            request.headers_mut().insert("host", "shop.example".parse().unwrap());
+            let (mut send, connection) = conn::http1::handshake(io).await.unwrap();
+            tokio::spawn(connection);
+            Answer::of(send.send_request(request).await.unwrap()).await
+        }
+    }
+}
+
 impl Answer {
+    pub(super) fn version(&self) -> http::Version {
+        self.0.version()
+    }
+
     async fn of(response: Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
         Self(Response::from_parts(head, body.collect().await.unwrap().to_bytes()))

@@ -28,6 +28,13 @@ fn a_program_may_not_speak_for_the_gateway() {
         "x-forwarded-for",
         "x_forwarded_for",
         "x-real-ip",
+        "true-client-ip",
+        "client-ip",
+        "x-client-ip",
+        "x_client_ip",
+        "x-cluster-client-ip",
+        "cf-connecting-ip",
+        "fastly-client-ip",
         "proxy-authorization",
         "proxy-anything",
         "orfa-limit",
@@ -109,7 +116,7 @@ fn an_intermediary_adds_to_what_was_said() {
         .header("via", "2 front")
         .header("cookie", "a=1")
         .header("cookie", "b=2")
-        .extension(ClientAddress("2001:db8::1".parse().unwrap()));
+        .extension(Arrival { peer: "2001:db8::1".parse().unwrap(), is_secure: false, is_trusted: true });
     let (mut head, ()) = request.body(()).unwrap().into_parts();
     mark_forwarded(&mut head);
     let all = |name| head.headers.get_all(name).iter().collect::<Vec<_>>();
@@ -118,4 +125,36 @@ fn an_intermediary_adds_to_what_was_said() {
     assert_eq!(all(CDN_LOOP), ["orfa"]);
     assert_eq!(all(COOKIE), ["a=1; b=2"]);
     assert!(!head.headers.contains_key(HOST));
+}
+
+#[test]
+fn a_stranger_does_not_speak_in_the_name_of_a_proxy() {
+    let claims = [
+        ("forwarded", "for=10.0.0.1"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("x-forwarded-proto", "https"),
+        ("x_forwarded_for", "10.0.0.1"),
+        ("x-real-ip", "10.0.0.1"),
+        ("true-client-ip", "10.0.0.1"),
+        ("cf-connecting-ip", "10.0.0.1"),
+        ("x-http-method-override", "DELETE"),
+        ("x-original-url", "/admin"),
+    ];
+    let sent = |is_trusted| {
+        let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
+        head.headers = headers(&claims);
+        let peer = "192.0.2.1".parse().unwrap();
+        head.extensions.insert(Arrival { peer, is_secure: true, is_trusted });
+        mark_forwarded(&mut head);
+        head.headers
+    };
+    let stranger = sent(false);
+    for (name, value) in claims {
+        assert!(!stranger.get_all(name).iter().any(|kept| kept == value), "{name}");
+    }
+    assert_eq!(stranger.get_all(FORWARDED).iter().collect::<Vec<_>>(), ["for=192.0.2.1;proto=https"]);
+    let proxy = sent(true);
+    assert_eq!(proxy["x-forwarded-for"], "10.0.0.1");
+    let said: Vec<_> = proxy.get_all(FORWARDED).iter().collect();
+    assert_eq!(said, ["for=10.0.0.1", "for=192.0.2.1;proto=https"]);
 }

@@ -1,6 +1,6 @@
 //! Laws of URLs and paths: what passes is what was written, and nothing climbs.
 
-use super::{Glob, PathError, check, parse_target};
+use super::{Glob, PathError, check, parse_target, reading};
 use crate::Problem;
 use proptest::prelude::*;
 
@@ -170,4 +170,35 @@ proptest! {
             let _ = glob.matches(&url);
         }
     }
+}
+
+#[test]
+fn a_path_is_read_as_a_careless_server_reads_it() {
+    let read = |path: &str| reading(path).map(|reading| reading.unwrap_or_else(|| path.to_owned()));
+    for (path, expected) in [
+        ("/admin/x", "/admin/x"),
+        ("/%61dmin/x", "/admin/x"),
+        ("//admin///x", "/admin/x"),
+        ("/admin;v=1/x;w", "/admin/x"),
+        ("/a%2Fadmin", "/a/admin"),
+        ("/a/", "/a/"),
+        ("/x.json", "/x.json"),
+        ("/", "/"),
+    ] {
+        assert_eq!(read(path).unwrap(), expected, "{path}");
+    }
+    for path in [
+        "/a/../b",
+        "/a/%2e%2e/b",
+        "/a/%252e%252e/b",
+        "/%25zz/%252e%252e/b",
+        "/%25zz%252f../b",
+        "/a/..;/b",
+        "/a%2f..%2fb",
+    ] {
+        assert_eq!(reading(path), Err(PathError::DotSegment), "{path}");
+    }
+    assert_eq!(reading("/a%5Cb"), Err(PathError::Backslash));
+    assert_eq!(reading("/a%00"), Err(PathError::ControlCharacter));
+    assert_eq!(reading("/a%zz"), Err(PathError::BadEscape));
 }

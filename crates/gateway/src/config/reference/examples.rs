@@ -13,6 +13,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
         "",
         "\
 listen: 0.0.0.0:8080
+trusted_proxies: [10.0.0.0/8]
 admin: 127.0.0.1:9090
 takeover: /run/orfa/takeover.sock
 services:
@@ -38,7 +39,12 @@ runtime: { instances: 128 }
         "\
 listen:
   - 0.0.0.0:8080
-  - { address: '[::1]:8081' }
+  - address: '[::]:8443'
+    tls:
+      certificates:
+        - { cert: tls/shop.crt, key: tls/shop.key }
+        - { cert: tls/api.crt, key: tls/api.key }
+      client: { ca: tls/clients.crt, required: true }
 ",
     ),
     (

@@ -1,0 +1,80 @@
+//! What every request has to be, whatever its route: its framing, its host, its target and its expectation
+//! mean the same to everybody who reads it (RFC 9110, RFC 9112, RFC 9113).
+
+use http::uri::Authority;
+use http::{HeaderName, HeaderValue, Request, Version, header};
+
+use crate::refusal::Refusal;
+
+/// Whether a request is one.
+///
+/// # Errors
+/// The first reason why it is none.
+pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Refusal> {
+    framing(request)?;
+    target(request)?;
+    host(request)?;
+    match request.headers().get_all(header::EXPECT).iter().all(|value| is(value, b"100-continue")) {
+        true => Ok(()),
+        false => Err(Refusal::ExpectationFailed),
+    }
+}
+
+/// The one coding that every recipient knows (RFC 9112, section 6.1). The connection has looked for the
+/// rest of it, which can't be seen any longer.
+fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
+    match only(request, &header::TRANSFER_ENCODING) {
+        Ok(None) => Ok(()),
+        Ok(Some(coding)) if is(coding, b"chunked") => Ok(()),
+        _ => Err(Refusal::FramingDoubtful),
+    }
+}
+
+/// A target in absolute form names a host of the web, and nobody in it (RFC 9110, section 4.2.4).
+fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
+    let uri = request.uri();
+    let is_web = uri.scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
+    let is_plain = uri.authority().is_none_or(is_plain);
+    if is_web && is_plain { Ok(()) } else { Err(Refusal::TargetInvalid) }
+}
+
+/// One host, said once, and over HTTP/2 the same twice (RFC 9112, 3.2; RFC 9113, 8.3.1). Over HTTP/1.1 a
+/// target in absolute form replaces it (RFC 9112, 3.2.2).
+fn host<B>(request: &Request<B>) -> Result<(), Refusal> {
+    let wrong = |_| Refusal::HostInvalid;
+    let host = only(request, &header::HOST).map_err(wrong)?;
+    let Some(host) = host else {
+        let has_one = request.version() != Version::HTTP_11 || request.uri().authority().is_some();
+        return if has_one { Ok(()) } else { Err(Refusal::HostInvalid) };
+    };
+    let host = Authority::try_from(host.as_bytes()).ok().filter(is_plain).ok_or(Refusal::HostInvalid)?;
+    match request.uri().authority() {
+        Some(authority) if request.version() == Version::HTTP_2 && *authority != host => {
+            Err(Refusal::HostInvalid)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A host and perhaps a port, and nothing else.
+fn is_plain(authority: &Authority) -> bool {
+    let port = authority.as_str().strip_prefix(authority.host());
+    let is_port = |port: &str| port.is_empty() || port == ":" || authority.port_u16().is_some();
+    !authority.host().is_empty() && port.is_some_and(is_port)
+}
+
+/// The only value of a field.
+fn only<'a, B>(request: &'a Request<B>, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Several> {
+    let mut values = request.headers().get_all(name).iter();
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first),
+        _ => Err(Several),
+    }
+}
+
+/// A field that stands there more than once.
+struct Several;
+
+fn is(value: &HeaderValue, expected: &[u8]) -> bool {
+    value.as_bytes().eq_ignore_ascii_case(expected)
+}

@@ -1,0 +1,181 @@
+//! TLS on a listener: certificates by name, clients' certificates, and all of it anew when files change.
+//!
+//! What rustls needs is made once and swapped as a whole. Files are looked at every few seconds, by what
+//! the system says of them: that also notices Kubernetes' way of swapping a symbolic link, and a change of
+//! two files that lie half a second apart is simply tried again. What can't be used leaves what was there.
+
+mod certificate;
+mod keys;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConnection};
+use services::config::ConfigProblem;
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::{CertificateConfig, ClientCertificatesConfig, TlsConfig};
+use keys::Keys;
+
+pub(crate) use certificate::Certificate;
+
+/// How often files are looked at: a certificate that was renewed is in use within two seconds.
+pub(crate) const LOOK: Duration = Duration::from_secs(2);
+
+/// What clients may choose to speak, best first (RFC 7301).
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// TLS as one listener speaks it.
+pub(crate) struct Tls {
+    config: TlsConfig,
+    current: ArcSwap<ServerConfig>,
+    seen: Mutex<Vec<Option<Stamp>>>,
+}
+
+/// What tells a file from the one that lay there before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Tls {
+    /// Reads the files that the config names; relative paths start at this folder.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them, with pointers below `tls`.
+    pub(crate) fn new(config: &TlsConfig, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
+        let config = rooted(config, folder);
+        let seen = Mutex::new(stamps(&config));
+        let current = ArcSwap::new(Arc::new(load(&config)?));
+        Ok(Self { config, current, seen })
+    }
+
+    /// For the next client.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.current.load_full())
+    }
+
+    /// Looks at the files, and reads them again if any has changed since the last look.
+    pub(crate) fn refresh(&self) {
+        let now = stamps(&self.config);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == now {
+            return;
+        }
+        *seen = now;
+        match load(&self.config) {
+            Ok(config) => {
+                self.current.store(Arc::new(config));
+                tracing::info!("the certificates have changed and are in force");
+            }
+            Err(problems) => problems.iter().for_each(|problem| {
+                tracing::warn!(problem = %problem.message, "the certificates before these stay in force");
+            }),
+        }
+    }
+}
+
+/// Whether the client speaks HTTP/2 from here on.
+pub(super) fn is_http2(connection: &ServerConnection) -> bool {
+    connection.alpn_protocol() == Some(PROTOCOLS[0])
+}
+
+/// The client's certificate, which was verified.
+pub(super) fn client_certificate(connection: &ServerConnection) -> Option<Certificate> {
+    Certificate::read(connection.peer_certificates()?.first()?).ok()
+}
+
+fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
+    let provider = Arc::new(ring::default_provider());
+    let keys = Keys::load(&config.certificates, &provider);
+    let verifier = verifier(config.client.as_ref(), &provider).map_err(|problem| vec![problem]);
+    let (keys, verifier) = match (keys, verifier) {
+        (Ok(keys), Ok(verifier)) => (keys, verifier),
+        (keys, verifier) => {
+            return Err([keys.err(), verifier.err()].into_iter().flatten().flatten().collect());
+        }
+    };
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| vec![problem("", format!("TLS can't be set up: {error}"), "")])?;
+    let mut tls = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(keys));
+    tls.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    // Tickets keep sessions at the client. Without random bytes for their key there are none.
+    if let Ok(ticketer) = ring::Ticketer::new() {
+        tls.ticketer = ticketer;
+    }
+    Ok(tls)
+}
+
+fn verifier(
+    config: Option<&ClientCertificatesConfig>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, ConfigProblem> {
+    let Some(config) = config else { return Ok(WebPkiClientVerifier::no_client_auth()) };
+    let wrong = |message: String| problem("/client/ca", message, "it holds certificates in PEM");
+    let shown = config.ca.display();
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&config.ca).map_err(|error| wrong(format!("{shown}: {error}")))? {
+        roots.add(certificate).map_err(|error| wrong(format!("{shown} has a bad certificate: {error}")))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = if config.required { builder } else { builder.allow_unauthenticated() };
+    builder.build().map_err(|error| wrong(format!("{shown} can't be used: {error}")))
+}
+
+/// The certificates in a file, at least one.
+fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let bytes = fs::read(file)?;
+    let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    match all.map_err(|error| bad(format!("it is not PEM: {error}")))? {
+        none if none.is_empty() => Err(bad("there is no certificate in it".to_owned())),
+        some => Ok(some),
+    }
+}
+
+fn problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
+    ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
+}
+
+/// The config with whole paths.
+fn rooted(config: &TlsConfig, folder: &Path) -> TlsConfig {
+    let mut config = config.clone();
+    files_mut(&mut config).for_each(|file| *file = folder.join(&*file));
+    config
+}
+
+fn files_mut(config: &mut TlsConfig) -> impl Iterator<Item = &mut PathBuf> {
+    let certificates = config.certificates.iter_mut().flat_map(|CertificateConfig { cert, key }| [cert, key]);
+    certificates.chain(config.client.as_mut().map(|client| &mut client.ca))
+}
+
+fn stamps(config: &TlsConfig) -> Vec<Option<Stamp>> {
+    let files = config.certificates.iter().flat_map(|CertificateConfig { cert, key }| [cert, key]);
+    let files = files.chain(config.client.as_ref().map(|client| &client.ca));
+    files.map(|file| fs::metadata(file).ok().map(|metadata| Stamp::of(&metadata))).collect()
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

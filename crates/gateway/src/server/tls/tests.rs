@@ -1,0 +1,279 @@
+//! What clients of a port for TLS rely on, over real sockets, with certificates made here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::*;
+
+/// Somebody who vouches for others.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// Certificate and key in PEM.
+    fn vouch(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn roots(&self) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        Arc::new(roots)
+    }
+}
+
+/// A folder with certificates, and a config that names them.
+struct Files {
+    folder: tempfile::TempDir,
+    authority: Authority,
+    config: TlsConfig,
+}
+
+impl Files {
+    /// A certificate for each group of hosts.
+    fn new(groups: &[&[&str]]) -> Self {
+        let config = TlsConfig { certificates: Vec::new(), client: None };
+        let mut files = Self { folder: tempfile::tempdir().unwrap(), authority: Authority::new(), config };
+        for (index, hosts) in groups.iter().enumerate() {
+            files.put(index, hosts);
+            let path = |kind: &str| PathBuf::from(format!("{index}.{kind}"));
+            files.config.certificates.push(CertificateConfig { cert: path("crt"), key: path("key") });
+        }
+        files
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn put(&self, index: usize, hosts: &[&str]) {
+        let (cert, key) = self.authority.vouch(hosts, |_| {});
+        fs::write(self.path().join(format!("{index}.crt")), cert).unwrap();
+        fs::write(self.path().join(format!("{index}.key")), key).unwrap();
+    }
+
+    /// Demands certificates of clients.
+    fn ask_clients(&mut self, required: bool) {
+        fs::write(self.path().join("ca.crt"), self.authority.0.pem()).unwrap();
+        self.config.client = Some(ClientCertificatesConfig { ca: "ca.crt".into(), required });
+    }
+
+    fn tls(&self) -> Tls {
+        Tls::new(&self.config, self.path()).unwrap_or_else(|problems| panic!("{problems:?}"))
+    }
+
+    /// What is wrong with them: pointers and messages.
+    fn problems(&self) -> Vec<(String, String)> {
+        let problems = Tls::new(&self.config, self.path()).err().unwrap_or_default();
+        problems.into_iter().map(|problem| (problem.pointer, problem.message)).collect()
+    }
+
+    fn client(&self) -> ClientConfig {
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.authority.roots())
+            .with_no_client_auth()
+    }
+
+    /// A client with a certificate that this authority has vouched for.
+    fn known_client(
+        &self,
+        authority: &Authority,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> ClientConfig {
+        let (cert, key) = authority.vouch(&["checkout.internal"], change);
+        let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.authority.roots())
+            .with_client_auth_cert(vec![cert], key)
+            .unwrap()
+    }
+}
+
+/// A handshake in memory, to its end or to what broke it on either side.
+fn shake(
+    tls: &Tls,
+    client: ClientConfig,
+    host: &str,
+) -> Result<(ClientConnection, ServerConnection), String> {
+    let name = ServerName::try_from(host.to_owned()).unwrap();
+    let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
+    let mut server = ServerConnection::new(tls.current.load_full()).unwrap();
+    // A message a turn; a handshake of any version has fewer than these.
+    for _ in 0..10 {
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).unwrap();
+        server.read_tls(&mut &bytes[..]).unwrap();
+        server.process_new_packets().map_err(|error| format!("server: {error}"))?;
+        bytes.clear();
+        server.write_tls(&mut bytes).unwrap();
+        client.read_tls(&mut &bytes[..]).unwrap();
+        client.process_new_packets().map_err(|error| format!("client: {error}"))?;
+    }
+    Ok((client, server))
+}
+
+/// The hosts of the certificate that a client gets who asks for this one, and who doesn't mind another.
+fn shown(tls: &Tls, files: &Files, host: &str) -> Result<Vec<String>, String> {
+    let (client, _) = shake(tls, files.client(), host)?;
+    Ok(Certificate::read(&client.peer_certificates().unwrap()[0]).unwrap().hosts().collect())
+}
+
+#[test]
+fn a_client_gets_the_certificate_with_the_name_that_it_asks_for() {
+    let files = Files::new(&[&["shop.example"], &["api.example", "*.api.example"]]);
+    let tls = files.tls();
+    assert_eq!(shown(&tls, &files, "shop.example").unwrap(), ["shop.example"]);
+    for host in ["api.example", "v1.api.example", "V1.API.example"] {
+        assert_eq!(shown(&tls, &files, host).unwrap(), ["api.example", "*.api.example"], "{host}");
+    }
+    for host in ["elsewhere.example", "a.v1.api.example"] {
+        let error = shown(&tls, &files, host).unwrap_err();
+        assert!(error.contains("shop.example"), "the first one is for everybody else: {error}");
+    }
+}
+
+#[test]
+fn both_versions_of_http_and_of_tls_are_offered() {
+    let files = Files::new(&[&["shop.example"]]);
+    let tls = files.tls();
+    for (offered, is_h2) in [(vec!["h2", "http/1.1"], true), (vec!["http/1.1"], false), (vec![], false)] {
+        let mut client = files.client();
+        client.alpn_protocols = offered.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let (_, server) = shake(&tls, client, "shop.example").unwrap();
+        assert_eq!(is_http2(&server), is_h2, "{offered:?}");
+    }
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let provider = Arc::new(ring::default_provider());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(files.authority.roots())
+            .with_no_client_auth();
+        let (_, server) = shake(&tls, client, "shop.example").unwrap();
+        assert_eq!(server.protocol_version(), Some(version.version));
+    }
+}
+
+#[test]
+fn a_session_is_taken_up_again() {
+    let files = Files::new(&[&["shop.example"]]);
+    let (tls, client) = (files.tls(), files.client());
+    let kind = |_| shake(&tls, client.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
+    assert_eq!([0, 1].map(kind), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
+}
+
+#[test]
+fn a_client_may_have_to_say_who_it_is() {
+    let mut files = Files::new(&[&["shop.example"]]);
+    files.ask_clients(true);
+    let tls = files.tls();
+    let stranger = shake(&tls, files.client(), "shop.example").unwrap_err();
+    assert!(stranger.contains("peer sent no certificates"), "{stranger}");
+    let forged = files.known_client(&Authority::new(), |_| {});
+    let error = shake(&tls, forged, "shop.example").unwrap_err();
+    assert!(error.starts_with("server: invalid peer certificate"), "{error}");
+    let known = files.known_client(&files.authority, |params| {
+        params.distinguished_name.push(rcgen::DnType::CommonName, "checkout");
+        params.subject_alt_names.push(SanType::URI("spiffe://shop/checkout".try_into().unwrap()));
+    });
+    let (_, server) = shake(&tls, known, "shop.example").unwrap();
+    let certificate = client_certificate(&server).unwrap();
+    assert!(certificate.subject.contains("CN=checkout"), "{}", certificate.subject);
+    assert_eq!(certificate.names, ["DNS:checkout.internal", "URI:spiffe://shop/checkout"]);
+    files.ask_clients(false);
+    let (_, server) = shake(&files.tls(), files.client(), "shop.example").unwrap();
+    assert_eq!(client_certificate(&server), None);
+}
+
+#[test]
+fn certificates_that_change_are_in_force_and_bad_ones_never() {
+    let files = Files::new(&[&["old.example"]]);
+    let tls = files.tls();
+    let shown = |host: &str| shown(&tls, &files, host).is_ok();
+    files.put(0, &["new.example"]);
+    tls.refresh();
+    assert!(shown("new.example") && !shown("old.example"));
+    let (cert, _) = files.authority.vouch(&["half.example"], |_| {});
+    fs::write(files.path().join("0.crt"), cert).unwrap();
+    tls.refresh();
+    assert!(shown("new.example"), "a certificate without its key is not used");
+    fs::remove_file(files.path().join("0.crt")).unwrap();
+    tls.refresh();
+    assert!(shown("new.example"), "nor is nothing");
+    files.put(0, &["whole.example"]);
+    tls.refresh();
+    assert!(shown("whole.example"));
+}
+
+#[test]
+fn a_symbolic_link_that_is_swapped_is_a_change() {
+    let files = Files::new(&[&["old.example"]]);
+    // As Kubernetes mounts a secret: files by way of `..data`, which is replaced as a whole.
+    let (first, second, data) =
+        (files.path().join("first"), files.path().join("second"), files.path().join("..data"));
+    for (folder, hosts) in [(&first, "old.example"), (&second, "new.example")] {
+        fs::create_dir(folder).unwrap();
+        let (cert, key) = files.authority.vouch(&[hosts], |_| {});
+        fs::write(folder.join("tls.crt"), cert).unwrap();
+        fs::write(folder.join("tls.key"), key).unwrap();
+    }
+    std::os::unix::fs::symlink(&first, &data).unwrap();
+    let one = CertificateConfig { cert: "..data/tls.crt".into(), key: "..data/tls.key".into() };
+    let config = TlsConfig { certificates: vec![one], client: None };
+    let tls = Tls::new(&config, files.path()).unwrap_or_else(|problems| panic!("{problems:?}"));
+    assert!(shown(&tls, &files, "old.example").is_ok());
+    std::os::unix::fs::symlink(&second, files.path().join("..new")).unwrap();
+    fs::rename(files.path().join("..new"), &data).unwrap();
+    tls.refresh();
+    assert!(shown(&tls, &files, "new.example").is_ok());
+}
+
+#[test]
+fn what_is_wrong_with_files_is_told_of_all_at_once() {
+    let mut files = Files::new(&[&["a.example"], &["b.example"], &["c.example"], &["d.example"]]);
+    files.ask_clients(true);
+    fs::rename(files.path().join("1.key"), files.path().join("0.key")).unwrap();
+    fs::write(files.path().join("2.crt"), "no certificate").unwrap();
+    fs::write(files.path().join("3.key"), "-----BEGIN NOTHING-----\nAA==\n-----END NOTHING-----\n").unwrap();
+    fs::write(files.path().join("ca.crt"), "").unwrap();
+    let problems = files.problems();
+    let pointers: Vec<&str> = problems.iter().map(|(pointer, _)| pointer.as_str()).collect();
+    let expected = ["0/key", "1/key", "2/cert", "3/key"].map(|end| format!("/certificates/{end}"));
+    assert_eq!(pointers[..4], expected, "{problems:?}");
+    assert_eq!(pointers[4], "/client/ca");
+    assert!(problems[0].1.contains("is not the key of"), "{}", problems[0].1);
+    assert!(!problems.iter().any(|(_, message)| message.contains("PRIVATE")), "{problems:?}");
+}
+
+#[test]
+fn a_certificate_past_its_time_is_used_and_known_as_such() {
+    let files = Files::new(&[]);
+    let (cert, _) = files.authority.vouch(&["old.example"], |params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    let der = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
+    let certificate = Certificate::read(&der).unwrap();
+    let at = |year: u64| std::time::UNIX_EPOCH + Duration::from_secs((year - 1970) * 31_556_952 + 86_400);
+    let staleness = |year| certificate.staleness(at(year));
+    assert_eq!([2000, 2001, 2020].map(staleness), [Some("is not valid yet"), None, Some("has expired")]);
+}

@@ -1,0 +1,273 @@
+//! What nobody should send over HTTP/2, frame by frame (RFC 9113): floods end the connection or are borne,
+//! malformed requests are refused, and the next good request is answered as if nothing had happened.
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::rig::{Rig, get};
+use super::wire::CONFIG;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A field that no table knows (RFC 7541, 6.2.2).
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let length = |text: &str| {
+        assert!(text.len() < 127, "longer lengths need more bytes");
+        text.len() as u8
+    };
+    [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
+}
+
+/// The head of `GET http://a/echo/x`, and more fields.
+fn head(more: &[(&str, &str)]) -> Vec<u8> {
+    let fields = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/echo/x")];
+    fields.iter().chain(more).flat_map(|(name, value)| field(name, value)).collect()
+}
+
+fn request(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head(&[]))
+}
+
+struct Connection(TcpStream);
+
+impl Connection {
+    async fn open(rig: &Rig, settings: &[u8]) -> Self {
+        let mut stream = rig.connect().await;
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        stream.write_all(&frame(SETTINGS, 0, 0, settings)).await.unwrap();
+        Self(stream)
+    }
+
+    /// Sends as long as the gateway takes it.
+    async fn send(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes).await;
+    }
+
+    /// Kind, stream and payload of the next frame; `None` once the connection has ended.
+    async fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).await.ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        self.0.read_exact(&mut payload).await.ok()?;
+        Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
+    }
+
+    /// What becomes of a stream: the kind of the first frame on it that says so. `GOAWAY` also where the
+    /// connection just ends.
+    async fn fate(&mut self, stream: u32) -> u8 {
+        loop {
+            match self.next().await {
+                None => return GOAWAY,
+                Some((GOAWAY, ..)) => return GOAWAY,
+                Some((kind @ (HEADERS | RESET), of, _)) if of == stream => return kind,
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// That others are served, by a connection of their own.
+async fn others_are_served(rig: &Rig, after: &str) {
+    assert_eq!(rig.ask_h2(get("/echo/x")).await.status(), StatusCode::OK, "after {after}");
+}
+
+#[tokio::test]
+async fn a_request_made_of_frames_is_answered() {
+    let rig = Rig::new(CONFIG).await;
+    let mut connection = Connection::open(&rig, &[]).await;
+    connection.send(&request(1)).await;
+    assert_eq!(connection.fate(1).await, HEADERS);
+}
+
+#[tokio::test]
+async fn malformed_requests_are_reset_or_refused() {
+    let rig = Rig::new(CONFIG).await;
+    for fields in [
+        [("connection", "close")],
+        [("keep-alive", "1")],
+        [("proxy-connection", "close")],
+        [("transfer-encoding", "chunked")],
+        [("upgrade", "websocket")],
+        [("te", "gzip")],
+        [("Upper", "case")],
+        [("a b", "c")],
+        [("a", "b\r\nc: d")],
+        [(":unknown", "b")],
+        [(":path", "/twice")],
+        [("content-length", "5")],
+    ] {
+        let mut connection = Connection::open(&rig, &[]).await;
+        connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&fields))).await;
+        assert_ne!(connection.fate(1).await, HEADERS, "{fields:?}");
+    }
+    for (fields, what) in [
+        (vec![(":method", "GET"), (":scheme", "http"), (":authority", "a")], "no path"),
+        (vec![(":scheme", "http"), (":authority", "a"), (":path", "/echo/x")], "no method"),
+        (vec![(":method", "GET"), (":authority", "a"), (":path", "/echo/x")], "no scheme"),
+        (vec![(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "")], "an empty path"),
+        (
+            vec![("a", "b"), (":method", "GET"), (":scheme", "http"), (":path", "/echo/x")],
+            "a late pseudo header",
+        ),
+    ] {
+        let mut connection = Connection::open(&rig, &[]).await;
+        let head: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
+        connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)).await;
+        assert_ne!(connection.fate(1).await, HEADERS, "{what}");
+    }
+    // These two are well-formed HTTP/2, and refused as requests.
+    for (fields, code) in [([("host", "b")], "host-invalid"), ([("expect", "tea")], "expectation-failed")] {
+        let mut connection = Connection::open(&rig, &[]).await;
+        connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&fields))).await;
+        let body = loop {
+            match connection.next().await {
+                Some((DATA, 1, payload)) => break String::from_utf8(payload).unwrap(),
+                Some(_) => {}
+                None => panic!("{fields:?}: no answer"),
+            }
+        };
+        assert!(body.contains(code), "{fields:?}: {body}");
+    }
+    others_are_served(&rig, "malformed requests").await;
+}
+
+#[tokio::test]
+async fn requests_that_are_taken_back_at_once_end_the_connection() {
+    let rig = Rig::new(CONFIG).await;
+    let mut connection = Connection::open(&rig, &[]).await;
+    for stream in (1..4_000).step_by(2) {
+        connection.send(&[request(stream), frame(RESET, 0, stream, &8_u32.to_be_bytes())].concat()).await;
+    }
+    while let Some((kind, _, payload)) = connection.next().await {
+        if kind == GOAWAY {
+            // ENHANCE_YOUR_CALM (RFC 9113, section 7).
+            assert_eq!(payload[4..8], 11_u32.to_be_bytes());
+        }
+    }
+    others_are_served(&rig, "a rapid reset (CVE-2023-44487)").await;
+}
+
+#[tokio::test]
+async fn a_head_without_end_ends_the_connection() {
+    let rig = Rig::new(CONFIG).await;
+    for size in [0, 100, 16_000] {
+        let mut connection = Connection::open(&rig, &[]).await;
+        connection.send(&frame(HEADERS, END_STREAM, 1, &head(&[]))).await;
+        let more: Vec<u8> = field("a", &"b".repeat(100)).into_iter().cycle().take(size / 104 * 104).collect();
+        let more = frame(CONTINUATION, 0, 1, &more);
+        // A gateway that reads for ever would never end this.
+        while connection.0.write_all(&more).await.is_ok() {}
+        others_are_served(&rig, "a flood of CONTINUATION").await;
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let rig = Rig::new(CONFIG).await;
+    let mut connection = Connection::open(&rig, &[]).await;
+    let large: Vec<u8> = (0..700).flat_map(|_| field("a", &"b".repeat(100))).collect();
+    let mut pieces = large.chunks(16_000);
+    connection.send(&frame(HEADERS, END_STREAM, 1, &head(&[]))).await;
+    let last = pieces.next_back().unwrap();
+    for piece in pieces {
+        connection.send(&frame(CONTINUATION, 0, 1, piece)).await;
+    }
+    connection.send(&frame(CONTINUATION, END_HEADERS, 1, last)).await;
+    let fate = loop {
+        match connection.next().await {
+            // The status 431 is a field that no table knows.
+            Some((HEADERS, 1, payload)) => {
+                break payload.windows(3).any(|part| part == b"431") || payload.len() < 40;
+            }
+            Some((RESET | GOAWAY, ..)) | None => break true,
+            Some(_) => {}
+        }
+    };
+    assert!(fate);
+    others_are_served(&rig, "a head that is too large").await;
+}
+
+#[tokio::test]
+async fn floods_that_want_answers_wear_nobody_out() {
+    let rig = Rig::new(CONFIG).await;
+    for (flood, what) in [
+        (frame(PING, 0, 0, &[0; 8]), "PING"),
+        (frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]), "SETTINGS"),
+        (frame(0x2A, 0, 0, &[0; 100]), "frames of no known kind"),
+        (frame(DATA, 0, 1, &[]), "empty DATA"),
+    ] {
+        let mut connection = Connection::open(&rig, &[]).await;
+        if what == "empty DATA" {
+            connection.send(&frame(HEADERS, END_HEADERS, 1, &head(&[]))).await;
+        }
+        let many: Vec<u8> = flood.iter().copied().cycle().take(flood.len() * 20_000).collect();
+        // It may stop reading, since nobody reads its answers; others must not notice.
+        tokio::select! {
+            () = connection.send(&many) => {}
+            () = others_are_served(&rig, what) => {}
+        }
+        others_are_served(&rig, what).await;
+    }
+}
+
+#[tokio::test]
+async fn a_window_of_nothing_holds_up_nobody_else() {
+    let rig = Rig::new(CONFIG).await;
+    // SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
+    let mut connection = Connection::open(&rig, &[0, 4, 0, 0, 0, 0]).await;
+    for stream in (1..200).step_by(2) {
+        connection.send(&request(stream)).await;
+    }
+    assert_eq!(connection.fate(1).await, HEADERS, "the head needs no window");
+    others_are_served(&rig, "a window of nothing").await;
+}
+
+#[tokio::test]
+async fn more_requests_at_once_than_are_allowed_are_refused() {
+    let rig = Rig::new(CONFIG).await;
+    let mut connection = Connection::open(&rig, &[]).await;
+    for stream in (1..400).step_by(2) {
+        connection.send(&frame(HEADERS, END_HEADERS, stream, &head(&[]))).await;
+    }
+    // REFUSED_STREAM, which is safe to be sent again.
+    let refused = loop {
+        match connection.next().await {
+            Some((RESET, _, payload)) => break payload == 7_u32.to_be_bytes(),
+            Some((GOAWAY, ..)) | None => break true,
+            Some(_) => {}
+        }
+    };
+    assert!(refused);
+    others_are_served(&rig, "too many requests at once").await;
+}
+
+/// The conformance tests of h2spec, where it is installed: `make h2spec`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs h2spec, a program in Go"]
+async fn h2spec_finds_nothing() {
+    let rig = Rig::new(CONFIG).await;
+    let program = std::env::var_os("H2SPEC").unwrap_or_else(|| "h2spec".into());
+    let port = rig.address.port().to_string();
+    let run = move || {
+        let arguments = ["-h", "127.0.0.1", "-P", "/echo/x", "-o", "5", "-p", &port];
+        std::process::Command::new(program).args(arguments).output()
+    };
+    let output = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+}

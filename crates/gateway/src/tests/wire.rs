@@ -1,0 +1,192 @@
+//! What nobody should send, byte by byte, over HTTP/1.1: each is refused, and the next good request is
+//! answered as if nothing had happened. HTTP/2 stands in `frames.rs`.
+
+use http::{StatusCode, Version};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::rig::{Rig, get};
+
+pub(super) const CONFIG: &str = "
+services: { echo: { url: 'http://UPSTREAM' }, secret: { url: 'http://UPSTREAM' } }
+routes:
+  - { path: '/echo/*', proxy: echo }
+  - { path: '/admin/*', proxy: { service: secret, keep_prefix: true } }
+  - { path: '/*', proxy: { service: secret, keep_prefix: true } }
+";
+
+/// Sends bytes and reads until the gateway closes; what came before an error counts.
+async fn raw(rig: &Rig, bytes: &[u8]) -> String {
+    let mut stream = rig.connect().await;
+    let mut answer = Vec::new();
+    // A gateway that refuses early may close while we write: its answer is what counts.
+    let _ = stream.write_all(bytes).await;
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The status of the first answer; 0 where there is none.
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default()
+}
+
+/// Each is refused with its status, and its code where the gateway itself refuses it.
+async fn refused(cases: &[(&str, u16, &str)]) {
+    let rig = Rig::new(CONFIG).await;
+    for (request, expected, code) in cases {
+        let answer = raw(&rig, request.as_bytes()).await;
+        assert_eq!(status(&answer), *expected, "{request:?}: {answer}");
+        assert!(answer.contains(code), "{request:?}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.").count(), 1, "one answer and the end: {request:?}: {answer}");
+        assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK, "after {request:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_request_hides_in_another() {
+    let hidden = "0\r\n\r\nGET /admin/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    let post = |head: &str| format!("POST /echo/x HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n{hidden}");
+    let cases = [
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked", "framing-doubtful"),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 5", "framing-doubtful"),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "framing-doubtful"),
+        ("Transfer-Encoding: gzip, chunked", "framing-doubtful"),
+        ("A: b\nTransfer-Encoding: chunked", "framing-doubtful"),
+        ("Content-Length: 5\r\nContent-Length: 6", ""),
+        ("Content-Length: +5", ""),
+        ("Transfer-Encoding: chunked, identity", ""),
+        ("Transfer-Encoding: xchunked", ""),
+        ("Transfer-Encoding : chunked", ""),
+        ("Transfer-Encoding:\r\n chunked", ""),
+        ("A: b\rTransfer-Encoding: chunked", ""),
+        (" Transfer-Encoding: chunked", ""),
+    ];
+    let cases: Vec<_> = cases.iter().map(|(head, code)| (post(head), *code)).collect();
+    let cases: Vec<_> = cases.iter().map(|(request, code)| (request.as_str(), 400, *code)).collect();
+    refused(&cases).await;
+}
+
+#[tokio::test]
+async fn a_request_that_hides_behind_a_good_one_is_found_too() {
+    let rig = Rig::new(CONFIG).await;
+    let good = "GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    let bad = "POST /echo/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let answer = raw(&rig, format!("{good}{bad}{good}").as_bytes()).await;
+    assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 400").count(), 1, "{answer}");
+}
+
+#[tokio::test]
+async fn a_request_has_one_host_and_a_target_of_the_web() {
+    refused(&[
+        ("GET /echo/x HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
+        ("GET /echo/x HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
+        ("GET /echo/x HTTP/1.1\r\nHost: a\r\nHost: a\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
+        ("GET /echo/x HTTP/1.1\r\nHost: a/b\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
+        ("GET /echo/x HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
+        ("GET /echo/x HTTP/1.1\r\nHost: u@a\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
+        ("GET /echo/x HTTP/1.1\r\nHost: a:b\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
+        ("GET /echo/x HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
+        ("GET ftp://a/echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400, "target-invalid"),
+        ("GET http://u@a/echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400, "target-invalid"),
+        ("CONNECT a:80 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 405, "method-not-allowed"),
+        ("GET echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400, ""),
+        (
+            "GET /echo/x HTTP/1.1\r\nHost: a\r\nExpect: tea\r\nConnection: close\r\n\r\n",
+            417,
+            "expectation-failed",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_http_ends_at_once() {
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000));
+    let large = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "a".repeat(70_000));
+    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(200));
+    refused(&[
+        ("GET /echo/x\r\n\r\n", 400, ""),
+        ("GET /echo/x HTTP/9.9\r\nHost: a\r\n\r\n", 400, ""),
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\r\n\r\n", 400, ""),
+        ("G\0T / HTTP/1.1\r\nHost: a\r\n\r\n", 400, ""),
+        (&large, 431, ""),
+        (&many, 431, ""),
+    ])
+    .await;
+    let rig = Rig::new(CONFIG).await;
+    let answer = raw(&rig, long.as_bytes()).await;
+    assert!(matches!(status(&answer), 414 | 431), "{answer}");
+    assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_is_merely_old_or_odd_is_answered() {
+    let rig = Rig::new(CONFIG).await;
+    let two =
+        "GET /echo/1 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo/2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let answer = raw(&rig, two.as_bytes()).await;
+    let (first, second) = (answer.find("\"/1\""), answer.find("\"/2\""));
+    assert!(first.is_some() && first < second, "pipelined requests are answered in their order: {answer}");
+    for request in [
+        "GET /echo/x HTTP/1.0\r\n\r\n",
+        "\r\nGET /echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET http://other.example/echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "POST /echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab",
+    ] {
+        let answer = raw(&rig, request.as_bytes()).await;
+        assert_eq!(status(&answer), 200, "{request:?}: {answer}");
+    }
+    let expecting = "POST /echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab";
+    let answer = raw(&rig, expecting.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn no_path_gets_past_another_routes_rules() {
+    let rig = Rig::new(CONFIG).await;
+    for (path, code) in [
+        ("/%61dmin/x", "path-ambiguous"),
+        ("//admin/x", "path-ambiguous"),
+        ("/;/admin/x", "path-ambiguous"),
+        ("/admin;v=1/x", "path-ambiguous"),
+        ("/admin%2fx", "path-ambiguous"),
+        ("/echo/../admin/x", "path-dot-segment"),
+        ("/echo/%2e%2e/admin/x", "path-dot-segment"),
+        ("/echo/..%2fadmin/x", "path-dot-segment"),
+        ("/echo/%252e%252e/admin/x", "path-dot-segment"),
+        ("/echo/..;/admin/x", "path-dot-segment"),
+        ("/echo/..%5cadmin/x", "path-dot-segment"),
+        ("/echo/a%5cb", "path-backslash"),
+        ("/echo/x%00", "path-control-character"),
+        ("/echo/x%0d%0aHost:b", "path-control-character"),
+        ("/echo/%zz", "path-bad-escape"),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = raw(&rig, request.as_bytes()).await;
+        assert_eq!(status(&answer), 400, "{path}: {answer}");
+        assert!(answer.contains(code), "{path}: {answer}");
+    }
+    for path in ["/echo/a%20b", "/echo/a//b", "/echo/a;v=1", "/echo/a%2fb", "/echo/%25", "/admin/%61"] {
+        assert_eq!(rig.ask(get(path)).await.status(), StatusCode::OK, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_for_tls_says_so_to_whoever_speaks_plainly() {
+    let folder = tempfile::tempdir().unwrap();
+    let certified = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).unwrap();
+    std::fs::write(folder.path().join("a.crt"), certified.cert.pem()).unwrap();
+    std::fs::write(folder.path().join("a.key"), certified.signing_key.serialize_pem()).unwrap();
+    let listen = format!(
+        "{{ address: 127.0.0.1:0, tls: {{ certificates: [{{ cert: {0}/a.crt, key: {0}/a.key }}] }} }}",
+        folder.path().display()
+    );
+    let rig = Rig::listening(&listen, CONFIG).await;
+    let answer = raw(&rig, b"GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(status(&answer), 400, "{answer}");
+    assert!(answer.contains("tls-required"), "{answer}");
+    for (protocol, version) in [("h2", Version::HTTP_2), ("http/1.1", Version::HTTP_11)] {
+        let answer = rig.ask_tls(certified.cert.der(), protocol, get("/echo/x")).await;
+        assert_eq!((answer.status(), answer.version()), (StatusCode::OK, version));
+    }
+}
