@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 use saphyr::{LoadableYamlNode, Yaml};
 use tokio::process::Command;
 
-/// Files that the configs name, as far as they are read by a check.
-const FILES: &[(&str, &str)] = &[];
-
 fn file(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -26,14 +23,29 @@ async fn is_a_config(place: &str, text: &str) {
     let has_routes = text.lines().any(|line| line.starts_with("routes:"));
     let text = if has_routes { text.to_owned() } else { format!("{text}\nroutes: []\n") };
     let config = with_secrets(&text, folder.path());
-    for (name, text) in FILES {
-        std::fs::write(folder.path().join(name), text).expect("written");
-    }
+    certify(&text, folder.path());
     let file = folder.path().join("orfa.yaml");
     std::fs::write(&file, &config).expect("written");
     let checked = Command::new(crate::orfa()).arg("check").arg(&file).output().await.expect("orfa runs");
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{place}:\n{text}\n{said}");
+}
+
+/// Writes the certificates and keys that a config names, as it names them: `tls/gateway.crt`.
+fn certify(config: &str, folder: &Path) {
+    let made = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("a certificate");
+    let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let is_of_a_path = |letter: char| letter.is_ascii_alphanumeric() || "./-_".contains(letter);
+    for name in config.split(|letter| !is_of_a_path(letter)) {
+        let text = match Path::new(name).extension().and_then(|ending| ending.to_str()) {
+            Some("crt") => &cert,
+            Some("key") => &key,
+            _ => continue,
+        };
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("written");
+    }
 }
 
 /// The config, with every `${file:...}` and `${env:...}` taken from a file in this folder.
