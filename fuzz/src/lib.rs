@@ -18,13 +18,15 @@ pub const LENGTH: usize = 256;
 #[macro_export]
 macro_rules! check {
     ($words:expr, $target:expr) => {{
-        let (words, target): (&[&str], _) = ($words, $target);
-        $crate::bolero::check!().with_iterations($crate::INPUTS).with_max_len($crate::LENGTH).for_each(
-            move |bytes: &[u8]| {
-                target(bytes);
-                target(&$crate::spelled(bytes, words));
-            },
-        );
+        let words: &[&str] = $words;
+        // A panic ends the test: what it leaves behind is looked at by nobody.
+        let target = std::panic::AssertUnwindSafe($target);
+        let check = $crate::bolero::check!().with_iterations($crate::INPUTS).with_max_len($crate::LENGTH);
+        check.for_each(move |bytes: &[u8]| {
+            let target = &target;
+            target(bytes);
+            target(&$crate::spelled(bytes, words));
+        });
     }};
 }
 

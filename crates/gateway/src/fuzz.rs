@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use http::{HeaderMap, Request, header};
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderValue, Request, header};
+use services::{Caller, Problem};
 
-use crate::config::{self, CorsConfig};
+use crate::config::{self, CorsConfig, CpuPerTime, PerTime};
 use crate::cors::{self, Origins};
+use crate::identity::Identity;
 
 #[test]
 fn a_config_is_read_or_every_mistake_has_words() {
@@ -97,5 +100,55 @@ fn an_origin_without_leave_gets_none() {
         let bare = |text: &str| text.trim_end_matches(":80").trim_end_matches(":443").to_ascii_lowercase();
         let allowed = headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         assert!(!allowed || bare(pattern) == bare(origin), "{origin} by {pattern}");
+    });
+}
+
+#[test]
+fn a_rate_is_read_or_refused() {
+    let words = &["0", "1", "18446744073709551615", "/", "s", "m", "h", "ms", "us", "ns", "-", "."];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let Ok(text) = std::str::from_utf8(text) else { return };
+        let rate: Result<PerTime, _> = text.parse();
+        assert!(rate.is_err() || rate.is_ok_and(|rate| rate.count > 0 && !rate.span.is_zero()), "{text}");
+        let rate: Result<CpuPerTime, _> = text.parse();
+        assert!(
+            rate.is_err() || rate.is_ok_and(|rate| !rate.cpu.is_zero() && !rate.span.is_zero()),
+            "{text}"
+        );
+    });
+}
+
+#[test]
+fn nobody_is_somebody_without_the_secret() {
+    let text = "
+routes: []
+auth: { jwt: { issuer: login, audience: shop, secret: '${file:secret}' } }
+callers: { batch: { key: 'sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8' } }
+";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret"), "a secret that is as long as one has to be").unwrap();
+    let config = config::read_text(text, &folder.path().join("orfa.yaml")).unwrap();
+    let identity = Identity::new(&config, None).unwrap();
+    let words = &[
+        "Bearer ",
+        ".",
+        "eyJhbGciOiJIUzI1NiJ9",
+        "eyJhbGciOiJub25lIn0",
+        "eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ",
+        "eyJpc3MiOiJsb2dpbiIsImF1ZCI6InNob3AiLCJleHAiOjk5OTk5OTk5OTksInN1YiI6ImJhdGNoIn0",
+        "=",
+        "-",
+        "_",
+        "batch",
+    ];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let Ok(value) = HeaderValue::from_bytes(text) else { return };
+        for name in ["authorization", "x-api-key"] {
+            let headers = HeaderMap::from_iter([(http::HeaderName::from_static(name), value.clone())]);
+            match identity.identify(&headers, None).now_or_never().expect("the secret is known") {
+                Ok(who) => assert_eq!(who.caller, Caller::Anonymous, "{value:?}"),
+                Err(refused) => assert!(refused.status().is_client_error(), "{value:?}"),
+            }
+        }
     });
 }
