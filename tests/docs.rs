@@ -55,7 +55,7 @@ fn with_secrets(text: &str, folder: &Path) -> String {
     for (number, part) in parts.enumerate() {
         let (_, rest) = part.split_once('}').expect("what begins with `${` ends with `}`");
         let name = format!("secret-{number}");
-        std::fs::write(folder.join(&name), "a secret that is as long as a key has to be").expect("written");
+        std::fs::write(folder.join(&name), "a-secret-that-is-as-long-as-a-key-has-to-be").expect("written");
         config.push_str(&format!("${{file:{name}}}{rest}"));
     }
     config
