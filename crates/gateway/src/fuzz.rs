@@ -9,6 +9,7 @@ use services::{Caller, Problem};
 use crate::config::{self, CorsConfig, CpuPerTime, PerTime};
 use crate::cors::{self, Origins};
 use crate::identity::Identity;
+use crate::trusted::{TrustedProxies, network};
 
 #[test]
 fn a_config_is_read_or_every_mistake_has_words() {
@@ -149,6 +150,42 @@ callers: { batch: { key: 'sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd
                 Ok(who) => assert_eq!(who.caller, Caller::Anonymous, "{value:?}"),
                 Err(refused) => assert!(refused.status().is_client_error(), "{value:?}"),
             }
+        }
+    });
+}
+
+#[test]
+fn whoever_is_not_trusted_speaks_for_nobody() {
+    let words = &[
+        "for=",
+        "FOR=",
+        "\"",
+        "[",
+        "]",
+        "2001:db8::1",
+        "10.0.0.1",
+        "198.51.100.7",
+        ":",
+        "4711",
+        ",",
+        ";",
+        "by=",
+        "_hidden",
+        "/8",
+        "unknown",
+        "%",
+        "proto=https",
+        " ",
+    ];
+    let trusted = TrustedProxies::new(&["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()]);
+    let [stranger, proxy] = ["192.0.2.1", "10.0.0.1"].map(|text| text.parse().unwrap());
+    ::fuzz::check!(words, |text: &[u8]| {
+        let _ = std::str::from_utf8(text).ok().and_then(network);
+        let Ok(value) = HeaderValue::from_bytes(text) else { return };
+        for name in ["forwarded", "x-forwarded-for"] {
+            let headers = HeaderMap::from_iter([(http::HeaderName::from_static(name), value.clone())]);
+            assert_eq!(trusted.client(stranger, &headers), stranger);
+            let _ = trusted.client(proxy, &headers);
         }
     });
 }

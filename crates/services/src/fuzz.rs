@@ -28,7 +28,7 @@ fn a_target_stays_below_its_service() {
         &["http://", "up", "/", "..", ".", "%2e", "%2F", "%5c", "\\", "?", "#", "@", ":80", ";", "//", "%00"];
     ::fuzz::check!(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
-        let _ = path::check(text);
+        let _ = (path::check(text), path::reading(text));
         let Ok(target) = path::parse_target(text) else { return };
         let path = target.path_and_query.path();
         assert!(path::is_service_name(&target.service), "{text}");

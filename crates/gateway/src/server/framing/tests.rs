@@ -89,3 +89,37 @@ proptest! {
         followed(&[&bytes]);
     }
 }
+
+#[test]
+fn nothing_of_what_comes_makes_it_panic_or_depends_on_its_pieces() {
+    let words = &[
+        "POST / HTTP/1.1\r\n",
+        "GET /a HTTP/1.0\r\n",
+        "\r\n",
+        "\n",
+        "\r",
+        "Content-Length: ",
+        "transfer-encoding: ",
+        "chunked",
+        "5",
+        "0",
+        "ffffffffffffffff",
+        "18446744073709551615",
+        ",",
+        ";",
+        "\r\n\r\n",
+        "hello",
+        ": ",
+        " ",
+        "\t",
+        "+",
+        "-",
+        "0x",
+    ];
+    ::fuzz::check!(words, |text: &[u8]| {
+        let whole = followed(&[text]);
+        let pieces: Vec<&[u8]> = text.chunks(1).collect();
+        let pieces = followed(&pieces);
+        assert_eq!((whole.doubtful(), whole.is_in_head()), (pieces.doubtful(), pieces.is_in_head()));
+    });
+}
