@@ -222,3 +222,38 @@ async fn a_new_binary_binds_what_is_new_and_lets_go_of_what_is_gone() {
     assert!(http::request("GET", &gone, &[], "").await.is_err(), "{gone} is still listened on");
     assert_eq!(in_force(&next).await, "v0");
 }
+
+/// A query that is answered, on a gateway that runs under limits.
+async fn answers_queries(gateway: &Gateway) {
+    let typed = [("content-type", "text/javascript")];
+    let answer = http::request("POST", &format!("{}/query", gateway.url), &typed, PROGRAM).await;
+    assert_eq!(answer.expect("an answer").text(), "v0");
+}
+
+#[tokio::test]
+async fn pools_that_cannot_be_reserved_are_smaller_and_say_so() {
+    let upstream = misbehave::start().await;
+    let mut limited = tokio::process::Command::new("sh");
+    limited.args(["-c", "ulimit -v 33554432; exec \"$0\" \"$@\""]).arg(orfa());
+    let gateway = Gateway::start_by(limited, &config(&upstream, 0, "")).await;
+    let line = gateway.logged(|line| line.contains("refuses address space")).await.expect("a warning");
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    assert!(line["instances"].as_u64().is_some_and(|instances| (1..256).contains(&instances)), "{line}");
+    answers_queries(&gateway).await;
+}
+
+#[tokio::test]
+async fn it_runs_as_anybody_and_writes_nowhere() {
+    const NOBODY: u32 = 65534;
+    let upstream = misbehave::start().await;
+    let mut command = tokio::process::Command::new(orfa());
+    // Nobody can write there, and it is no home.
+    command.current_dir("/proc").env_clear();
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let gateway = Gateway::start_by(command, &config(&upstream, 0, "")).await;
+    answers_queries(&gateway).await;
+    let files = std::fs::read_dir(gateway.directory()).expect("a folder").count();
+    assert_eq!(files, 1, "something beside the config");
+}

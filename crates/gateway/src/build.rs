@@ -127,10 +127,20 @@ fn runtime(
     previous: Option<&Arc<query::Runtime>>,
 ) -> Result<Option<Arc<query::Runtime>>, BuildError> {
     let is_needed = config.routes.iter().any(|route| route.query.is_some());
-    match previous {
-        Some(previous) => Ok(Some(Arc::clone(previous))),
-        None => Ok(is_needed.then(|| query::Runtime::new(&config.runtime)).transpose()?),
+    if let Some(previous) = previous {
+        return Ok(Some(Arc::clone(previous)));
     }
+    let runtime = is_needed.then(|| query::Runtime::new(&config.runtime)).transpose()?;
+    if let Some((instances, wanted)) = runtime.as_deref().map(query::Runtime::instances)
+        && instances < wanted
+    {
+        tracing::warn!(
+            instances,
+            wanted,
+            "the system refuses address space: the pools of programs are smaller"
+        );
+    }
+    Ok(runtime)
 }
 
 fn ports(config: &Config, previous: Option<&Life>) -> Result<Ports, BuildError> {

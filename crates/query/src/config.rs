@@ -117,8 +117,10 @@ impl Default for LimitsConfig {
 pub struct RuntimeConfig {
     /// Programs of a kind (C, JavaScript, plain) that run at once; further ones wait for their turn. Each
     /// place keeps some memory ready for the next program: at most 0.5 MiB in C, 2 MiB in JavaScript.
+    /// Without a number: 256, or as many as keep no more than half of what the control group's `memory.max`
+    /// allows. Where the address space is too small for them, they are halved until they fit.
     #[schemars(range(min = 1, max = 10000))]
-    pub instances: u32,
+    pub instances: Option<u32>,
     /// The largest memory that any route may grant.
     pub memory: Bytes,
     /// Memory for compiled programs.
@@ -130,7 +132,7 @@ pub struct RuntimeConfig {
 
 impl Default for RuntimeConfig {
     fn default() -> Self {
-        Self { instances: 256, memory: Bytes(128 << 20), cache: Bytes(64 << 20), compile_threads: 1 }
+        Self { instances: None, memory: Bytes(128 << 20), cache: Bytes(64 << 20), compile_threads: 1 }
     }
 }
 

@@ -14,6 +14,7 @@ mod futures;
 mod guest;
 mod host;
 mod limits;
+mod pools;
 mod problem;
 mod program;
 mod run;

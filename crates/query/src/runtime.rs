@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
-use sandbox::{Cache, CacheStats, Class, Engine, Gate, Linker, Pool, Sandbox, Ticker};
+use sandbox::{Cache, CacheStats, Engine, Gate, Linker, Sandbox, Ticker};
 use services::{Body, Call, ConfigProblem, Problem, Report, Services};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -17,6 +17,7 @@ use crate::environment::{CEnvironment, JavascriptEnvironment};
 use crate::guest::{Access, Guest};
 use crate::host;
 use crate::limits::{Limit, Limits};
+use crate::pools::{self, Pools};
 use crate::problem::{Failed, QueryError};
 use crate::program::{self, Program, check};
 use crate::run::{self, Ended, run};
@@ -32,6 +33,7 @@ pub struct Runtime {
     cache: Cache<Program>,
     compiling: Semaphore,
     memory: u64,
+    instances: (u32, u32),
 }
 
 /// Why the runtime can't start.
@@ -82,10 +84,8 @@ impl Runtime {
     /// When the system refuses memory or a thread.
     pub fn new(config: &RuntimeConfig) -> Result<Arc<Self>, StartError> {
         let memory = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
-        let pool = Pool { instances: config.instances, memory };
-        let c = CEnvironment::load(pool)?;
-        let javascript = JavascriptEnvironment::load(pool)?;
-        let plain = Sandbox::new(Class::Plain, pool)?;
+        let wanted = config.instances.unwrap_or_else(|| pools::usual_instances(sandbox::memory_limit()));
+        let Pools { c, javascript, plain, instances } = Pools::reserve(wanted, memory)?;
         let mut linker = Linker::new(plain.engine());
         host::add(&mut linker).map_err(StartError::link("of plain modules"))?;
         let ticker = Ticker::start(&[c.sandbox.engine(), javascript.base.sandbox.engine(), plain.engine()])?;
@@ -96,11 +96,19 @@ impl Runtime {
             plain: (plain, linker),
             ticker,
             gate: Gate::new(threads),
-            places: [(); 3].map(|()| Semaphore::new(config.instances as usize)),
+            places: [(); 3].map(|()| Semaphore::new(instances as usize)),
             cache: Cache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
             compiling: Semaphore::new(config.compile_threads.max(1) as usize),
             memory: config.memory.0,
+            instances: (instances, wanted),
         }))
+    }
+
+    /// How many programs of a kind can run at once: as it is, and as it was wanted. The system may have
+    /// refused the address space for more.
+    #[must_use]
+    pub fn instances(&self) -> (u32, u32) {
+        self.instances
     }
 
     /// What the cache of compiled programs holds and did.

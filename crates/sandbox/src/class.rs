@@ -20,6 +20,11 @@ pub struct Pool {
     pub memory: usize,
 }
 
+/// Bytes of a table that a place keeps.
+pub(crate) const TABLE_KEPT: usize = 64 << 10;
+/// Bytes of a stack that a place keeps.
+pub(crate) const STACK_KEPT: usize = 64 << 10;
+
 impl Class {
     /// The name in logs and metrics.
     #[must_use]
@@ -39,6 +44,12 @@ impl Class {
             Self::Javascript => 2 << 20,
             Self::Plain => 1 << 20,
         }
+    }
+
+    /// Bytes that a place keeps between guests at most: of memory, table and stack.
+    #[must_use]
+    pub fn kept(self) -> u64 {
+        (self.keep_resident() + TABLE_KEPT + STACK_KEPT) as u64
     }
 
     /// The native stack of a guest, in bytes: QuickJS recurses through its interpreter.

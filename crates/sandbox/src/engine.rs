@@ -2,7 +2,7 @@
 
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, Module, PoolingAllocationConfig};
 
-use crate::class::{Class, Pool};
+use crate::class::{Class, Pool, STACK_KEPT, TABLE_KEPT};
 
 /// Host functions run on the guest's stack: room for them beyond what the guest may use.
 const HOST_STACK: usize = 256 << 10;
@@ -34,7 +34,7 @@ impl Sandbox {
     /// # Errors
     /// When the system refuses the address space that the pool needs.
     pub fn new(class: Class, pool: Pool) -> Result<Self, Error> {
-        let engine = Engine::new(&config(class, pool)).map_err(Error::because("no engine"))?;
+        let engine = Engine::new(&config(class, pool)).map_err(Error::because(NO_ENGINE))?;
         Ok(Self { engine, class })
     }
 
@@ -79,11 +79,19 @@ impl Sandbox {
 /// # Errors
 /// When the module does not compile.
 pub fn precompile(class: Class, wasm: &[u8]) -> Result<Vec<u8>, Error> {
-    let engine = Engine::new(&settings(class)).map_err(Error::because("no engine"))?;
+    let engine = Engine::new(&settings(class)).map_err(Error::because(NO_ENGINE))?;
     engine.precompile_module(wasm).map_err(Error::because("the module does not compile"))
 }
 
+const NO_ENGINE: &str = "no engine";
+
 impl Error {
+    /// Whether the system refused what a pool needs: a smaller one may fit.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.what == NO_ENGINE
+    }
+
     pub(crate) fn because(what: &'static str) -> impl FnOnce(wasmtime::Error) -> Self {
         move |source| Self { what, source }
     }
@@ -122,8 +130,8 @@ fn pooling(class: Class, pool: Pool) -> PoolingAllocationConfig {
         .table_elements(TABLE_ELEMENTS)
         .max_unused_warm_slots(WARM_SLOTS)
         .linear_memory_keep_resident(class.keep_resident())
-        .table_keep_resident(64 << 10)
-        .async_stack_keep_resident(64 << 10)
+        .table_keep_resident(TABLE_KEPT)
+        .async_stack_keep_resident(STACK_KEPT)
         .pagemap_scan(Enabled::Auto);
     pooling
 }

@@ -9,6 +9,7 @@ mod cache;
 mod class;
 mod engine;
 mod meter;
+mod room;
 mod snapshot;
 mod ticker;
 
@@ -16,6 +17,7 @@ pub use cache::{Cache, CacheStats, Key};
 pub use class::{Class, Pool};
 pub use engine::{Error, Sandbox, precompile};
 pub use meter::{CpuClock, Gate, Metered, OverCpu};
+pub use room::{has_address_space, memory_limit};
 pub use snapshot::snapshot;
 pub use ticker::{Running, Ticker};
 

@@ -69,6 +69,10 @@ impl Gateway {
     pub async fn start_by(command: Command, yaml: &str) -> Self {
         let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
         write(&directory.path().join("orfa.yaml"), yaml);
+        // The command may run it as another user.
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(directory.path(), readable)
+            .unwrap_or_else(|error| panic!("{}: {error}", directory.path().display()));
         Self::spawn(command, Arc::new(directory)).await
     }
 
