@@ -1,5 +1,7 @@
 //! A proxied request that makes something else of its connection (RFC 9110, 7.8): a WebSocket.
 
+#![expect(clippy::result_large_err, reason = "the callback of tungstenite's handshake has this shape")]
+
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
