@@ -9,11 +9,11 @@ ONLY ?=
 SHORT ?=
 SECONDS ?= 60
 
-.PHONY: help setup check test fuzz demo bench dist
+.PHONY: help setup check test conform fuzz demo bench dist
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Find the toolchain; on Debian, as root, install what is missing
 	@$(STEP) setup scripts/setup
@@ -25,6 +25,10 @@ test: check ## Everything that CI runs: the checks, then all tests, end to end i
 	@$(STEP) setup scripts/setup test
 	@$(STEP) "build tests" cargo test --workspace --locked --no-run
 	@$(STEP) tests cargo test --workspace --locked --quiet
+
+conform: setup ## The tests of h2spec 2.2.1 against the gateway; needs Go, which fetches it (target/h2spec)
+	@$(STEP) h2spec env GOBIN=$(abspath $(TARGET)) go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
+	@$(STEP) conform env H2SPEC=$(abspath $(TARGET))/h2spec cargo test -p gateway --lib --locked h2spec -- --ignored
 
 fuzz: setup ## Every parser of ours, for so long each: SECONDS=60
 	@BOLERO_RANDOM_ITERATIONS=18446744073709551615 BOLERO_RANDOM_TEST_TIME_MS=$(SECONDS)000 \

@@ -2,7 +2,7 @@
 //!
 //! The life of a request, which code, docs and hooks keep the order of:
 //!
-//! 1. **accept** (`server.rs`): a connection, HTTP/1.1 or HTTP/2 in clear text on one port. TLS joins here.
+//! 1. **accept** (`server.rs`): a connection, HTTP/1.1 or HTTP/2 on one port, in clear text or over TLS.
 //! 2. **admit** (`shed.rs`): what the gateway can't do in good time is refused at once.
 //! 3. **identify** (`identity.rs`): by key, token or certificate; then what the caller may do (`rights.rs`).
 //!    In the code this comes after the route, whose cross-origin rule holds for refusals too.

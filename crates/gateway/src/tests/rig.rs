@@ -66,9 +66,16 @@ impl Rig {
         Self::whole("127.0.0.1:0", text, watch).await
     }
 
-    /// The same, listening in another way.
-    pub(super) async fn listening(listen: &str, text: &str) -> Self {
-        Self::whole(listen, text, |_| {}).await
+    /// The same over TLS, as `shop.example`, with its certificate.
+    pub(super) async fn secure(text: &str) -> (Self, rustls::pki_types::CertificateDer<'static>) {
+        // The files are read when the gateway is built.
+        let folder = tempfile::tempdir().unwrap();
+        let certified = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).unwrap();
+        std::fs::write(folder.path().join("a.crt"), certified.cert.pem()).unwrap();
+        std::fs::write(folder.path().join("a.key"), certified.signing_key.serialize_pem()).unwrap();
+        let files = format!("{{ cert: {0}/a.crt, key: {0}/a.key }}", folder.path().display());
+        let listen = format!("{{ address: 127.0.0.1:0, tls: {{ certificates: [{files}] }} }}");
+        (Self::whole(&listen, text, |_| {}).await, certified.cert.der().clone())
     }
 
     async fn whole(listen: &str, text: &str, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {

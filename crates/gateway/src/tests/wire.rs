@@ -173,20 +173,12 @@ async fn no_path_gets_past_another_routes_rules() {
 
 #[tokio::test]
 async fn a_port_for_tls_says_so_to_whoever_speaks_plainly() {
-    let folder = tempfile::tempdir().unwrap();
-    let certified = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).unwrap();
-    std::fs::write(folder.path().join("a.crt"), certified.cert.pem()).unwrap();
-    std::fs::write(folder.path().join("a.key"), certified.signing_key.serialize_pem()).unwrap();
-    let listen = format!(
-        "{{ address: 127.0.0.1:0, tls: {{ certificates: [{{ cert: {0}/a.crt, key: {0}/a.key }}] }} }}",
-        folder.path().display()
-    );
-    let rig = Rig::listening(&listen, CONFIG).await;
+    let (rig, certificate) = Rig::secure(CONFIG).await;
     let answer = raw(&rig, b"GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(status(&answer), 400, "{answer}");
     assert!(answer.contains("tls-required"), "{answer}");
     for (protocol, version) in [("h2", Version::HTTP_2), ("http/1.1", Version::HTTP_11)] {
-        let answer = rig.ask_tls(certified.cert.der(), protocol, get("/echo/x")).await;
+        let answer = rig.ask_tls(&certificate, protocol, get("/echo/x")).await;
         assert_eq!((answer.status(), answer.version()), (StatusCode::OK, version));
     }
 }
