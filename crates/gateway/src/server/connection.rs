@@ -92,8 +92,8 @@ impl Connection {
         let address = self.address;
         let served = match self.port.tls.clone() {
             None => self.serve_clear(stream, link).await,
-            Some(_) if first != HANDSHAKE => self.refuse_clear(stream).await,
-            Some(tls) => self.serve_secure(stream, &tls, link).await,
+            Some(_) if first != HANDSHAKE => Box::pin(self.refuse_clear(stream)).await,
+            Some(tls) => Box::pin(self.serve_secure(stream, &tls, link)).await,
         };
         if let Err(error) = served {
             tracing::debug!(%error, client = %address, "the connection broke");
@@ -125,9 +125,7 @@ impl Connection {
 
     /// Whoever speaks plain HTTP to a port for TLS is told so, whatever the request.
     async fn refuse_clear(self, stream: Lingering) -> Result<(), BoxError> {
-        let refuse = |_| async {
-            Ok::<_, Infallible>(Response::map(respond::problem(&Refusal::TlsRequired), |body| body))
-        };
+        let refuse = |_| async { Ok::<_, Infallible>(respond::problem(&Refusal::TlsRequired)) };
         let mut http1 = http1::Builder::new();
         http1.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(GREETING);
         let connection = http1.serve_connection(TokioIo::new(stream), service_fn(refuse));
@@ -149,11 +147,12 @@ impl Connection {
         let client = Client::new(address, Arc::clone(&link));
         let service = service_fn(move |request| {
             let (current, client) = (Arc::clone(&current), client.begin_request());
-            async move { Ok::<_, Infallible>(live(&current, request, client).await) }
+            // Boxed, since an idle connection keeps the room for it otherwise.
+            Box::pin(async move { Ok::<_, Infallible>(live(&current, request, client).await) })
         });
         if is_http2 {
-            let connection = pin!(protocols.http2.serve_connection(stream, service));
-            drive(connection, http2::Connection::graceful_shutdown, &mut phase, &link).await?;
+            let mut connection = Box::pin(protocols.http2.serve_connection(stream, service));
+            drive(connection.as_mut(), http2::Connection::graceful_shutdown, &mut phase, &link).await?;
         } else {
             let connection = pin!(protocols.http1.serve_connection(stream, service).with_upgrades());
             drive(connection, http1::UpgradeableConnection::graceful_shutdown, &mut phase, &link).await?;
