@@ -1,7 +1,10 @@
 //! The operator's own listener.
 
-use serde_json::Value;
-use testkit::http;
+use serde_json::{Value, json};
+use testkit::misbehave;
+use testkit::{Gateway, http};
+
+use tokio::net::TcpListener;
 
 use crate::support::{House, Query};
 
@@ -11,12 +14,16 @@ fn metric(text: &str, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a whole number")
 }
 
-async fn metrics(house: &House) -> String {
-    let line =
-        house.gateway.logged(|line| line.contains("admin listening")).await.expect("an admin listener");
+/// Where the admin listener is.
+async fn admin(gateway: &Gateway) -> String {
+    let line = gateway.logged(|line| line.contains("admin listening")).await.expect("an admin listener");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     let address = line["address"].as_str().or(line["fields"]["address"].as_str()).expect("an address");
-    let url = format!("http://{address}/metrics");
+    format!("http://{address}")
+}
+
+async fn metrics(house: &House) -> String {
+    let url = format!("{}/metrics", admin(&house.gateway).await);
     let answer = http::request("GET", &url, &[], "").await.expect("an answer");
     assert_eq!(answer.status, 200);
     answer.text()
@@ -40,4 +47,155 @@ async fn the_cache_of_programs_is_seen_in_the_metrics() {
     let text = metrics(&house).await;
     assert!(metric(&text, "orfa_program_cache_evictions_total") > 0, "{text}");
     assert!(metric(&text, "orfa_program_cache_bytes") <= 8 << 10, "{text}");
+}
+
+const ROUTES: &str = "
+  - { path: /query, query: { services: [up] } }
+  - { path: /up/*, proxy: up }
+  - { path: /dead, proxy: dead }
+admin: 127.0.0.1:0
+";
+
+#[tokio::test]
+async fn requests_are_counted_by_the_route_of_the_config_whatever_clients_send() {
+    let house = House::own(ROUTES).await;
+    house.answer(Query::javascript("export default () => 1")).await;
+    for (method, path) in [("GET", "/up/json"), ("BREW", "/up/echo"), ("GET", "/dead"), ("GET", "/no/such")] {
+        let url = format!("{}{path}?secret=hush", house.gateway.url);
+        http::request(method, &url, &[], "").await.expect("an answer");
+    }
+    let text = metrics(&house).await;
+    for line in [
+        r#"orfa_requests_total{route="/query",way="query",method="POST",status="2xx"} 1"#,
+        r#"orfa_requests_total{route="/up/*",way="proxy",method="GET",status="2xx"} 1"#,
+        r#"orfa_requests_total{route="/up/*",way="proxy",method="other",status="2xx"} 1"#,
+        r#"orfa_requests_total{route="/dead",way="proxy",method="GET",status="5xx"} 1"#,
+        r#"orfa_requests_total{route="none",way="none",method="GET",status="4xx"} 1"#,
+        r#"orfa_problems_total{code="upstream-unreachable"} 1"#,
+        r#"orfa_problems_total{code="route-not-found"} 1"#,
+        r#"orfa_program_runs_total{route="/query"} 1"#,
+        r#"orfa_program_instances_used{class="javascript"} 0"#,
+        "orfa_ready 1",
+        r#"orfa_upstream_requests_total{service="up",outcome="answered"} 2"#,
+        r#"orfa_upstream_requests_total{service="dead",outcome="failed"} 1"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    for strange in ["BREW", "/no/such", "hush", "json"] {
+        assert!(!text.contains(strange), "{strange}\n{text}");
+    }
+    well_formed(&text);
+}
+
+/// What OpenMetrics 1.0 asks of the text, as far as a scraper would choke on it: families are announced,
+/// whole and not scattered, no sample stands twice, buckets grow and end at the count, and there is an end.
+fn well_formed(text: &str) {
+    let (mut families, mut samples) = (Vec::new(), std::collections::BTreeMap::new());
+    let body = text.strip_suffix("# EOF\n").expect("an end");
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a type");
+            assert!(families.iter().all(|(other, _)| *other != name), "{name} twice");
+            families.push((name, kind));
+        } else if !line.starts_with("# HELP ") {
+            let (sample, value) = line.rsplit_once(' ').expect("a value");
+            let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+            let (family, kind) = families.last().expect("a family before its samples");
+            let suffixes: &[&str] = match *kind {
+                "counter" => &["_total"],
+                "gauge" => &[""],
+                "histogram" => &["_bucket", "_count", "_sum"],
+                other => panic!("{other}"),
+            };
+            let name = sample.split('{').next().expect("a name");
+            assert!(suffixes.iter().any(|suffix| *name == format!("{family}{suffix}")), "{line} in {family}");
+            assert_eq!(samples.insert(sample, value), None, "{sample} twice");
+        }
+    }
+    let last = |(name, _): &(&&str, &f64)| name.contains("_bucket{le=\"+Inf\",");
+    for (name, value) in samples.iter().filter(last) {
+        let count = name.replace("_bucket{le=\"+Inf\",", "_count{");
+        assert_eq!(samples.get(&*count), Some(value), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_load_balancer_hears_that_the_gateway_drains_while_a_request_is_under_way() {
+    let mut house = House::own(ROUTES).await;
+    let admin = admin(&house.gateway).await;
+    assert_eq!(get(&format!("{admin}/healthz")).await, (200, json!({ "status": "alive" })));
+    assert_eq!(get(&format!("{admin}/readyz")).await, (200, json!({ "status": "ready" })));
+    let url = format!("{}/up/hang", house.gateway.url);
+    let waiting = tokio::spawn(async move { http::request("GET", &url, &[], "").await.map(drop) });
+    house.upstream.seen("/hang").await;
+    house.gateway.ask_to_end();
+    house.gateway.logged(|line| line.contains("leaving")).await.expect("a word of leaving");
+    let (status, document) = get(&format!("{admin}/readyz")).await;
+    assert_eq!((status, &document["status"]), (503, &json!("draining")), "{document}");
+    assert_eq!(get(&format!("{admin}/healthz")).await.0, 200);
+    waiting.abort();
+    assert!(house.gateway.terminate().await.success());
+}
+
+#[tokio::test]
+async fn the_admin_listener_changes_nothing_and_answers_local_names_only() {
+    let house = House::own(ROUTES).await;
+    let admin = admin(&house.gateway).await;
+    let ask = async |method: &str, path: &str, host: &[(&str, &str)]| {
+        http::request(method, &format!("{admin}{path}"), host, "").await.expect("an answer")
+    };
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        for method in ["POST", "DELETE", "OPTIONS"] {
+            let answer = ask(method, path, &[]).await;
+            refused(&answer, 405, "method-not-allowed");
+            assert_eq!(answer.header("allow"), "GET, HEAD");
+        }
+        refused(&ask("GET", path, &[("host", "rebound.example.org")]).await, 403, "host-forbidden");
+        assert_eq!(ask("GET", path, &[("host", "localhost:9090")]).await.status, 200);
+        assert!(ask("HEAD", path, &[]).await.body.is_empty());
+    }
+    refused(&ask("GET", "/", &[]).await, 404, "route-not-found");
+    let address = admin.strip_prefix("http://").and_then(|text| text.parse().ok()).expect("an address");
+    for bad in [
+        "\0\u{1}\u{2}\r\n\r\n",
+        "GET /metrics HTTP/9\r\n\r\n",
+        &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(1 << 17)),
+    ] {
+        // Whatever it says, it says no more than an error.
+        let answer = http::raw(address, bad.as_bytes()).await.unwrap_or_default();
+        assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    house.answer(Query::javascript("export default () => 1")).await;
+    assert_eq!(get(&format!("{admin}/healthz")).await.0, 200);
+}
+
+#[tokio::test]
+async fn an_admin_address_that_is_not_in_the_config_may_be_taken() {
+    let _taken = TcpListener::bind("127.0.0.1:9090").await; // by us or by somebody before us
+    let upstream = misbehave::start().await;
+    let config = |admin: &str| {
+        format!(
+            "listen: 127.0.0.1:0\n{admin}\nservices: {{ up: {{ url: '{}' }} }}\nroutes: [{{ path: /*, proxy: up }}]",
+            upstream.url()
+        )
+    };
+    let gateway = Gateway::start(crate::orfa(), &config("# admin: the default")).await;
+    assert!(gateway.logged(|line| line.contains("no admin listener")).await.is_some());
+    assert_eq!(
+        http::request("GET", &format!("{}/json", gateway.url), &[], "").await.expect("an answer").status,
+        200
+    );
+    let gateway = Gateway::start(crate::orfa(), &config("admin: off")).await;
+    assert!(!gateway.log().iter().any(|line| line.contains("admin")), "{:?}", gateway.log());
+}
+
+async fn get(url: &str) -> (u16, Value) {
+    let answer = http::request("GET", url, &[], "").await.expect("an answer");
+    (answer.status.as_u16(), answer.json())
+}
+
+#[track_caller]
+fn refused(answer: &http::Response, status: u16, code: &str) {
+    assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (status, &json!(code)), "{}", answer.text());
+    assert_eq!(answer.header("content-type"), "application/problem+json");
 }

@@ -9,6 +9,7 @@ mod grpc;
 mod identity;
 mod life;
 mod query;
+mod seeing;
 mod support;
 mod upgrade;
 

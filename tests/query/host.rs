@@ -233,6 +233,8 @@ async fn headers_that_a_program_may_not_send() {
         "Via",
         "Proxy-Authorization",
         "X-HTTP-Method-Override",
+        "traceparent",
+        "TraceState",
     ] {
         let module = plain(
             &request(AT, "GET", "http://up/echo", &[(name, "x")], ""),

@@ -14,17 +14,20 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use services::{Body, Budget, Caller, Made, Report};
+use services::call::Outcome;
+use services::{Body, Budget, Caller, Made, Report, Trace};
 
 use crate::client::Client;
+use crate::metrics::{self, Metrics, RouteMetrics};
 use crate::respond::Spoken;
 use crate::rights::Held;
 use crate::server::Stall;
 use crate::shed::Taken;
+use crate::trace::{self, Begun, Finished, Tracer};
 
 pub(crate) use writer::Log;
 
@@ -55,11 +58,16 @@ pub(crate) type Watch = Arc<dyn Fn(Seen) + Send + Sync>;
 pub(crate) struct Audience {
     pub(crate) log: Option<Arc<Log>>,
     pub(crate) watch: Option<Watch>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 impl Audience {
-    /// The gateway ends: writes what is left.
-    pub(crate) fn finish(&self) {
+    /// The gateway ends: sends and writes what is left.
+    pub(crate) async fn finish(&self) {
+        if let Some(tracer) = &self.tracer {
+            tracer.finish().await;
+        }
         self.log.iter().for_each(|log| log.finish());
     }
 }
@@ -73,12 +81,14 @@ pub(crate) struct Entry {
     method: Method,
     uri: Uri,
     meter: Arc<Meter>,
-    pub(crate) route: Option<Arc<str>>,
+    route: Option<Arc<RouteMetrics>>,
     pub(crate) caller: Caller,
     /// Its places in what is counted at once, given back when it is over.
     pub(crate) taken: Option<Taken>,
     pub(crate) held: Option<Held>,
     pub(crate) budget: Option<Arc<Budget>>,
+    version: Version,
+    begun: Begun,
     status: StatusCode,
     spoken: Option<Spoken>,
     report: Option<Report>,
@@ -135,6 +145,7 @@ struct TooLarge(u64);
 impl Entry {
     /// A request begins.
     pub(crate) fn begin<B>(audience: &Arc<Audience>, request: &Request<B>, client: Client) -> Self {
+        let begun = trace::begin(audience.tracer.as_ref(), request.headers(), client.is_trusted);
         Self {
             audience: Arc::clone(audience),
             began: Instant::now(),
@@ -148,6 +159,8 @@ impl Entry {
             taken: None,
             held: None,
             budget: None,
+            version: request.version(),
+            begun,
             status: StatusCode::from_u16(CLIENT_GONE).unwrap_or_default(),
             spoken: None,
             report: None,
@@ -170,6 +183,17 @@ impl Entry {
             stall: Stall::default(),
         }
         .boxed_unsync()
+    }
+
+    /// The request is one for this route.
+    pub(crate) fn enter(&mut self, route: &Arc<RouteMetrics>) {
+        route.begin();
+        self.route = Some(Arc::clone(route));
+    }
+
+    /// The trace that the request belongs to.
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.begun.trace
     }
 
     /// How long ago the request began.
@@ -209,6 +233,54 @@ impl Entry {
         }
     }
 
+    /// The status, where there was an answer.
+    fn answered(&self) -> Option<StatusCode> {
+        Some(self.status).filter(|status| status.as_u16() != CLIENT_GONE)
+    }
+
+    /// Gives a recorded request's spans away. `since` is the moment that the gateway's own calls count from.
+    fn record(&self, since: Option<Instant>, took: Duration) {
+        let (Some(tracer), Some(context)) = (&self.audience.tracer, self.begun.trace.context()) else {
+            return;
+        };
+        if !self.begun.trace.is_recorded() {
+            return;
+        }
+        let report = self.report.as_ref().and_then(|report| Some((&*report.made, report.since?)));
+        tracer.take(&Finished {
+            trace: &self.begun.trace,
+            context: *context,
+            parent: self.begun.parent,
+            began: (self.began, self.at),
+            took,
+            method: &self.method,
+            path: self.uri.path(),
+            version: self.version,
+            client: self.client.address.ip().to_string(),
+            route: self.route.as_ref().map(|route| (&*route.path, route.way)),
+            status: self.answered(),
+            code: self.spoken.as_ref().map(|spoken| spoken.code),
+            made: report.unwrap_or((&self.made, since.unwrap_or(self.began))),
+        });
+    }
+
+    fn count(&self, took: Duration) {
+        let metrics = &self.audience.metrics;
+        let route = self.route.as_ref().unwrap_or_else(|| {
+            metrics.nowhere.begin();
+            &metrics.nowhere
+        });
+        self.spoken.iter().for_each(|spoken| metrics.problem(spoken.code));
+        route.end(&metrics::Ended {
+            method: &self.method,
+            status: self.answered(),
+            took,
+            received: self.meter.received.load(Relaxed),
+            sent: self.sent,
+            cpu: self.report.as_ref().map(|report| report.cpu),
+        });
+    }
+
     fn line(&self, line: &mut Vec<u8>, took: Duration) {
         use writer::{millis, number, text};
         line.extend_from_slice(b"{\"time\":\"");
@@ -227,8 +299,18 @@ impl Entry {
             Ended::NotYet => text(line, "ended", "early"),
             Ended::Broken => text(line, "ended", "broken"),
         }
-        self.route.iter().for_each(|route| text(line, "route", route));
+        self.route.iter().for_each(|route| text(line, "route", &route.path));
         self.caller.name().iter().for_each(|name| text(line, "caller", name));
+        if let Some(context) = self.begun.trace.context() {
+            text(line, "trace_id", &format!("{:032x}", context.trace_id));
+        }
+        if let Some(made) = self.made.first() {
+            text(line, "service", &made.service);
+            if let Outcome::Status(status) = made.outcome {
+                number(line, "upstream_status", status.into());
+            }
+            made.span.1.iter().for_each(|end| millis(line, "upstream_ms", end.saturating_sub(made.span.0)));
+        }
         number(line, "in", self.meter.received.load(Relaxed));
         number(line, "out", self.sent);
         millis(line, "ms", took);
@@ -243,9 +325,12 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let took = self.began.elapsed();
-        if let Some(budget) = self.budget.take() {
+        let since = self.budget.take().map(|budget| {
             self.made = budget.made();
-        }
+            budget.started
+        });
+        self.record(since, took);
+        self.count(took);
         let audience = Arc::clone(&self.audience);
         if let Some(log) = &audience.log {
             log.write(|line| self.line(line, took));

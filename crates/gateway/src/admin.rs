@@ -1,109 +1,150 @@
-//! The admin listener: Prometheus metrics, on a port of its own that only the operator can reach.
+//! The admin listener: health and metrics, on a port of its own that only the operator can reach.
 //!
-//! It answers `GET /metrics` and nothing that changes state. (Health and more metrics come with the
-//! operator's part of the gateway.)
+//! Nothing here changes anything, so it asks for no token; it is on the loopback address unless the config
+//! says otherwise, and there it answers to local names only (a page whose own name was made to point here
+//! is foreign, as in `cors.rs`). It is never shed, and it answers until the process ends: a load balancer
+//! has to hear that a gateway drains.
+
+mod metrics;
+mod refusal;
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use services::{Body, body};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 
+use crate::cors;
+use crate::gateway::Gateway;
 use crate::listen::Listener;
+use crate::metrics::Process;
+use crate::readiness::State;
+use crate::respond;
+use refusal::Denied;
 
-/// The media type of the OpenMetrics text format, version 1.0.0.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How many connections are answered at once; the others wait.
+const CONNECTIONS: usize = 64;
+/// How long the head of a request may take, and the next one on the same connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may live: whoever does not read what was asked for holds its place no longer.
+const LONGEST: Duration = Duration::from_secs(120);
+/// The largest head of a request.
+const MAX_HEAD: usize = 16 << 10;
+/// How long to wait when the system has no more file descriptors.
+const BREATHER: Duration = Duration::from_millis(50);
 
-/// What the operator sees of a gateway.
+/// The operator's listener of a gateway.
 pub struct Admin {
     listener: TcpListener,
-    registry: Arc<Registry>,
+    seen: Arc<Seen>,
 }
 
-/// Reads the cache of compiled programs when it is asked.
-#[derive(Debug)]
-struct ProgramCache(Cache);
-
-/// A handle that can be printed, as the registry wants it.
-struct Cache(Arc<query::Runtime>);
+/// What can be seen.
+struct Seen {
+    gateway: Gateway,
+    process: Arc<Process>,
+    /// Only this machine can reach the listener.
+    is_local: bool,
+}
 
 impl Admin {
-    pub(crate) fn new(listener: Listener, runtime: Option<Arc<query::Runtime>>) -> io::Result<Self> {
-        let mut registry = Registry::with_prefix("orfa");
-        if let Some(runtime) = runtime {
-            registry.register_collector(Box::new(ProgramCache(Cache(runtime))));
-        }
+    pub(crate) fn new(listener: Listener, gateway: Gateway) -> io::Result<Self> {
         let listener = listener.into_tokio()?;
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "admin listening");
-        }
-        Ok(Self { listener, registry: Arc::new(registry) })
+        let address: SocketAddr = listener.local_addr()?;
+        tracing::info!(%address, "admin listening");
+        let seen = Seen { gateway, process: Arc::new(Process::new()), is_local: address.ip().is_loopback() };
+        Ok(Self { listener, seen: Arc::new(seen) })
+    }
+
+    /// Where it really listens.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
     }
 
     /// Answers until it is dropped.
     pub async fn serve(self) {
-        loop {
-            let Ok((stream, _)) = self.listener.accept().await else { continue };
-            let registry = self.registry.clone();
-            let service = service_fn(move |request| {
-                let answer = answer(&registry, &request);
-                async move { Ok::<_, Infallible>(answer) }
-            });
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            match self.listener.accept().await {
+                Ok((stream, _)) => drop(tokio::spawn(connection(stream, Arc::clone(&self.seen), place))),
+                Err(_) => sleep(BREATHER).await,
+            }
         }
     }
 }
 
-fn answer(registry: &Registry, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let mut text = String::new();
-    let found = request.method() == Method::GET && request.uri().path() == "/metrics";
-    let status = match (found, encode(&mut text, registry)) {
-        (false, _) => StatusCode::NOT_FOUND,
-        (true, Ok(())) => StatusCode::OK,
-        (true, Err(_)) => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let body = if status == StatusCode::OK { text } else { String::new() };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+async fn connection(stream: TcpStream, seen: Arc<Seen>, place: OwnedSemaphorePermit) {
+    let service = service_fn(|request| {
+        let answer = seen.answer(&request);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
+    // However it ends, it is over.
+    let _ = timeout(LONGEST, builder.serve_connection(TokioIo::new(stream), service)).await;
+    drop(place);
+}
+
+impl Seen {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
+        self.page(request).unwrap_or_else(|denied| respond::problem(&denied))
+    }
+
+    fn page(&self, request: &Request<Incoming>) -> Result<Response<Body>, Denied> {
+        if self.is_local && !cors::host_of(request).is_none_or(cors::is_local) {
+            return Err(Denied::Host);
+        }
+        let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
+        match request.uri().path() {
+            "/healthz" | "/readyz" | "/metrics" if !is_reading => Err(Denied::Method),
+            // It answers, so it lives.
+            "/healthz" => Ok(text(StatusCode::OK, "application/json", r#"{"status":"alive"}"#.to_owned())),
+            "/readyz" => Ok(self.ready()),
+            "/metrics" => self.metrics(),
+            _ => Err(Denied::Path),
+        }
+    }
+
+    /// Whether a load balancer should send requests here.
+    fn ready(&self) -> Response<Body> {
+        let (status, word, reason) = match self.gateway.readiness().state() {
+            State::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting", "it does not listen yet"),
+            State::Ready => (StatusCode::OK, "ready", ""),
+            State::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining", "it is about to end"),
+        };
+        let mut document = serde_json::Map::new();
+        document.insert("status".to_owned(), word.into());
+        if !reason.is_empty() {
+            document.insert("reason".to_owned(), reason.into());
+        }
+        text(status, "application/json", serde_json::Value::Object(document).to_string())
+    }
+
+    fn metrics(&self) -> Result<Response<Body>, Denied> {
+        let text_of = metrics::text(&self.gateway, &self.process).map_err(|_| Denied::Unwritten)?;
+        Ok(text(StatusCode::OK, metrics::MEDIA_TYPE, text_of))
+    }
+}
+
+fn text(status: StatusCode, media_type: &'static str, text: String) -> Response<Body> {
+    let mut response = Response::new(body::full(text));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(OPEN_METRICS));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
-}
-
-impl std::fmt::Debug for Cache {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.cache().fmt(formatter)
-    }
-}
-
-impl Collector for ProgramCache {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let stats = self.0.0.cache();
-        let mut gauge = |name: &str, help: &str, value: usize| {
-            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
-            gauge.encode(metric)
-        };
-        gauge("program_cache_bytes", "Bytes of compiled programs that are kept", stats.bytes)?;
-        gauge("program_cache_items", "Compiled programs that are kept", stats.items)?;
-        let mut counter = |name: &str, help: &str, value: u64| {
-            let counter = ConstCounter::new(value);
-            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
-            counter.encode(metric)
-        };
-        counter("program_cache_hits", "Requests whose program was compiled already", stats.hits)?;
-        counter("program_cache_misses", "Requests whose program had to be compiled", stats.misses)?;
-        counter("program_cache_evictions", "Compiled programs that were pushed out", stats.evictions)
-    }
 }

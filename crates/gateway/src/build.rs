@@ -13,6 +13,7 @@ use crate::config::{Config, Mistake, RouteConfig, Source};
 use crate::cors::Origins;
 use crate::identity::Identity;
 use crate::life::Life;
+use crate::metrics::Metrics;
 use crate::proxy::Proxy;
 use crate::rights::Table;
 use crate::routes::{Route, Routes};
@@ -48,9 +49,10 @@ impl Life {
     /// What shows only now.
     pub(crate) fn build(config: &Config, previous: Option<&Self>) -> Result<Self, BuildError> {
         let builder = Builder::new(config, previous)?;
+        let audience = Audience::of(config, previous)?;
         Ok(Self {
-            routes: Arc::new(builder.routes(config)?),
-            audience: Arc::new(Audience::of(config, previous)?),
+            routes: Arc::new(builder.routes(config, &audience.metrics)?),
+            audience: Arc::new(audience),
             shed: Arc::new(Shed::new(&config.shed, previous.map(|life| &*life.shed))),
             identity: Arc::new(identity(config, previous)?),
             rights: Arc::new(Table::new(config, previous.map(|life| &*life.rights))),
@@ -77,13 +79,14 @@ impl<'a> Builder<'a> {
         Ok(Self { services, runtime, source })
     }
 
-    fn routes(&self, config: &Config) -> Result<Routes, BuildError> {
+    fn routes(&self, config: &Config, metrics: &Metrics) -> Result<Routes, BuildError> {
         let (mut routes, mut wrong) = (Vec::new(), Vec::new());
         for (index, route) in config.routes.iter().enumerate() {
             let origins =
                 Origins::new(route.cors.as_ref().or(config.cors.as_ref()), config.listen.is_local());
             match self.way(&format!("/routes/{index}"), route) {
                 Ok(way) => routes.push(Route {
+                    metrics: metrics.route(&route.path, way.name()),
                     path: route.path.as_str().into(),
                     origins,
                     limits: route.limits.clone(),

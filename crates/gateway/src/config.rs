@@ -31,12 +31,14 @@ use services::{Bytes, Duration, ServiceConfig};
 pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, JwtConfig, KeysConfig};
 pub use crate::rights::config::{CpuPerTime, PerTime, RateConfig, RightsConfig, RowConfig};
 pub use crate::shed::ShedConfig;
+pub use crate::trace::TracesConfig;
 pub use listen::{
     CertificateConfig, ClientCertificatesConfig, EachListenerConfig, ListenConfig, ListenerConfig, TlsConfig,
 };
 pub use mistake::Mistake;
 pub use schema::schema;
 pub use source::Source;
+pub(crate) use source::join;
 
 /// The config of a gateway.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -48,7 +50,8 @@ pub struct Config {
     /// The proxies before the gateway whose word about clients' addresses is believed: `10.0.0.0/8`.
     #[serde(default)]
     pub trusted_proxies: Vec<String>,
-    /// Where the operator reads metrics: `127.0.0.1:9090`. Without it there is no such listener.
+    /// Where the operator asks for `/healthz`, `/readyz` and `/metrics`; `off` for nowhere. Without it that
+    /// is `127.0.0.1:9090`, if nothing else listens there.
     #[serde(default)]
     pub admin: Option<String>,
     /// A Unix socket, relative to the config: where the next `orfa serve` takes over what this one listens
@@ -81,6 +84,9 @@ pub struct Config {
     /// What is logged.
     #[serde(default)]
     pub log: LogConfig,
+    /// Traces, sent to a collector. Without it none are.
+    #[serde(default)]
+    pub traces: Option<TracesConfig>,
     /// The query runtime: threads, pools, caches.
     #[serde(default)]
     pub runtime: query::RuntimeConfig,
@@ -217,6 +223,7 @@ impl Config {
         let origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*", "https://localhost:*"];
         let value = json!({
             "listen": format!("127.0.0.1:{port}"),
+            "admin": Self::ADMIN_OFF,
             "services": urls.collect::<serde_json::Map<_, _>>(),
             "cors": { "origins": origins },
             // A developer's machine compiles beside it: that is no overload.
@@ -237,6 +244,11 @@ impl Config {
             .iter()
             .for_each(|keys| self.source.note_file(keys));
     }
+
+    /// What `admin` says where there is to be no such listener.
+    pub(crate) const ADMIN_OFF: &str = "off";
+    /// Where the admin listener is unless the config says otherwise.
+    pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
 
     fn default_listen() -> ListenConfig {
         ListenConfig::at("127.0.0.1:8080")

@@ -214,13 +214,13 @@ fn add_vary(headers: &mut HeaderMap) {
 
 /// The host that the request was sent to: that of its target, and only without one the Host field (RFC
 /// 9110, section 7.2).
-fn host_of<B>(request: &Request<B>) -> Option<&str> {
+pub(crate) fn host_of<B>(request: &Request<B>) -> Option<&str> {
     let host = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     request.uri().authority().map(http::uri::Authority::as_str).or_else(host)
 }
 
 /// Whether a host with its port is a name of this machine for itself.
-fn is_local(host: &str) -> bool {
+pub(crate) fn is_local(host: &str) -> bool {
     let numeric = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
     let bare = host.rsplit_once(':').filter(|(_, port)| numeric(port)).map_or(host, |(bare, _)| bare);
     let bare = bare.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();

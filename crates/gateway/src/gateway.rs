@@ -15,6 +15,7 @@ use crate::listen::{BindError, Listener, Listeners};
 use crate::readiness::{Readiness, State};
 use crate::reload::Reloads;
 use crate::server;
+use crate::trace::Tracer;
 
 /// A gateway that is ready to serve. Clones are handles of the same one.
 #[derive(Clone)]
@@ -94,13 +95,23 @@ impl Gateway {
         Listeners::adopt(self.fixed.listen.addresses(), present)
     }
 
-    /// Binds the admin address of the config, if it has one, or takes the socket that listens there.
+    /// Binds the admin address, or takes the socket that listens there; none where the config switches it off.
+    /// Where it names none and the default is taken, by another gateway perhaps, this one goes without.
     ///
     /// # Errors
-    /// When the address is taken or not this machine's.
+    /// When the address that the config names is taken or not this machine's.
     pub fn adopt_admin(&self, present: Option<Listener>) -> Result<Option<Listener>, BindError> {
-        let adopted = Listeners::adopt(self.fixed.admin.as_deref(), present.into_iter().collect())?;
-        Ok(adopted.into_vec().pop())
+        let named = self.fixed.admin.as_deref();
+        let address =
+            Some(named.unwrap_or(Config::DEFAULT_ADMIN)).filter(|named| *named != Config::ADMIN_OFF);
+        match Listeners::adopt(address, present.into_iter().collect()) {
+            Ok(adopted) => Ok(adopted.into_vec().pop()),
+            Err(error) if named.is_none() => {
+                tracing::warn!(%error, "no admin listener: name an address under `admin`, or say `off`");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// What the operator sees of it, there.
@@ -108,7 +119,7 @@ impl Gateway {
     /// # Errors
     /// When the runtime can't have the socket.
     pub fn admin(&self, listener: Listener) -> io::Result<Admin> {
-        Admin::new(listener, self.current.life().runtime.clone())
+        Admin::new(listener, self.clone())
     }
 
     /// Ends it at once if it is draining, and else as soon as it does: requests under way are cut off.
@@ -118,14 +129,14 @@ impl Gateway {
 
     /// Serves until it is to stop, then drains. Returns when the access log is written.
     pub async fn serve(self, listeners: Listeners, stop: impl Future<Output = Stop>) -> Drained {
+        self.readiness().advance(State::Ready);
         for address in listeners.addresses() {
             tracing::info!(%address, "listening");
         }
         self.current.life().services.watch();
-        self.readiness().advance(State::Ready);
         tokio::spawn(self.current.life().shed.watch());
         let drained = server::serve(Arc::clone(&self.current), listeners, stop).await;
-        self.current.life().audience.finish();
+        self.current.life().audience.finish().await;
         drained
     }
 }
@@ -157,6 +168,11 @@ impl Audience {
         } else if audience.log.is_none() {
             audience.log = Some(Arc::new(Log::new(Box::new(io::stderr()))?));
         }
+        let kept = audience.tracer.take();
+        audience.tracer = config.traces.as_ref().and_then(|traces| {
+            let kept = kept.filter(|tracer| tracer.is_of(traces));
+            kept.or_else(|| Tracer::new(traces, Arc::clone(&audience.metrics.spans)).map(Arc::new))
+        });
         Ok(audience)
     }
 }

@@ -29,6 +29,7 @@ mod gateway;
 mod identity;
 mod life;
 mod listen;
+mod metrics;
 mod proxy;
 mod readiness;
 mod refusal;
@@ -38,6 +39,7 @@ mod rights;
 mod routes;
 mod server;
 mod shed;
+mod trace;
 mod trusted;
 mod way;
 

@@ -87,6 +87,7 @@ impl Life {
         let client = client.behind(&self.trusted, request.headers());
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
         let route = self.route(&request, entry.client.is_doubtful).cloned(); // route
+        route.iter().for_each(|route| entry.enter(&route.metrics));
         let origin = request.headers().get(header::ORIGIN).cloned();
         let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
         let comes = origins.judge(&request);
@@ -129,14 +130,16 @@ impl Life {
         request: Request<Incoming>,
         entry: &mut Entry,
     ) -> Result<Response<Body>, Box<dyn Problem>> {
-        entry.route = Some(Arc::clone(&route.path));
         let mut request = handed(request, route, entry);
         admit(route, comes, &request)?;
         if speaks_for(route) && cors::is_preflight(&request) {
             return Ok(route.origins.preflight(&request, route.way.methods()));
         }
-        let name = self.identity.known(entry.client.certificate_names());
-        let who = self.identity.identify(request.headers(), name).await?; // identify
+        let who = {
+            let _identifies = entry.trace().phase("identify");
+            let name = self.identity.known(entry.client.certificate_names());
+            self.identity.identify(request.headers(), name).await? // identify
+        };
         entry.caller = who.caller.clone();
         let permit = self.permit(&who, route, entry)?; // rights
         entry.held = permit.held;
@@ -192,8 +195,9 @@ fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> 
     }
     let budget = Arc::new(Budget::new(route.limits.deadline.0, u32::MAX, u64::MAX, usize::MAX));
     entry.budget = Some(Arc::clone(&budget));
-    let hops = hops(&headers);
-    Call { caller: Caller::Anonymous, rights: None, payer: None, hops, headers: Arc::new(headers), budget }
+    let (hops, trace) = (hops(&headers), entry.trace().clone());
+    let headers = Arc::new(headers);
+    Call { caller: Caller::Anonymous, rights: None, payer: None, hops, headers, trace, budget }
 }
 
 /// The request as a way of answering gets it: body counted, client named.

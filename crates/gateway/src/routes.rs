@@ -6,6 +6,7 @@ use crate::config::LimitsConfig;
 use services::path;
 
 use crate::cors::Origins;
+use crate::metrics::RouteMetrics;
 use crate::refusal::Refusal;
 use crate::way::Way;
 
@@ -22,6 +23,8 @@ pub(crate) struct Route {
     pub(crate) origins: Origins,
     pub(crate) limits: LimitsConfig,
     pub(crate) way: Way,
+    /// What its requests are counted in.
+    pub(crate) metrics: Arc<RouteMetrics>,
 }
 
 /// Two paths that mean the same.

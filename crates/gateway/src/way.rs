@@ -39,6 +39,14 @@ impl Way {
         }
     }
 
+    /// Its name, as the config has it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Query(_) => "query",
+            Self::Proxy(_) => "proxy",
+        }
+    }
+
     /// The methods that pages can use here, for browsers that ask first.
     pub(crate) fn methods(&self) -> &'static str {
         match self {

@@ -25,5 +25,5 @@ mod typescript;
 mod fuzz;
 
 pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
-pub use runtime::{Query, Runtime, StartError};
+pub use runtime::{Instances, Query, Runtime, StartError};
 pub use services::Report;

@@ -30,9 +30,13 @@ pub(crate) struct Ended {
 pub(crate) async fn run(runtime: &Runtime, program: &Program, guest: Guest, input: &Bytes) -> Ended {
     let limits = guest.limits;
     let deadline = guest.call.budget.deadline;
+    let trace = guest.call.trace.clone();
+    let waits = trace.phase("queue");
     let Ok(_place) = timeout_at(deadline.into(), runtime.place(program)).await else {
         return ended(Err(limits.exceeded(Limit::Deadline)), guest, Duration::ZERO);
     };
+    drop(waits);
+    let _runs = trace.phase("run");
     let _running = runtime.ticker.run();
     let payer = guest.call.payer.clone();
     let mut store = store(runtime.engine(program), guest);

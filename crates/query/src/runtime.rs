@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use sandbox::{Cache, CacheStats, Engine, Gate, Linker, Sandbox, Ticker};
-use services::{Body, Call, ConfigProblem, Problem, Report, Services};
+use services::{Body, Call, ConfigProblem, Problem, Report, Services, Trace};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::answer::{self, Times};
@@ -32,8 +33,20 @@ pub struct Runtime {
     places: [Semaphore; 3],
     cache: Cache<Program>,
     compiling: Semaphore,
+    compiling_nanos: AtomicU64,
     memory: u64,
     instances: (u32, u32),
+}
+
+/// The instances of one class of program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instances {
+    /// `c`, `javascript`, or `plain` for modules with their own memory.
+    pub class: &'static str,
+    /// Those that run a program.
+    pub used: usize,
+    /// As many as there may be at once.
+    pub all: usize,
 }
 
 /// Why the runtime can't start.
@@ -99,6 +112,7 @@ impl Runtime {
             places: [(); 3].map(|()| Semaphore::new(instances as usize)),
             cache: Cache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
             compiling: Semaphore::new(config.compile_threads.max(1) as usize),
+            compiling_nanos: AtomicU64::new(0),
             memory: config.memory.0,
             instances: (instances, wanted),
         }))
@@ -115,6 +129,23 @@ impl Runtime {
     #[must_use]
     pub fn cache(&self) -> CacheStats {
         self.cache.stats()
+    }
+
+    /// The time that compiling has taken so far.
+    #[must_use]
+    pub fn compiling_time(&self) -> Duration {
+        Duration::from_nanos(self.compiling_nanos.load(Relaxed))
+    }
+
+    /// How many instances of each class are in use.
+    #[must_use]
+    pub fn used(&self) -> [Instances; 3] {
+        let all = self.instances.0 as usize;
+        let classes = [("c", 0), ("javascript", 1), ("plain", 2)];
+        classes.map(|(class, index)| {
+            let used = all.saturating_sub(self.places[index].available_permits());
+            Instances { class, used, all }
+        })
     }
 
     pub(crate) fn engine(&self, program: &Program) -> &Engine {
@@ -136,10 +167,7 @@ impl Runtime {
     }
 
     /// The program of a request, compiled once per content hash; the time that it took if it was done now.
-    async fn program(
-        self: &Arc<Self>,
-        ask: &Ask,
-    ) -> Result<(Program, Option<std::time::Duration>), QueryError> {
+    async fn program(self: &Arc<Self>, ask: &Ask) -> Result<(Program, Option<Duration>), QueryError> {
         let started = Instant::now();
         let mut made = false;
         let make = || {
@@ -158,7 +186,10 @@ impl Runtime {
     ) -> Result<(Program, usize), QueryError> {
         let runtime = self.clone();
         let _turn = self.compiling.acquire().await.map_err(|error| QueryError::Gateway(error.to_string()))?;
+        let started = Instant::now();
         let made = tokio::task::spawn_blocking(move || runtime.compile(language, &bytes)).await;
+        let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.compiling_nanos.fetch_add(took, Relaxed);
         made.unwrap_or_else(|error| Err(QueryError::Gateway(error.to_string())))
     }
 
@@ -224,12 +255,12 @@ impl Query {
 
     async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = Instant::now();
-        let (ask, program, compiled) = self.prepare(request).await?;
+        let (ask, program, compiled) = self.prepare(request, &seen.trace).await?;
         let call = Call { budget: Arc::new(run::budget(&ask.limits)), ..seen };
         let budget = call.budget.clone();
         let guest = Guest::new(self.access.clone(), self.services.clone(), call, ask.limits, ask.safe_only);
         let ended = run(&self.runtime, &program, guest, &ask.input).await;
-        let report = Report { made: budget.made(), cpu: ended.cpu };
+        let report = Report { made: budget.made(), since: Some(budget.started), cpu: ended.cpu };
         let times = Times { started, compiled, cpu: ended.cpu, list_calls: ask.list_calls };
         self.finish(ended, &times, report)
     }
@@ -238,7 +269,9 @@ impl Query {
     async fn prepare(
         &self,
         request: Request<Body>,
-    ) -> Result<(Ask, Program, Option<std::time::Duration>), QueryError> {
+        trace: &Trace,
+    ) -> Result<(Ask, Program, Option<Duration>), QueryError> {
+        let reads = trace.phase("read");
         let config = match request.extensions().get::<Arc<CallerLimits>>() {
             Some(caller) => self.config.limits.and(caller),
             None => self.config.limits,
@@ -247,6 +280,8 @@ impl Query {
         let reading = Ask::read(request, &config);
         let read = tokio::time::timeout(caps.millis(Limit::Deadline), reading).await;
         let ask = read.unwrap_or_else(|_| Err(caps.exceeded(Limit::Deadline)))?;
+        drop(reads);
+        let _compiles = trace.phase("compile");
         let (program, compiled) = self.runtime.program(&ask).await?;
         Ok((ask, program, compiled))
     }

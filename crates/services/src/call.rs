@@ -14,6 +14,7 @@ use http::{HeaderMap, Method};
 use tokio::sync::Semaphore;
 
 use crate::error::CallError;
+use crate::trace::Trace;
 
 /// On whose behalf a request is made. Two callers are equal only if they are the same one: a token's
 /// subject never passes for a caller of the config, whatever it is called.
@@ -54,6 +55,8 @@ pub struct Call {
     pub payer: Option<Arc<dyn Payer>>,
     /// The client's own headers, of which a service gets those that its `forward` names.
     pub headers: Arc<HeaderMap>,
+    /// The trace that it belongs to.
+    pub trace: Trace,
     /// How many gateways the request has passed (`CDN-Loop`, RFC 8586).
     pub hops: u8,
     /// What is left.
@@ -108,6 +111,8 @@ pub enum Outcome {
 pub struct Report {
     /// The upstream calls.
     pub made: Vec<Made>,
+    /// The moment that their times are counted from.
+    pub since: Option<Instant>,
     /// CPU time of the program that was run, if any.
     pub cpu: Duration,
 }
@@ -122,6 +127,7 @@ impl Call {
             rights: None,
             payer: None,
             headers: Arc::default(),
+            trace: Trace::default(),
             hops: 0,
             budget: Arc::new(budget),
         }

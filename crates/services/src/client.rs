@@ -189,6 +189,7 @@ impl Services {
         let number = begin(call, service, &request.method, &request.path_and_query)?;
         let Request { method, path_and_query: path, mut headers, body } = request;
         service.headers.complete(&mut headers, &call.headers);
+        call.trace.mark(&mut headers, number);
         let message = Message { method, path, headers, payload: Payload::Whole(body), may_switch: false };
         let (call, exchange) = (call.clone(), self.exchange(service, number));
         Ok(async move {
@@ -233,6 +234,7 @@ impl Services {
         headers::mark_forwarded(&mut head);
         wish.iter().for_each(|wish| wish.say(&mut head.headers));
         service.headers.set_on(&mut head.headers);
+        call.trace.mark(&mut head.headers, number);
         let (method, headers, payload) = (head.method, head.headers, Payload::of(body));
         let message = Message { method, path, headers, payload, may_switch: wish.is_some() };
         Ok((self.exchange(service, number), message, wish))

@@ -41,7 +41,7 @@ pub(crate) const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// What a program may not say, besides [`CLAIMS`] and names that begin with one of [`FORBIDDEN_PREFIXES`].
-const FORBIDDEN: [&str; 10] = [
+const FORBIDDEN: [&str; 12] = [
     "connection",
     "keep-alive",
     "trailer",
@@ -52,6 +52,8 @@ const FORBIDDEN: [&str; 10] = [
     "expect",
     "via",
     "cdn-loop",
+    "traceparent",
+    "tracestate",
 ];
 
 /// What services take on trust from a proxy before them, besides `X-Forwarded-*`: where the client is, and

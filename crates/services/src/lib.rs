@@ -23,6 +23,7 @@ mod retry;
 mod service;
 pub mod stats;
 mod targets;
+pub mod trace;
 pub mod transport;
 mod upgrade;
 
@@ -39,4 +40,5 @@ pub use problem::{Fault, Kind, Problem};
 pub use service::Service;
 pub use stats::{EndpointStats, ServiceStats};
 pub use targets::{Resolve, SystemResolver};
+pub use trace::Trace;
 pub use transport::{Transport, TransportError};

@@ -46,7 +46,8 @@ impl Gateway {
     /// If it ends before it listens, with all that it said.
     pub async fn start_with(binary: &Path, yaml: &str, files: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
-        for (name, text) in files.iter().chain(&[("orfa.yaml", yaml)]) {
+        let yaml = without_default_admin(yaml);
+        for (name, text) in files.iter().chain(&[("orfa.yaml", &*yaml)]) {
             write(&directory.path().join(name), text);
         }
         Self::spawn(Command::new(binary), Arc::new(directory)).await
@@ -168,6 +169,15 @@ impl Gateway {
         self.ask_to_end();
         self.ended().await
     }
+}
+
+/// Gateways of tests that say nothing of an admin listener, not even in a comment, have none: of the default
+/// there is one on a machine.
+fn without_default_admin(yaml: &str) -> String {
+    if yaml.lines().any(|line| line.trim_start_matches("# ").starts_with("admin:")) {
+        return yaml.to_owned();
+    }
+    format!("{yaml}\nadmin: off\n")
 }
 
 fn write(path: &Path, text: &str) {

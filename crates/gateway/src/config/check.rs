@@ -15,6 +15,7 @@ use services::{ServiceConfig, Services};
 
 use super::mistake::{Mistake, any_of, did_you_mean};
 use super::source::{Source, field};
+use super::{Config, TracesConfig};
 use crate::{cors, trusted};
 
 /// The ways of answering; a route has exactly one.
@@ -37,6 +38,7 @@ pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
     checker.callers();
     checker.jwt();
     checker.rights();
+    checker.traces();
     checker.mistakes
 }
 
@@ -67,6 +69,9 @@ impl Checker<'_> {
         let mut taken: HashMap<SocketAddr, String> = HashMap::new();
         for pointer in pointers {
             let Some(listen) = self.text(&pointer) else { continue };
+            if pointer == "/admin" && listen == Config::ADMIN_OFF {
+                continue;
+            }
             let shown = self.shown(&pointer, &listen);
             let Ok(address) = listen.parse::<SocketAddr>() else {
                 let hint = "write 127.0.0.1:8080 or [::]:8080";
@@ -102,6 +107,14 @@ impl Checker<'_> {
             let message =
                 if self.source.is_hidden(&pointer) { "the value is wrong".into() } else { problem.message };
             self.wrong(&pointer, message, &problem.hint);
+        }
+    }
+
+    fn traces(&mut self) {
+        let traces = self.root.get("traces").and_then(|traces| serde_json::from_value(traces.clone()).ok());
+        let traces: Option<TracesConfig> = traces;
+        for wrong in traces.iter().flat_map(TracesConfig::mistakes) {
+            self.wrong(&format!("/traces{}", wrong.field), wrong.message, wrong.hint);
         }
     }
 

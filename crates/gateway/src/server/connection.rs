@@ -143,6 +143,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { current, address, mut phase, protocols, .. } = self;
+        let _open = current.life().audience.metrics.open(is_http2);
         let stream = TokioIo::new(Watched::new(stream, begun, is_http2, Arc::clone(&link)));
         let client = Client::new(address, Arc::clone(&link));
         let service = service_fn(move |request| {

@@ -34,7 +34,7 @@ fn a_request_is_drawn_with_its_calls() {
         made("/buyers?limit=8", Ended::Status(200), (0, Some(3))),
         made("/admins", Ended::NoAnswer, (3, None)),
     ];
-    let report = Report { made: calls, cpu: Duration::from_micros(310) };
+    let report = Report { made: calls, since: None, cpu: Duration::from_micros(310) };
     let expected = "
 POST /query 200  12.0 ms  cpu 0.31 ms of 50.0 ms  2 calls
   profile GET /buyers?limit=8  200        |=====                |    3.0 ms

@@ -31,6 +31,7 @@ routes:
   - { path: /catalog/*, proxy: catalog }
 drain: { timeout: 1m }
 log: { access: true }
+traces: { otlp: http://collector:4318 }
 runtime: { instances: 128 }
 ",
     ),
@@ -45,6 +46,16 @@ listen:
         - { cert: tls/shop.crt, key: tls/shop.key }
         - { cert: tls/api.crt, key: tls/api.key }
       client: { ca: tls/clients.crt, required: true }
+",
+    ),
+    (
+        "traces",
+        "\
+traces:
+  otlp: https://collector.example.org
+  sample: 0.01
+  service_name: shop-gateway
+  headers: { authorization: \"${file:catalog.key}\" }
 ",
     ),
     (

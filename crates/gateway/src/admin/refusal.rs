@@ -1,0 +1,61 @@
+//! What the admin listener does not answer.
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use services::{Fault, Problem};
+
+/// Why a request to the admin listener was refused.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum Denied {
+    #[error("the admin listener has no such path")]
+    Path,
+    #[error("the admin listener changes nothing: it answers GET and HEAD")]
+    Method,
+    #[error("the admin listener answers to the local names of this machine")]
+    Host,
+    #[error("the metrics could not be written")]
+    Unwritten,
+}
+
+impl Problem for Denied {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Path => "route-not-found",
+            Self::Method => "method-not-allowed",
+            Self::Host => "host-forbidden",
+            Self::Unwritten => "gateway-failed",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Path => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Host => StatusCode::FORBIDDEN,
+            Self::Unwritten => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Unwritten => Fault::Gateway,
+            _ => Fault::Client,
+        }
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::Path => "there are /healthz, /readyz and /metrics",
+            Self::Host => "ask http://127.0.0.1, or let `admin` listen on another address",
+            _ => "",
+        }
+        .to_owned()
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if matches!(self, Self::Method) {
+            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        }
+        headers
+    }
+}

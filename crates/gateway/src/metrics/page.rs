@@ -1,0 +1,103 @@
+//! Metrics as OpenMetrics text: families of samples, and nothing to remember between two scrapes.
+
+use std::fmt::{self, Debug};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::histogram::Histogram;
+
+/// Labels with their values.
+pub(crate) type Labels<'a, const N: usize> = [(&'a str, &'a str); N];
+
+/// The text as it is written.
+pub(crate) struct Page<'a>(DescriptorEncoder<'a>);
+
+/// The registry's only collector: what there is to say is asked for at each scrape.
+struct Everything<F>(F);
+
+impl Page<'_> {
+    /// The text that `write` makes.
+    pub(crate) fn of<F>(write: F) -> Result<String, fmt::Error>
+    where
+        F: Fn(&mut Page<'_>) -> fmt::Result + Send + Sync + 'static,
+    {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Everything(write)));
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    /// Counts that only grow. The name gets the suffix `_total`.
+    pub(crate) fn counter<'l, const N: usize, V: EncodeCounterValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'l, N>, V)>,
+    ) -> fmt::Result {
+        self.family(name, help, MetricType::Counter, samples, |metric, value| {
+            metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+        })
+    }
+
+    /// Values as they are now.
+    pub(crate) fn gauge<'l, const N: usize, V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'l, N>, V)>,
+    ) -> fmt::Result {
+        self.family(name, help, MetricType::Gauge, samples, |metric, value| metric.encode_gauge(&value))
+    }
+
+    /// Times in buckets.
+    pub(crate) fn histogram<'l, 'h, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'l, N>, &'h Histogram)>,
+    ) -> fmt::Result {
+        self.family(name, help, MetricType::Histogram, samples, |metric, histogram| {
+            let reading = histogram.read();
+            metric.encode_histogram::<NoLabelSet>(reading.sum, reading.count, &reading.buckets, None)
+        })
+    }
+
+    fn family<'l, const N: usize, V>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        samples: impl IntoIterator<Item = (Labels<'l, N>, V)>,
+        write: impl Fn(&mut MetricEncoder<'_>, V) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in samples {
+            // A sample without labels has no braces either.
+            if N == 0 {
+                write(&mut family, value)?;
+            } else {
+                write(&mut family.encode_family(&labels)?, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fn(&mut Page<'_>) -> fmt::Result + Send + Sync + 'static> Collector for Everything<F> {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        (self.0)(&mut Page(encoder))
+    }
+}
+
+impl<F> Debug for Everything<F> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Everything")
+    }
+}

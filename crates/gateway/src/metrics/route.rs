@@ -1,0 +1,135 @@
+//! What is counted of the requests of one route.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+use super::histogram::Histogram;
+use super::page::Page;
+
+/// The methods that are counted by name, and one name for all others: anybody can invent methods.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "other"];
+/// The classes of statuses, and one for clients that were gone before an answer began.
+const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "gone"];
+
+/// The counts of one route. They take 700 bytes.
+#[derive(Debug)]
+pub(crate) struct RouteMetrics {
+    /// The path as the config has it.
+    pub(crate) path: Arc<str>,
+    pub(crate) way: &'static str,
+    ended: [[AtomicU64; CLASSES.len()]; METHODS.len()],
+    took: Histogram,
+    began: AtomicU64,
+    received: AtomicU64,
+    sent: AtomicU64,
+    programs: AtomicU64,
+    cpu_nanos: AtomicU64,
+}
+
+/// A request that is over, as it is counted.
+pub(crate) struct Ended<'a> {
+    pub(crate) method: &'a Method,
+    /// `None` where the client was gone before an answer began.
+    pub(crate) status: Option<StatusCode>,
+    pub(crate) took: Duration,
+    /// Bytes of the request's body.
+    pub(crate) received: u64,
+    /// Bytes of the answer's body.
+    pub(crate) sent: u64,
+    /// CPU time of the program that was run, if any.
+    pub(crate) cpu: Option<Duration>,
+}
+
+impl RouteMetrics {
+    pub(super) fn new(path: Arc<str>, way: &'static str) -> Self {
+        Self {
+            path,
+            way,
+            ended: Default::default(),
+            took: Histogram::default(),
+            began: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            programs: AtomicU64::new(0),
+            cpu_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// A request for this route is under way from here on.
+    pub(crate) fn begin(&self) {
+        self.began.fetch_add(1, Relaxed);
+    }
+
+    /// One that began is over.
+    pub(crate) fn end(&self, ended: &Ended<'_>) {
+        self.ended[method(ended.method)][class(ended.status)].fetch_add(1, Relaxed);
+        self.took.observe(ended.took);
+        add(&self.received, ended.received);
+        add(&self.sent, ended.sent);
+        if let Some(cpu) = ended.cpu {
+            self.programs.fetch_add(1, Relaxed);
+            add(&self.cpu_nanos, u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
+    fn under_way(&self) -> u64 {
+        // Read first, so that none of them can have begun later.
+        let ended: u64 = self.ended.iter().flatten().map(|count| count.load(Relaxed)).sum();
+        self.began.load(Relaxed).saturating_sub(ended)
+    }
+
+    fn labels(&self) -> [(&str, &str); 2] {
+        [("route", &self.path), ("way", self.way)]
+    }
+}
+
+/// Nothing is nothing to wait for other cores for.
+fn add(counter: &AtomicU64, amount: u64) {
+    if amount > 0 {
+        counter.fetch_add(amount, Relaxed);
+    }
+}
+
+fn method(method: &Method) -> usize {
+    METHODS.iter().position(|name| *name == method.as_str()).unwrap_or(METHODS.len() - 1)
+}
+
+fn class(status: Option<StatusCode>) -> usize {
+    let class = status.map(|status| usize::from(status.as_u16() / 100).clamp(1, 5));
+    class.map_or(CLASSES.len() - 1, |class| class - 1)
+}
+
+/// Writes the counts of these routes.
+pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::Result {
+    let requests = routes.iter().flat_map(|route| {
+        METHODS.iter().zip(&route.ended).flat_map(|(method, classes)| {
+            CLASSES.iter().zip(classes).filter_map(|(class, count)| {
+                let [path, way] = route.labels();
+                let count = Some(count.load(Relaxed)).filter(|count| *count > 0)?;
+                Some(([path, way, ("method", *method), ("status", *class)], count))
+            })
+        })
+    });
+    page.counter("orfa_requests", "Requests that are over, by the status of their answer", requests)?;
+    let took = routes.iter().map(|route| (route.labels(), &route.took));
+    let help = "From a request's head to the last byte of its answer";
+    page.histogram("orfa_request_duration_seconds", help, took)?;
+    let under_way = routes.iter().map(|route| (route.labels(), route.under_way()));
+    page.gauge("orfa_requests_under_way", "Requests that have begun and are not over", under_way)?;
+    let received = routes.iter().map(|route| (route.labels(), route.received.load(Relaxed)));
+    page.counter("orfa_request_body_bytes", "Bytes of the bodies of requests", received)?;
+    let sent = routes.iter().map(|route| (route.labels(), route.sent.load(Relaxed)));
+    page.counter("orfa_response_body_bytes", "Bytes of the bodies of answers", sent)?;
+    let queries = || routes.iter().filter(|route| route.way == "query");
+    let runs = queries().map(|route| ([("route", &*route.path)], route.programs.load(Relaxed)));
+    page.counter("orfa_program_runs", "Programs that were run", runs)?;
+    let cpu = queries().map(|route| {
+        let cpu = Duration::from_nanos(route.cpu_nanos.load(Relaxed));
+        ([("route", &*route.path)], cpu.as_secs_f64())
+    });
+    page.counter("orfa_program_cpu_seconds", "CPU time of programs, host functions included", cpu)
+}

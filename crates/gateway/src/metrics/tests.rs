@@ -1,0 +1,75 @@
+//! That counts are what happened, that their number is bounded, and that the text is well formed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+use super::{Ended, Metrics, Page};
+
+fn ended<'a>(method: &'a Method, status: Option<StatusCode>) -> Ended<'a> {
+    let took = Duration::from_millis(3);
+    Ended { method, status, took, received: 5, sent: 7, cpu: None }
+}
+
+fn text(metrics: &Arc<Metrics>) -> String {
+    let metrics = Arc::clone(metrics);
+    Page::of(move |page| metrics.write(page)).unwrap()
+}
+
+#[test]
+fn requests_are_counted_by_the_config_s_route_and_known_methods() {
+    let metrics = Arc::new(Metrics::default());
+    let route = metrics.route("/catalog/*", "proxy");
+    for method in ["GET", "GET", "BREW", "WHEN"] {
+        route.begin();
+        route.end(&ended(&Method::from_bytes(method.as_bytes()).unwrap(), Some(StatusCode::OK)));
+    }
+    route.begin();
+    route.begin();
+    route.end(&ended(&Method::GET, None));
+    let text = text(&metrics);
+    for line in [
+        r#"orfa_requests_total{route="/catalog/*",way="proxy",method="GET",status="2xx"} 2"#,
+        r#"orfa_requests_total{route="/catalog/*",way="proxy",method="other",status="2xx"} 2"#,
+        r#"orfa_requests_total{route="/catalog/*",way="proxy",method="GET",status="gone"} 1"#,
+        r#"orfa_requests_under_way{route="/catalog/*",way="proxy"} 1"#,
+        r#"orfa_request_body_bytes_total{route="/catalog/*",way="proxy"} 25"#,
+        r#"orfa_response_body_bytes_total{route="/catalog/*",way="proxy"} 35"#,
+        r#"orfa_request_duration_seconds_bucket{le="0.005",route="/catalog/*",way="proxy"} 5"#,
+        r#"orfa_request_duration_seconds_count{route="/catalog/*",way="proxy"} 5"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn a_route_counts_on_while_a_life_has_it_and_is_forgotten_after() {
+    let metrics = Metrics::default();
+    let before = metrics.route("/a", "proxy");
+    before.begin();
+    let after = metrics.route("/a", "proxy");
+    assert!(Arc::ptr_eq(&before, &after), "a reload takes the counts over");
+    assert!(!Arc::ptr_eq(&before, &metrics.route("/a", "query")), "another way is another route");
+    drop((before, after));
+    assert_eq!(metrics.routes().len(), 1, "only what no route answers is left");
+}
+
+#[test]
+fn odd_paths_of_the_config_are_escaped() {
+    let metrics = Arc::new(Metrics::default());
+    let route = metrics.route("/a\"b\\c\nd", "proxy");
+    route.begin();
+    let text = text(&metrics);
+    assert!(text.contains(r#"route="/a\"b\\c\nd""#), "{text}");
+}
+
+#[test]
+fn a_connection_is_open_until_it_is_dropped() {
+    let metrics = Arc::new(Metrics::default());
+    let connections = (metrics.open(false), metrics.open(false), metrics.open(true));
+    drop(connections.0);
+    let text = text(&metrics);
+    assert!(text.contains("orfa_connections_total{protocol=\"http/1.1\"} 2\n"), "{text}");
+    assert!(text.contains("orfa_connections_open{protocol=\"http/1.1\"} 1\n"), "{text}");
+}

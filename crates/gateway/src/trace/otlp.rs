@@ -1,0 +1,117 @@
+//! The messages of OTLP 1 that carry spans, as far as they are sent here: `trace.proto`, `common.proto` and
+//! `resource.proto` of opentelemetry-proto, with the numbers that stand there.
+
+use prost::{Message, Oneof};
+
+/// Of an internal part of a request.
+pub(super) const INTERNAL: i32 = 1;
+/// Of a request that came in.
+pub(super) const SERVER: i32 = 2;
+/// Of a request that went out.
+pub(super) const CLIENT: i32 = 3;
+/// The status of what went wrong.
+pub(super) const ERROR: i32 = 2;
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ExportTraceServiceRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) resource_spans: Vec<ResourceSpans>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ResourceSpans {
+    #[prost(message, optional, tag = "1")]
+    pub(super) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) scope_spans: Vec<ScopeSpans>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) attributes: Vec<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ScopeSpans {
+    #[prost(message, optional, tag = "1")]
+    pub(super) scope: Option<InstrumentationScope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) spans: Vec<Span>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct InstrumentationScope {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) version: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Span {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) span_id: Vec<u8>,
+    #[prost(string, tag = "3")]
+    pub(super) trace_state: String,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(super) parent_span_id: Vec<u8>,
+    #[prost(string, tag = "5")]
+    pub(super) name: String,
+    #[prost(int32, tag = "6")]
+    pub(super) kind: i32,
+    #[prost(fixed64, tag = "7")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "8")]
+    pub(super) end_time_unix_nano: u64,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) attributes: Vec<KeyValue>,
+    #[prost(message, optional, tag = "15")]
+    pub(super) status: Option<Status>,
+    #[prost(fixed32, tag = "16")]
+    pub(super) flags: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Status {
+    #[prost(int32, tag = "3")]
+    pub(super) code: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct KeyValue {
+    #[prost(string, tag = "1")]
+    pub(super) key: String,
+    #[prost(message, optional, tag = "2")]
+    pub(super) value: Option<AnyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AnyValue {
+    #[prost(oneof = "Value", tags = "1, 3")]
+    pub(super) value: Option<Value>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum Value {
+    #[prost(string, tag = "1")]
+    String(String),
+    #[prost(int64, tag = "3")]
+    Int(i64),
+}
+
+/// An attribute that is text.
+pub(super) fn text(key: &str, value: impl Into<String>) -> KeyValue {
+    attribute(key, Value::String(value.into()))
+}
+
+/// An attribute that is a number.
+pub(super) fn number(key: &str, value: impl Into<i64>) -> KeyValue {
+    attribute(key, Value::Int(value.into()))
+}
+
+fn attribute(key: &str, value: Value) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
+}

@@ -1,0 +1,176 @@
+//! Which requests are recorded, what is sent of them, and what a collector that is gone costs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::{HeaderMap, Method, StatusCode, Version};
+use prost::Message;
+use services::call::Outcome;
+use services::trace::{Context, TRACEPARENT, Trace};
+use services::{Made, trace};
+
+use super::otlp::{CLIENT, ExportTraceServiceRequest, INTERNAL, SERVER, Span, Value};
+use super::{Finished, Tally, Tracer, TracesConfig, begin};
+
+/// Where nobody listens.
+const NOBODY: &str = "http://127.0.0.1:1";
+
+fn config(sample: f64) -> TracesConfig {
+    let headers = Default::default();
+    TracesConfig { otlp: NOBODY.into(), sample, service_name: "orfa".into(), headers }
+}
+
+fn tracer(sample: f64) -> Option<Arc<Tracer>> {
+    Tracer::new(&config(sample), Arc::default()).map(Arc::new)
+}
+
+fn given(sampled: bool) -> HeaderMap {
+    let context = Context { trace_id: 7, span_id: 8, sampled };
+    HeaderMap::from_iter([(TRACEPARENT, context.to_string().parse().unwrap())])
+}
+
+/// What a service is told, and whether the request is recorded.
+fn decided(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_trusted: bool) -> (Option<Context>, bool) {
+    let begun = begin(tracer, headers, is_trusted);
+    let mut told = HeaderMap::new();
+    begun.trace.mark(&mut told, 0);
+    (Context::of(&told), begun.trace.is_recorded())
+}
+
+#[tokio::test]
+async fn strangers_do_not_decide_what_is_recorded() {
+    let (never, always) = (tracer(0.0), tracer(1.0));
+    for wish in [true, false] {
+        let (told, is_recorded) = decided(never.as_ref(), &given(wish), false);
+        assert_eq!((told, is_recorded), (Some(Context { trace_id: 7, span_id: 8, sampled: false }), false));
+        let (told, is_recorded) = decided(always.as_ref(), &given(wish), false);
+        let told = told.expect("a context");
+        assert_eq!((told.trace_id, told.sampled, is_recorded), (7, true, true));
+        assert_ne!(told.span_id, 8, "the call is a span of its own");
+    }
+    assert_eq!(decided(never.as_ref(), &HeaderMap::new(), false), (None, false));
+    assert!(decided(always.as_ref(), &HeaderMap::new(), false).1);
+}
+
+#[tokio::test]
+async fn trusted_proxies_decide() {
+    let (never, always) = (tracer(0.0), tracer(1.0));
+    assert!(decided(never.as_ref(), &given(true), true).1);
+    assert!(!decided(always.as_ref(), &given(false), true).1);
+    assert!(decided(always.as_ref(), &HeaderMap::new(), true).1, "nobody has decided yet");
+}
+
+#[test]
+fn without_a_collector_a_trace_is_handed_on_as_it_came() {
+    for sampled in [true, false] {
+        let told = decided(None, &given(sampled), false);
+        assert_eq!(told, (Some(Context { trace_id: 7, span_id: 8, sampled }), false));
+    }
+    assert_eq!(decided(None, &HeaderMap::new(), false), (None, false));
+}
+
+fn made(path: &str, outcome: Outcome, attempts: u32) -> Made {
+    let span = (Duration::from_millis(1), Some(Duration::from_millis(2)));
+    Made { service: "up".into(), method: Method::GET, path: path.to_owned(), outcome, attempts, span }
+}
+
+fn spans() -> Vec<Span> {
+    let ours = Context { trace_id: 7, span_id: 9, sampled: true };
+    let trace = Trace::recorded(ours, None);
+    drop(trace.phase("run"));
+    let began = Instant::now();
+    let made = [made("/a?secret=hush", Outcome::Status(200), 1), made("/b", Outcome::NoAnswer, 2)];
+    let finished = Finished {
+        trace: &trace,
+        context: ours,
+        parent: Some(8),
+        began: (began, SystemTime::UNIX_EPOCH + Duration::from_secs(1)),
+        took: Duration::from_millis(5),
+        method: &Method::from_bytes(b"BREW").unwrap(),
+        path: "/query",
+        version: Version::HTTP_2,
+        client: "127.0.0.1".to_owned(),
+        route: Some(("/query", "query")),
+        status: Some(StatusCode::BAD_GATEWAY),
+        code: Some("upstream-broken"),
+        made: (&made, began),
+    };
+    finished.spans()
+}
+
+fn attribute(span: &Span, key: &str) -> Option<String> {
+    let value = span.attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value?;
+    Some(match value {
+        Value::String(text) => text,
+        Value::Int(number) => number.to_string(),
+    })
+}
+
+#[test]
+fn a_request_is_a_span_with_its_phases_and_calls_below_it() {
+    let spans = spans();
+    let kinds: Vec<_> = spans.iter().map(|span| (&*span.name, span.kind)).collect();
+    assert_eq!(kinds, [("HTTP /query", SERVER), ("run", INTERNAL), ("GET up", CLIENT), ("GET up", CLIENT)]);
+    assert_eq!(spans[0].parent_span_id, 8u64.to_be_bytes());
+    assert!(spans[1..].iter().all(|span| span.parent_span_id == 9u64.to_be_bytes()));
+    assert!(spans.iter().all(|span| span.trace_id == 7u128.to_be_bytes()));
+    assert_eq!(spans[0].start_time_unix_nano, 1_000_000_000);
+    assert_eq!(spans[0].end_time_unix_nano, 1_005_000_000);
+    assert_eq!(spans[2].end_time_unix_nano - spans[2].start_time_unix_nano, 1_000_000);
+    for (span, key, value) in [
+        (0, "http.request.method", "_OTHER"),
+        (0, "http.route", "/query"),
+        (0, "http.response.status_code", "502"),
+        (0, "error.type", "upstream-broken"),
+        (0, "network.protocol.version", "2"),
+        (2, "url.path", "/a"),
+        (2, "http.response.status_code", "200"),
+        (3, "error.type", "no-answer"),
+        (3, "http.request.resend_count", "1"),
+    ] {
+        assert_eq!(attribute(&spans[span], key).as_deref(), Some(value), "{key} of span {span}");
+    }
+    assert!(!format!("{spans:?}").contains("hush"), "a query string has left");
+    let bytes = ExportTraceServiceRequest::default().encode_to_vec();
+    assert_eq!(ExportTraceServiceRequest::decode(&*bytes), Ok(ExportTraceServiceRequest::default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collector_that_is_gone_costs_spans_that_are_counted_and_nothing_else() {
+    let tally = Arc::<Tally>::default();
+    let tracer = Tracer::new(&config(1.0), Arc::clone(&tally)).unwrap();
+    let one = spans();
+    let rounds = (1 << 15) / one.len();
+    // Nobody takes them meanwhile: the queue fills, and what does not fit is dropped at once.
+    (0..rounds).for_each(|_| tracer.exporter.push(one.clone()));
+    let dropped = tally.dropped.load(Relaxed);
+    assert_eq!(dropped, (rounds * one.len() - (1 << 14)) as u64);
+    drop(tracer);
+    while tally.failed.load(Relaxed) < 1 << 14 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(tally.exported.load(Relaxed), 0);
+}
+
+#[test]
+fn mistakes_are_found_before_anything_starts() {
+    let right = config(0.5);
+    assert!(right.mistakes().is_empty());
+    for otlp in ["collector:4318", "ftp://collector", "http://me:secret@collector", "http://", "http://c?x=1"]
+    {
+        let wrong = TracesConfig { otlp: otlp.into(), ..right.clone() };
+        assert_eq!(wrong.mistakes().len(), 1, "{otlp}");
+    }
+    let headers = [("bad name".to_owned(), "x".to_owned()), ("good".to_owned(), "bad\n".to_owned())];
+    let wrong = TracesConfig { sample: 1.5, headers: headers.into(), ..right };
+    let fields: Vec<_> = wrong.mistakes().into_iter().map(|wrong| wrong.field).collect();
+    assert_eq!(fields, ["/sample", "/headers/bad name", "/headers/good"]);
+}
+
+#[test]
+fn a_trace_is_a_handle() {
+    let trace = trace::Trace::recorded(Context { trace_id: 1, span_id: 2, sampled: true }, None);
+    drop(trace.clone().phase("run"));
+    assert_eq!(trace.phases().len(), 1, "clones are of the same trace");
+}

@@ -1,0 +1,110 @@
+//! What of a client's trace counts, and what services are told.
+
+use http::{HeaderMap, HeaderValue};
+use proptest::prelude::*;
+
+use super::{Context, TRACEPARENT, TRACESTATE, Trace};
+
+const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+fn headers(fields: &[(http::HeaderName, &'static str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields {
+        headers.append(name, HeaderValue::from_static(value));
+    }
+    headers
+}
+
+fn told(trace: &Trace, call: usize) -> HeaderMap {
+    let mut headers = headers(&[(TRACEPARENT, "forged"), (TRACESTATE, "forged=1")]);
+    trace.mark(&mut headers, call);
+    headers
+}
+
+#[test]
+fn a_malformed_traceparent_is_none() {
+    for bad in [
+        "",
+        "00",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0x",
+        "00_4bf92f3577b34da6a3ce929d0e0e4736_00f067aa0ba902b7_01",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "0g-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01.more",
+        "+0-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    ] {
+        assert_eq!(Context::parse(bad.as_bytes()), None, "{bad}");
+    }
+    assert_eq!(Context::of(&headers(&[(TRACEPARENT, GIVEN), (TRACEPARENT, GIVEN)])), None, "two of them");
+}
+
+#[test]
+fn a_version_to_come_is_read_as_far_as_it_is_known() {
+    let given = Context::parse(GIVEN.as_bytes()).unwrap();
+    for later in ["cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-the-future-brings", GIVEN] {
+        assert_eq!(Context::parse(later.as_bytes()), Some(given));
+    }
+    assert_eq!((given.span_id, given.sampled), (0x00f0_67aa_0ba9_02b7, true));
+    let quiet = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe";
+    assert!(!Context::parse(quiet.as_bytes()).unwrap().sampled);
+}
+
+#[test]
+fn a_trace_that_is_not_recorded_here_is_handed_on_as_it_is() {
+    let client = headers(&[(TRACEPARENT, GIVEN), (TRACESTATE, "a=1, b@c=2"), (TRACESTATE, ",d=3")]);
+    let trace = Trace::handed_on(Context::of(&client).unwrap(), &client);
+    let service = told(&trace, 7);
+    assert_eq!(
+        (&service[TRACEPARENT], &service[TRACESTATE]),
+        (&GIVEN.parse().unwrap(), &"a=1,b@c=2,d=3".parse().unwrap())
+    );
+    drop(trace.phase("run"));
+    assert!(trace.phases().is_empty() && !trace.is_recorded());
+    let untold = told(&Trace::default(), 0);
+    assert_eq!(untold[TRACEPARENT], "forged", "without a trace the headers are nobody's business here");
+}
+
+#[test]
+fn each_call_of_a_recorded_trace_is_a_span_of_its_own() {
+    let ours = Context { trace_id: 7, span_id: 8, sampled: true };
+    let trace = Trace::recorded(ours, None);
+    let told: Vec<Context> =
+        (0..100).map(|call| Context::of(&told(&trace, call)).expect("a context")).collect();
+    for (call, context) in told.iter().enumerate() {
+        assert_eq!((context.trace_id, context.sampled), (7, true));
+        assert_eq!(*context, ours.child(call));
+        assert_ne!(context.span_id, ours.span_id);
+        assert!(told[..call].iter().all(|other| other.span_id != context.span_id), "call {call}");
+    }
+    drop(trace.phase("run"));
+    assert_eq!(trace.phases()[0].name, "run");
+}
+
+#[test]
+fn a_malformed_tracestate_is_dropped_whole() {
+    let long: &'static str = Box::leak(format!("a={}", "x".repeat(2000)).into_boxed_str());
+    for bad in ["novalue", "A=1", "a=1,=2", "a=1,b", "a=b=c", "a=", long, "a=\tb"] {
+        let client = headers(&[(TRACEPARENT, GIVEN), (TRACESTATE, bad)]);
+        let trace = Trace::handed_on(Context::of(&client).unwrap(), &client);
+        assert_eq!(told(&trace, 0).get(TRACESTATE), None, "{bad}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        let _ = Context::parse(&bytes);
+    }
+
+    #[test]
+    fn what_is_written_is_read(trace_id in 1u128.., span_id in 1u64.., sampled: bool) {
+        let context = Context { trace_id, span_id, sampled };
+        prop_assert_eq!(Context::parse(context.to_string().as_bytes()), Some(context));
+    }
+}
