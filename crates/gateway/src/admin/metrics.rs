@@ -1,6 +1,5 @@
 //! `/metrics`: what the gateway and everything in it counts, put together when it is asked for.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -64,14 +63,11 @@ fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
     page.counter("orfa_upstream_retries", help, each(|stats| stats.retries))?;
     let help = "Calls that were not sent again because the budget for retries was used up";
     page.counter("orfa_upstream_retries_refused", help, each(|stats| stats.retries_refused))?;
-    let (mut ends, mut names) = (Vec::new(), BTreeSet::new());
+    let mut ends = Vec::new();
     for stats in services {
         for end in &stats.endpoints {
             let address = end.address.map(|address| address.to_string()).unwrap_or_default();
-            // A target that the config names twice would make samples with the same labels.
-            if names.insert((&*stats.service, &*end.target, address.clone())) {
-                ends.push((&*stats.service, address, end));
-            }
+            ends.push((&*stats.service, address, end));
         }
     }
     let each = |count: fn(&EndpointStats) -> u64| {
