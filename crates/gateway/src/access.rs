@@ -118,7 +118,7 @@ struct Metered {
 /// An answer's body, counted; logs when it ends.
 pub(crate) struct Logged {
     body: Body,
-    entry: Entry,
+    entry: Box<Entry>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,10 +143,10 @@ struct TooSlow;
 struct TooLarge(u64);
 
 impl Entry {
-    /// A request begins.
-    pub(crate) fn begin<B>(audience: &Arc<Audience>, request: &Request<B>, client: Client) -> Self {
+    /// A request begins. It is boxed, since it is handed on with the answer from layer to layer.
+    pub(crate) fn begin<B>(audience: &Arc<Audience>, request: &Request<B>, client: Client) -> Box<Self> {
         let begun = trace::begin(audience.tracer.as_ref(), request.headers(), client.is_trusted);
-        Self {
+        Box::new(Self {
             audience: Arc::clone(audience),
             began: Instant::now(),
             at: SystemTime::now(),
@@ -167,7 +167,7 @@ impl Entry {
             made: Vec::new(),
             sent: 0,
             ended: Ended::NotYet,
-        }
+        })
     }
 
     /// The request's body, from here on counted and no larger than this.
@@ -212,7 +212,7 @@ impl Entry {
     }
 
     /// The answer begins; the entry goes with its body.
-    pub(crate) fn end(mut self, response: Response<Body>) -> Response<Logged> {
+    pub(crate) fn end(mut self: Box<Self>, response: Response<Body>) -> Response<Logged> {
         self.meter.answered.store(true, Relaxed);
         let (mut head, body) = response.into_parts();
         self.status = head.status;
@@ -282,11 +282,11 @@ impl Entry {
     }
 
     fn line(&self, line: &mut Vec<u8>, took: Duration) {
-        use writer::{millis, number, text};
+        use writer::{address, millis, number, text};
         line.extend_from_slice(b"{\"time\":\"");
         clock::write(line, self.at);
         line.extend_from_slice(b"\",\"level\":\"INFO\",\"message\":\"request\"");
-        text(line, "client", &self.client.address.ip().to_string());
+        address(line, "client", self.client.address.ip());
         text(line, "method", self.method.as_str());
         text(line, "path", self.uri.path());
         number(line, "status", self.status.as_u16().into());
@@ -326,7 +326,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let took = self.began.elapsed();
         let since = self.budget.take().map(|budget| {
-            self.made = budget.made();
+            self.made = budget.take_made();
             budget.started
         });
         self.record(since, took);

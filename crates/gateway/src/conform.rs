@@ -47,6 +47,9 @@ fn host<B>(request: &Request<B>) -> Result<(), Refusal> {
         let has_one = request.version() != Version::HTTP_11 || request.uri().authority().is_some();
         return if has_one { Ok(()) } else { Err(Refusal::HostInvalid) };
     };
+    if request.uri().authority().is_none() && is_common(host.as_bytes()) {
+        return Ok(());
+    }
     let host = Authority::try_from(host.as_bytes()).ok().filter(is_plain).ok_or(Refusal::HostInvalid)?;
     match request.uri().authority() {
         Some(authority) if request.version() == Version::HTTP_2 && *authority != host => {
@@ -54,6 +57,14 @@ fn host<B>(request: &Request<B>) -> Result<(), Refusal> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether it is what nearly every host is, which need not be taken apart: a name and perhaps a port.
+fn is_common(host: &[u8]) -> bool {
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let (name, port) = host.split_at(host.iter().take_while(|byte| is_of_name(byte)).count());
+    let is_port = |port: &[u8]| (1..=4).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
+    !name.is_empty() && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
 /// A host and perhaps a port, and nothing else.

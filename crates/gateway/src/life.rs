@@ -130,7 +130,7 @@ impl Life {
         request: Request<Incoming>,
         entry: &mut Entry,
     ) -> Result<Response<Body>, Box<dyn Problem>> {
-        let mut request = handed(request, route, entry);
+        let mut request = request.map(|body| entry.metered(body, route.limits.body.0));
         admit(route, comes, &request)?;
         if speaks_for(route) && cors::is_preflight(&request) {
             return Ok(route.origins.preflight(&request, route.way.methods()));
@@ -189,22 +189,23 @@ fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<(), Ref
 
 /// The call that the request is.
 fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> Call {
+    let deadline = route.limits.deadline.0;
+    let budget = Arc::new(Budget::since(entry.began, deadline, u32::MAX, u64::MAX, usize::MAX));
+    entry.budget = Some(Arc::clone(&budget));
+    let (hops, trace) = (hops(headers), entry.trace().clone());
+    let headers = if route.way.makes_calls() { lent(headers, comes) } else { Arc::default() };
+    let client = &entry.client;
+    let arrival = Arrival { peer: client.peer, is_secure: client.is_secure(), is_trusted: client.is_trusted };
+    let arrival = Some(arrival);
+    Call { caller: Caller::Anonymous, rights: None, payer: None, arrival, hops, headers, trace, budget }
+}
+
+/// The client's headers, for calls that are made on its behalf.
+fn lent(headers: &HeaderMap, comes: Comes) -> Arc<HeaderMap> {
     let mut headers = headers.clone();
     if !comes.keeps_cookies() {
         headers.remove(header::COOKIE);
     }
-    let budget = Arc::new(Budget::new(route.limits.deadline.0, u32::MAX, u64::MAX, usize::MAX));
-    entry.budget = Some(Arc::clone(&budget));
-    let (hops, trace) = (hops(&headers), entry.trace().clone());
-    let headers = Arc::new(headers);
-    Call { caller: Caller::Anonymous, rights: None, payer: None, hops, headers, trace, budget }
+    Arc::new(headers)
 }
 
-/// The request as a way of answering gets it: body counted, client named.
-fn handed(request: Request<Incoming>, route: &Route, entry: &Entry) -> Request<Body> {
-    let mut request = request.map(|body| entry.metered(body, route.limits.body.0));
-    let client = &entry.client;
-    let arrival = Arrival { peer: client.peer, is_secure: client.is_secure(), is_trusted: client.is_trusted };
-    request.extensions_mut().insert(arrival);
-    request
-}

@@ -55,6 +55,11 @@ impl Way {
         }
     }
 
+    /// Whether it makes requests of its own, which get some of the client's headers.
+    pub(crate) fn makes_calls(&self) -> bool {
+        matches!(self, Self::Query(_))
+    }
+
     /// Which of a client's headers its service gets, credentials included.
     pub(crate) fn forwarded(&self) -> &[HeaderName] {
         match self {

@@ -14,6 +14,7 @@ use http::{HeaderMap, Method};
 use tokio::sync::Semaphore;
 
 use crate::error::CallError;
+use crate::headers::Arrival;
 use crate::trace::Trace;
 
 /// On whose behalf a request is made. Two callers are equal only if they are the same one: a token's
@@ -57,6 +58,8 @@ pub struct Call {
     pub headers: Arc<HeaderMap>,
     /// The trace that it belongs to.
     pub trace: Trace,
+    /// How the client's request came; `None` where there is no client.
+    pub arrival: Option<Arrival>,
     /// How many gateways the request has passed (`CDN-Loop`, RFC 8586).
     pub hops: u8,
     /// What is left.
@@ -128,6 +131,7 @@ impl Call {
             payer: None,
             headers: Arc::default(),
             trace: Trace::default(),
+            arrival: None,
             hops: 0,
             budget: Arc::new(budget),
         }
@@ -172,7 +176,12 @@ impl Budget {
     /// An allowance that begins now.
     #[must_use]
     pub fn new(time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
-        let started = Instant::now();
+        Self::since(Instant::now(), time, calls, received, parallel)
+    }
+
+    /// An allowance that began at this moment.
+    #[must_use]
+    pub fn since(started: Instant, time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
         Self {
             started,
             deadline: started + time,
@@ -205,6 +214,12 @@ impl Budget {
         self.lock().clone()
     }
 
+    /// The same, given away: for whoever comes last.
+    #[must_use]
+    pub fn take_made(&self) -> Vec<Made> {
+        std::mem::take(&mut *self.lock())
+    }
+
     /// How many calls there were so far.
     #[must_use]
     pub fn made_count(&self) -> usize {
@@ -229,10 +244,10 @@ impl Budget {
 
     /// Notes how far a call has come.
     pub fn note(&self, number: usize, outcome: Outcome) {
-        let now = self.started.elapsed();
+        let end = matches!(outcome, Outcome::Status(_)).then(|| self.started.elapsed());
         if let Some(made) = self.lock().get_mut(number) {
             made.outcome = outcome;
-            made.span.1 = matches!(outcome, Outcome::Status(_)).then_some(now);
+            made.span.1 = end;
         }
     }
 
@@ -245,9 +260,8 @@ impl Budget {
 
     /// Notes that a call is over, however it went: from here on nothing of it is under way.
     pub fn end(&self, number: usize) {
-        let now = self.started.elapsed();
         if let Some(made) = self.lock().get_mut(number) {
-            made.span.1 = Some(now);
+            made.span.1.get_or_insert_with(|| self.started.elapsed());
         }
     }
 

@@ -231,7 +231,7 @@ impl Services {
         check_method(&head.method)?;
         let number = begin(call, service, &head.method, &path)?;
         let wish = Wish::of(&mut head);
-        headers::mark_forwarded(&mut head);
+        headers::mark_forwarded(&mut head, call.arrival);
         wish.iter().for_each(|wish| wish.say(&mut head.headers));
         service.headers.set_on(&mut head.headers);
         call.trace.mark(&mut head.headers, number);

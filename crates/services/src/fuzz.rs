@@ -85,7 +85,7 @@ fn headers_from_outside_are_checked_and_stripped() {
         assert!(!map.contains_key(http::header::CONNECTION));
         let mut head = http::Request::new(()).into_parts().0;
         head.headers = map;
-        headers::mark_forwarded(&mut head);
+        headers::mark_forwarded(&mut head, None);
     });
 }
 

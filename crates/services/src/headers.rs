@@ -7,7 +7,7 @@
 //! `CDN-Loop` (RFC 8586).
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::io::Write;
 use std::net::IpAddr;
 
 use http::header::{
@@ -28,7 +28,7 @@ const NAME: HeaderValue = HeaderValue::from_static("orfa");
 pub(crate) const AGENT: &str = concat!("orfa/", env!("CARGO_PKG_VERSION"));
 
 /// Headers of one connection only, besides those that `Connection` names.
-pub(crate) const HOP_BY_HOP: [HeaderName; 9] = [
+pub(crate) static HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -76,7 +76,7 @@ const CLAIMS: [&str; 14] = [
 ];
 const FORBIDDEN_PREFIXES: [&str; 2] = ["proxy-", "orfa-"];
 
-/// How a proxied request came. `gateway` puts it among the request's extensions.
+/// How a client's request came: part of its [`Call`](crate::Call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The address of who is connected: the client, or a proxy before the gateway.
@@ -211,6 +211,10 @@ pub fn hops(headers: &HeaderMap) -> u8 {
 /// Takes away the headers of one connection only, those that `Connection` names included. `Trailer` stays:
 /// so do the trailers that it announces.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    // Most messages have none, and looking is cheaper than taking away.
+    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        return;
+    }
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -224,10 +228,10 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 
 /// Makes the head of a client's request one of the gateway's: hop-by-hop headers go, and what an
 /// intermediary has to say is appended to what others before it said.
-pub fn mark_forwarded(head: &mut request::Parts) {
-    let said = forwarded(head);
+pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
+    let said = forwarded(head, arrival);
     let takes_trailers = takes_trailers(&head.headers);
-    if !head.extensions.get::<Arrival>().is_some_and(|arrival| arrival.is_trusted) {
+    if !arrival.is_some_and(|arrival| arrival.is_trusted) {
         strip_claims(&mut head.headers);
     }
     strip_hop_by_hop(&mut head.headers);
@@ -239,7 +243,7 @@ pub fn mark_forwarded(head: &mut request::Parts) {
         head.headers.remove(name);
     }
     join_cookies(&mut head.headers);
-    if let Ok(value) = HeaderValue::try_from(said) {
+    if let Ok(value) = HeaderValue::from_bytes(&said) {
         head.headers.append(FORWARDED, value);
     }
     mark_via(&mut head.headers, head.version);
@@ -275,24 +279,39 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// One element of `Forwarded`: for whom, and what the client asked for.
-fn forwarded(head: &request::Parts) -> String {
-    let arrival = head.extensions.get::<Arrival>();
-    let mut text = match arrival.map(|arrival| arrival.peer.to_canonical()) {
-        Some(IpAddr::V4(address)) => format!("for={address}"),
-        Some(IpAddr::V6(address)) => format!("for=\"[{address}]\""),
-        None => "for=unknown".to_owned(),
-    };
+fn forwarded(head: &request::Parts, arrival: Option<Arrival>) -> Vec<u8> {
+    let mut text = Vec::with_capacity(128);
+    text.extend_from_slice(b"for=");
+    match arrival.map(|arrival| arrival.peer.to_canonical()) {
+        Some(IpAddr::V6(address)) => drop(write!(text, "\"[{address}]\"")),
+        Some(address) => put_address(&mut text, address),
+        None => text.extend_from_slice(b"unknown"),
+    }
     let host = head
         .uri
         .authority()
         .map(|authority| authority.as_str())
         .or_else(|| head.headers.get(HOST)?.to_str().ok());
     if let Some(host) = host.filter(|host| !host.contains(['"', '\\'])) {
-        let _ = write!(text, ";host=\"{host}\"");
+        for part in [";host=\"", host, "\""] {
+            text.extend_from_slice(part.as_bytes());
+        }
     }
     let is_secure = arrival.is_some_and(|arrival| arrival.is_secure);
-    text.push_str(if is_secure { ";proto=https" } else { ";proto=http" });
+    text.extend_from_slice(if is_secure { b";proto=https" } else { b";proto=http" });
     text
+}
+
+/// Appends an address as text. Every request's has to be written, several times.
+pub fn put_address(text: &mut Vec<u8>, address: IpAddr) {
+    let IpAddr::V4(address) = address else { return drop(write!(text, "{address}")) };
+    let mut digits = itoa::Buffer::new();
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            text.push(b'.');
+        }
+        text.extend_from_slice(digits.format(octet).as_bytes());
+    }
 }
 
 impl HeaderError {

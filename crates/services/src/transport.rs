@@ -7,7 +7,6 @@ mod connect;
 mod http1;
 mod http2;
 mod pool;
-mod stream;
 pub(crate) mod tls;
 
 use std::net::SocketAddr;
@@ -23,7 +22,7 @@ use crate::body::{Body, Error};
 use connect::{Connection, Tls, connect};
 use pool::{Found, Pool};
 
-pub(crate) use connect::Dial;
+pub(crate) use connect::{Dial, Stream};
 
 /// How many new connections a request tries that the target closes before they are of use.
 const NEW_CONNECTIONS: usize = 3;

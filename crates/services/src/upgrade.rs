@@ -5,17 +5,39 @@
 
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{HeaderMap, Response, StatusCode, Version, request};
+use std::io::Cursor;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, copy_bidirectional, join, split};
 
 use crate::body::Body;
 use crate::targets::Lease;
+use crate::transport::Stream;
 
 /// What a client asked for, and its side of the connection once the answer says yes.
 pub(crate) struct Wish {
     protocols: Vec<HeaderValue>,
     client: OnUpgrade,
+}
+
+/// A service's side of a connection that is no longer one of HTTP, among the extensions of its answer.
+#[derive(Clone)]
+pub(crate) struct Switched(Arc<Mutex<Option<Service>>>);
+
+/// The connection, and what of it was read already.
+type Service = (Stream, Bytes);
+
+impl Switched {
+    pub(crate) fn new(stream: Stream, begun: Bytes) -> Self {
+        Self(Arc::new(Mutex::new(Some((stream, begun)))))
+    }
+
+    fn take(&self) -> Option<Service> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Wish {
@@ -39,12 +61,12 @@ impl Wish {
     /// held until they part.
     pub(crate) fn grant(self, response: &mut Response<Body>, lease: Lease) -> bool {
         let protocol = response.headers().get(UPGRADE).cloned();
-        let service = response.extensions_mut().remove::<OnUpgrade>();
+        let service = response.extensions_mut().remove::<Switched>().and_then(|switched| switched.take());
         let (Some(protocol), Some(service)) = (protocol, service) else { return false };
         crate::headers::strip_hop_by_hop(response.headers_mut());
         response.headers_mut().insert(UPGRADE, protocol);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        tokio::spawn(join(self.client, service, lease));
+        tokio::spawn(pass(self.client, service, lease));
         true
     }
 }
@@ -62,10 +84,11 @@ fn asks(headers: &HeaderMap) -> bool {
 }
 
 /// Passes bytes on both ways until both sides have ended, or one of them breaks.
-async fn join(client: OnUpgrade, service: OnUpgrade, _lease: Lease) {
+async fn pass(client: OnUpgrade, (service, begun): Service, _lease: Lease) {
     // The client's side is there once the answer has been written: if it is not, the client is gone.
-    if let Ok((client, service)) = futures_util::future::try_join(client, service).await {
-        // Whoever breaks off is no trouble of the gateway's.
-        let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(service)).await;
-    }
+    let Ok(client) = client.await else { return };
+    let (reader, writer) = split(service);
+    let mut service = join(Cursor::new(begun).chain(reader), writer);
+    // Whoever breaks off is no trouble of the gateway's.
+    let _ = copy_bidirectional(&mut TokioIo::new(client), &mut service).await;
 }

@@ -1,7 +1,8 @@
 //! Time as RFC 3339 with milliseconds, in UTC, without an allocation: every request's line has one.
 
-use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::writer::digits;
 
 /// Appends `2026-01-31T12:00:00.000Z`.
 pub(super) fn write(line: &mut Vec<u8>, at: SystemTime) {
@@ -9,7 +10,14 @@ pub(super) fn write(line: &mut Vec<u8>, at: SystemTime) {
     let (seconds, millis) = (since.as_secs(), since.subsec_millis());
     let (year, month, day) = date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let _ = write!(line, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z");
+    digits::<4>(line, year);
+    for (before, part) in [(b'-', month), (b'-', day), (b'T', hour), (b':', minute), (b':', second)] {
+        line.push(before);
+        digits::<2>(line, part);
+    }
+    line.push(b'.');
+    digits::<3>(line, millis.into());
+    line.push(b'Z');
 }
 
 /// Year, month and day of a day after 1970-01-01, by counting from a March 1st: the leap day is then

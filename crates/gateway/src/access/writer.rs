@@ -5,9 +5,12 @@
 
 use std::cell::RefCell;
 use std::io::Write;
+use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
+
+use services::headers::put_address;
 
 use super::clock;
 
@@ -128,19 +131,52 @@ fn dropped(line: &mut Vec<u8>, count: u64) {
 
 /// Appends `,"name":"text"`.
 pub(super) fn text(line: &mut Vec<u8>, name: &str, text: &str) {
-    let _ = write!(line, ",\"{name}\":");
-    let _ = serde_json::to_writer(line, text);
+    begin(line, name);
+    if text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+        let _ = serde_json::to_writer(line, text);
+        return;
+    }
+    line.push(b'"');
+    line.extend_from_slice(text.as_bytes());
+    line.push(b'"');
+}
+
+/// Appends `,"name":"192.0.2.1"`.
+pub(super) fn address(line: &mut Vec<u8>, name: &str, address: IpAddr) {
+    begin(line, name);
+    line.push(b'"');
+    put_address(line, address);
+    line.push(b'"');
 }
 
 /// Appends `,"name":7`.
 pub(super) fn number(line: &mut Vec<u8>, name: &str, number: u64) {
-    let _ = write!(line, ",\"{name}\":{number}");
+    begin(line, name);
+    line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends `,"name":1.234`, in milliseconds.
 pub(super) fn millis(line: &mut Vec<u8>, name: &str, span: Duration) {
-    let micros = span.as_micros();
-    let _ = write!(line, ",\"{name}\":{}.{:03}", micros / 1000, micros % 1000);
+    let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    number(line, name, micros / 1000);
+    line.push(b'.');
+    digits::<3>(line, micros % 1000);
+}
+
+fn begin(line: &mut Vec<u8>, name: &str) {
+    line.extend_from_slice(b",\"");
+    line.extend_from_slice(name.as_bytes());
+    line.extend_from_slice(b"\":");
+}
+
+/// Appends the last digits of a number, zeros included.
+pub(super) fn digits<const COUNT: usize>(line: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [b'0'; COUNT];
+    for digit in digits.iter_mut().rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
+    }
+    line.extend_from_slice(&digits);
 }
 
 #[cfg(test)]

@@ -115,10 +115,10 @@ fn an_intermediary_adds_to_what_was_said() {
         .header("forwarded", "for=10.0.0.1")
         .header("via", "2 front")
         .header("cookie", "a=1")
-        .header("cookie", "b=2")
-        .extension(Arrival { peer: "2001:db8::1".parse().unwrap(), is_secure: false, is_trusted: true });
+        .header("cookie", "b=2");
+    let arrival = Arrival { peer: "2001:db8::1".parse().unwrap(), is_secure: false, is_trusted: true };
     let (mut head, ()) = request.body(()).unwrap().into_parts();
-    mark_forwarded(&mut head);
+    mark_forwarded(&mut head, Some(arrival));
     let all = |name| head.headers.get_all(name).iter().collect::<Vec<_>>();
     assert_eq!(all(FORWARDED), ["for=10.0.0.1", "for=\"[2001:db8::1]\";host=\"shop.example\";proto=http"]);
     assert_eq!(all(VIA), ["2 front", "1.1 orfa"]);
@@ -144,8 +144,7 @@ fn a_stranger_does_not_speak_in_the_name_of_a_proxy() {
         let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
         head.headers = headers(&claims);
         let peer = "192.0.2.1".parse().unwrap();
-        head.extensions.insert(Arrival { peer, is_secure: true, is_trusted });
-        mark_forwarded(&mut head);
+        mark_forwarded(&mut head, Some(Arrival { peer, is_secure: true, is_trusted }));
         head.headers
     };
     let stranger = sent(false);

@@ -11,8 +11,9 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
-use super::stream::{Counted, Stream};
 use super::{Endpoint, Origin, http1, http2};
 use crate::body::Error;
 use crate::config::Protocol;
@@ -69,6 +70,9 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
+/// A connection to a target, below HTTP: TCP, or TLS over it.
+pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
 /// A connection that is ready for requests.
 pub(crate) enum Connection {
     Http1(http1::Connection),
@@ -87,13 +91,13 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
         };
         // A request of two packets must not wait for the target's delayed acknowledgement.
         socket.set_nodelay(true)?;
-        secure(origin, Counted::new(socket)).await
+        secure(origin, socket).await
     };
     let stream = timeout_at(end, stream).await.map_err(|_| late())??;
     if is_http2(origin, &stream) {
         Ok(Connection::Http2(http2::Connection::new(stream).await?))
     } else {
-        Ok(Connection::Http1(http1::Connection::new(stream).await?))
+        Ok(Connection::Http1(http1::Connection::new(stream)))
     }
 }
 
@@ -114,19 +118,19 @@ async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
     result
 }
 
-async fn secure(origin: &Origin, socket: Counted) -> io::Result<Stream> {
-    let Some(tls) = &origin.tls else { return Ok(Stream::Plain(socket)) };
+async fn secure(origin: &Origin, socket: TcpStream) -> io::Result<Stream> {
+    let Some(tls) = &origin.tls else { return Ok(Either::Left(socket)) };
     let connector = TlsConnector::from(Arc::clone(&tls.config));
-    Ok(Stream::Tls(Box::new(connector.connect(tls.name.clone(), socket).await?)))
+    Ok(Either::Right(Box::new(connector.connect(tls.name.clone(), socket).await?)))
 }
 
 /// What TLS agreed on (RFC 7301), or what the config says where there is no TLS to ask.
 fn is_http2(origin: &Origin, stream: &Stream) -> bool {
     match stream {
-        Stream::Tls(tls) => match tls.get_ref().1.alpn_protocol() {
+        Either::Right(tls) => match tls.get_ref().1.alpn_protocol() {
             Some(agreed) => agreed == b"h2",
             None => origin.dial.protocol == Protocol::Http2,
         },
-        Stream::Plain(_) => origin.dial.protocol == Protocol::Http2,
+        Either::Left(_) => origin.dial.protocol == Protocol::Http2,
     }
 }

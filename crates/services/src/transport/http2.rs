@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 
-use super::stream::Stream;
+use super::connect::Stream;
 use super::{TransportError, Unsent};
 use crate::body::{Body, Error};
 

@@ -1,0 +1,207 @@
+//! The head of an answer (RFC 9112, section 4), and where the answer ends (section 6.3).
+//!
+//! Whatever another reader could understand in another way is refused: the end of this answer is where
+//! the next request's answer begins.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use httparse::Status;
+
+use super::input::Input;
+
+/// The largest head, and the most headers in it.
+const MAX_HEAD: usize = 64 << 10;
+const MAX_HEADERS: usize = 128;
+
+/// The head of an answer.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) response: Response<()>,
+    pub(super) framing: Framing,
+    /// Whether the connection ends with this answer.
+    pub(super) is_last: bool,
+}
+
+/// What tells where a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+/// Why what came is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Wrong {
+    #[error("the head of the answer is larger than {MAX_HEAD} bytes")]
+    Large,
+    #[error("the head of the answer is no HTTP: {0}")]
+    Head(#[from] httparse::Error),
+    #[error("the head of the answer has a header that none may have")]
+    Header,
+    #[error("the answer's length is said twice, or is no number")]
+    Length,
+    #[error("the answer comes in a transfer coding that nobody has asked for")]
+    Coding,
+}
+
+impl Head {
+    /// Whether the answer itself is still to come.
+    pub(super) fn is_interim(&self) -> bool {
+        self.response.status().is_informational() && self.response.status() != StatusCode::SWITCHING_PROTOCOLS
+    }
+}
+
+/// Takes a head out of the input, if all of it is there.
+pub(super) fn read(input: &mut Input, asked: &Method) -> Result<Option<Head>, Wrong> {
+    let Some(length) = head_length(input.bytes()) else {
+        return if input.bytes().len() < MAX_HEAD { Ok(None) } else { Err(Wrong::Large) };
+    };
+    let text = Bytes::copy_from_slice(&input.bytes()[..length]);
+    input.skip(length);
+    parse(&text, asked).map(Some)
+}
+
+/// Up to and with the empty line.
+fn head_length(bytes: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        from += bytes[from..].iter().position(|byte| *byte == b'\n')? + 1;
+        match bytes.get(from..)? {
+            [b'\n', ..] => return Some(from + 1),
+            [b'\r', b'\n', ..] => return Some(from + 2),
+            _ => {}
+        }
+    }
+}
+
+fn parse(text: &Bytes, asked: &Method) -> Result<Head, Wrong> {
+    let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let status = config.parse_response_with_uninit_headers(&mut parsed, text, &mut room)?;
+    if status != Status::Complete(text.len()) {
+        return Err(Wrong::Head(httparse::Error::NewLine));
+    }
+    let mut response = Response::new(());
+    *response.status_mut() =
+        parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(httparse::Error::Status)?;
+    *response.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
+    *response.headers_mut() = headers(text, parsed.headers)?;
+    let framing = framing(&mut response, asked)?;
+    let is_last = response.version() == Version::HTTP_10 || says_close(response.headers());
+    Ok(Head { response, framing, is_last })
+}
+
+/// Headers whose values share the memory of the text that they were found in.
+pub(super) fn headers(text: &Bytes, found: &[httparse::Header<'_>]) -> Result<HeaderMap, Wrong> {
+    // The gateway adds one to an answer.
+    let mut headers = HeaderMap::with_capacity(found.len() + 1);
+    for header in found {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Wrong::Header)?;
+        let value = HeaderValue::from_maybe_shared(text.slice_ref(header.value)).map_err(|_| Wrong::Header)?;
+        headers.try_append(name, value).map_err(|_| Wrong::Header)?;
+    }
+    Ok(headers)
+}
+
+fn framing(response: &mut Response<()>, asked: &Method) -> Result<Framing, Wrong> {
+    let length = length(response.headers())?;
+    let is_chunked = is_chunked(response.headers())?;
+    let status = response.status();
+    if *asked == Method::HEAD
+        || status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+    {
+        return Ok(Framing::Length(0));
+    }
+    match (is_chunked, length) {
+        // Which of the two others believe, nobody knows (RFC 9112, 6.3), nor whether one of HTTP/1.0 means it.
+        (true, Some(_)) => Err(Wrong::Length),
+        (true, None) if response.version() == Version::HTTP_10 => Err(Wrong::Coding),
+        (true, None) => Ok(Framing::Chunked),
+        (false, Some(length)) => Ok(Framing::Length(length)),
+        (false, None) => Ok(Framing::UntilClose),
+    }
+}
+
+/// The length, which may be said several times if it is the same.
+fn length(headers: &HeaderMap) -> Result<Option<u64>, Wrong> {
+    let mut length = None;
+    for value in headers.get_all(CONTENT_LENGTH) {
+        let digits = value.as_bytes();
+        let text = value.to_str().ok().filter(|_| digits.iter().all(u8::is_ascii_digit));
+        let said = text.and_then(|text| text.parse().ok()).ok_or(Wrong::Length)?;
+        if length.replace(said).is_some_and(|before| before != said) {
+            return Err(Wrong::Length);
+        }
+    }
+    Ok(length)
+}
+
+/// Nobody was offered any other coding (`TE`).
+fn is_chunked(headers: &HeaderMap) -> Result<bool, Wrong> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(false),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(true),
+        _ => Err(Wrong::Coding),
+    }
+}
+
+fn says_close(headers: &HeaderMap) -> bool {
+    let options =
+        headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    options.map(<[u8]>::trim_ascii).any(|option| option.eq_ignore_ascii_case(b"close"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str, asked: &Method) -> Result<Head, Wrong> {
+        parse(&Bytes::copy_from_slice(text.as_bytes()), asked)
+    }
+
+    #[test]
+    fn where_an_answer_ends_is_what_rfc_9112_says() {
+        use Framing::{Chunked, Length, UntilClose};
+        for (status, headers, framing) in [
+            ("200 OK", "content-length: 7\r\n", Ok(Length(7))),
+            ("200 OK", "content-length: 7\r\ncontent-length: 7\r\n", Ok(Length(7))),
+            ("200 OK", "transfer-encoding: Chunked\r\n", Ok(Chunked)),
+            ("200 OK", "", Ok(UntilClose)),
+            ("204 No Content", "transfer-encoding: chunked\r\n", Ok(Length(0))),
+            ("304 Not Modified", "content-length: 7\r\n", Ok(Length(0))),
+            ("200 OK", "content-length: 7\r\ncontent-length: 8\r\n", Err(Wrong::Length)),
+            ("200 OK", "content-length: 7, 7\r\n", Err(Wrong::Length)),
+            ("200 OK", "content-length: +7\r\n", Err(Wrong::Length)),
+            ("200 OK", "content-length:\r\n", Err(Wrong::Length)),
+            ("200 OK", "content-length: 99999999999999999999\r\n", Err(Wrong::Length)),
+            ("200 OK", "content-length: 7\r\ntransfer-encoding: chunked\r\n", Err(Wrong::Length)),
+            ("200 OK", "transfer-encoding: gzip, chunked\r\n", Err(Wrong::Coding)),
+            ("200 OK", "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", Err(Wrong::Coding)),
+            ("200 OK", "a: b\r\n c\r\n", Err(Wrong::Head(httparse::Error::HeaderName))),
+        ] {
+            let found = head(&format!("HTTP/1.1 {status}\r\n{headers}\r\n"), &Method::GET);
+            assert_eq!(found.map(|head| head.framing), framing, "{status} {headers:?}");
+        }
+        let asked = head("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n", &Method::HEAD).unwrap();
+        assert_eq!(asked.framing, Length(0));
+        assert_eq!(asked.response.headers()[CONTENT_LENGTH], "7");
+    }
+
+    #[test]
+    fn a_connection_stays_unless_the_answer_says_otherwise() {
+        for (text, is_last) in [
+            ("HTTP/1.1 200 OK\r\n\r\n", false),
+            ("HTTP/1.1 200\r\nconnection: x, Close\r\n\r\n", true),
+            ("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n\r\n", true),
+        ] {
+            assert_eq!(head(text, &Method::GET).unwrap().is_last, is_last, "{text}");
+        }
+    }
+}
