@@ -12,6 +12,8 @@ mod body;
 mod input;
 mod request;
 mod response;
+#[cfg(test)]
+mod tests;
 
 use std::future::poll_fn;
 use std::io;

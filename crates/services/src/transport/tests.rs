@@ -1,5 +1,6 @@
 //! What the transport promises, against targets that hold it to its word.
 
+mod http1;
 mod http2;
 mod law;
 mod pool;

@@ -50,6 +50,12 @@ impl Input {
         Poll::Ready(Ok(read > 0))
     }
 
+    /// Bytes that have come.
+    #[cfg(test)]
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
     /// The first bytes, at most so many.
     pub(super) fn take(&mut self, most: usize) -> Bytes {
         let length = most.min(self.bytes.len());

@@ -1,0 +1,118 @@
+//! HTTP/1.1: what a request looks like on its way, and answers that do not wait for its end.
+
+use http::{HeaderMap, Method};
+use http_body::Frame;
+use http_body_util::{StreamBody, channel::Channel};
+use tokio::io::AsyncReadExt;
+
+use super::target::{Target, head, say};
+use super::*;
+use crate::body::{Error, full};
+
+const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// The request as a target sees it: everything until the transport thinks that it is over.
+async fn seen(request: http::Request<Body>) -> String {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let tell = std::sync::Arc::new(std::sync::Mutex::new(Some(tell)));
+    let target = Target::accepting(move |mut socket| {
+        let tell = std::sync::Arc::clone(&tell);
+        async move {
+            let mut all = head(&mut socket).await.unwrap_or_default();
+            let end = if all.contains("chunked") { "\r\n\r\n" } else { "" };
+            let length = all.split_once("content-length: ").and_then(|(_, rest)| rest.split_once('\r'));
+            let length: usize = length.map_or(0, |(length, _)| length.parse().unwrap());
+            let mut body = vec![0; length];
+            socket.read_exact(&mut body).await.unwrap();
+            all.push_str(std::str::from_utf8(&body).unwrap());
+            while !end.is_empty() && !all[all.find(end).unwrap() + 4..].ends_with(end) {
+                all.push(char::from(socket.read_u8().await.unwrap()));
+            }
+            say(&mut socket, SHORT).await;
+            tell.lock().unwrap().take().map(|tell| tell.send(all));
+        }
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    assert_eq!(all(shop.send(request).await.unwrap()).await, "ok");
+    told.await.unwrap().replace(&target.address.to_string(), "ADDRESS")
+}
+
+fn ours(headers: &str) -> String {
+    format!("{headers}forwarded: for=unknown;proto=http\r\nvia: 1.1 orfa\r\ncdn-loop: orfa\r\n")
+}
+
+#[tokio::test]
+async fn a_request_says_how_long_it_is() {
+    let request = |method, body| http::Request::builder().method(method).uri("/a?b=c").body(body).unwrap();
+    for (request, line, length) in [
+        (request(Method::GET, empty()), "GET", ""),
+        (request(Method::POST, empty()), "POST", "content-length: 0\r\n"),
+        (request(Method::PUT, full("hello")), "PUT", "content-length: 5\r\n"),
+        (request(Method::DELETE, full("hello")), "DELETE", "content-length: 5\r\n"),
+    ] {
+        let body = if length.contains('5') { "hello" } else { "" };
+        let headers = ours("");
+        let expected = format!("{line} /a?b=c HTTP/1.1\r\nhost: ADDRESS\r\n{headers}{length}\r\n{body}");
+        assert_eq!(seen(request).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_is_chunked_with_the_trailers_that_were_announced() {
+    let trailers = [("x-sum", "7"), ("x-other", "8"), ("host", "evil")];
+    let trailers = trailers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let frames = vec![
+        Ok::<_, Error>(Frame::data(Bytes::from("span"))),
+        Ok(Frame::data(Bytes::new())),
+        Ok(Frame::data(Bytes::from("s and more spans"))),
+        Ok(Frame::trailers(HeaderMap::from_iter(trailers))),
+    ];
+    let request = http::Request::post("/")
+        .header("trailer", "x-sum, host")
+        .body(StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync());
+    let headers = ours("trailer: x-sum, host\r\n");
+    let expected = format!(
+        "POST / HTTP/1.1\r\nhost: ADDRESS\r\n{headers}transfer-encoding: chunked\r\n\r\n\
+         4\r\nspan\r\n10\r\ns and more spans\r\n0\r\nx-sum: 7\r\n\r\n"
+    );
+    assert_eq!(seen(request.unwrap()).await, expected);
+}
+
+#[tokio::test]
+async fn an_answer_may_come_before_the_end_of_the_request() {
+    let target = Target::accepting(|mut socket| async move {
+        if head(&mut socket).await.is_some() {
+            say(&mut socket, "HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\n\r\nlarge").await;
+            // Whoever closes with bytes unread takes back what was said.
+            let _ = tokio::io::copy(&mut socket, &mut tokio::io::sink()).await;
+        }
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    for _ in 0..3 {
+        let (mut sender, body) = Channel::<Bytes, Error>::new(1);
+        let upload = tokio::spawn(async move {
+            while sender.send_data(Bytes::from_static(&[0; 65536])).await.is_ok() {}
+        });
+        let response = shop.send(http::Request::post("/").body(body.boxed_unsync()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 413);
+        assert_eq!(all(response).await, "large");
+        upload.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_not_taken_for_a_shorter_one() {
+    let target = Target::accepting(|mut socket| async move {
+        let mut all = Vec::new();
+        let _ = socket.read_to_end(&mut all).await;
+        assert!(!all.ends_with(b"0\r\n\r\n"), "the request looks whole");
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    let frames = vec![Ok(Frame::data(Bytes::from("half"))), Err(Error::from("gone"))];
+    let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    let error = shop.send(http::Request::post("/").body(body).unwrap()).await.unwrap_err();
+    assert_eq!(error.code(), "upstream-broken");
+}
