@@ -11,7 +11,7 @@ use super::Duration;
 
 /// When a request is sent to another target. Only safe methods (RFC 9110, 9.2.1) are sent again, after a
 /// target broke off before its answer, was too slow to begin it, or answered 500, 502, 503 or 504; any
-/// request is, as long as nothing of it was sent.
+/// request is, as long as nothing of it was sent, or a target says over HTTP/2 that it did nothing with it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetriesConfig {

@@ -1,5 +1,6 @@
 //! A connection that speaks HTTP/2: many requests at once, driven by a task of its own.
 
+use std::error::Error as _;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -100,10 +101,22 @@ impl Place {
             Ok(response) => Ok(response.map(|body| placed(body, self.taken))),
             Err(mut error) => Err(match error.take_message() {
                 Some(request) => Unsent::Whole(Box::new(request), error.into_error().into()),
-                None => Unsent::Lost(TransportError::Broken(error.into_error().into())),
+                None => Unsent::Lost(lost(error.into_error())),
             }),
         }
     }
+}
+
+/// What became of a request that was sent and not answered. A peer says of which it has done nothing (RFC
+/// 9113, 8.7): it refuses the stream, or goes away and names the last one that it has looked at. The library
+/// tells the streams after that one, and no other, that the peer goes away.
+fn lost(error: hyper::Error) -> TransportError {
+    let said = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    let is_refused = said.is_some_and(|said| {
+        let is_refused = said.is_reset() && said.reason() == Some(h2::Reason::REFUSED_STREAM);
+        said.is_remote() && (is_refused || said.is_go_away())
+    });
+    if is_refused { TransportError::Refused(error.into()) } else { TransportError::Broken(error.into()) }
 }
 
 /// The body of an answer, which keeps the place on its connection.
