@@ -92,7 +92,7 @@ impl Exchange {
             let more = again && tried.len() < service.retries.attempts as usize;
             let result = self.attempt(clock, message, &lease, more).await?;
             let verdict = verdict(&result, message);
-            let given_back = matches!(result, Err(Failure::Transport(TransportError::Refused(_))));
+            let given_back = is_given_back(&result);
             sent |= !given_back && !matches!(result, Err(Failure::Transport(TransportError::Unreachable(_))));
             let untold = verdict == Some(Verdict::Good) && !lease.is_chance();
             if let Some(verdict) = verdict.filter(|_| !untold) {
@@ -100,7 +100,7 @@ impl Exchange {
             }
             if more && (others || given_back) && may_repeat(&result, safe, message) {
                 tried.push(Arc::clone(&lease.peer));
-                if let Some(next) = self.next(clock, &tried, given_back) {
+                if let Some(next) = self.next(clock, &tried, &result) {
                     call.budget.again(self.number);
                     lease = next;
                     continue;
@@ -116,18 +116,24 @@ impl Exchange {
     }
 
     /// Another endpoint, if the time, the budget and the others' health allow it; any one, if the last gave
-    /// the request back.
-    fn next(&self, clock: &mut Clock, tried: &[Arc<Peer>], given_back: bool) -> Option<Lease> {
+    /// the request back. Where nobody was there, nobody was burdened: that takes nothing from the budget.
+    fn next(
+        &self,
+        clock: &mut Clock,
+        tried: &[Arc<Peer>],
+        last: &Result<Response<Body>, Failure>,
+    ) -> Option<Lease> {
         let (tally, retries) = (&self.service.tally, &self.service.retries);
         if !clock.again() {
             return None;
         }
-        if !tally.budget.withdraw(retries.budget, clock.attempt()) {
+        if !is_nobody_there(last) && !tally.budget.withdraw(retries.budget, clock.attempt()) {
             tally.retries_refused.fetch_add(1, Relaxed);
             return None;
         }
         let targets = &self.service.targets;
-        let lease = targets.pick(tried).or_else(|| given_back.then(|| targets.pick(&[])).flatten())?;
+        let lease =
+            targets.pick(tried).or_else(|| is_given_back(last).then(|| targets.pick(&[])).flatten())?;
         tally.retries.fetch_add(1, Relaxed);
         Some(lease)
     }
@@ -232,6 +238,23 @@ fn may_repeat(result: &Result<Response<Body>, Failure>, safe: bool, message: &Me
         Err(Failure::Transport(TransportError::Timeout(_)) | Failure::Late(_)) => false,
     };
     repeatable && message.payload.is_whole()
+}
+
+/// Whether the endpoint says that it did nothing with the request.
+fn is_given_back(result: &Result<Response<Body>, Failure>) -> bool {
+    matches!(result, Err(Failure::Transport(TransportError::Refused(_))))
+}
+
+/// Whether nobody listens at the endpoint, or no way leads there.
+fn is_nobody_there(result: &Result<Response<Body>, Failure>) -> bool {
+    use std::io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    let Err(Failure::Transport(TransportError::Unreachable(error))) = result else { return false };
+    let mut causes =
+        std::iter::successors(Some(&**error as &(dyn std::error::Error + 'static)), |error| error.source());
+    let kind = causes.find_map(|error| Some(error.downcast_ref::<std::io::Error>()?.kind()));
+    kind.is_some_and(|kind| {
+        [AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable].contains(&kind)
+    })
 }
 
 /// The statuses of a service that can't answer at the moment (RFC 9110, 15.6.3 to 15.6.5).

@@ -19,7 +19,8 @@ pub struct RetriesConfig {
     #[serde(default = "default_attempts")]
     pub attempts: u32,
     /// How much the retries of all requests may add to the traffic of the last ten seconds. Three a second
-    /// are free on top, so that a service with few requests has some.
+    /// are free on top, so that a service with few requests has some; and those after a target where nobody
+    /// listens.
     #[serde(default = "default_budget")]
     pub budget: Percent,
 }

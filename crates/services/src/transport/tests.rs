@@ -2,6 +2,7 @@
 
 mod http2;
 mod law;
+mod names;
 mod pool;
 mod target;
 mod tls;
