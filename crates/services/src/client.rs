@@ -298,7 +298,7 @@ impl Exchange {
             Some(wish) if upgrade::is_switch(&answer.response) => {
                 let Answer { mut response, lease, .. } = answer;
                 lease.note(Verdict::Good);
-                if !wish.grant(&mut response, lease) {
+                if !wish.grant(&mut response, lease, self.service.upgrade_idle_timeout) {
                     return Err(self.switched());
                 }
                 response
