@@ -3,31 +3,44 @@
 //!
 //! Targets are ordinary tests of a thousand inputs each. `make fuzz SECONDS=600` gives each that much time and
 //! any number of inputs.
-//! A failure prints its input, made as small as possible, and the seed that finds it again
-//! (`BOLERO_RANDOM_SEED`).
+//! A failure prints its input, made as small as possible. The inputs come from proptest, which the crates' other
+//! tests have anyway: a library for fuzzing alone cost a crate of level 0 a fifth of its first build.
 
-pub use bolero;
+use std::time::{Duration, Instant};
+
+use proptest::collection::vec;
+use proptest::prelude::any;
+use proptest::test_runner::{Config, TestRunner};
 
 /// How many inputs each target gets where nothing else is said.
-pub const INPUTS: usize = 1000;
+pub const INPUTS: u32 = 1000;
 /// The longest input, in bytes before words are put in.
 pub const LENGTH: usize = 256;
+/// The variable that gives each target so many seconds.
+const SECONDS: &str = "FUZZ_SECONDS";
 
 /// Fuzzes a function of bytes: with bytes as they come, and with these words among them, since no grammar is
 /// hit by chance.
-#[macro_export]
-macro_rules! check {
-    ($words:expr, $target:expr) => {{
-        let words: &[&str] = $words;
-        // A panic ends the test: what it leaves behind is looked at by nobody.
-        let target = std::panic::AssertUnwindSafe($target);
-        let check = $crate::bolero::check!().with_iterations($crate::INPUTS).with_max_len($crate::LENGTH);
-        check.for_each(move |bytes: &[u8]| {
-            let target = &target;
-            target(bytes);
-            target(&$crate::spelled(bytes, words));
+///
+/// # Panics
+/// If the function does, with the smallest input found that makes it.
+pub fn check(words: &[&str], target: impl Fn(&[u8])) {
+    let seconds = std::env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
+    let (begun, time) = (Instant::now(), Duration::from_secs(seconds));
+    loop {
+        let config = Config { cases: INPUTS, failure_persistence: None, ..Config::default() };
+        let result = TestRunner::new(config).run(&vec(any::<u8>(), 0..=LENGTH), |bytes| {
+            target(&bytes);
+            target(&spelled(&bytes, words));
+            Ok(())
         });
-    }};
+        if let Err(failure) = result {
+            panic!("{failure}");
+        }
+        if begun.elapsed() >= time {
+            return;
+        }
+    }
 }
 
 /// Bytes as a text: a high one is a word, the others are themselves.

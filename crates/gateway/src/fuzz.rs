@@ -70,7 +70,7 @@ fn a_config_is_read_or_every_mistake_has_words() {
         "runtime: ",
         "{ path: /a, ",
     ];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = std::str::from_utf8(text) else { return };
         if let Err(mistakes) = config::read_text(text, Path::new("orfa.yaml")) {
             assert!(
@@ -85,7 +85,7 @@ fn a_config_is_read_or_every_mistake_has_words() {
 fn an_origin_without_leave_gets_none() {
     let words =
         &["http://", "https://", "a.example", ":", "80", "443", "*", ":*", "null", "[::1]", "@", "/", "evil"];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = std::str::from_utf8(text) else { return };
         let (pattern, origin) = text.split_at(text.floor_char_boundary(text.len() / 2));
         let _ = cors::is_pattern(text);
@@ -107,7 +107,7 @@ fn an_origin_without_leave_gets_none() {
 #[test]
 fn a_rate_is_read_or_refused() {
     let words = &["0", "1", "18446744073709551615", "/", "s", "m", "h", "ms", "us", "ns", "-", "."];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = std::str::from_utf8(text) else { return };
         let rate: Result<PerTime, _> = text.parse();
         assert!(rate.is_err() || rate.is_ok_and(|rate| rate.count > 0 && !rate.span.is_zero()), "{text}");
@@ -142,7 +142,7 @@ callers: { batch: { key: 'sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd
         "_",
         "batch",
     ];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(value) = HeaderValue::from_bytes(text) else { return };
         for name in ["authorization", "x-api-key"] {
             let headers = HeaderMap::from_iter([(http::HeaderName::from_static(name), value.clone())]);
@@ -179,7 +179,7 @@ fn whoever_is_not_trusted_speaks_for_nobody() {
     ];
     let trusted = TrustedProxies::new(&["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()]);
     let [stranger, proxy] = ["192.0.2.1", "10.0.0.1"].map(|text| text.parse().unwrap());
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let _ = std::str::from_utf8(text).ok().and_then(network);
         let Ok(value) = HeaderValue::from_bytes(text) else { return };
         for name in ["forwarded", "x-forwarded-for"] {

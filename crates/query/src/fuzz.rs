@@ -53,7 +53,7 @@ fn a_request_is_understood_or_refused_by_the_clients_fault() {
         "18446744073709551615\n",
         "content-type: text/typescript\r\n\r\n",
     ];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let config = LimitsConfig::default();
         let Some(request) = request(text) else { return };
         match Ask::read(request, &config).now_or_never().expect("the body is there already") {
@@ -86,7 +86,7 @@ fn no_limit_that_a_client_grants_raises_a_cap() {
         "-",
     ];
     let caps = Limits::caps(&LimitsConfig::default());
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(granted) = caps.granted(&String::from_utf8_lossy(text)) else { return };
         assert!(Limit::ALL.into_iter().all(|limit| (1..=caps.value(limit)).contains(&granted.value(limit))));
     });
@@ -147,7 +147,7 @@ fn types_are_stripped_or_refused_and_places_stay() {
         "export =",
         "accessor ",
     ];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = std::str::from_utf8(text) else { return };
         match typescript::strip(text) {
             Ok(stripped) => {
@@ -179,7 +179,7 @@ fn a_damaged_module_is_checked_without_panic() {
         )
         .unwrap()
     });
-    ::fuzz::check!(&["\0asm\u{1}\0\0\0", "\u{1}", "\u{2}", "env:c@1", "orfa", "memory"], |bytes: &[u8]| {
+    ::fuzz::check(&["\0asm\u{1}\0\0\0", "\u{1}", "\u{2}", "env:c@1", "orfa", "memory"], |bytes: &[u8]| {
         let _ = check::check(bytes, &|name| name == "memory");
         let _ = check::check(&::fuzz::damaged(&GOOD, bytes), &|_| true);
     });

@@ -2,8 +2,8 @@
 //!
 //! A program's request ([`Services::send`]): check → take from the allowance → wait for a place → choose
 //! an endpoint and send (`client/exchange.rs`) → receive, counting. A proxied one ([`Services::forward`])
-//! streams both ways instead. Nothing unsafe that was sent is ever sent again. Dropping a future ends the
-//! exchange behind it.
+//! streams both ways instead. Nothing unsafe that was sent is ever sent again, unless the service says that
+//! it did nothing with it. Dropping a future ends the exchange behind it.
 
 mod clock;
 mod exchange;
@@ -298,7 +298,7 @@ impl Exchange {
             Some(wish) if upgrade::is_switch(&answer.response) => {
                 let Answer { mut response, lease, .. } = answer;
                 lease.note(Verdict::Good);
-                if !wish.grant(&mut response, lease) {
+                if !wish.grant(&mut response, lease, self.service.upgrade_idle_timeout) {
                     return Err(self.switched());
                 }
                 response

@@ -49,6 +49,10 @@ pub struct ServiceConfig {
     /// How long a streamed answer, or a streamed request, may stand still.
     #[serde(default = "default_idle_timeout")]
     pub idle_timeout: Duration,
+    /// How long a connection may be silent, both ways, that was handed over to another protocol, such as a
+    /// WebSocket: longer than `idle_timeout`, since there silence is no fault.
+    #[serde(default = "default_upgrade_idle_timeout")]
+    pub upgrade_idle_timeout: Duration,
     /// When a request is sent to another target.
     #[serde(default)]
     pub retries: RetriesConfig,
@@ -103,6 +107,7 @@ impl ServiceConfig {
             tls: None,
             first_byte_timeout: None,
             idle_timeout: default_idle_timeout(),
+            upgrade_idle_timeout: default_upgrade_idle_timeout(),
             retries: RetriesConfig::default(),
             health: None,
             forward: Vec::new(),
@@ -133,6 +138,12 @@ fn default_dns() -> Duration {
 
 fn default_idle_timeout() -> Duration {
     Duration::from_secs(60)
+}
+
+/// Longer than most load balancers and proxies have it (a minute, in nginx), so that what lives behind those
+/// lives here too.
+fn default_upgrade_idle_timeout() -> Duration {
+    Duration::from_secs(5 * 60)
 }
 
 fn default_timeout() -> Duration {

@@ -36,7 +36,7 @@ pub enum FetchError {
     /// The URL can't be fetched.
     #[error("the URL can't be fetched: {0}")]
     Url(&'static str),
-    /// No connection: nothing was sent.
+    /// No connection, or the target gave the request back: nothing was done with it.
     #[error("no connection")]
     Unreachable(#[source] Error),
     /// No answer, or not all of it, within the time given.
@@ -66,7 +66,7 @@ impl Fetch {
     /// status, to its end: `limit` bytes at most, within `time` from connecting to the last byte.
     ///
     /// # Errors
-    /// What [`FetchError`] lists. Only after [`FetchError::Unreachable`] was nothing sent for sure.
+    /// What [`FetchError`] lists. Only after [`FetchError::Unreachable`] was nothing done for sure.
     pub async fn send(
         &self,
         request: Request<Bytes>,
@@ -122,7 +122,9 @@ async fn collect(mut body: Body, limit: u64) -> Result<Bytes, FetchError> {
 impl From<TransportError> for FetchError {
     fn from(error: TransportError) -> Self {
         match error {
-            TransportError::Unreachable(source) => Self::Unreachable(source),
+            TransportError::Unreachable(source) | TransportError::Refused(source) => {
+                Self::Unreachable(source)
+            }
             TransportError::Timeout(source) | TransportError::Broken(source) => Self::Broken(source),
         }
     }

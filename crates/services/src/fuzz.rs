@@ -11,7 +11,7 @@ use crate::{Services, headers};
 #[test]
 fn a_number_with_a_unit_is_what_it_is_written_as() {
     let words = &["0", "9", "18446744073709551615", "ns", "us", "ms", "s", "m", "h", "B", "kB", "KiB", "TiB"];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
         if let Ok(span) = text.parse::<Duration>() {
             assert_eq!(span.to_string().parse(), Ok(span));
@@ -26,7 +26,7 @@ fn a_number_with_a_unit_is_what_it_is_written_as() {
 fn a_target_stays_below_its_service() {
     let words =
         &["http://", "up", "/", "..", ".", "%2e", "%2F", "%5c", "\\", "?", "#", "@", ":80", ";", "//", "%00"];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
         let _ = (path::check(text), path::reading(text));
         let Ok(target) = path::parse_target(text) else { return };
@@ -40,7 +40,7 @@ fn a_target_stays_below_its_service() {
 #[test]
 fn a_glob_matches_in_time_and_itself() {
     let words = &["/", "*", "**", "a", "ab", "/*", "/**/", "%2e", "."];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
         let (pattern, path) = text.split_at(text.floor_char_boundary(text.len() / 2));
         let Ok(glob) = Glob::parse(pattern) else { return };
@@ -70,7 +70,7 @@ fn headers_from_outside_are_checked_and_stripped() {
         "orfa;v=1",
         "close",
     ];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let mut map = HeaderMap::new();
         for line in text.split(|byte| *byte == b'\n') {
             let mut halves = line.splitn(2, |byte| *byte == b':');
@@ -93,7 +93,7 @@ fn headers_from_outside_are_checked_and_stripped() {
 fn a_service_of_the_config_is_refused_in_words() {
     let words =
         &["http://", "https://", "a", ":80", "/", "%2e", "x-api-key", "*", "..", "@", "[::1]", "\r\n"];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let text = String::from_utf8_lossy(text).into_owned();
         let mut config = ServiceConfig::at(text.clone());
         config.paths = vec![text.clone()];

@@ -26,6 +26,7 @@ pub struct Service {
     timeout: Duration,
     pub(crate) first_byte_timeout: Option<Duration>,
     pub(crate) idle_timeout: Duration,
+    pub(crate) upgrade_idle_timeout: Duration,
     pub(crate) retries: RetriesConfig,
     openapi: Option<String>,
     pub(crate) targets: Arc<Targets>,
@@ -104,6 +105,7 @@ impl Service {
         let timeout = reader.time("/timeout", config.timeout.0);
         let first_byte_timeout = reader.first_byte(config);
         let idle_timeout = reader.time("/idle_timeout", config.idle_timeout.0);
+        let upgrade_idle_timeout = reader.time("/upgrade_idle_timeout", config.upgrade_idle_timeout.0);
         reader.retries(&config.retries);
         let headers = Rules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) };
         let checks = config.health.as_ref().and_then(|health| reader.checks(health, &headers));
@@ -120,6 +122,7 @@ impl Service {
             timeout,
             first_byte_timeout,
             idle_timeout,
+            upgrade_idle_timeout,
             retries: config.retries.clone(),
             openapi: config.openapi.clone(),
             targets,

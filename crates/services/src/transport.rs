@@ -19,6 +19,7 @@ use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{Request, Response, Uri};
 
 use crate::body::{Body, Error};
+use crate::config::Protocol;
 use connect::{Connection, Tls, connect};
 use pool::{Found, Pool};
 
@@ -71,6 +72,10 @@ pub enum TransportError {
     /// No connection, or one that was closed before it took a byte: nothing was sent.
     #[error("no connection")]
     Unreachable(#[source] Error),
+    /// The target gave it back, and says that nothing was done with it. Another connection may have it, even
+    /// one to the same target.
+    #[error("the target gave it back")]
+    Refused(#[source] Error),
     /// No answer in time.
     #[error("no answer in time")]
     Timeout(#[source] Error),
@@ -149,6 +154,14 @@ impl Origin {
         // What stands in an authority may stand in a header.
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
         Ok(Self { service, scheme, authority, base, host, dial, tls, pool: Pool::default() })
+    }
+
+    /// Whether requests may share a connection to it, on which the target may give one of them back.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self.dial.protocol {
+            Protocol::Auto => self.tls.is_some(),
+            protocol => protocol == Protocol::Http2,
+        }
     }
 
     /// The port that is connected to.

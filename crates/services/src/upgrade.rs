@@ -2,16 +2,22 @@
 //!
 //! A connection to a service is made something else only if the client asked for it; then the two sides
 //! are joined, and the gateway no longer knows what they say. It is a matter of HTTP/1.1 alone.
+//!
+//! All that can be seen of such a connection is whether anything moves. One on which nothing does for
+//! `upgrade_idle_timeout` is closed: a peer that vanished says nothing, and would be kept for ever.
 
-use http::header::{CONNECTION, HeaderValue, UPGRADE};
-use http::{HeaderMap, Response, StatusCode, Version, request};
 use std::io::Cursor;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::{HeaderMap, Response, StatusCode, Version, request};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, copy_bidirectional, join, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, copy_bidirectional, join, split};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::io::InspectReader;
 
 use crate::body::Body;
 use crate::targets::Lease;
@@ -58,15 +64,15 @@ impl Wish {
     }
 
     /// Joins the two sides, if the answer is that the service switches and it knows to what. The lease is
-    /// held until they part.
-    pub(crate) fn grant(self, response: &mut Response<Body>, lease: Lease) -> bool {
+    /// held until they part, or have been silent for too long.
+    pub(crate) fn grant(self, response: &mut Response<Body>, lease: Lease, idle: Duration) -> bool {
         let protocol = response.headers().get(UPGRADE).cloned();
         let service = response.extensions_mut().remove::<Switched>().and_then(|switched| switched.take());
         let (Some(protocol), Some(service)) = (protocol, service) else { return false };
         crate::headers::strip_hop_by_hop(response.headers_mut());
         response.headers_mut().insert(UPGRADE, protocol);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        tokio::spawn(pass(self.client, service, lease));
+        tokio::spawn(pass(self.client, service, idle, lease));
         true
     }
 }
@@ -83,12 +89,53 @@ fn asks(headers: &HeaderMap) -> bool {
         && options.map(<[u8]>::trim_ascii).any(|option| option.eq_ignore_ascii_case(b"upgrade"))
 }
 
-/// Passes bytes on both ways until both sides have ended, or one of them breaks.
-async fn pass(client: OnUpgrade, (service, begun): Service, _lease: Lease) {
+async fn pass(client: OnUpgrade, (service, begun): Service, idle: Duration, _lease: Lease) {
     // The client's side is there once the answer has been written: if it is not, the client is gone.
     let Ok(client) = client.await else { return };
     let (reader, writer) = split(service);
-    let mut service = join(Cursor::new(begun).chain(reader), writer);
-    // Whoever breaks off is no trouble of the gateway's.
-    let _ = copy_bidirectional(&mut TokioIo::new(client), &mut service).await;
+    splice(TokioIo::new(client), join(Cursor::new(begun).chain(reader), writer), idle).await;
 }
+
+/// Passes bytes on both ways until both sides have ended, one of them breaks, or nothing has moved for so long.
+async fn splice(
+    client: impl AsyncRead + AsyncWrite + Unpin,
+    service: impl AsyncRead + AsyncWrite + Unpin,
+    idle: Duration,
+) {
+    let moved = Moved(Mutex::new(Instant::now()));
+    // A side that no longer takes what the other says is not read from for the other either: it is silence too.
+    let mut client = InspectReader::new(client, |_: &[u8]| moved.note());
+    let mut service = InspectReader::new(service, |_: &[u8]| moved.note());
+    tokio::select! {
+        // Whoever breaks off is no trouble of the gateway's.
+        _ = copy_bidirectional(&mut client, &mut service) => {}
+        () = moved.not_for(idle) => {}
+    }
+}
+
+/// When bytes last came, from either side.
+struct Moved(Mutex<Instant>);
+
+impl Moved {
+    fn note(&self) {
+        *self.lock() = Instant::now();
+    }
+
+    /// Waits until there were none for so long. Looks only when they could be up: bytes wake nobody.
+    async fn not_for(&self, idle: Duration) {
+        loop {
+            let end = *self.lock() + idle;
+            if end <= Instant::now() {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,10 @@
 //! One exchange with a service: the endpoint, the answer, and another endpoint where that one failed.
 //!
 //! A safe request that can be sent whole is sent again after an endpoint broke off before its answer, was
-//! too slow to begin it, or answered that it is not well; every other one only if nothing of it was sent.
-//! Each time another endpoint gets it, within the service's budget for retries and before its time is up.
+//! too slow to begin it, or answered that it is not well; every other one only if nothing of it was sent, or
+//! the endpoint says that it did nothing with it. Each time another endpoint gets it, within the service's
+//! budget for retries and before its time is up; where there is no other one, what was given back goes to the
+//! same one on another connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,26 +79,28 @@ impl Exchange {
         let (service, targets) = (&*self.service, &self.service.targets);
         let ready = clock.whole(targets.ready(&self.outside)).await.map_err(|late| self.late(late))?;
         ready.map_err(|source| self.unreachable(source))?;
-        let others = service.retries.attempts > 0 && targets.count() > 1;
-        if others {
-            service.tally.budget.deposit(clock.begun());
-        }
         let safe = is_safe(&message.method);
         let (mut tried, mut sent): (Vec<Arc<Peer>>, bool) = (Vec::new(), false);
         let mut lease = targets.pick(&tried).ok_or_else(|| self.unreachable("no endpoint".into()))?;
+        let others = targets.count() > 1;
+        let again = service.retries.attempts > 0 && (others || lease.peer.endpoint.origin.is_shared());
+        if again {
+            service.tally.budget.deposit(clock.begun());
+        }
         call.budget.note(self.number, Outcome::NoAnswer);
         loop {
-            let more = others && tried.len() < service.retries.attempts as usize;
+            let more = again && tried.len() < service.retries.attempts as usize;
             let result = self.attempt(clock, message, &lease, more).await?;
             let verdict = verdict(&result, message);
-            sent |= !matches!(result, Err(Failure::Transport(TransportError::Unreachable(_))));
+            let given_back = is_given_back(&result);
+            sent |= !given_back && !matches!(result, Err(Failure::Transport(TransportError::Unreachable(_))));
             let untold = verdict == Some(Verdict::Good) && !lease.is_chance();
             if let Some(verdict) = verdict.filter(|_| !untold) {
                 lease.note(verdict);
             }
-            if more && may_repeat(&result, safe, message) {
+            if more && (others || given_back) && may_repeat(&result, safe, message) {
                 tried.push(Arc::clone(&lease.peer));
-                if let Some(next) = self.next(clock, &tried) {
+                if let Some(next) = self.next(clock, &tried, &result) {
                     call.budget.again(self.number);
                     lease = next;
                     continue;
@@ -111,17 +115,25 @@ impl Exchange {
         }
     }
 
-    /// Another endpoint, if the time, the budget and the others' health allow it.
-    fn next(&self, clock: &mut Clock, tried: &[Arc<Peer>]) -> Option<Lease> {
+    /// Another endpoint, if the time, the budget and the others' health allow it; any one, if the last gave
+    /// the request back. Where nobody was there, nobody was burdened: that takes nothing from the budget.
+    fn next(
+        &self,
+        clock: &mut Clock,
+        tried: &[Arc<Peer>],
+        last: &Result<Response<Body>, Failure>,
+    ) -> Option<Lease> {
         let (tally, retries) = (&self.service.tally, &self.service.retries);
         if !clock.again() {
             return None;
         }
-        if !tally.budget.withdraw(retries.budget, clock.attempt()) {
+        if !is_nobody_there(last) && !tally.budget.withdraw(retries.budget, clock.attempt()) {
             tally.retries_refused.fetch_add(1, Relaxed);
             return None;
         }
-        let lease = self.service.targets.pick(tried)?;
+        let targets = &self.service.targets;
+        let lease =
+            targets.pick(tried).or_else(|| is_given_back(last).then(|| targets.pick(&[])).flatten())?;
         tally.retries.fetch_add(1, Relaxed);
         Some(lease)
     }
@@ -163,7 +175,9 @@ impl Exchange {
 
     fn failed(&self, failure: Failure) -> CallError {
         match failure {
-            Failure::Transport(TransportError::Unreachable(source)) => self.unreachable(source),
+            Failure::Transport(TransportError::Unreachable(source) | TransportError::Refused(source)) => {
+                self.unreachable(source)
+            }
             Failure::Transport(TransportError::Broken(source)) => self.broken(source),
             Failure::Transport(TransportError::Timeout(_)) => {
                 self.late(Late::Service(Waited::Answer, self.service.timeout()))
@@ -204,6 +218,8 @@ fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Optio
         }),
         Err(Failure::Late(Late::Deadline(_) | Late::Client(_))) => None,
         Err(_) if broke_off(message) => None,
+        // Whoever goes away, or is full for a moment, is not ill; whoever only ever refuses is.
+        Err(Failure::Transport(TransportError::Refused(_))) => Some(Verdict::Error),
         Err(_) => Some(Verdict::Failed),
     }
 }
@@ -214,7 +230,7 @@ fn may_repeat(result: &Result<Response<Body>, Failure>, safe: bool, message: &Me
         Ok(response) => {
             safe && (is_unwell(response.status()) || response.status() == StatusCode::INTERNAL_SERVER_ERROR)
         }
-        Err(Failure::Transport(TransportError::Unreachable(_))) => true,
+        Err(Failure::Transport(TransportError::Unreachable(_) | TransportError::Refused(_))) => true,
         Err(
             Failure::Transport(TransportError::Broken(_))
             | Failure::Late(Late::Service(Waited::FirstByte, _)),
@@ -222,6 +238,23 @@ fn may_repeat(result: &Result<Response<Body>, Failure>, safe: bool, message: &Me
         Err(Failure::Transport(TransportError::Timeout(_)) | Failure::Late(_)) => false,
     };
     repeatable && message.payload.is_whole()
+}
+
+/// Whether the endpoint says that it did nothing with the request.
+fn is_given_back(result: &Result<Response<Body>, Failure>) -> bool {
+    matches!(result, Err(Failure::Transport(TransportError::Refused(_))))
+}
+
+/// Whether nobody listens at the endpoint, or no way leads there.
+fn is_nobody_there(result: &Result<Response<Body>, Failure>) -> bool {
+    use std::io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    let Err(Failure::Transport(TransportError::Unreachable(error))) = result else { return false };
+    let mut causes =
+        std::iter::successors(Some(&**error as &(dyn std::error::Error + 'static)), |error| error.source());
+    let kind = causes.find_map(|error| Some(error.downcast_ref::<std::io::Error>()?.kind()));
+    kind.is_some_and(|kind| {
+        [AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable].contains(&kind)
+    })
 }
 
 /// The statuses of a service that can't answer at the moment (RFC 9110, 15.6.3 to 15.6.5).

@@ -11,7 +11,7 @@ use super::Duration;
 
 /// When a request is sent to another target. Only safe methods (RFC 9110, 9.2.1) are sent again, after a
 /// target broke off before its answer, was too slow to begin it, or answered 500, 502, 503 or 504; any
-/// request is, as long as nothing of it was sent.
+/// request is, as long as nothing of it was sent, or a target says over HTTP/2 that it did nothing with it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetriesConfig {
@@ -19,7 +19,8 @@ pub struct RetriesConfig {
     #[serde(default = "default_attempts")]
     pub attempts: u32,
     /// How much the retries of all requests may add to the traffic of the last ten seconds. Three a second
-    /// are free on top, so that a service with few requests has some.
+    /// are free on top, so that a service with few requests has some; and those after a target where nobody
+    /// listens.
     #[serde(default = "default_budget")]
     pub budget: Percent,
 }

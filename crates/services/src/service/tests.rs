@@ -86,6 +86,7 @@ fn what_would_never_work_is_told() {
     wrong.dns = Duration::from_secs(0);
     wrong.first_byte_timeout = Some(wrong.timeout);
     wrong.idle_timeout = Duration::from_secs(0);
+    wrong.upgrade_idle_timeout = Duration::from_secs(0);
     wrong.retries.attempts = 11;
     wrong.health = Some(HealthConfig {
         path: "healthz".into(),
@@ -102,6 +103,7 @@ fn what_would_never_work_is_told() {
             "/a/dns",
             "/a/first_byte_timeout",
             "/a/idle_timeout",
+            "/a/upgrade_idle_timeout",
             "/a/retries/attempts",
             "/a/health/healthy",
             "/a/health/unhealthy",

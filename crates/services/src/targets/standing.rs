@@ -25,7 +25,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 pub(crate) enum Verdict {
     /// An answer that does not speak against the endpoint.
     Good,
-    /// It answered 500: the fault of the endpoint, or of this one request.
+    /// It answered 500, or gave the request back: the fault of the endpoint, or of this one request.
     Error,
     /// No connection, no answer, no answer in time, or 502, 503 or 504.
     Failed,

@@ -14,18 +14,18 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use super::{Endpoint, Origin, http1, http2};
+use super::{Endpoint, Origin, http1, http2, tls};
 use crate::body::Error;
 use crate::config::Protocol;
 
 /// How a service's targets are connected to: the part of its config that is about it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dial {
     /// How long connecting may take, from looking up the name to the end of TLS' handshake.
     pub(crate) timeout: Duration,
     pub(crate) protocol: Protocol,
     /// Trust and credentials, for targets at `https`.
-    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) tls: Option<tls::Client>,
     /// The name that certificates have to bear, where it is not the target's host.
     pub(crate) server_name: Option<ServerName<'static>>,
 }
@@ -37,25 +37,13 @@ pub(crate) struct Tls {
     name: ServerName<'static>,
 }
 
-impl PartialEq for Dial {
-    fn eq(&self, other: &Self) -> bool {
-        let tls = match (&self.tls, &other.tls) {
-            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
-            (one, two) => one.is_none() && two.is_none(),
-        };
-        (self.timeout, self.protocol, &self.server_name)
-            == (other.timeout, other.protocol, &other.server_name)
-            && tls
-    }
-}
-
 impl Dial {
     /// TLS towards a target, if its scheme asks for it.
     pub(crate) fn tls(&self, scheme: &Scheme, authority: &Authority) -> Result<Option<Tls>, &'static str> {
         if *scheme != Scheme::HTTPS {
             return Ok(None);
         }
-        let config = self.tls.clone().ok_or("TLS can't be used")?;
+        let config = Arc::clone(&self.tls.as_ref().ok_or("TLS can't be used")?.config);
         let name = match &self.server_name {
             Some(name) => name.clone(),
             None => ServerName::try_from(bare(authority.host()).to_owned())

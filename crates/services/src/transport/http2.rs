@@ -1,16 +1,13 @@
 //! A connection that speaks HTTP/2: many requests at once, driven by a task of its own.
 
+use std::error::Error as _;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
@@ -46,12 +43,6 @@ pub(crate) struct Place {
 
 /// Counts a request until its answer has been read or dropped.
 struct Taken(Arc<Load>);
-
-/// The body of an answer, which keeps the place on its connection.
-struct Placed {
-    body: Incoming,
-    _taken: Taken,
-}
 
 impl Connection {
     pub(crate) async fn new(stream: Stream) -> hyper::Result<Self> {
@@ -107,32 +98,32 @@ impl Place {
     /// Sends a request and waits for the head of its answer.
     pub(crate) async fn send(mut self, request: Request<Body>) -> Result<Response<Body>, Unsent> {
         match self.sender.try_send_request(request).await {
-            Ok(response) => Ok(response.map(|body| Placed { body, _taken: self.taken }.boxed_unsync())),
+            Ok(response) => Ok(response.map(|body| placed(body, self.taken))),
             Err(mut error) => Err(match error.take_message() {
                 Some(request) => Unsent::Whole(Box::new(request), error.into_error().into()),
-                None => Unsent::Lost(TransportError::Broken(error.into_error().into())),
+                None => Unsent::Lost(lost(error.into_error())),
             }),
         }
     }
 }
 
-impl http_body::Body for Placed {
-    type Data = Bytes;
-    type Error = Error;
+/// What became of a request that was sent and not answered. A peer says of which it has done nothing (RFC
+/// 9113, 8.7): it refuses the stream, or goes away and names the last one that it has looked at. The library
+/// tells the streams after that one, and no other, that the peer goes away.
+fn lost(error: hyper::Error) -> TransportError {
+    let said = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    let is_refused = said.is_some_and(|said| {
+        let is_refused = said.is_reset() && said.reason() == Some(h2::Reason::REFUSED_STREAM);
+        said.is_remote() && (is_refused || said.is_go_away())
+    });
+    if is_refused { TransportError::Refused(error.into()) } else { TransportError::Broken(error.into()) }
+}
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        Poll::Ready(frame.map(|frame| frame.map_err(Error::from)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+/// The body of an answer, which keeps the place on its connection.
+fn placed(body: Incoming, taken: Taken) -> Body {
+    let error = move |error| {
+        let _held = &taken;
+        Error::from(error)
+    };
+    body.map_err(error).boxed_unsync()
 }

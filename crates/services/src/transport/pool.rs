@@ -54,7 +54,7 @@ struct Aged<C> {
 /// A connection under way that several requests wait for: one that they may share, or that shows what the
 /// target speaks.
 #[derive(Clone)]
-pub(crate) struct Probe(watch::Receiver<Option<Result<(), Arc<str>>>>);
+pub(crate) struct Probe(watch::Receiver<Option<Result<(), Arc<dyn std::error::Error + Send + Sync>>>>);
 
 /// What the pool has for a request.
 pub(crate) enum Found {
@@ -121,7 +121,7 @@ impl Pool {
             place.probe = None;
             let result = opened.map(|connection| place.add(used, connection));
             pool.begin_sweeping(kept);
-            told.send_replace(Some(result.map_err(|error| describe(&*error).into())));
+            told.send_replace(Some(result.map_err(Arc::from)));
         });
         Probe(probe)
     }
@@ -141,17 +141,27 @@ impl Probe {
     /// Waits for the connection.
     pub(crate) async fn wait(mut self) -> Result<(), Error> {
         match self.0.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(Err(error))) => Err(Error::from(&**error)),
+            Ok(Some(Err(error))) => Err(Common(Arc::clone(error)).into()),
             Ok(_) => Ok(()),
             Err(_) => Err("connecting was given up".into()),
         }
     }
 }
 
-/// An error with all its causes, for those who can't have the error itself.
-fn describe(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+/// An error of a connection that several wait for.
+#[derive(Debug)]
+struct Common(Arc<dyn std::error::Error + Send + Sync>);
+
+impl fmt::Display for Common {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("connecting failed")
+    }
+}
+
+impl std::error::Error for Common {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
 }
 
 impl Kept {

@@ -3,6 +3,7 @@
 mod http1;
 mod http2;
 mod law;
+mod names;
 mod pool;
 mod target;
 mod tls;

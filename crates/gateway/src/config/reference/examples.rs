@@ -70,6 +70,7 @@ services:
     protocol: auto
     first_byte_timeout: 800ms
     idle_timeout: 30s
+    upgrade_idle_timeout: 10m
     dns: 10s
     retries: { attempts: 1 }
     health: { path: /healthz }

@@ -116,7 +116,7 @@ fn nothing_of_what_comes_makes_it_panic_or_depends_on_its_pieces() {
         "-",
         "0x",
     ];
-    ::fuzz::check!(words, |text: &[u8]| {
+    ::fuzz::check(words, |text: &[u8]| {
         let whole = followed(&[text]);
         let pieces: Vec<&[u8]> = text.chunks(1).collect();
         let pieces = followed(&pieces);

@@ -1,4 +1,5 @@
-//! HTTP/2 in clear text: many requests on one connection, trailers, and peers that go away.
+//! HTTP/2 in clear text: many requests on one connection, trailers, peers that go away, and what they give
+//! back.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -12,11 +13,13 @@ use http_body_util::StreamBody;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::AsyncReadExt;
 use tokio::sync::{Barrier, Notify};
 
-use super::target::Target;
+use super::target::{Target, say};
 use super::*;
 use crate::body::{Error, full};
+use crate::config::RetriesConfig;
 
 #[tokio::test]
 async fn requests_share_a_connection() {
@@ -104,4 +107,86 @@ async fn a_peer_that_goes_away_is_followed_by_another_connection() {
         assert_eq!(shop.get("/").await.unwrap(), "ok");
     }
     assert_eq!(connections.load(SeqCst), 5);
+}
+
+/// The head of a frame, and what is in it (RFC 9113, 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const REFUSED_STREAM: u32 = 7;
+const CANCEL: u32 = 8;
+
+/// What a peer says to the request on a stream.
+type Says = fn(u32) -> Vec<u8>;
+
+fn reset(stream: u32, code: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &code.to_be_bytes())
+}
+
+/// The peer is going away, and has looked at no stream after this one.
+fn go_away(last: u32) -> Vec<u8> {
+    frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())
+}
+
+/// Says this to the first two requests, answers all others, and counts them.
+async fn saying(says: Says) -> (Target, Arc<AtomicUsize>) {
+    let seen: Arc<AtomicUsize> = Arc::default();
+    let counting = Arc::clone(&seen);
+    let target = Target::accepting(move |mut socket| {
+        let seen = Arc::clone(&counting);
+        async move {
+            let (mut preface, mut head) = ([0; 24], [0; 9]);
+            let _ = socket.read_exact(&mut preface).await;
+            say(&mut socket, frame(SETTINGS, 0, 0, &[])).await;
+            while socket.read_exact(&mut head).await.is_ok() {
+                let [_, high, low, kind, _, stream @ ..] = head;
+                let mut payload = vec![0; usize::from(u16::from_be_bytes([high, low]))];
+                let _ = socket.read_exact(&mut payload).await;
+                if kind == HEADERS {
+                    let stream = u32::from_be_bytes(stream);
+                    // The table that every peer has says 200 at 8 (RFC 7541, A). It ends head and stream.
+                    let answer = || frame(HEADERS, 0b101, stream, &[0x88]);
+                    let said = if seen.fetch_add(1, SeqCst) < 2 { says(stream) } else { answer() };
+                    say(&mut socket, said).await;
+                }
+            }
+        }
+    })
+    .await;
+    (target, seen)
+}
+
+/// The status that a POST gets which may be sent again so often, or the code of the problem.
+async fn post(target: &Target, attempts: u32) -> Result<u16, &'static str> {
+    let retries = RetriesConfig { attempts, ..RetriesConfig::default() };
+    let shop = Shop::new(ServiceConfig { retries, ..at(target.url(), Protocol::Http2) });
+    let request = http::Request::post("/").body(empty()).unwrap();
+    shop.send(request).await.map(|answer| answer.status().as_u16()).map_err(|error| error.code())
+}
+
+#[tokio::test]
+async fn what_a_peer_gives_back_is_sent_again_even_a_post_to_the_only_target() {
+    let given_back: [Says; 2] = [|stream| reset(stream, REFUSED_STREAM), |stream| go_away(stream - 1)];
+    for says in given_back {
+        let (target, seen) = saying(says).await;
+        assert_eq!((post(&target, 2).await, seen.load(SeqCst)), (Ok(200), 3));
+        let (target, seen) = saying(says).await;
+        assert_eq!((post(&target, 1).await, seen.load(SeqCst)), (Err("upstream-unreachable"), 2));
+    }
+}
+
+#[tokio::test]
+async fn what_a_peer_may_have_looked_at_is_not_sent_again() {
+    let begun: [Says; 2] =
+        [|stream| reset(stream, CANCEL), |stream| [go_away(stream), reset(stream, CANCEL)].concat()];
+    for says in begun {
+        let (target, seen) = saying(says).await;
+        assert_eq!((post(&target, 2).await, seen.load(SeqCst)), (Err("upstream-broken"), 1));
+    }
 }

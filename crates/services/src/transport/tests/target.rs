@@ -78,7 +78,8 @@ impl Target {
     }
 }
 
-async fn serve<F>(
+/// Answers every request on a connection by a function.
+pub(super) async fn serve<F>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
 ) where

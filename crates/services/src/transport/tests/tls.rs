@@ -1,13 +1,17 @@
 //! TLS towards targets: whom we trust, and who we say we are.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
 use http::Response;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
+use tokio_rustls::TlsAcceptor;
 
-use super::target::Target;
+use super::target::{Target, serve};
 use super::*;
 use crate::body::full;
 
@@ -15,6 +19,7 @@ use crate::body::full;
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
+    pem: String,
     folder: TempDir,
 }
 
@@ -28,8 +33,9 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("ca.pem"), certificate.pem()).unwrap();
-        Self { certificate: certificate.der().clone(), issuer: Issuer::new(params, key), folder }
+        let pem = certificate.pem();
+        std::fs::write(folder.path().join("ca.pem"), &pem).unwrap();
+        Self { certificate: certificate.der().clone(), issuer: Issuer::new(params, key), pem, folder }
     }
 
     fn identity(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
@@ -59,12 +65,12 @@ impl Authority {
 
 /// A server's side of TLS; it asks clients for a certificate of this authority if there is one.
 fn server(identity: &Identity, clients: Option<&Authority>, protocols: &[&str]) -> ServerConfig {
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
     let builder = match clients {
         Some(authority) => {
-            let roots = std::sync::Arc::new(authority.roots());
+            let roots = Arc::new(authority.roots());
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
             builder.with_client_cert_verifier(verifier.unwrap())
         }
@@ -86,6 +92,23 @@ async fn target(config: ServerConfig) -> (Target, String) {
     .await;
     let url = format!("https://localhost:{}", target.address.port());
     (target, url)
+}
+
+/// Counts connections.
+async fn counting(config: ServerConfig) -> (Target, Arc<AtomicUsize>) {
+    let (opened, acceptor) = (Arc::<AtomicUsize>::default(), TlsAcceptor::from(Arc::new(config)));
+    let counting = Arc::clone(&opened);
+    let target = Target::accepting(move |socket| {
+        let (acceptor, opened) = (acceptor.clone(), Arc::clone(&counting));
+        async move {
+            if let Ok(stream) = acceptor.accept(socket).await {
+                opened.fetch_add(1, SeqCst);
+                serve(stream, |_| async { Response::new(full("ok")) }).await;
+            }
+        }
+    })
+    .await;
+    (target, opened)
 }
 
 #[tokio::test]
@@ -153,6 +176,33 @@ async fn a_target_may_ask_who_we_are() {
         tls.key = Some("key.pem".into());
     });
     assert!(known.get("/").await.unwrap().starts_with(b"HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn connections_outlive_a_reload_until_a_file_says_something_new() {
+    let authority = Authority::new();
+    let good = server(&authority.identity("localhost", |_| ()), Some(&authority), &["h2"]);
+    let (target, opened) = counting(good).await;
+    let url = format!("https://localhost:{}", target.address.port());
+    let [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map(|file| Some(file.to_owned()));
+    let config = trusting(url, ServiceTlsConfig { ca, cert, key, server_name: None });
+    let config = BTreeMap::from([("shop".to_owned(), config)]);
+    let client = |params: &mut CertificateParams| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    };
+    authority.write(&authority.identity("orfa", client));
+    let mut shop = Shop(Services::read(&config, authority.folder.path()).unwrap());
+    let mut reload = async || {
+        shop = Shop(shop.0.renewed(&config, authority.folder.path()).unwrap());
+        assert_eq!(shop.get("/").await.unwrap(), "ok");
+        opened.load(SeqCst)
+    };
+    assert_eq!((reload().await, reload().await), (1, 1));
+    authority.write(&authority.identity("orfa", client));
+    assert_eq!((reload().await, reload().await), (2, 2));
+    let more = [&authority, &Authority::new()].map(|authority| authority.pem.as_str()).concat();
+    std::fs::write(authority.folder.path().join("ca.pem"), more).unwrap();
+    assert_eq!((reload().await, reload().await), (3, 3));
 }
 
 #[test]

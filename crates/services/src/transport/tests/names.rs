@@ -1,0 +1,52 @@
+//! Names that stand for more addresses than the service listens at.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use http::Response;
+
+use super::target::Target;
+use super::*;
+use crate::Resolve;
+use crate::body::full;
+
+/// What `localhost` stands for on most systems.
+struct Localhost;
+
+impl Resolve for Localhost {
+    fn resolve(&self, _: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+        let addresses = [IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(Ipv4Addr::LOCALHOST)];
+        async move { Ok(addresses.map(|address| SocketAddr::new(address, port)).to_vec()) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_service_on_localhost_that_listens_at_one_of_its_addresses_loses_no_request() {
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let arrived: Arc<AtomicUsize> = Arc::default();
+        let counting = Arc::clone(&arrived);
+        let target = Target::answering(None, move |_| {
+            counting.fetch_add(1, SeqCst);
+            async { Response::new(full("ok")) }
+        })
+        .await;
+        let shop = Shop::new(at(format!("http://localhost:{}", target.address.port()), protocol));
+        let shop = Shop(shop.0.with_resolver(Arc::new(Localhost)));
+        let post = || shop.send(http::Request::post("/").body(full("order")).unwrap());
+        // At once, when nothing is known of either address, and far more than the budget for retries.
+        let answers = join_all((0..300).map(|_| post())).await;
+        assert!(answers.iter().all(Result::is_ok), "{protocol:?}: {:?}", answers.iter().find(|a| a.is_err()));
+        assert_eq!(arrived.load(SeqCst), 300);
+        // From then on, the address where nobody listens gets a trial now and then, and no more.
+        let tried = || shop.0.stats()[0].endpoints.iter().map(|endpoint| endpoint.failures).sum::<u64>();
+        let before = tried();
+        for _ in 0..50 {
+            post().await.unwrap();
+        }
+        assert!(tried() - before < 5, "{protocol:?}: {before} and {}", tried());
+    }
+}
