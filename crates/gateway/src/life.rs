@@ -208,4 +208,3 @@ fn lent(headers: &HeaderMap, comes: Comes) -> Arc<HeaderMap> {
     }
     Arc::new(headers)
 }
-

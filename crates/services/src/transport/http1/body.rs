@@ -259,4 +259,3 @@ impl http_body::Body for Arriving {
         }
     }
 }
-

@@ -102,7 +102,8 @@ pub(super) fn headers(text: &Bytes, found: &[httparse::Header<'_>]) -> Result<He
     let mut headers = HeaderMap::with_capacity(found.len() + 1);
     for header in found {
         let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Wrong::Header)?;
-        let value = HeaderValue::from_maybe_shared(text.slice_ref(header.value)).map_err(|_| Wrong::Header)?;
+        let value =
+            HeaderValue::from_maybe_shared(text.slice_ref(header.value)).map_err(|_| Wrong::Header)?;
         headers.try_append(name, value).map_err(|_| Wrong::Header)?;
     }
     Ok(headers)

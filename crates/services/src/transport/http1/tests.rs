@@ -92,8 +92,18 @@ proptest! {
 #[test]
 fn what_could_be_read_in_two_ways_is_no_chunked_body() {
     for text in [
-        "x\r\n", "\r\n", "-1\r\n", "+1\r\n", "0x1\r\n", "1\n", "1\r\nab\r\n", "1\r\na\n0\r\n\r\n", "1 1\r\n",
-        "10000000000000000\r\n", "1\r;x\r\n", "0\r\nno header\r\n\r\n",
+        "x\r\n",
+        "\r\n",
+        "-1\r\n",
+        "+1\r\n",
+        "0x1\r\n",
+        "1\n",
+        "1\r\nab\r\n",
+        "1\r\na\n0\r\n\r\n",
+        "1 1\r\n",
+        "10000000000000000\r\n",
+        "1\r;x\r\n",
+        "0\r\nno header\r\n\r\n",
     ] {
         let found = decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]);
         assert!(found.is_err(), "{text:?}: {found:?}");
@@ -122,4 +132,51 @@ fn small_parts_do_not_hold_on_to_the_room_of_large_ones() {
     input.put(&[b'x'; 60_000]);
     let part: Bytes = input.take(10);
     assert_eq!((part.len(), input.bytes().len()), (10, 59_990));
+}
+
+mod fuzz {
+    use super::*;
+
+    /// The head of an answer and its body, in one piece or byte by byte: the same, and never a panic.
+    #[test]
+    fn an_answer_is_the_same_in_any_pieces_or_none() {
+        let words = &[
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.0 ",
+            "103",
+            "204",
+            "content-length: 3\r\n",
+            "transfer-encoding: chunked\r\n",
+            "connection: close\r\n",
+            "\r\n",
+            "\n",
+            "\r",
+            "0",
+            "3",
+            "ffffffffffffffff",
+            ";",
+            "x: y\r\n",
+            " ",
+            "abc",
+        ];
+        ::fuzz::check(words, |text: &[u8]| {
+            let single: Vec<&[u8]> = text.chunks(1).collect();
+            assert_eq!(answer(&[text]), answer(&single));
+        });
+    }
+
+    fn answer(pieces: &[&[u8]]) -> Result<Option<(u16, Vec<u8>)>, String> {
+        let mut input = Input::default();
+        for (index, piece) in pieces.iter().enumerate() {
+            input.put(piece);
+            let head = response::read(&mut input, &http::Method::GET).map_err(|wrong| wrong.to_string())?;
+            if let Some(head) = head {
+                let rest = [&[input.bytes()], &pieces[index + 1..]].concat();
+                let (data, ..) =
+                    decode(Decoder::new(head.framing), &rest).map_err(|wrong| wrong.to_string())?;
+                return Ok(Some((head.response.status().as_u16(), data)));
+            }
+        }
+        Ok(None)
+    }
 }

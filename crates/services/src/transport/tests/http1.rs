@@ -92,9 +92,10 @@ async fn an_answer_may_come_before_the_end_of_the_request() {
     let shop = Shop::new(at(target.url(), Protocol::Auto));
     for _ in 0..3 {
         let (mut sender, body) = Channel::<Bytes, Error>::new(1);
-        let upload = tokio::spawn(async move {
-            while sender.send_data(Bytes::from_static(&[0; 65536])).await.is_ok() {}
-        });
+        let upload =
+            tokio::spawn(
+                async move { while sender.send_data(Bytes::from_static(&[0; 65536])).await.is_ok() {} },
+            );
         let response = shop.send(http::Request::post("/").body(body.boxed_unsync()).unwrap()).await.unwrap();
         assert_eq!(response.status(), 413);
         assert_eq!(all(response).await, "large");
