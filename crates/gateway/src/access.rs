@@ -22,6 +22,7 @@ use services::call::Outcome;
 use services::{Body, Budget, Caller, Made, Report, Trace};
 
 use crate::client::Client;
+use crate::config::LimitsConfig;
 use crate::metrics::{self, Metrics, RouteMetrics};
 use crate::respond::Spoken;
 use crate::rights::Held;
@@ -112,6 +113,8 @@ struct Metered {
     meter: Arc<Meter>,
     client: Client,
     limit: u64,
+    /// Bytes a second.
+    rate: u64,
     stall: Stall,
 }
 
@@ -135,7 +138,7 @@ const BODY_STALL: Duration = Duration::from_secs(30);
 const CLIENT_GONE: u16 = 499;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the body stood still for {BODY_STALL:?}")]
+#[error("the body came too slowly")]
 struct TooSlow;
 
 #[derive(Debug, thiserror::Error)]
@@ -170,8 +173,8 @@ impl Entry {
         }
     }
 
-    /// The request's body, from here on counted and no larger than this.
-    pub(crate) fn metered(&self, body: Incoming, limit: u64) -> Body {
+    /// The request's body, from here on counted, and bounded by these.
+    pub(crate) fn metered(&self, body: Incoming, limits: &LimitsConfig) -> Body {
         if body.is_end_stream() {
             return services::body::empty();
         }
@@ -179,7 +182,8 @@ impl Entry {
             body,
             meter: Arc::clone(&self.meter),
             client: self.client.clone(),
-            limit,
+            limit: limits.body.0,
+            rate: limits.body_rate.0,
             stall: Stall::default(),
         }
         .boxed_unsync()
@@ -201,7 +205,7 @@ impl Entry {
         self.began.elapsed()
     }
 
-    /// Whether the body stood still for too long.
+    /// Whether the body came too slowly.
     pub(crate) fn is_slow(&self) -> bool {
         self.meter.slow.load(Relaxed)
     }
@@ -377,7 +381,9 @@ impl Metered {
     /// Whether the client keeps everybody waiting. Once its answer has begun, it may take its time: then the
     /// two sides talk to each other.
     fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {
-        let is_stuck = !self.meter.answered.load(Relaxed) && self.stall.is_over(BODY_STALL, context);
+        let received = self.meter.received.load(Relaxed);
+        let is_stuck = !self.meter.answered.load(Relaxed)
+            && self.stall.is_over_for(received, self.rate, BODY_STALL, context);
         self.meter.slow.fetch_or(is_stuck, Relaxed);
         is_stuck
     }

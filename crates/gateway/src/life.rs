@@ -202,7 +202,7 @@ fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> 
 
 /// The request as a way of answering gets it: body counted, client named.
 fn handed(request: Request<Incoming>, route: &Route, entry: &Entry) -> Request<Body> {
-    let mut request = request.map(|body| entry.metered(body, route.limits.body.0));
+    let mut request = request.map(|body| entry.metered(body, &route.limits));
     let client = &entry.client;
     let arrival = Arrival { peer: client.peer, is_secure: client.is_secure(), is_trusted: client.is_trusted };
     request.extensions_mut().insert(arrival);
