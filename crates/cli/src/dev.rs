@@ -86,7 +86,7 @@ impl Dev {
     async fn start(plan: Plan, mut watch: Watch, config: Config) -> anyhow::Result<Option<Self>> {
         let (seen, shown) = mpsc::unbounded_channel();
         let Some(gateway) = build(config.clone(), &seen)? else { return Ok(None) };
-        let bound = gateway.bind().map_err(|error| serve::not_bound(&error.name, &error.error));
+        let bound = gateway.bind().map_err(|error| serve::not_bound(&error));
         let listeners = bound?;
         let running = Running::start(gateway, &listeners)?;
         tokio::spawn(screen::show(shown));

@@ -66,7 +66,7 @@ async fn who_asks_for_ever_is_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn one_too_many_waits_until_another_has_left() {
     let gateway = gateway();
-    let admin = gateway.admin(gateway.adopt_admin(None).unwrap().unwrap()).unwrap();
+    let admin = gateway.admin(gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap()).unwrap();
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve());
     let ask = async || {

@@ -38,7 +38,7 @@ async fn what_is_shed_hears_so_in_full_and_stands_in_the_log() {
 #[tokio::test]
 async fn the_operator_is_never_shed() {
     let rig = Rig::new(CONFIG).await;
-    let listener = rig.gateway.adopt_admin(None).unwrap().unwrap();
+    let listener = rig.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
     let admin = rig.gateway.admin(listener).unwrap();
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve());
