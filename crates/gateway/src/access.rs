@@ -91,6 +91,8 @@ pub(crate) struct Entry {
     version: Version,
     begun: Begun,
     status: StatusCode,
+    /// When the answer began, where spans are recorded.
+    answered_at: Option<Instant>,
     spoken: Option<Spoken>,
     report: Option<Report>,
     made: Vec<Made>,
@@ -165,6 +167,7 @@ impl Entry {
             version: request.version(),
             begun,
             status: StatusCode::from_u16(CLIENT_GONE).unwrap_or_default(),
+            answered_at: None,
             spoken: None,
             report: None,
             made: Vec::new(),
@@ -218,6 +221,7 @@ impl Entry {
     /// The answer begins; the entry goes with its body.
     pub(crate) fn end(mut self, response: Response<Body>) -> Response<Logged> {
         self.meter.answered.store(true, Relaxed);
+        self.answered_at = self.begun.trace.is_recorded().then(Instant::now);
         let (mut head, body) = response.into_parts();
         self.status = head.status;
         self.spoken = head.extensions.remove::<Spoken>();
@@ -256,6 +260,7 @@ impl Entry {
             context: *context,
             parent: self.begun.parent,
             began: (self.began, self.at),
+            answered: self.answered_at,
             took,
             method: &self.method,
             path: self.uri.path(),
