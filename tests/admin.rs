@@ -78,6 +78,9 @@ async fn requests_are_counted_by_the_route_of_the_config_whatever_clients_send()
         "orfa_ready 1",
         r#"orfa_upstream_requests_total{service="up",outcome="answered"} 2"#,
         r#"orfa_upstream_requests_total{service="dead",outcome="failed"} 1"#,
+        r#"orfa_upstream_request_duration_seconds_count{service="up"} 2"#,
+        r#"orfa_upstream_request_duration_seconds_count{service="dead"} 0"#,
+        "orfa_requests_shed_total 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }

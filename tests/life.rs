@@ -223,6 +223,33 @@ async fn a_new_binary_binds_what_is_new_and_lets_go_of_what_is_gone() {
     assert_eq!(in_force(&next).await, "v0");
 }
 
+#[tokio::test]
+async fn an_address_that_overlaps_another_cannot_change_hands_and_says_what_to_do() {
+    let upstream = misbehave::start().await;
+    let all = config(&upstream, 0, TAKEOVER).replace("listen: 127.0.0.1:0", "listen: 0.0.0.0:0");
+    let gateway = Gateway::start(orfa(), &all).await;
+    can_be_taken_over(&gateway).await;
+    let port = gateway.address.port();
+    gateway.rewrite("orfa.yaml", &all.replace("listen: 0.0.0.0:0", &format!("listen: 127.0.0.1:{port}")));
+    let next = tokio::process::Command::new(orfa())
+        .args(["serve", "--config"])
+        .arg(gateway.directory().join("orfa.yaml"))
+        .output();
+    let next = next.await.expect("an end");
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert_eq!(next.status.code(), Some(70), "{}: {said}", next.status);
+    for words in
+        [&*format!("can't listen on 127.0.0.1:{port}"), &format!("0.0.0.0:{port}"), "systemctl restart"]
+    {
+        assert!(said.contains(words), "{words} in {said}");
+    }
+    gateway.logged(|line| line.contains("this process goes on")).await.expect("a line that says so");
+    assert_eq!(in_force(&gateway).await, "v0");
+    gateway.rewrite("orfa.yaml", &all.replace("listen: 0.0.0.0:0", &format!("listen: 0.0.0.0:{port}")));
+    let next = gateway.successor(orfa()).await;
+    assert_eq!(next.address, gateway.address, "the same address in other words");
+}
+
 /// A query that is answered, on a gateway that runs under limits.
 async fn answers_queries(gateway: &Gateway) {
     let typed = [("content-type", "text/javascript")];

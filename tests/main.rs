@@ -8,6 +8,7 @@ mod docs;
 mod grpc;
 mod identity;
 mod life;
+mod manager;
 mod query;
 mod seeing;
 mod support;

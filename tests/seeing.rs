@@ -60,13 +60,13 @@ async fn a_query_is_one_trace_from_the_client_to_the_services() {
     assert_eq!(trace, PARENT.0);
     assert!(house.gateway.terminate().await.success());
 
-    let spans = receiver.spans(7).await;
+    let spans = receiver.spans(8).await;
     assert!(spans.iter().all(|span| span.trace_id == PARENT.0), "{spans:#?}");
     let request = named(&spans, "POST /query");
     assert_eq!((&*request.parent_id, &*request.kind), (PARENT.1, "SPAN_KIND_SERVER"));
     assert_eq!(request.attribute("http.response.status_code"), "Int(200)");
     assert_eq!(request.attribute("http.route"), "Str(/query)");
-    for phase in ["read", "compile", "queue", "run"] {
+    for phase in ["read", "compile", "queue", "run", "answer"] {
         let phase = named(&spans, phase);
         assert_eq!((&phase.parent_id, &*phase.kind), (&request.id, "SPAN_KIND_INTERNAL"));
     }
@@ -98,7 +98,7 @@ async fn a_proxied_request_is_traced_and_its_line_says_which_trace() {
     );
     assert!(line["upstream_ms"].is_number() && !line.to_string().contains("hush"), "{line}");
     assert!(house.gateway.terminate().await.success());
-    let spans = receiver.spans(2).await;
+    let spans = receiver.spans(3).await;
     let request = named(&spans, "GET /up/*");
     assert_eq!((&request.trace_id, &*request.parent_id), (&trace, ""));
     assert_eq!((&named(&spans, "GET up").id, &named(&spans, "GET up").parent_id), (&span, &request.id));

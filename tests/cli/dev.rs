@@ -88,3 +88,27 @@ async fn a_changed_config_with_mistakes_leaves_the_old_one_in_force() {
     let answer = http::request("GET", &format!("{base}/one/echo"), &[], "").await.expect("an answer");
     assert_eq!(answer.status, 200);
 }
+
+#[tokio::test]
+async fn a_config_gets_its_first_query_route_and_what_waits_for_another_start_is_told() {
+    let upstream = misbehave::start().await;
+    let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
+    let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
+    let base = dev.url.trim_end_matches('/').to_owned();
+
+    let file = folder.path().join("orfa.yaml");
+    let query = "routes: [{ path: /query, query: { services: [up], limits: { cpu: 777ms } } }]";
+    let query = format!("services: {{ up: {{ url: '{}' }} }}\n{query}\n", upstream.url());
+    std::fs::write(&file, &query).expect("written");
+    dev.line("the config has changed and is in force").await;
+    let typed = [("content-type", "text/javascript")];
+    let program = "export default async (_, { up }) => (await up.get('/json')).length";
+    let answer = http::request("POST", &format!("{base}/query"), &typed, program).await.expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let line = dev.line("POST /query 200").await;
+    assert!(line.contains(" of 777"), "{line}");
+
+    std::fs::write(&file, format!("{query}runtime: {{ instances: 7 }}\n")).expect("written");
+    dev.line("the config has changed and is in force").await;
+    assert!(dev.line("  but for ").await.contains("`runtime`"));
+}

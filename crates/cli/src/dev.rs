@@ -1,21 +1,23 @@
 //! `orfa dev`: a gateway on one's own machine, its upstream calls drawn as they were timed.
 //!
-//! Where the services come from is a [`Plan`]. A running gateway is a task on a copy of the listening
-//! sockets; when a watched file changes, the next one starts on another copy and the old one drains, so
-//! that no request finds the door closed. A config with mistakes leaves the old gateway in force.
-//! `plan.rs` is what to serve, `screen.rs` what is seen, `again.rs` a program that
-//! is sent again whenever it is saved.
+//! Where the services come from is a [`Plan`]. When a watched file changes, the one gateway there is gets the
+//! config anew, as `orfa serve` does it, with all that it has learnt and compiled. A config with mistakes
+//! leaves the one before in force. `plan.rs` is what to serve, `screen.rs` what is seen, `again.rs` a program
+//! that is sent again whenever it is saved.
 
 mod again;
 mod plan;
 mod screen;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
-use gateway::{BuildError, Config, Gateway, Listeners, Seen, Stop};
+use gateway::{BuildError, Config, Drained, Gateway, Seen, Stop};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::exit::Exit;
 use crate::signal::Signals;
@@ -61,7 +63,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         () = dev.keep_fresh() => {}
         () = again::send(arguments.run.clone(), arguments.input.clone(), url) => {}
     }
-    dev.running.stop().await;
+    dev.stop().await;
     Ok(Exit::Ok)
 }
 
@@ -70,31 +72,36 @@ struct Dev {
     plan: Plan,
     watch: Watch,
     config: Config,
-    listeners: Listeners,
-    running: Running,
-    seen: mpsc::UnboundedSender<Shown>,
+    gateway: Gateway,
+    port: u16,
+    caps: Caps,
+    shutdown: oneshot::Sender<Stop>,
+    serving: JoinHandle<Drained>,
 }
 
-/// A gateway that serves in a task of its own.
-struct Running {
-    shutdown: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
+/// The CPU time that programs may use, by the path of their route, as the config in force has it.
+type Caps = Arc<Mutex<BTreeMap<String, Duration>>>;
 
 impl Dev {
     /// Builds and serves; `None` if the config has mistakes, which were told.
     async fn start(plan: Plan, mut watch: Watch, config: Config) -> anyhow::Result<Option<Self>> {
         let (seen, shown) = mpsc::unbounded_channel();
-        let Some(gateway) = build(config.clone(), &seen)? else { return Ok(None) };
-        let bound = gateway.bind().map_err(|error| serve::not_bound(&error.name, &error.error));
-        let listeners = bound?;
-        let running = Running::start(gateway, &listeners)?;
+        let caps = Caps::new(Mutex::new(plan::cpu_caps(&config)));
+        let gateway = match Gateway::build(config.clone()) {
+            Ok(gateway) => gateway.on_request(drawn(seen, Arc::clone(&caps))),
+            Err(error) => return refused(error).map(|()| None),
+        };
+        let listeners = gateway.bind().map_err(|error| serve::not_bound(&error))?;
+        let port = listeners.addresses().first().map_or(0, std::net::SocketAddr::port);
+        let (shutdown, stopped) = oneshot::channel();
+        let stopped = async { stopped.await.unwrap_or(Stop::Promptly) };
+        let serving = tokio::spawn(gateway.clone().serve(listeners, stopped));
         tokio::spawn(screen::show(shown));
         watch.set(plan.files(&config));
-        Ok(Some(Self { plan, watch, config, listeners, running, seen }))
+        Ok(Some(Self { plan, watch, config, gateway, port, caps, shutdown, serving }))
     }
 
-    /// Rebuilds the gateway whenever a file of its config changes.
+    /// Reads the config again whenever a file of it changes.
     async fn keep_fresh(&mut self) {
         loop {
             self.watch.change().await;
@@ -115,13 +122,25 @@ impl Dev {
                 return Ok(false);
             }
         };
-        let Some(gateway) = build(config.clone(), &self.seen)? else { return Ok(false) };
-        let old = std::mem::replace(&mut self.running, Running::start(gateway, &self.listeners)?);
+        let (gateway, next) = (self.gateway.clone(), config.clone());
+        let waiting = match spawn_blocking(move || gateway.reload(&next)).await? {
+            Ok(waiting) => waiting,
+            Err(error) => return refused(error).map(|()| false),
+        };
+        *lock(&self.caps) = plan::cpu_caps(&config);
         self.config = config;
-        // Until it has stopped, the old one may still take a request.
-        old.stop().await;
         terminal::say("the config has changed and is in force\n");
+        // The admin listener and takeovers are none of this command's business.
+        for field in waiting.iter().filter(|field| ["listen", "runtime"].contains(*field)) {
+            terminal::say(&format!("  but for `{field}`: start the command again for that\n"));
+        }
         Ok(true)
+    }
+
+    async fn stop(self) {
+        // It ends by itself only together with this command.
+        let _ = self.shutdown.send(Stop::Promptly);
+        let _ = self.serving.await;
     }
 
     fn greeting(&self, program: Option<&std::path::Path>) -> String {
@@ -132,47 +151,31 @@ impl Dev {
 
     /// Where programs go: the first query route.
     fn query_url(&self) -> String {
-        let port = self.listeners.addresses().first().map_or(0, std::net::SocketAddr::port);
         let route = self.config.routes.iter().find(|route| route.query.is_some());
-        format!("http://localhost:{port}{}", route.map_or("/", |route| &route.path))
+        format!("http://localhost:{}{}", self.port, route.map_or("/", |route| &route.path))
     }
 }
 
-impl Running {
-    /// Must be called within the runtime.
-    fn start(gateway: Gateway, listeners: &Listeners) -> std::io::Result<Self> {
-        let listeners = listeners.try_clone()?;
-        let (shutdown, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(async move {
-            let stop = async {
-                drop(stopped.await);
-                Stop::Promptly
-            };
-            gateway.serve(listeners, stop).await;
-        });
-        Ok(Self { shutdown, task })
-    }
-
-    async fn stop(self) {
-        drop(self.shutdown);
-        let _ = self.task.await;
-    }
-}
-
-/// A gateway whose requests are drawn; `None` if its config has mistakes, which are told.
-fn build(config: Config, seen: &mpsc::UnboundedSender<Shown>) -> anyhow::Result<Option<Gateway>> {
-    let (seen, caps) = (seen.clone(), plan::cpu_caps(&config));
-    let show = move |request: Seen| {
-        let cap = caps.get(&request.path).copied();
+/// What is called for each request: it is drawn, beside what it may take.
+fn drawn(seen: mpsc::UnboundedSender<Shown>, caps: Caps) -> impl Fn(Seen) + Send + Sync + 'static {
+    move |request: Seen| {
+        let cap = lock(&caps).get(&request.path).copied();
         // Nobody looks any longer: the command ends.
         let _ = seen.send(Shown { request, cap });
-    };
-    match Gateway::build(config) {
-        Ok(gateway) => Ok(Some(gateway.on_request(show))),
-        Err(BuildError::Config(mistakes)) => {
-            check::refuse(&mistakes);
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
     }
+}
+
+/// Tells the mistakes in a config; anything else is an error of the command.
+fn refused(error: BuildError) -> anyhow::Result<()> {
+    match error {
+        BuildError::Config(mistakes) => {
+            check::refuse(&mistakes);
+            Ok(())
+        }
+        error => Err(error.into()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,10 @@
 //! `orfa serve`: logs, config, runtime, build, announce, then signals until it ends, in this order.
 //!
 //! A bad config ends with exit code 64 before a port is bound. `serve/reload.rs` reads the config again,
-//! `serve/takeover.rs` gives the sockets to a new binary, `serve/systemd.rs` tells a service manager how
-//! things are.
+//! `serve/takeover.rs` gives the sockets to a new binary, `serve/activation.rs` takes those that systemd
+//! has opened, `serve/systemd.rs` tells a service manager how things are.
 
+mod activation;
 mod reload;
 mod systemd;
 mod takeover;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use anyhow::Context;
-use gateway::{Drained, Gateway, Listener, Listeners, Stop};
+use gateway::{BindError, Drained, Gateway, Listener, Listeners, Stop};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -33,10 +34,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     logs::json()?;
-    many_threads(serve(&arguments.config))
+    // Before anything is opened that could have their numbers.
+    let activated = activation::sockets();
+    many_threads(serve(&arguments.config, activated))
 }
 
-async fn serve(file: &Path) -> anyhow::Result<Exit> {
+async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
     // From before it is read: what changes meanwhile is a change.
     let mut watch = Watch::new(vec![file.to_owned()]);
     let reading = gateway::config::read_watched(file);
@@ -54,10 +57,11 @@ async fn serve(file: &Path) -> anyhow::Result<Exit> {
     let signals = Signals::listen().context("can't listen for signals")?;
     let hangups = signal::hangups().context("can't listen for signals")?;
     let (sockets, taken) = takeover.as_deref().map_or(Ok(None), take)?.unzip();
-    let Sockets { listeners, admin } = sockets.unwrap_or_default();
-    let bound = gateway.adopt(listeners).map_err(|error| not_bound(&error.name, &error.error));
-    let listeners = bound?;
-    let admin = gateway.adopt_admin(admin).map_err(|error| not_bound(&error.name, &error.error))?;
+    let mut present = sockets.unwrap_or_default().into_vec();
+    present.extend(activated);
+    let listeners = gateway.adopt(&mut present).map_err(|error| not_bound(&error))?;
+    let admin = gateway.adopt_admin(&mut present).map_err(|error| not_bound(&error))?;
+    let_go(present);
     let giver = match takeover {
         Some(path) => Some(Giver::new(path, handles(&listeners, admin.as_ref())?)),
         None => None,
@@ -68,12 +72,19 @@ async fn serve(file: &Path) -> anyhow::Result<Exit> {
         Reloader::start(gateway.clone(), file.to_owned(), watch).context("no thread for reloads")?;
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.unwrap_or(Stop::Promptly) };
-    let steering = Steering { gateway: gateway.clone(), signals, hangups, reloader, admin };
+    let steering = Steering { gateway: gateway.clone(), signals, hangups, reloader: Some(reloader), admin };
     // Of its own: what follows waits for others.
     let serving = tokio::spawn(gateway.serve(listeners, stopped));
-    systemd::ready();
+    systemd::serving();
     steering.run(serving, stop, giver.map(|giver| giver.give(taken))).await?;
     Ok(Exit::Ok)
+}
+
+/// Nobody is served on what the config does not name.
+fn let_go(sockets: Vec<Listener>) {
+    for socket in sockets {
+        tracing::info!(address = ?socket.address(), "the config does not name this socket, and lets go of it");
+    }
 }
 
 /// Handles of what is listened on, to be given away.
@@ -89,7 +100,8 @@ struct Steering {
     gateway: Gateway,
     signals: Signals,
     hangups: tokio::signal::unix::Signal,
-    reloader: Reloader,
+    /// Until another process serves: its config is none of this one's business.
+    reloader: Option<Reloader>,
     admin: Option<AbortHandle>,
 }
 
@@ -106,7 +118,7 @@ impl Steering {
         loop {
             tokio::select! {
                 drained = &mut serving => return Ok(drained?),
-                _ = self.hangups.recv() => self.reloader.reload(),
+                _ = self.hangups.recv() => self.reloader.iter().for_each(Reloader::reload),
                 end = self.signals.wait() => {
                     // Who has begun to end gives nothing away, and holds no handles of sockets.
                     giving = None;
@@ -114,6 +126,7 @@ impl Steering {
                 }
                 pid = given(&mut giving) => {
                     giving = None;
+                    self.reloader = None;
                     self.hand_over(pid, stop.take());
                 }
             }
@@ -140,7 +153,6 @@ impl Steering {
     /// Another process serves: this one lets go of everything that it listens on.
     fn hand_over(&self, pid: Option<u32>, stop: Option<oneshot::Sender<Stop>>) {
         tracing::info!(pid, "handed over to another process");
-        pid.into_iter().for_each(systemd::main_process);
         self.admin.iter().for_each(AbortHandle::abort);
         stop.map(|stop| stop.send(Stop::HandedOver));
     }
@@ -155,12 +167,16 @@ async fn given(giving: &mut Option<Pin<Box<impl Future<Output = Option<u32>>>>>)
 }
 
 /// The address can't be had.
-pub(crate) fn not_bound(address: &str, error: &std::io::Error) -> Complaint {
-    let hint = match error.kind() {
+pub(crate) fn not_bound(error: &BindError) -> Complaint {
+    let hint = match error.error.kind() {
+        _ if error.by.is_some() => {
+            "an address can't change hands for one that overlaps it: take another port, or end the gateway and \
+             start it anew (`systemctl restart orfa`; a socket unit first: `systemctl restart orfa.socket`)"
+        }
         std::io::ErrorKind::AddrInUse => "another program listens there: end it, or listen elsewhere",
         std::io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: take a higher one",
         std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
         _ => "",
     };
-    Complaint::internal("not-listening", format!("can't listen on {address}: {error}"), hint)
+    Complaint::internal("not-listening", error.to_string(), hint)
 }

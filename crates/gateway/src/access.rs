@@ -22,6 +22,7 @@ use services::call::Outcome;
 use services::{Body, Budget, Caller, Made, Report, Trace};
 
 use crate::client::Client;
+use crate::config::LimitsConfig;
 use crate::metrics::{self, Metrics, RouteMetrics};
 use crate::respond::Spoken;
 use crate::rights::Held;
@@ -90,6 +91,8 @@ pub(crate) struct Entry {
     version: Version,
     begun: Begun,
     status: StatusCode,
+    /// When the answer began, where spans are recorded.
+    answered_at: Option<Instant>,
     spoken: Option<Spoken>,
     report: Option<Report>,
     made: Vec<Made>,
@@ -112,6 +115,8 @@ struct Metered {
     meter: Arc<Meter>,
     client: Client,
     limit: u64,
+    /// Bytes a second.
+    rate: u64,
     stall: Stall,
 }
 
@@ -135,7 +140,7 @@ const BODY_STALL: Duration = Duration::from_secs(30);
 const CLIENT_GONE: u16 = 499;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the body stood still for {BODY_STALL:?}")]
+#[error("the body came too slowly")]
 struct TooSlow;
 
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +167,7 @@ impl Entry {
             version: request.version(),
             begun,
             status: StatusCode::from_u16(CLIENT_GONE).unwrap_or_default(),
+            answered_at: None,
             spoken: None,
             report: None,
             made: Vec::new(),
@@ -170,8 +176,8 @@ impl Entry {
         })
     }
 
-    /// The request's body, from here on counted and no larger than this.
-    pub(crate) fn metered(&self, body: Incoming, limit: u64) -> Body {
+    /// The request's body, from here on counted, and bounded by these.
+    pub(crate) fn metered(&self, body: Incoming, limits: &LimitsConfig) -> Body {
         if body.is_end_stream() {
             return services::body::empty();
         }
@@ -179,7 +185,8 @@ impl Entry {
             body,
             meter: Arc::clone(&self.meter),
             client: self.client.clone(),
-            limit,
+            limit: limits.body.0,
+            rate: limits.body_rate.0,
             stall: Stall::default(),
         }
         .boxed_unsync()
@@ -201,7 +208,7 @@ impl Entry {
         self.began.elapsed()
     }
 
-    /// Whether the body stood still for too long.
+    /// Whether the body came too slowly.
     pub(crate) fn is_slow(&self) -> bool {
         self.meter.slow.load(Relaxed)
     }
@@ -214,6 +221,7 @@ impl Entry {
     /// The answer begins; the entry goes with its body.
     pub(crate) fn end(mut self: Box<Self>, response: Response<Body>) -> Response<Logged> {
         self.meter.answered.store(true, Relaxed);
+        self.answered_at = self.begun.trace.is_recorded().then(Instant::now);
         let (mut head, body) = response.into_parts();
         self.status = head.status;
         self.spoken = head.extensions.remove::<Spoken>();
@@ -252,6 +260,7 @@ impl Entry {
             context: *context,
             parent: self.begun.parent,
             began: (self.began, self.at),
+            answered: self.answered_at,
             took,
             method: &self.method,
             path: self.uri.path(),
@@ -377,7 +386,9 @@ impl Metered {
     /// Whether the client keeps everybody waiting. Once its answer has begun, it may take its time: then the
     /// two sides talk to each other.
     fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {
-        let is_stuck = !self.meter.answered.load(Relaxed) && self.stall.is_over(BODY_STALL, context);
+        let received = self.meter.received.load(Relaxed);
+        let is_stuck = !self.meter.answered.load(Relaxed)
+            && self.stall.is_over_for(received, self.rate, BODY_STALL, context);
         self.meter.slow.fetch_or(is_stuck, Relaxed);
         is_stuck
     }

@@ -20,7 +20,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use services::{Body, body};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
@@ -86,7 +87,10 @@ impl Admin {
     }
 }
 
-async fn connection(stream: TcpStream, seen: Arc<Seen>, place: OwnedSemaphorePermit) {
+async fn connection<S>(stream: S, seen: Arc<Seen>, place: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let service = service_fn(|request| {
         let answer = seen.answer(&request);
         async move { Ok::<_, Infallible>(answer) }
@@ -148,3 +152,6 @@ fn text(status: StatusCode, media_type: &'static str, text: String) -> Response<
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -189,6 +189,10 @@ pub struct CorsConfig {
 pub struct LimitsConfig {
     /// The largest body of a request.
     pub body: Bytes,
+    /// How fast a body has to come before its answer begins, in bytes a second. Clients are waited for 30 s
+    /// at a time, and in all for 30 s and a second for each so many bytes; with `0` only at a time, for
+    /// streams of messages.
+    pub body_rate: Bytes,
     /// How long the answer may take to begin.
     pub deadline: Duration,
 }
@@ -278,7 +282,11 @@ impl ProxyConfig {
 
 impl Default for LimitsConfig {
     fn default() -> Self {
-        Self { body: Bytes(64 << 20), deadline: Duration(std::time::Duration::from_secs(60)) }
+        Self {
+            body: Bytes(64 << 20),
+            body_rate: Bytes(500),
+            deadline: Duration(std::time::Duration::from_secs(60)),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use services::{Caller, Problem};
 
 use crate::config::{self, CorsConfig, CpuPerTime, PerTime};
 use crate::cors::{self, Origins};
-use crate::identity::Identity;
+use crate::identity::{Identity, KeySet};
 use crate::trusted::{TrustedProxies, network};
 
 #[test]
@@ -120,23 +120,75 @@ fn a_rate_is_read_or_refused() {
 }
 
 #[test]
-fn nobody_is_somebody_without_the_secret() {
-    let text = "
+fn a_key_set_is_read_or_refused_and_keeps_no_secrets() {
+    use jsonwebtoken::Algorithm::{ES256, EdDSA, HS256, PS256, RS256};
+    let words = &[
+        r#"{"keys":["#,
+        "]}",
+        "{",
+        "}",
+        ",",
+        r#""kty":"EC""#,
+        r#""kty":"RSA""#,
+        r#""kty":"OKP""#,
+        r#""kty":"oct""#,
+        r#""crv":"P-256""#,
+        r#""crv":"Ed25519""#,
+        r#""k":"c2VjcmV0""#,
+        r#""n":"AQAB""#,
+        r#""e":"AQAB""#,
+        r#""x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU""#,
+        r#""y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0""#,
+        r#""use":"sig""#,
+        r#""use":"enc""#,
+        r#""key_ops":["verify"]"#,
+        r#""alg":"HS256""#,
+        r#""alg":"ES256""#,
+        r#""kid":"a""#,
+        "null",
+        "[",
+        "\\u0000",
+    ];
+    ::fuzz::check!(words, |text: &[u8]| {
+        match KeySet::read(text, &[ES256, EdDSA, HS256, PS256, RS256]) {
+            Ok(keys) => assert!(keys.find(None, HS256).is_err(), "anybody may read a key set"),
+            Err(reason) => assert!(!reason.is_empty()),
+        }
+    });
+}
+
+/// The public key of RFC 7515, A.3.
+const PUBLIC: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a",
+    "x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
+
+/// Who is known by a token of the issuer, whose keys stand in this field and this file; or by a key.
+fn identity(field: &str, keys: &str) -> Identity {
+    let text = format!(
+        "
 routes: []
-auth: { jwt: { issuer: login, audience: shop, secret: '${file:secret}' } }
-callers: { batch: { key: 'sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8' } }
-";
+auth: {{ jwt: {{ issuer: login, audience: shop, {field} }} }}
+callers: {{ batch: {{ key: 'sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8' }} }}
+"
+    );
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("secret"), "a secret that is as long as one has to be").unwrap();
-    let config = config::read_text(text, &folder.path().join("orfa.yaml")).unwrap();
-    let identity = Identity::new(&config, None).unwrap();
+    std::fs::write(folder.path().join("keys"), keys).unwrap();
+    let config = config::read_text(&text, &folder.path().join("orfa.yaml")).unwrap();
+    Identity::new(&config, None).unwrap()
+}
+
+#[test]
+fn nobody_is_somebody_without_the_secret() {
+    let secret = "a secret that is as long as one has to be";
+    let by = [identity("secret: '${file:keys}'", secret), identity("jwks: keys", PUBLIC)];
     let words = &[
         "Bearer ",
         ".",
         "eyJhbGciOiJIUzI1NiJ9",
         "eyJhbGciOiJub25lIn0",
         "eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ",
+        "eyJhbGciOiJFUzI1NiIsImtpZCI6ImEifQ",
         "eyJpc3MiOiJsb2dpbiIsImF1ZCI6InNob3AiLCJleHAiOjk5OTk5OTk5OTksInN1YiI6ImJhdGNoIn0",
+        "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
         "=",
         "-",
         "_",
@@ -144,9 +196,11 @@ callers: { batch: { key: 'sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd
     ];
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(value) = HeaderValue::from_bytes(text) else { return };
-        for name in ["authorization", "x-api-key"] {
+        for (name, identity) in
+            ["authorization", "x-api-key"].iter().flat_map(|name| by.iter().map(move |by| (*name, by)))
+        {
             let headers = HeaderMap::from_iter([(http::HeaderName::from_static(name), value.clone())]);
-            match identity.identify(&headers, None).now_or_never().expect("the secret is known") {
+            match identity.identify(&headers, None).now_or_never().expect("the keys are known") {
                 Ok(who) => assert_eq!(who.caller, Caller::Anonymous, "{value:?}"),
                 Err(refused) => assert!(refused.status().is_client_error(), "{value:?}"),
             }

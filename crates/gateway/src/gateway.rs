@@ -84,14 +84,15 @@ impl Gateway {
     /// # Errors
     /// The first address that is taken or not this machine's.
     pub fn bind(&self) -> Result<Listeners, BindError> {
-        self.adopt(Vec::new())
+        self.adopt(&mut Vec::new())
     }
 
-    /// The same, with sockets that listen already, from another process or from the config before.
+    /// The same, with sockets that listen already, from another process: those that the config names are
+    /// taken out.
     ///
     /// # Errors
     /// The first address that is neither there nor to be had.
-    pub fn adopt(&self, present: Vec<Listener>) -> Result<Listeners, BindError> {
+    pub fn adopt(&self, present: &mut Vec<Listener>) -> Result<Listeners, BindError> {
         Listeners::adopt(self.fixed.listen.addresses(), present)
     }
 
@@ -100,11 +101,11 @@ impl Gateway {
     ///
     /// # Errors
     /// When the address that the config names is taken or not this machine's.
-    pub fn adopt_admin(&self, present: Option<Listener>) -> Result<Option<Listener>, BindError> {
+    pub fn adopt_admin(&self, present: &mut Vec<Listener>) -> Result<Option<Listener>, BindError> {
         let named = self.fixed.admin.as_deref();
         let address =
             Some(named.unwrap_or(Config::DEFAULT_ADMIN)).filter(|named| *named != Config::ADMIN_OFF);
-        match Listeners::adopt(address, present.into_iter().collect()) {
+        match Listeners::adopt(address, present) {
             Ok(adopted) => Ok(adopted.into_vec().pop()),
             Err(error) if named.is_none() => {
                 tracing::warn!(%error, "no admin listener: name an address under `admin`, or say `off`");

@@ -24,7 +24,7 @@ use crate::respond;
 use crate::rights::{Not, Permit, Table};
 use crate::routes::{Route, Routes};
 use crate::server::Ports;
-use crate::shed::Shed;
+use crate::shed::{Overloaded, Shed};
 use crate::trusted::TrustedProxies;
 
 /// What a request needs on its way.
@@ -92,7 +92,7 @@ impl Life {
         let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
         let comes = origins.judge(&request);
         let answer = match (self.shed.admit(entry.began), &route) {
-            (Err(overloaded), _) => Err(overloaded.into()), // admit
+            (Err(Overloaded), _) => Ok(respond::overloaded()), // admit
             (Ok(taken), route) => {
                 entry.taken = Some(taken);
                 match route {
@@ -130,7 +130,7 @@ impl Life {
         request: Request<Incoming>,
         entry: &mut Entry,
     ) -> Result<Response<Body>, Box<dyn Problem>> {
-        let mut request = request.map(|body| entry.metered(body, route.limits.body.0));
+        let mut request = request.map(|body| entry.metered(body, &route.limits));
         admit(route, comes, &request)?;
         if speaks_for(route) && cors::is_preflight(&request) {
             return Ok(route.origins.preflight(&request, route.way.methods()));

@@ -2,7 +2,8 @@
 //!
 //! They outlive everything else: a reload serves another config on the same sockets, and a new binary
 //! takes them over, so that no client finds the door closed. Each keeps the text that the config names
-//! it by, which is how whoever takes over finds out what is there already.
+//! it by, which is how whoever takes over finds out what is there already; and where it names another
+//! text, or nobody has named it yet, the address that it really listens on.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,10 +26,13 @@ pub struct Listener {
 
 /// An address that can't be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("can't listen on {name}: {error}")]
+#[error("can't listen on {name}: {error}{}", covered(.by.as_deref()))]
 pub struct BindError {
     /// The address, as the config has it.
     pub name: String,
+    /// A socket that was handed over and is in the way: that of `0.0.0.0:80` for `127.0.0.1:80`. Whoever
+    /// handed it over has it too, so that it can't be closed from here.
+    pub by: Option<String>,
     /// Why not.
     #[source]
     pub error: io::Error,
@@ -40,20 +44,24 @@ impl Listeners {
     /// # Errors
     /// The first address that is taken or not this machine's.
     pub fn bind<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, BindError> {
-        Self::adopt(names, Vec::new())
+        Self::adopt(names, &mut Vec::new())
     }
 
-    /// The same, with sockets that are there already: what the config names no longer is closed.
+    /// The same, with sockets that are there already: those that the config names are taken out.
     ///
     /// # Errors
     /// The first address that is neither there nor to be had.
     pub fn adopt<'a>(
         names: impl IntoIterator<Item = &'a str>,
-        mut present: Vec<Listener>,
+        present: &mut Vec<Listener>,
     ) -> Result<Self, BindError> {
-        let mut one = |name: &str| match present.iter().position(|listener| listener.name == name) {
-            Some(index) => Ok(present.swap_remove(index)),
-            None => Listener::bind(name).map_err(|error| BindError { name: name.to_owned(), error }),
+        let mut one = |name: &str| match position(present, name) {
+            Some(index) => Ok(Listener { name: name.to_owned(), ..present.remove(index) }),
+            None => Listener::bind(name).map_err(|error| BindError {
+                name: name.to_owned(),
+                by: in_the_way(present, name).filter(|_| error.kind() == io::ErrorKind::AddrInUse),
+                error,
+            }),
         };
         names.into_iter().map(&mut one).collect::<Result<_, _>>().map(Self)
     }
@@ -82,6 +90,26 @@ impl Listeners {
     pub fn into_vec(self) -> Vec<Listener> {
         self.0
     }
+}
+
+/// The socket that has this name, or else this address.
+fn position(present: &[Listener], name: &str) -> Option<usize> {
+    let address = name.parse().ok();
+    let named = present.iter().position(|listener| listener.name == name);
+    named.or_else(|| present.iter().position(|listener| address.is_some() && listener.address() == address))
+}
+
+/// The socket that covers part of this address: one of the two is for all of the machine's.
+fn in_the_way(present: &[Listener], name: &str) -> Option<String> {
+    let address: SocketAddr = name.parse().ok()?;
+    let covers = |other: SocketAddr| {
+        other.port() == address.port() && (other.ip().is_unspecified() || address.ip().is_unspecified())
+    };
+    present.iter().filter_map(Listener::address).find(|other| covers(*other)).map(|other| other.to_string())
+}
+
+fn covered(by: Option<&str>) -> String {
+    by.map_or_else(String::new, |by| format!(", by {by} that was handed over and overlaps it"))
 }
 
 impl Listener {
@@ -130,5 +158,53 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(name: &str) -> Listener {
+        Listener::bind(name).unwrap()
+    }
+
+    #[test]
+    fn a_socket_is_known_by_its_name_and_else_by_its_address() {
+        let mut present = vec![bound("127.0.0.1:0"), bound("127.0.0.2:0"), bound("[::1]:0")];
+        let [first, second, third] = [0, 1, 2].map(|index: usize| present[index].address().unwrap());
+        let sixth = format!("[0:0:0:0:0:0:0:1]:{}", third.port());
+        let names = [second.to_string(), "127.0.0.1:0".to_owned(), sixth];
+        let adopted = Listeners::adopt(names.iter().map(String::as_str), &mut present).unwrap();
+        assert_eq!(adopted.addresses(), [second, first, third]);
+        assert!(adopted.iter().map(Listener::name).eq(&names), "they have the config's names from here on");
+        assert!(present.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_named_is_left_for_others() {
+        let mut present = vec![bound("127.0.0.1:0"), bound("127.0.0.2:0")];
+        let left = present[1].address();
+        assert_eq!(Listeners::adopt(["127.0.0.1:0"], &mut present).unwrap().iter().count(), 1);
+        assert_eq!(present.iter().map(Listener::address).collect::<Vec<_>>(), [left]);
+    }
+
+    #[test]
+    fn a_socket_that_overlaps_is_named() {
+        for (there, wanted) in [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")] {
+            let mut present = vec![bound(&format!("{there}:0"))];
+            let port = present[0].address().unwrap().port();
+            let error = Listeners::adopt([&*format!("{wanted}:{port}")], &mut present).unwrap_err();
+            assert_eq!(error.by, Some(format!("{there}:{port}")));
+            assert!(error.to_string().contains(&format!("{there}:{port} that was handed over")), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_somebody_else_has_is_theirs() {
+        let theirs = bound("127.0.0.1:0");
+        let name = theirs.address().unwrap().to_string();
+        let error = Listeners::bind([&*name]).unwrap_err();
+        assert_eq!((error.by, error.error.kind()), (None, io::ErrorKind::AddrInUse));
     }
 }

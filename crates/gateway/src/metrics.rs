@@ -6,7 +6,6 @@
 //!
 //! `page.rs` writes all of it, and what others count, as text for Prometheus.
 
-mod histogram;
 mod page;
 mod process;
 mod route;

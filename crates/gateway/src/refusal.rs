@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
     TargetInvalid,
     #[error("the gateway expects nothing but `100-continue`")]
     ExpectationFailed,
-    #[error("the request's body stood still for too long")]
+    #[error("the request's body came too slowly")]
     BodyTooSlow,
     #[error(transparent)]
     Path(#[from] services::path::PathError),
@@ -85,6 +85,7 @@ impl Problem for Refusal {
             Self::FramingDoubtful => {
                 "send one Content-Length, or `Transfer-Encoding: chunked`, and end lines with CR LF"
             }
+            Self::BodyTooSlow => "send it without long pauses; the operator sets `limits.body_rate`",
             Self::TlsRequired => "write https:// instead of http://",
             Self::LoopDetected { .. } => "a service's url leads back to a gateway",
             _ => "",

@@ -6,9 +6,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use http::{HeaderValue, Response, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value};
 use services::{Body, Fault, Problem, body};
+
+use crate::shed::Overloaded;
 
 /// What a problem's `type` starts with; its code follows. It never changes.
 const TYPE: &str = "urn:orfa:error:";
@@ -24,19 +27,41 @@ pub(crate) struct Spoken {
 /// The answer that a problem is.
 pub(crate) fn problem(problem: &dyn Problem) -> Response<Body> {
     let request_id = (problem.fault() == Fault::Gateway).then(|| masked(problem));
-    let document = document(problem, request_id.as_deref());
-    let mut response = Response::new(body::full(document.to_string()));
-    *response.status_mut() = problem.status();
-    *response.headers_mut() = problem.headers();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let text = document(problem, request_id.as_deref()).to_string().into();
+    let mut response = written(problem, headers(problem), text, request_id);
     if let Some(report) = problem.report() {
         response.extensions_mut().insert(report.clone());
     }
+    response
+}
+
+/// The answer that [`Overloaded`] is, written once: it is given when there is least time for writing.
+pub(crate) fn overloaded() -> Response<Body> {
+    static ONCE: LazyLock<(HeaderMap, Bytes)> =
+        LazyLock::new(|| (headers(&Overloaded), document(&Overloaded, None).to_string().into()));
+    let (headers, text) = &*ONCE;
+    written(&Overloaded, headers.clone(), text.clone(), None)
+}
+
+fn written(
+    problem: &dyn Problem,
+    headers: HeaderMap,
+    text: Bytes,
+    request_id: Option<String>,
+) -> Response<Body> {
+    let mut response = Response::new(body::full(text));
+    *response.status_mut() = problem.status();
+    *response.headers_mut() = headers;
     response.extensions_mut().insert(Spoken { code: problem.code(), request_id });
     response
+}
+
+fn headers(problem: &dyn Problem) -> HeaderMap {
+    let mut headers = problem.headers();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers
 }
 
 fn document(problem: &dyn Problem, request_id: Option<&str>) -> Value {

@@ -118,6 +118,11 @@ impl Shed {
         Ok(taken)
     }
 
+    /// How many were refused since the process began.
+    pub(crate) fn refused(&self) -> u64 {
+        self.load.refused.load(Relaxed)
+    }
+
     /// Measures the runtime that this is polled on, and sets the rate, for as long as the gateway lives.
     pub(crate) fn watch(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         probe::watch(Arc::downgrade(&self.load))

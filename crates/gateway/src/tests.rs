@@ -4,6 +4,7 @@ mod drain;
 mod frames;
 mod reload;
 mod rig;
+mod shed;
 mod wire;
 
 use http::{Method, Request, StatusCode, header};

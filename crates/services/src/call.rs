@@ -91,8 +91,8 @@ pub struct Made {
     pub path: String,
     /// How it ended.
     pub outcome: Outcome,
-    /// How many endpoints it was given to, one after the other.
-    pub attempts: u32,
+    /// When it was sent again, each time to another endpoint: from the start of the request.
+    pub again: Vec<Duration>,
     /// From the start of the request to the start of the call, and to its end where it ended.
     pub span: (Duration, Option<Duration>),
 }
@@ -230,7 +230,7 @@ impl Budget {
     pub fn begin(&self, service: Arc<str>, method: Method, path: String) -> usize {
         let span = (self.started.elapsed(), None);
         let mut made = self.lock();
-        made.push(Made { service, method, path, outcome: Outcome::NotSent, attempts: 1, span });
+        made.push(Made { service, method, path, outcome: Outcome::NotSent, again: Vec::new(), span });
         made.len() - 1
     }
 
@@ -253,8 +253,9 @@ impl Budget {
 
     /// Notes that a call is sent once more, to another endpoint.
     pub fn again(&self, number: usize) {
+        let now = self.started.elapsed();
         if let Some(made) = self.lock().get_mut(number) {
-            made.attempts += 1;
+            made.again.push(now);
         }
     }
 

@@ -1,5 +1,7 @@
 //! What the services have done so far, as numbers: for metrics. Nothing in them comes from a client.
 
+mod histogram;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::retry::RetryBudget;
 use crate::service::Service;
 
+pub use histogram::{Histogram, Reading};
+
 /// What one service has done. The counts begin with the process and outlive a reload of the config.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServiceStats {
     /// Its name.
     pub service: Arc<str>,
@@ -20,6 +24,8 @@ pub struct ServiceStats {
     pub retries: u64,
     /// How often one was not, because the budget for retries was used up.
     pub retries_refused: u64,
+    /// From sending to the head of the answer, of calls that were answered.
+    pub took: Reading,
     /// Its endpoints as they are now.
     pub endpoints: Vec<EndpointStats>,
 }
@@ -50,6 +56,7 @@ pub(crate) struct Tally {
     pub(crate) failures: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) retries_refused: AtomicU64,
+    pub(crate) took: Histogram,
     pub(crate) budget: RetryBudget,
 }
 
@@ -60,6 +67,7 @@ impl Tally {
             failures: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             retries_refused: AtomicU64::new(0),
+            took: Histogram::default(),
             budget: RetryBudget::new(),
         }
     }
@@ -74,6 +82,7 @@ impl ServiceStats {
             failures: tally.failures.load(Relaxed),
             retries: tally.retries.load(Relaxed),
             retries_refused: tally.retries_refused.load(Relaxed),
+            took: tally.took.read(),
             endpoints: service.targets.stats(),
         }
     }

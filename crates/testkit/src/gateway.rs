@@ -59,7 +59,15 @@ impl Gateway {
     /// # Panics
     /// If it ends before it listens, with all that it said.
     pub async fn successor(&self, binary: &Path) -> Self {
-        Self::spawn(Command::new(binary), Arc::clone(&self.directory)).await
+        self.successor_by(Command::new(binary)).await
+    }
+
+    /// The same by another command, which gets the arguments: one with another environment.
+    ///
+    /// # Panics
+    /// If it ends before it listens, with all that it said.
+    pub async fn successor_by(&self, command: Command) -> Self {
+        Self::spawn(command, Arc::clone(&self.directory)).await
     }
 
     /// Starts it by another command that runs the binary with the arguments that it gets: a shell that

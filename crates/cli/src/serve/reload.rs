@@ -57,7 +57,7 @@ fn run(gateway: &Gateway, file: &Path, mut watch: Watch, wishes: &Receiver<()>) 
         }
         systemd::reloading();
         watch.set(reload(gateway, file));
-        systemd::ready();
+        systemd::reloaded();
     }
 }
 

@@ -6,12 +6,18 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// It serves.
-pub(super) fn ready() {
+/// It serves, and is the process that the service stands for: where it took over from another one, that is
+/// told before the other one has ended.
+pub(super) fn serving() {
+    tell(&format!("MAINPID={}\nREADY=1\nSTATUS=serving", std::process::id()));
+}
+
+/// It is done with reading its config again.
+pub(super) fn reloaded() {
     tell("READY=1\nSTATUS=serving");
 }
 
-/// It reads its config again; [`ready`] follows, whatever comes of it.
+/// It reads its config again; [`reloaded`] follows, whatever comes of it.
 pub(super) fn reloading() {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
@@ -21,11 +27,6 @@ pub(super) fn reloading() {
 /// It drains.
 pub(super) fn stopping() {
     tell("STOPPING=1\nSTATUS=draining");
-}
-
-/// Another process is the service from now on.
-pub(super) fn main_process(pid: u32) {
-    tell(&format!("MAINPID={pid}"));
 }
 
 fn tell(state: &str) {

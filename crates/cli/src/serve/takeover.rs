@@ -58,6 +58,11 @@ struct Message {
 }
 
 impl Sockets {
+    /// All of them, in one list.
+    pub(super) fn into_vec(self) -> Vec<Listener> {
+        self.listeners.into_iter().chain(self.admin).collect()
+    }
+
     fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.listeners.iter().chain(&self.admin)
     }

@@ -22,6 +22,8 @@ pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, 
         build(page)?;
         process.write(page)?;
         life.audience.metrics.write(page)?;
+        let help = "Requests that were refused because the gateway has more to do than it can";
+        page.counter("orfa_requests_shed", help, [([], life.shed.refused())])?;
         config(page, &reloads)?;
         page.gauge("orfa_ready", "Whether /readyz says yes", [([], u64::from(is_ready))])?;
         upstream(page, &life.services.stats())?;
@@ -63,6 +65,9 @@ fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
     page.counter("orfa_upstream_retries", help, each(|stats| stats.retries))?;
     let help = "Calls that were not sent again because the budget for retries was used up";
     page.counter("orfa_upstream_retries_refused", help, each(|stats| stats.retries_refused))?;
+    let took = services.iter().map(|stats| ([("service", &*stats.service)], stats.took.clone()));
+    let help = "From sending a call to the head of its answer, of calls that were answered";
+    page.histogram("orfa_upstream_request_duration_seconds", help, took)?;
     let mut ends = Vec::new();
     for stats in services {
         for end in &stats.endpoints {

@@ -48,7 +48,7 @@ struct Key {
 
 /// Why a set has no key for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoKey {
+pub(crate) enum NoKey {
     /// No key has the name that the token gives, or none is for its algorithm.
     Unknown,
     /// The token names no key, and more than one could be meant.
@@ -110,7 +110,7 @@ impl KeySet {
     }
 
     /// The key for a token that names this key and algorithm. A secret has no name.
-    pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, NoKey> {
+    pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, NoKey> {
         let mut fitting = self.0.iter().filter(|key| {
             let is_it = id.is_none() || key.id.is_none() || key.id.as_deref() == id;
             is_it && key.algorithms.contains(&algorithm)

@@ -10,7 +10,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::histogram::Histogram;
+use services::stats::Reading;
 
 /// Labels with their values.
 pub(crate) type Labels<'a, const N: usize> = [(&'a str, &'a str); N];
@@ -57,14 +57,13 @@ impl Page<'_> {
     }
 
     /// Times in buckets.
-    pub(crate) fn histogram<'l, 'h, const N: usize>(
+    pub(crate) fn histogram<'l, const N: usize>(
         &mut self,
         name: &str,
         help: &str,
-        samples: impl IntoIterator<Item = (Labels<'l, N>, &'h Histogram)>,
+        samples: impl IntoIterator<Item = (Labels<'l, N>, Reading)>,
     ) -> fmt::Result {
-        self.family(name, help, MetricType::Histogram, samples, |metric, histogram| {
-            let reading = histogram.read();
+        self.family(name, help, MetricType::Histogram, samples, |metric, reading| {
             metric.encode_histogram::<NoLabelSet>(reading.sum, reading.count, &reading.buckets, None)
         })
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use services::stats::Histogram;
 
-use super::histogram::Histogram;
 use super::page::Page;
 
 /// The methods that are counted by name, and one name for all others: anybody can invent methods.
@@ -115,7 +115,7 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::R
         })
     });
     page.counter("orfa_requests", "Requests that are over, by the status of their answer", requests)?;
-    let took = routes.iter().map(|route| (route.labels(), &route.took));
+    let took = routes.iter().map(|route| (route.labels(), route.took.read()));
     let help = "From a request's head to the last byte of its answer";
     page.histogram("orfa_request_duration_seconds", help, took)?;
     let under_way = routes.iter().map(|route| (route.labels(), route.under_way()));

@@ -221,3 +221,6 @@ async fn preface(stream: &mut Lingering) -> io::Result<(Vec<u8>, bool)> {
     }
     Ok((begun[..length].to_vec(), begun == *PREFACE))
 }
+
+#[cfg(test)]
+mod tests;

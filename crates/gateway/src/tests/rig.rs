@@ -130,16 +130,9 @@ impl Rig {
     /// `None` where the connection ended without an answer.
     pub(super) fn asking_loosely(
         &self,
-        mut request: Request<Body>,
+        request: Request<Body>,
     ) -> impl Future<Output = Option<Answer>> + Send + use<> {
-        let address = self.address;
-        request.headers_mut().insert("host", address.to_string().parse().unwrap());
-        async move {
-            let stream = TcpStream::connect(address).await.unwrap();
-            let (mut send, connection) = conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-            tokio::spawn(connection);
-            Some(Answer::of(send.send_request(request).await.ok()?).await)
-        }
+        ask_at(self.address, request)
     }
 
     pub(super) async fn ask_h2(&self, mut request: Request<Body>) -> Answer {
@@ -208,6 +201,10 @@ impl Answer {
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(self.0.body()).unwrap()
     }
+
+    pub(super) fn text(&self) -> &str {
+        std::str::from_utf8(self.0.body()).unwrap()
+    }
 }
 
 impl Upstream {
@@ -252,6 +249,15 @@ impl Upstream {
     pub(super) fn release(&self) {
         self.release.notify_one();
     }
+}
+
+/// Asks whoever listens there, over HTTP/1.1; `None` where the connection ended without an answer.
+pub(super) async fn ask_at(address: SocketAddr, mut request: Request<Body>) -> Option<Answer> {
+    request.headers_mut().insert("host", address.to_string().parse().unwrap());
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut send, connection) = conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    Some(Answer::of(send.send_request(request).await.ok()?).await)
 }
 
 pub(super) fn get(path: &str) -> Request<Body> {

@@ -1,4 +1,5 @@
-//! The spans of a request that is over: one of its own, one for each phase, one for each upstream call.
+//! The spans of a request that is over: one of its own, one for each phase, the answer's way to the client
+//! among them, one for each upstream call, and below a call that was sent again one for each attempt.
 //!
 //! Names and attributes are those of OpenTelemetry's semantic conventions for HTTP. What a client sends is
 //! in them as far as the access log has it too: the path, never the query.
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::{Method, StatusCode, Version};
 use services::call::Outcome;
-use services::trace::Context;
+use services::trace::{Context, Phase};
 use services::{Made, Trace};
 
 use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, SERVER, Span, Status, number, text};
@@ -25,6 +26,8 @@ pub(crate) struct Finished<'a> {
     pub(crate) parent: Option<u64>,
     /// When it began, by both clocks.
     pub(crate) began: (Instant, SystemTime),
+    /// When its answer did.
+    pub(crate) answered: Option<Instant>,
     pub(crate) took: Duration,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
@@ -41,7 +44,9 @@ pub(crate) struct Finished<'a> {
 
 impl Finished<'_> {
     pub(super) fn spans(&self) -> Vec<Span> {
-        let phases = self.trace.phases();
+        let mut phases = self.trace.phases();
+        let end = self.began.0 + self.took;
+        phases.extend(self.answered.map(|answered| Phase { name: "answer", span: (answered, end) }));
         let (made, since) = self.made;
         let mut spans = Vec::with_capacity(1 + phases.len() + made.len().min(MAX_CALLS));
         spans.push(self.request());
@@ -53,6 +58,7 @@ impl Finished<'_> {
         }
         for (number, call) in made.iter().enumerate().take(MAX_CALLS) {
             spans.push(self.call(number, call, since));
+            spans.extend(self.attempts(number, call, since));
         }
         spans
     }
@@ -90,8 +96,7 @@ impl Finished<'_> {
 
     fn call(&self, index: usize, call: &Made, since: Instant) -> Span {
         let id = self.context.child(index).span_id;
-        let (from, to) = (since + call.span.0, call.span.1.map(|to| since + to));
-        let to = to.unwrap_or(self.began.0 + self.took);
+        let (from, to) = (since + call.span.0, self.end(call, since));
         let method = known(&call.method);
         let name = format!("{} {}", if method == OTHER { "HTTP" } else { method }, call.service);
         let path = call.path.split('?').next().unwrap_or_default();
@@ -101,8 +106,7 @@ impl Finished<'_> {
             text("peer.service", &*call.service),
             text("url.path", path),
         ];
-        let again = call.attempts.saturating_sub(1);
-        attributes.extend((again > 0).then(|| number("http.request.resend_count", again)));
+        attributes.extend(resent(call.again.len()));
         let error = match call.outcome {
             Outcome::Status(status) => {
                 attributes.push(number("http.response.status_code", status));
@@ -114,6 +118,30 @@ impl Finished<'_> {
         let status = error.is_some().then_some(Status { code: ERROR });
         attributes.extend(error.map(|error| text("error.type", error)));
         Span { attributes, status, ..self.below(id, name, CLIENT, (self.at(from), self.at(to))) }
+    }
+
+    /// Each time that a call was sent, where that was more than once: all but the last failed.
+    fn attempts(&self, index: usize, call: &Made, since: Instant) -> Vec<Span> {
+        let call_id = self.context.child(index);
+        let mut from = call.span.0;
+        let ends = call.again.iter().map(|again| since + *again).chain([self.end(call, since)]);
+        let attempt = |(number, to): (usize, Instant)| {
+            let begun = since + std::mem::replace(&mut from, to.saturating_duration_since(since));
+            let id = call_id.child(number).span_id;
+            let span = self.span(id, "attempt".to_owned(), INTERNAL, (self.at(begun), self.at(to)));
+            Span {
+                parent_span_id: call_id.span_id.to_be_bytes().to_vec(),
+                attributes: resent(number).into_iter().collect(),
+                status: (number < call.again.len()).then_some(Status { code: ERROR }),
+                ..span
+            }
+        };
+        if call.again.is_empty() { Vec::new() } else { ends.enumerate().map(attempt).collect() }
+    }
+
+    /// The end of a call; it ends with its request at the latest.
+    fn end(&self, call: &Made, since: Instant) -> Instant {
+        call.span.1.map_or(self.began.0 + self.took, |to| since + to)
     }
 
     /// A span within the request's own.
@@ -149,6 +177,12 @@ impl Finished<'_> {
         let at = began + moment.saturating_duration_since(self.began.0);
         u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// How often something was sent before.
+fn resent(times: usize) -> Option<KeyValue> {
+    let times = u32::try_from(times).ok().filter(|times| *times > 0)?;
+    Some(number("http.request.resend_count", times))
 }
 
 /// What the conventions call a method that anybody made up.

@@ -70,9 +70,10 @@ fn without_a_collector_a_trace_is_handed_on_as_it_came() {
     assert_eq!(decided(None, &HeaderMap::new(), false), (None, false));
 }
 
-fn made(path: &str, outcome: Outcome, attempts: u32) -> Made {
+fn made(path: &str, outcome: Outcome, again: &[Duration]) -> Made {
+    let again = again.to_vec();
     let span = (Duration::from_millis(1), Some(Duration::from_millis(2)));
-    Made { service: "up".into(), method: Method::GET, path: path.to_owned(), outcome, attempts, span }
+    Made { service: "up".into(), method: Method::GET, path: path.to_owned(), outcome, again, span }
 }
 
 fn spans() -> Vec<Span> {
@@ -80,12 +81,14 @@ fn spans() -> Vec<Span> {
     let trace = Trace::recorded(ours, None);
     drop(trace.phase("run"));
     let began = Instant::now();
-    let made = [made("/a?secret=hush", Outcome::Status(200), 1), made("/b", Outcome::NoAnswer, 2)];
+    let again = [Duration::from_micros(1200), Duration::from_micros(1500)];
+    let made = [made("/a?secret=hush", Outcome::Status(200), &[]), made("/b", Outcome::NoAnswer, &again)];
     let finished = Finished {
         trace: &trace,
         context: ours,
         parent: Some(8),
         began: (began, SystemTime::UNIX_EPOCH + Duration::from_secs(1)),
+        answered: Some(began + Duration::from_millis(3)),
         took: Duration::from_millis(5),
         method: &Method::from_bytes(b"BREW").unwrap(),
         path: "/query",
@@ -111,29 +114,51 @@ fn attribute(span: &Span, key: &str) -> Option<String> {
 fn a_request_is_a_span_with_its_phases_and_calls_below_it() {
     let spans = spans();
     let kinds: Vec<_> = spans.iter().map(|span| (&*span.name, span.kind)).collect();
-    assert_eq!(kinds, [("HTTP /query", SERVER), ("run", INTERNAL), ("GET up", CLIENT), ("GET up", CLIENT)]);
+    let calls = [("GET up", CLIENT), ("GET up", CLIENT)];
+    assert_eq!(
+        kinds[..5],
+        [&[("HTTP /query", SERVER), ("run", INTERNAL), ("answer", INTERNAL)], &calls[..]].concat()
+    );
     assert_eq!(spans[0].parent_span_id, 8u64.to_be_bytes());
-    assert!(spans[1..].iter().all(|span| span.parent_span_id == 9u64.to_be_bytes()));
+    assert!(spans[1..5].iter().all(|span| span.parent_span_id == 9u64.to_be_bytes()));
     assert!(spans.iter().all(|span| span.trace_id == 7u128.to_be_bytes()));
     assert_eq!(spans[0].start_time_unix_nano, 1_000_000_000);
     assert_eq!(spans[0].end_time_unix_nano, 1_005_000_000);
-    assert_eq!(spans[2].end_time_unix_nano - spans[2].start_time_unix_nano, 1_000_000);
+    assert_eq!((spans[2].start_time_unix_nano, spans[2].end_time_unix_nano), (1_003_000_000, 1_005_000_000));
+    assert_eq!(spans[3].end_time_unix_nano - spans[3].start_time_unix_nano, 1_000_000);
     for (span, key, value) in [
         (0, "http.request.method", "_OTHER"),
         (0, "http.route", "/query"),
         (0, "http.response.status_code", "502"),
         (0, "error.type", "upstream-broken"),
         (0, "network.protocol.version", "2"),
-        (2, "url.path", "/a"),
-        (2, "http.response.status_code", "200"),
-        (3, "error.type", "no-answer"),
-        (3, "http.request.resend_count", "1"),
+        (3, "url.path", "/a"),
+        (3, "http.response.status_code", "200"),
+        (4, "error.type", "no-answer"),
+        (4, "http.request.resend_count", "2"),
     ] {
         assert_eq!(attribute(&spans[span], key).as_deref(), Some(value), "{key} of span {span}");
     }
     assert!(!format!("{spans:?}").contains("hush"), "a query string has left");
     let bytes = ExportTraceServiceRequest::default().encode_to_vec();
     assert_eq!(ExportTraceServiceRequest::decode(&*bytes), Ok(ExportTraceServiceRequest::default()));
+}
+
+#[test]
+fn a_call_that_was_sent_again_shows_each_attempt() {
+    let spans = spans();
+    let attempts: Vec<_> = spans.iter().filter(|span| span.name == "attempt").collect();
+    assert_eq!(attempts.len(), 3, "a call that was sent once has none");
+    assert!(attempts.iter().all(|span| span.parent_span_id == spans[4].span_id));
+    let times = attempts.iter().map(|span| (span.start_time_unix_nano, span.end_time_unix_nano));
+    let micros = [(1000, 1200), (1200, 1500), (1500, 2000)].map(|(from, to)| (from * 1000, to * 1000));
+    assert!(times.map(|(from, to)| (from - 1_000_000_000, to - 1_000_000_000)).eq(micros));
+    let resent = attempts.iter().map(|span| attribute(span, "http.request.resend_count"));
+    assert!(resent.eq([None, Some("1".to_owned()), Some("2".to_owned())]));
+    let failed = attempts.iter().map(|span| span.status.is_some());
+    assert!(failed.eq([true, true, false]), "the call's own span says how the last one went");
+    let ids: std::collections::HashSet<_> = spans.iter().map(|span| &span.span_id).collect();
+    assert_eq!(ids.len(), spans.len(), "two spans have one id");
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,6 +67,9 @@ impl Exchange {
         if !result.as_ref().is_ok_and(|answer| !answer.response.status().is_server_error()) {
             service.tally.failures.fetch_add(1, Relaxed);
         }
+        if result.is_ok() {
+            service.tally.took.observe(clock.attempt().elapsed());
+        }
         result
     }
 

@@ -8,7 +8,14 @@ use super::*;
 fn made(path: &str, outcome: Ended, span: (u64, Option<u64>)) -> Made {
     let time = Duration::from_millis;
     let span = (time(span.0), span.1.map(time));
-    Made { service: "profile".into(), method: Method::GET, path: path.into(), outcome, attempts: 1, span }
+    Made {
+        service: "profile".into(),
+        method: Method::GET,
+        path: path.into(),
+        outcome,
+        again: Vec::new(),
+        span,
+    }
 }
 
 fn shown(status: u16, code: Option<&'static str>, report: Option<Report>) -> Shown {

@@ -192,7 +192,7 @@ routes:
     proxy: catalog
     auth: optional
     cors: { origins: ['*'] }
-    limits: { body: 1MiB, deadline: 10s }
+    limits: { body: 1MiB, body_rate: 1kB, deadline: 10s }
 ",
     ),
     (

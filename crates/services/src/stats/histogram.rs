@@ -1,4 +1,4 @@
-//! Times in buckets, by one atomic addition each.
+//! Times in buckets, by two atomic additions each.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,30 +12,34 @@ const BOUNDS: [u64; 15] = [
 
 /// How often something took how long.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
 /// A histogram at one moment.
-pub(crate) struct Reading {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
     /// Seconds, and how often it took no longer, but longer than the bucket before.
-    pub(crate) buckets: Vec<(f64, u64)>,
+    pub buckets: Vec<(f64, u64)>,
     /// Seconds in all.
-    pub(crate) sum: f64,
-    pub(crate) count: u64,
+    pub sum: f64,
+    /// How often in all.
+    pub count: u64,
 }
 
 impl Histogram {
     /// It took so long.
-    pub(crate) fn observe(&self, took: Duration) {
+    pub fn observe(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.iter().position(|bound| nanos <= bound * 1000).unwrap_or(BOUNDS.len());
         self.counts[bucket].fetch_add(1, Relaxed);
         self.nanos.fetch_add(nanos, Relaxed);
     }
 
-    pub(crate) fn read(&self) -> Reading {
+    /// As it is now.
+    #[must_use]
+    pub fn read(&self) -> Reading {
         let bounds = BOUNDS.iter().map(|micros| Duration::from_micros(*micros).as_secs_f64());
         let bounds = bounds.chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(self.counts.iter().map(|count| count.load(Relaxed))).collect();

@@ -1,0 +1,115 @@
+//! The operator's listener against those who hold it up, and those who would have it do something.
+
+use std::path::Path;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::*;
+use crate::config;
+
+fn gateway() -> Gateway {
+    let text = "admin: 127.0.0.1:0\nroutes: []";
+    Gateway::build(config::read_text(text, Path::new("orfa.yaml")).unwrap()).unwrap()
+}
+
+/// A connection that needs no network, so that time can be paused.
+fn connected(gateway: &Gateway) -> DuplexStream {
+    let seen = Seen { gateway: gateway.clone(), process: Arc::new(Process::new()), is_local: true };
+    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let (ours, theirs) = duplex(1 << 20);
+    tokio::spawn(connection(theirs, Arc::new(seen), place));
+    ours
+}
+
+async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_a_head_byte_by_byte_is_cut_off() {
+    let (began, gateway) = (Instant::now(), gateway());
+    let (reading, mut writing) = tokio::io::split(connected(&gateway));
+    let head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    tokio::spawn(async move {
+        for byte in head.bytes() {
+            sleep(Duration::from_secs(1)).await;
+            let _ = writing.write_all(&[byte]).await;
+        }
+    });
+    let answer = rest(reading).await;
+    assert!(!answer.contains("200"), "{answer}");
+    assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_nothing_is_cut_off() {
+    let (began, gateway) = (Instant::now(), gateway());
+    assert_eq!(rest(connected(&gateway)).await, "");
+    assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_ever_is_cut_off() {
+    let (began, gateway) = (Instant::now(), gateway());
+    let mut stream = connected(&gateway);
+    while stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {
+        sleep(Duration::from_secs(5)).await;
+    }
+    let lived = began.elapsed();
+    assert!((LONGEST..LONGEST + Duration::from_secs(10)).contains(&lived), "{lived:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_too_many_waits_until_another_has_left() {
+    let gateway = gateway();
+    let admin = gateway.admin(gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap()).unwrap();
+    let address = admin.address().unwrap();
+    tokio::spawn(admin.serve());
+    let ask = async || {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        stream
+    };
+    let is_answered = async |stream: &mut TcpStream| {
+        let read = timeout(Duration::from_secs(1), stream.read(&mut [0; 1024])).await;
+        read.is_ok_and(|read| read.unwrap() > 0)
+    };
+    let mut holding = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = ask().await;
+        assert!(is_answered(&mut stream).await);
+        holding.push(stream);
+    }
+    let mut late = ask().await;
+    assert!(!is_answered(&mut late).await);
+    holding.pop();
+    assert!(is_answered(&mut late).await);
+}
+
+#[tokio::test]
+async fn nothing_here_changes_anything() {
+    let gateway = gateway();
+    let state = || (gateway.readiness().state(), gateway.reloads().state().succeeded, gateway.current.life());
+    let before = state();
+    for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "TRACE", "RELOAD"] {
+        for path in
+            ["/", "/healthz", "/readyz", "/metrics", "/reload", "/-/reload", "/quit", "/drain", "/config"]
+        {
+            let mut stream = connected(&gateway);
+            let request = format!(
+                "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            );
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let answer = rest(stream).await;
+            let is_page = method == "GET" && ["/healthz", "/metrics"].contains(&path);
+            assert_eq!(answer.starts_with("HTTP/1.1 200"), is_page, "{method} {path}: {answer}");
+        }
+    }
+    let after = state();
+    assert_eq!((before.0, before.1), (after.0, after.1));
+    assert!(Arc::ptr_eq(&before.2, &after.2), "another config is in force");
+}

@@ -1,0 +1,128 @@
+//! The gateway as a service of systemd: what it says there (`sd_notify(3)`), and the sockets that it is given
+//! (`sd_listen_fds(3)`). Both are protocols that need no systemd.
+
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use testkit::{Gateway, http, misbehave, patiently};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixDatagram};
+use tokio::process::Command;
+
+use crate::orfa;
+
+const CONFIG: &str = "
+listen: LISTEN
+admin: off
+takeover: takeover.sock
+drain: { delay: 0s }
+services: { up: { url: 'UPSTREAM' } }
+routes: [{ path: '/up/*', proxy: up }]
+";
+
+async fn config(listen: &str) -> (String, misbehave::Upstream) {
+    let upstream = misbehave::start().await;
+    (CONFIG.replace("LISTEN", listen).replace("UPSTREAM", &upstream.url()), upstream)
+}
+
+/// Whom the gateway tells how things are.
+struct Manager {
+    folder: tempfile::TempDir,
+    socket: UnixDatagram,
+}
+
+impl Manager {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
+        Self { folder, socket }
+    }
+
+    /// A gateway that is its service.
+    fn command(&self) -> Command {
+        let mut command = Command::new(orfa());
+        command.env("NOTIFY_SOCKET", self.folder.path().join("notify"));
+        command
+    }
+
+    /// The next message.
+    async fn hears(&self) -> String {
+        let mut message = [0; 4096];
+        let length = patiently("a word to the service manager", self.socket.recv(&mut message)).await;
+        String::from_utf8_lossy(&message[..length.expect("a message")]).into_owned()
+    }
+}
+
+fn serving(gateway: &Gateway) -> String {
+    format!("MAINPID={}\nREADY=1\nSTATUS=serving", gateway.pid().expect("a process"))
+}
+
+#[tokio::test]
+async fn it_says_when_it_serves_and_reads_its_config_and_ends() {
+    let (config, _upstream) = config("127.0.0.1:0").await;
+    let manager = Manager::new();
+    let mut gateway = Gateway::start_by(manager.command(), &config).await;
+    assert_eq!(manager.hears().await, serving(&gateway));
+    gateway.ask_to_reload();
+    let reloading = manager.hears().await;
+    let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("that it reads its config");
+    assert!(since.parse::<u64>().is_ok(), "{reloading}");
+    assert_eq!(manager.hears().await, "READY=1\nSTATUS=serving");
+    gateway.ask_to_end();
+    assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
+    assert!(gateway.ended().await.success());
+}
+
+#[tokio::test]
+async fn a_new_binary_becomes_the_main_process_and_the_old_one_says_nothing_more() {
+    let (config, _upstream) = config("127.0.0.1:0").await;
+    let manager = Manager::new();
+    let mut gateway = Gateway::start_by(manager.command(), &config).await;
+    assert_eq!(manager.hears().await, serving(&gateway));
+    gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
+    let mut next = gateway.successor_by(manager.command()).await;
+    assert_eq!(manager.hears().await, serving(&next));
+    assert!(gateway.ended().await.success());
+    next.ask_to_end();
+    assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
+    assert!(next.ended().await.success());
+}
+
+/// A gateway that gets this socket as systemd hands it over: under number 3, told by the environment.
+fn activated(socket: &TcpListener) -> Command {
+    let script =
+        r#"exec 3>&1 >/dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=orfa.socket exec "$0" "$@""#;
+    let mut command = Command::new("sh");
+    let handle = OwnedFd::from(socket.try_clone().expect("a handle"));
+    command.args(["-c", script]).arg(orfa()).stdout(Stdio::from(handle));
+    command
+}
+
+#[tokio::test]
+async fn sockets_of_the_service_manager_are_taken_and_nobody_is_refused_between_two_gateways() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    let (config, _upstream) = config(&address.to_string()).await;
+    let mut gateway = Gateway::start_by(activated(&socket), &config).await;
+    assert_eq!(gateway.address, address);
+    let answer = http::request("GET", &format!("{}/up/json", gateway.url), &[], "").await;
+    assert_eq!(answer.expect("an answer").status, 200);
+    assert!(gateway.terminate().await.success());
+    let mut waiting = TcpStream::connect(address).await.expect("nobody serves, and nobody is refused");
+    let request = "GET /up/json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    waiting.write_all(request.as_bytes()).await.expect("sent");
+    let _next = Gateway::start_by(activated(&socket), &config).await;
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_socket_that_the_config_does_not_name_is_told_and_left() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let (config, _upstream) = config("127.0.0.1:0").await;
+    let gateway = Gateway::start_by(activated(&socket), &config).await;
+    assert_ne!(gateway.address, socket.local_addr().expect("an address"));
+    gateway.logged(|line| line.contains("does not name this socket")).await.expect("a line that says so");
+}
