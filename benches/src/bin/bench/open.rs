@@ -70,14 +70,15 @@ pub(crate) async fn offer(
     let mut due = clock(Duration::from_secs_f64(1.0 / per_second), time);
     let (mut under_way, mut answered) = (JoinSet::new(), Vec::new());
     while let Some(due) = due.recv().await {
+        // Those that are over count as under way until they are asked for.
+        while let Some(one) = under_way.try_join_next() {
+            answered.push(one?);
+        }
         if under_way.len() == MOST_UNDER_WAY {
             answered.push(Answered { status: None, ms: 0.0 });
             continue;
         }
         under_way.spawn(ask(Arc::clone(&client), request()?, due));
-        while let Some(one) = under_way.try_join_next() {
-            answered.push(one?);
-        }
     }
     while let Some(one) = under_way.join_next().await {
         answered.push(one?);
