@@ -89,6 +89,30 @@ async fn a_new_binary_becomes_the_main_process_and_the_old_one_says_nothing_more
     assert!(next.ended().await.success());
 }
 
+/// `ExecReload=` of docs/operating.md: a command that ends, and leaves a gateway behind.
+#[tokio::test]
+async fn a_command_that_ends_at_once_can_start_the_new_binary() {
+    let (config, _upstream) = config("127.0.0.1:0").await;
+    let manager = Manager::new();
+    let mut gateway = Gateway::start_by(manager.command(), &config).await;
+    assert_eq!(manager.hears().await, serving(&gateway));
+    gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
+    let mut reload = Command::new("sh");
+    reload.env("NOTIFY_SOCKET", manager.folder.path().join("notify")).stderr(Stdio::null());
+    reload
+        .args(["-c", r#""$0" serve --config "$1" &"#])
+        .arg(orfa())
+        .arg(gateway.directory().join("orfa.yaml"));
+    assert!(reload.status().await.expect("an end").success());
+    let said = manager.hears().await;
+    let main = said.strip_prefix("MAINPID=").and_then(|rest| rest.lines().next()?.parse().ok());
+    let main = main.and_then(rustix::process::Pid::from_raw).expect("the new process");
+    let ended = gateway.ended().await;
+    rustix::process::kill_process(main, rustix::process::Signal::TERM).expect("asked to end");
+    assert!(ended.success());
+    assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
+}
+
 /// A gateway that gets this socket as systemd hands it over: under number 3, told by the environment.
 fn activated(socket: &TcpListener) -> Command {
     handed_to("$$", socket)
