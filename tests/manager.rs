@@ -89,13 +89,42 @@ async fn a_new_binary_becomes_the_main_process_and_the_old_one_says_nothing_more
     assert!(next.ended().await.success());
 }
 
+/// `ExecReload=` of docs/operating.md: a command that ends, and leaves a gateway behind.
+#[tokio::test]
+async fn a_command_that_ends_at_once_can_start_the_new_binary() {
+    let (config, _upstream) = config("127.0.0.1:0").await;
+    let manager = Manager::new();
+    let mut gateway = Gateway::start_by(manager.command(), &config).await;
+    assert_eq!(manager.hears().await, serving(&gateway));
+    gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
+    let mut reload = Command::new("sh");
+    reload.env("NOTIFY_SOCKET", manager.folder.path().join("notify")).stderr(Stdio::null());
+    reload
+        .args(["-c", r#""$0" serve --config "$1" &"#])
+        .arg(orfa())
+        .arg(gateway.directory().join("orfa.yaml"));
+    assert!(reload.status().await.expect("an end").success());
+    let said = manager.hears().await;
+    let main = said.strip_prefix("MAINPID=").and_then(|rest| rest.lines().next()?.parse().ok());
+    let main = main.and_then(rustix::process::Pid::from_raw).expect("the new process");
+    let ended = gateway.ended().await;
+    rustix::process::kill_process(main, rustix::process::Signal::TERM).expect("asked to end");
+    assert!(ended.success());
+    assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
+}
+
 /// A gateway that gets this socket as systemd hands it over: under number 3, told by the environment.
 fn activated(socket: &TcpListener) -> Command {
-    let script =
-        r#"exec 3>&1 >/dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=orfa.socket exec "$0" "$@""#;
-    let mut command = Command::new("sh");
+    handed_to("$$", socket)
+}
+
+/// The same, but told that it is for the process with this number.
+fn handed_to(process: &str, socket: &TcpListener) -> Command {
+    let told = format!("LISTEN_PID={process} LISTEN_FDS=1 LISTEN_FDNAMES=orfa.socket");
+    let script = format!(r#"exec 3>&1 >/dev/null; {told} exec "$0" "$@""#);
     let handle = OwnedFd::from(socket.try_clone().expect("a handle"));
-    command.args(["-c", script]).arg(orfa()).stdout(Stdio::from(handle));
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(orfa()).stdout(Stdio::from(handle));
     command
 }
 
@@ -125,4 +154,19 @@ async fn a_socket_that_the_config_does_not_name_is_told_and_left() {
     let gateway = Gateway::start_by(activated(&socket), &config).await;
     assert_ne!(gateway.address, socket.local_addr().expect("an address"));
     gateway.logged(|line| line.contains("does not name this socket")).await.expect("a line that says so");
+}
+
+#[tokio::test]
+async fn sockets_for_another_process_are_not_taken() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let (config, _upstream) = config(&socket.local_addr().expect("an address").to_string()).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("orfa.yaml");
+    std::fs::write(&file, config).expect("written");
+    let mut command = handed_to("1", &socket);
+    let ended = command.args(["serve", "--config"]).arg(file).stderr(Stdio::piped()).spawn();
+    let ended = ended.expect("a process").wait_with_output().await.expect("an end");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(70), "{said}");
+    assert!(said.contains("not-listening"), "{said}");
 }

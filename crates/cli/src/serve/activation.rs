@@ -7,6 +7,7 @@
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::str::FromStr;
 
 use gateway::Listener;
 use rustix::net::sockopt::socket_acceptconn;
@@ -17,10 +18,13 @@ const FIRST: RawFd = 3;
 /// What was handed over to this very process, and is a TCP socket that listens. To be called before any
 /// other descriptor is opened.
 pub(super) fn sockets() -> Vec<Listener> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
     let is_ours = number("LISTEN_PID") == Some(std::process::id());
-    let count = number("LISTEN_FDS").filter(|_| is_ours).unwrap_or_default();
+    let count: u16 = number("LISTEN_FDS").filter(|_| is_ours).unwrap_or_default();
     (FIRST..).zip(0..count).filter_map(|(descriptor, _)| socket(descriptor)).collect()
+}
+
+fn number<N: FromStr>(name: &str) -> Option<N> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 fn socket(descriptor: RawFd) -> Option<Listener> {
