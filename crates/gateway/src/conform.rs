@@ -89,3 +89,19 @@ struct Several;
 fn is(value: &HeaderValue, expected: &[u8]) -> bool {
     value.as_bytes().eq_ignore_ascii_case(expected)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_taken_for_a_common_host_is_a_plain_one(host in "[a-z0-9.:@/\\[\\]-]{0,12}") {
+            if is_common(host.as_bytes()) {
+                prop_assert!(Authority::try_from(host.as_bytes()).is_ok_and(|host| is_plain(&host)), "{host}");
+            }
+        }
+    }
+}

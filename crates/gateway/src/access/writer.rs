@@ -181,9 +181,11 @@ pub(super) fn digits<const COUNT: usize>(line: &mut Vec<u8>, mut number: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Log, MAX_PENDING};
+    use super::{Log, MAX_PENDING, address, millis, number, text};
+    use proptest::prelude::*;
     use std::io::{Result, Write};
     use std::sync::{Arc, Mutex, mpsc};
+    use std::time::Duration;
 
     #[derive(Clone, Default)]
     struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -208,6 +210,25 @@ mod tests {
         }
         fn flush(&mut self) -> Result<()> {
             Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_is_the_json_of_its_values(
+            value in any::<String>(), count: u64, micros in 0..1_u64 << 50, ip: std::net::IpAddr,
+        ) {
+            let mut line = Vec::new();
+            text(&mut line, "text", &value);
+            number(&mut line, "number", count);
+            millis(&mut line, "millis", Duration::from_micros(micros));
+            address(&mut line, "address", ip);
+            let line = format!("{{{}}}", &std::str::from_utf8(&line).unwrap()[1..]);
+            let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+            prop_assert_eq!(&read["text"], &value);
+            prop_assert_eq!(&read["number"], count);
+            prop_assert_eq!(&read["millis"], &serde_json::json!(micros as f64 / 1000.0));
+            prop_assert_eq!(&read["address"], &ip.to_string());
         }
     }
 

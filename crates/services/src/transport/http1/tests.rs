@@ -9,8 +9,11 @@ use super::body::{Decoder, Part, Wrong};
 use super::input::Input;
 use super::response::{self, Framing};
 
-/// All of a body that comes in these pieces, its trailers, and what is left behind it.
-fn decode(decoder: Decoder, pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<HeaderMap>, Vec<u8>), Wrong> {
+/// A body, its trailers, and what is left behind it.
+type Found = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
+
+/// What is found in these pieces.
+fn decode(decoder: Decoder, pieces: &[&[u8]]) -> Result<Found, Wrong> {
     let (mut decoder, mut input) = (decoder, Input::default());
     let (mut data, mut trailers) = (Vec::new(), None);
     for piece in pieces {
