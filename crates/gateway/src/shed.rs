@@ -7,8 +7,7 @@
 //! and tells how long that took.
 //!
 //! When to begin is CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
-//! short for a whole [`INTERVAL`]; a burst passes. A delay that goes on doubling is none, and begins it too:
-//! at several times the capacity an interval is too long. How much to take from then on is a rate, and follows
+//! short for a whole [`INTERVAL`]; a burst passes. How much to take from then on is a rate, and follows
 //! Breakwater (Cho et al., OSDI 2020): as long as the delay is short it grows by a small step, otherwise
 //! it falls in proportion to the excess, to a half at most. While the delay is very long nothing is taken:
 //! a queue of refusals is soon gone, and what waited in it would be answered late anyway. Shedding ends

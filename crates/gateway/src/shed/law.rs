@@ -4,11 +4,6 @@ use std::time::Duration;
 
 use super::INTERVAL;
 
-/// A burst comes at once and only shrinks: a delay that is so much longer than the one before, so often in
-/// a row, and has come to this part of the target, is that of a load that goes on growing.
-const GROWTH: f64 = 1.5;
-const GROWN: u32 = 3;
-const GROWN_TO: f64 = 0.2;
 /// What part of the delay at which shedding begins is good from then on: a queue is of use only where
 /// load comes in bursts, and this load does not.
 const HOLD: f64 = 0.02;
@@ -55,9 +50,6 @@ pub(super) struct Law {
     shortest: Duration,
     window: Duration,
     taken: u64,
-    /// The last delay, and how many times in a row it has grown.
-    last: Duration,
-    grown: u32,
     quiet: Duration,
     /// For how long nothing was taken, without a good delay since.
     closed: Duration,
@@ -77,7 +69,7 @@ struct Rate {
 impl Default for Law {
     fn default() -> Self {
         let (shortest, zero) = (Duration::MAX, Duration::ZERO);
-        Self { shortest, window: zero, taken: 0, last: zero, grown: 0, quiet: zero, closed: zero, rate: None }
+        Self { shortest, window: zero, taken: 0, quiet: zero, closed: zero, rate: None }
     }
 }
 
@@ -89,12 +81,15 @@ impl Law {
         self.window += seen.since;
         self.taken += seen.taken;
         self.quiet = if seen.refused > 0 { Duration::ZERO } else { self.quiet + seen.since };
-        let grows = self.grows(seen.delay, target);
         match &mut self.rate {
-            None if grows => self.begin(),
             // It was short: the interval begins anew.
             None if self.shortest <= target => self.begin_window(),
-            None if self.window >= INTERVAL => self.begin(),
+            None if self.window >= INTERVAL => {
+                let best = (self.taken as f64 / self.window.as_secs_f64()).max(SLOWEST);
+                self.rate = Some(Rate { now: best * BEGIN, best, before: best });
+                self.quiet = Duration::ZERO;
+                self.begin_window();
+            }
             Some(_) if self.quiet >= QUIET => {
                 self.rate = None;
                 self.begin_window();
@@ -114,22 +109,6 @@ impl Law {
             self.closed += seen.since;
         }
         self.rate.map(|rate| if is_closed { 0.0 } else { rate.now })
-    }
-
-    /// Whether the delay is that of a load which goes on growing.
-    fn grows(&mut self, delay: Duration, target: Duration) -> bool {
-        let grows = delay > self.last.mul_f64(GROWTH);
-        self.grown = if grows { self.grown + 1 } else { 0 };
-        self.last = delay;
-        self.grown >= GROWN && delay > target.mul_f64(GROWN_TO)
-    }
-
-    /// Shedding begins, with what was served of late.
-    fn begin(&mut self) {
-        let best = (self.taken as f64 / self.window.as_secs_f64()).max(SLOWEST);
-        self.rate = Some(Rate { now: best * BEGIN, best, before: best });
-        self.quiet = Duration::ZERO;
-        self.begin_window();
     }
 
     fn begin_window(&mut self) {
