@@ -63,6 +63,18 @@ impl Client {
         self.address
     }
 
+    /// Opens so many connections, for requests to come.
+    ///
+    /// # Errors
+    /// If one can't be opened.
+    pub async fn open(&self, connections: usize) -> Result<(), Error> {
+        for _ in 0..connections {
+            let connection = self.connect().await?;
+            self.lock().push(connection);
+        }
+        Ok(())
+    }
+
     /// Sends a request, on a connection that stands idle or a new one, and reads the answer. What could not
     /// be sent at all, since the server had just closed a kept connection, goes over the next one.
     ///

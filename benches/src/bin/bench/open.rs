@@ -66,7 +66,17 @@ pub(crate) async fn offer(
     time: Duration,
     request: impl Fn() -> Result<Request<Full<Bytes>>>,
 ) -> Result<Vec<Answered>> {
-    let client = Arc::new(Client::new(address));
+    offer_over(Client::new(address), per_second, time, request).await
+}
+
+/// The same by clients that may be connected already.
+pub(crate) async fn offer_over(
+    client: Client,
+    per_second: f64,
+    time: Duration,
+    request: impl Fn() -> Result<Request<Full<Bytes>>>,
+) -> Result<Vec<Answered>> {
+    let client = Arc::new(client);
     let mut due = clock(Duration::from_secs_f64(1.0 / per_second), time);
     let (mut under_way, mut answered) = (JoinSet::new(), Vec::new());
     while let Some(due) = due.recv().await {
