@@ -10,7 +10,9 @@
 //! short for a whole [`INTERVAL`]; a burst passes. How much to take from then on is a rate, and follows
 //! Breakwater (Cho et al., OSDI 2020): as long as the delay is short it grows by a small step, otherwise
 //! it falls in proportion to the excess, to a half at most. While the delay is very long nothing is taken:
-//! a queue of refusals is soon gone, and what waited in it would be answered late anyway. Shedding ends
+//! a queue of refusals is soon gone, and what waited in it would be answered late anyway. A probe that is
+//! still waiting says so too, as soon as it has waited that long: a rate a little above what can be done
+//! lets everything in, and until the probe has come through that queue it would go on growing. Shedding ends
 //! when nothing had to be refused for a second.
 //!
 //! A request costs two additions while nothing is shed, and no lock ever.
@@ -60,6 +62,8 @@ pub(crate) struct Load {
     every: AtomicU64,
     /// When the next one may be taken, in nanoseconds.
     next: AtomicU64,
+    /// Since when the probe waits, in nanoseconds; 0 while it does not.
+    waits: AtomicU64,
     /// The longest delay that is good, in nanoseconds; 0 where nothing is to be shed.
     target: AtomicU64,
     /// The probe sleeps while nothing happens.
@@ -138,6 +142,7 @@ impl Load {
             refused: AtomicU64::new(0),
             every: AtomicU64::new(0),
             next: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
             target: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
             wake: Arc::default(),
@@ -151,9 +156,19 @@ impl Load {
             return every == 0;
         }
         let now = nanos(now.saturating_duration_since(self.opened));
+        if self.is_stuck(now) {
+            return false;
+        }
         let slack = SLACK.max(every / 2);
         let more = |next: u64| (next <= now.saturating_add(slack)).then(|| next.max(now) + every);
         self.next.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Whether the probe has waited for so long already that nothing is to be taken before it is through.
+    fn is_stuck(&self, now: u64) -> bool {
+        let since = self.waits.load(Relaxed);
+        let target = Duration::from_nanos(self.target.load(Relaxed));
+        since > 0 && law::closes(Duration::from_nanos(now.saturating_sub(since)), target)
     }
 
     /// Takes only so many a second from now on; `None` for all.

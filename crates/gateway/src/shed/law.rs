@@ -104,7 +104,7 @@ impl Law {
         if self.rate.is_none() || excess <= 0.0 {
             self.closed = Duration::ZERO;
         }
-        let is_closed = excess > CLOSE - 1.0 && self.closed < INTERVAL;
+        let is_closed = closes(seen.delay, target) && self.closed < INTERVAL;
         if is_closed && self.rate.is_some() {
             self.closed += seen.since;
         }
@@ -130,6 +130,11 @@ impl Rate {
         }
         self.before = (self.before * (1.0 - FADE_SLOWLY)).max(self.best);
     }
+}
+
+/// Whether nothing is taken after such a delay. One of a whole interval is that of refusals alone.
+pub(super) fn closes(delay: Duration, target: Duration) -> bool {
+    excess(delay, target) > CLOSE - 1.0 && delay < INTERVAL
 }
 
 /// How far a delay is above what is good while something is shed: 0 for not at all, 1 for twice.

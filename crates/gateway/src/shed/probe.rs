@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::Load;
 use super::law::{Law, Seen};
+use super::{Load, nanos};
 
 /// From one probe to the next.
 const EVERY: Duration = Duration::from_millis(2);
@@ -23,10 +23,12 @@ pub(super) async fn watch(weak: Weak<Load>) {
     let mut counted = (0, 0);
     loop {
         tokio::time::sleep(EVERY).await;
+        let Some(load) = weak.upgrade() else { return };
         let begun = Instant::now();
+        load.waits.store(nanos(begun.saturating_duration_since(load.opened)), Relaxed);
         tokio::task::yield_now().await;
         let now = Instant::now();
-        let Some(load) = weak.upgrade() else { return };
+        load.waits.store(0, Relaxed);
         let count = (load.taken.load(Relaxed), load.refused.load(Relaxed));
         let (taken, refused) = (count.0 - counted.0, count.1 - counted.1);
         let seen = Seen { delay: now - begun, since: now - last, taken, refused };

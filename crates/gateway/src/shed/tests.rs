@@ -40,6 +40,7 @@ impl Minute {
 fn minute(per_second: f64, cost: f64, refusal: f64) -> Minute {
     let start = Instant::now();
     let load = Load::new(start);
+    load.target.store(nanos(TARGET), Relaxed);
     let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
     let (mut law, mut minute) = (Law::default(), Minute::default());
     // When the thread is free, when the probe comes next, what was counted by the last one.
@@ -64,6 +65,8 @@ fn minute(per_second: f64, cost: f64, refusal: f64) -> Minute {
             probe = now + 0.002;
         }
         let begins = free.max(arrival);
+        let waits = if probe < begins { nanos(at(probe) - start) } else { 0 };
+        load.waits.store(waits, Relaxed);
         if load.has_room(at(begins)) {
             minute.taken += 1;
             free = begins + cost;
