@@ -132,9 +132,9 @@ impl Rate {
     }
 }
 
-/// Whether nothing is taken after such a delay. One of a whole interval is that of refusals alone.
+/// Whether nothing is taken after such a delay, or during one.
 pub(super) fn closes(delay: Duration, target: Duration) -> bool {
-    excess(delay, target) > CLOSE - 1.0 && delay < INTERVAL
+    excess(delay, target) > CLOSE - 1.0
 }
 
 /// How far a delay is above what is good while something is shed: 0 for not at all, 1 for twice.
