@@ -29,9 +29,9 @@ const FIND: Duration = Duration::from_secs(5);
 const UNLOADED: Duration = Duration::from_secs(20);
 /// Clients that keep the gateway busy while its capacity is found: enough for one core, too few to be shed.
 const CLIENTS: usize = 4;
-/// Connections that stand before: an overload comes from clients that were there already, and to connect
-/// them is not what is measured.
-const CONNECTED: usize = 1_000;
+/// Connections that stand before: an overload comes from clients that were there already. To connect them
+/// takes the load's one core longer than anything that is measured, and each request that waits needs one.
+const CONNECTED: usize = MOST_UNDER_WAY;
 /// How soon a 503 has to come.
 const SOON_MS: f64 = 10.0;
 const SAMPLE: Duration = Duration::from_millis(200);

@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
+
 use super::law::{Law, Seen};
 use super::{Load, nanos};
 
@@ -15,6 +17,14 @@ use super::{Load, nanos};
 const EVERY: Duration = Duration::from_millis(2);
 /// So many probes without any request, and the probe sleeps.
 const IDLE: u32 = 50;
+
+/// How long those wait that a thread's own queue had no place for: as long as it takes to serve so many
+/// (Little's law). A thread looks at the common queue only now and then while it has tasks of its own, the
+/// probe among them, so that the probe is none of those who wait there.
+fn queued(served: u64, since: Duration) -> Duration {
+    let waiting = Handle::current().metrics().global_queue_depth();
+    since.mul_f64(waiting as f64 / served.max(1) as f64)
+}
 
 /// Probes until the load is nobody's any more.
 pub(super) async fn watch(weak: Weak<Load>) {
@@ -31,7 +41,9 @@ pub(super) async fn watch(weak: Weak<Load>) {
         load.waits.store(0, Relaxed);
         let count = (load.taken.load(Relaxed), load.refused.load(Relaxed));
         let (taken, refused) = (count.0 - counted.0, count.1 - counted.1);
-        let seen = Seen { delay: now - begun, since: now - last, taken, refused };
+        let since = now - last;
+        let delay = (now - begun).max(queued(taken + refused, since));
+        let seen = Seen { delay, since, taken, refused };
         let was = load.every.load(Relaxed) > 0;
         let rate = match load.target.load(Relaxed) {
             0 => None,
