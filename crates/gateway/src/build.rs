@@ -130,10 +130,13 @@ fn runtime(
     previous: Option<&Arc<query::Runtime>>,
 ) -> Result<Option<Arc<query::Runtime>>, BuildError> {
     let is_needed = config.routes.iter().any(|route| route.query.is_some());
+    let delay = config.shed.automatic.then_some(config.shed.delay.0);
     if let Some(previous) = previous {
+        previous.keep_to(delay);
         return Ok(Some(Arc::clone(previous)));
     }
     let runtime = is_needed.then(|| query::Runtime::new(&config.runtime)).transpose()?;
+    runtime.iter().for_each(|runtime| runtime.keep_to(delay));
     if let Some((instances, wanted)) = runtime.as_deref().map(query::Runtime::instances)
         && instances < wanted
     {

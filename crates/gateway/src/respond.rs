@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value};
-use services::{Body, Fault, Problem, body};
-
-use crate::shed::Overloaded;
+use services::{Body, Fault, Overloaded, Problem, body};
 
 /// What a problem's `type` starts with; its code follows. It never changes.
 const TYPE: &str = "urn:orfa:error:";

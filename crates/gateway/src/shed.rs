@@ -15,6 +15,9 @@
 //! lets everything in, and until the probe has come through that queue it would go on growing. Shedding ends
 //! when nothing had to be refused for a second.
 //!
+//! Programs have a queue of their own, whose length is known (`sandbox/src/line.rs`): their way of answering says
+//! itself whether it has room, and sooner than any probe could.
+//!
 //! A request costs two additions while nothing is shed, and no lock ever.
 
 mod law;
@@ -24,10 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{Fault, Problem};
+use services::Overloaded;
 use tokio::sync::Notify;
 
 /// How the gateway protects itself from more than it can do.
@@ -75,11 +77,6 @@ pub(crate) struct Load {
 #[derive(Debug)]
 pub(crate) struct Taken(Arc<Load>);
 
-/// The gateway has more to do than it can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the gateway has more to do than it can just now")]
-pub(crate) struct Overloaded;
-
 /// Nothing is taken.
 const CLOSED: u64 = u64::MAX;
 /// How much may come at once when a rate is kept, in nanoseconds.
@@ -103,18 +100,18 @@ impl Shed {
         Self { max_in_flight: config.max_in_flight as usize, load }
     }
 
-    /// Takes a request that began just now.
+    /// Takes a request that began just now, if its way of answering has room too.
     ///
     /// # Errors
     /// When there are too many, for the gateway's threads or for its memory.
-    pub(crate) fn admit(&self, now: Instant) -> Result<Taken, Overloaded> {
+    pub(crate) fn admit(&self, now: Instant, way: impl FnOnce() -> bool) -> Result<Taken, Overloaded> {
         let load = &self.load;
         if load.asleep.load(Relaxed) {
             load.wake.notify_one();
         }
         let before = load.in_flight.fetch_add(1, Relaxed);
         let taken = Taken(Arc::clone(load));
-        if before >= self.max_in_flight || !load.has_room(now) {
+        if before >= self.max_in_flight || !load.has_room(now) || !way() {
             load.refused.fetch_add(1, Relaxed);
             return Err(Overloaded);
         }
@@ -193,30 +190,6 @@ impl Drop for Load {
 impl Drop for Taken {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Problem for Overloaded {
-    fn code(&self) -> &'static str {
-        "gateway-overloaded"
-    }
-
-    fn status(&self) -> StatusCode {
-        StatusCode::SERVICE_UNAVAILABLE
-    }
-
-    fn fault(&self) -> Fault {
-        Fault::Unavailable
-    }
-
-    fn hint(&self) -> String {
-        "try again later, after a random wait".to_owned()
-    }
-
-    fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(4);
-        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        headers
     }
 }
 

@@ -1,6 +1,8 @@
 //! The ways of answering. Each comes from a crate of its own that knows nothing of the others; here
 //! they meet as one handler: a request and its call go in, an answer or a problem comes out.
 
+use std::time::Instant;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use services::{Body, Call, Problem};
 
@@ -28,6 +30,14 @@ impl Way {
         match self {
             Self::Query(query) => query.handle(request, call).await,
             Self::Proxy(proxy) => Ok(proxy.handle(request, &call).await?),
+        }
+    }
+
+    /// Whether it could answer in good time what came just now.
+    pub(crate) fn has_room(&self, now: Instant) -> bool {
+        match self {
+            Self::Query(query) => query.has_room(now),
+            Self::Proxy(_) => true,
         }
     }
 

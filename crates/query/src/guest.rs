@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, Trapped};
+use sandbox::{Caller, GuestResult, Memory, Place, ResourceLimiter, Trapped};
 use services::{Call, Service, Services};
 
 use crate::futures::Futures;
@@ -36,6 +36,8 @@ pub(crate) struct Guest {
     pub(crate) futures: Futures,
     pub(crate) answer: Answer,
     pub(crate) console: Console,
+    /// Where it runs, until it waits for a service or is heavy.
+    place: Option<Place>,
     /// Bytes of linear memory, and bytes that the host holds for the program.
     used: (usize, usize),
 }
@@ -70,7 +72,25 @@ impl Guest {
             futures: Futures::default(),
             answer: Answer::default(),
             console: Console::default(),
+            place: None,
             used: (0, 0),
+        }
+    }
+
+    /// Runs from now on.
+    pub(crate) fn takes(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    /// Lets others run.
+    pub(crate) fn steps_aside(&mut self) {
+        self.place = None;
+    }
+
+    /// A tick passed: one that has run for so many is heavy.
+    pub(crate) fn ticked(&mut self) {
+        if self.place.as_ref().is_some_and(Place::is_heavy) {
+            self.steps_aside();
         }
     }
 

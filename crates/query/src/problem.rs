@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use query_abi::Failure;
 use serde_json::{Map, Value};
 use services::call::Outcome;
-use services::{Fault, Made, Problem, Report};
+use services::{Fault, Made, Overloaded, Problem, Report};
 
 use crate::limits::Limit;
 use crate::program::check::Refusal;
@@ -74,6 +74,8 @@ pub(crate) enum QueryError {
     UnknownService(String),
     #[error("an answer may not carry the header `{0}`")]
     AnswerHeader(String),
+    #[error(transparent)]
+    Overloaded(#[from] Overloaded),
     #[error("the gateway could not run the program: {0}")]
     Gateway(String),
 }
@@ -135,6 +137,7 @@ impl Problem for QueryError {
             Self::Call { reason, .. } => reason.code(),
             Self::UnknownService(_) => "call-unknown-service",
             Self::AnswerHeader(_) => "answer-header",
+            Self::Overloaded(overloaded) => overloaded.code(),
             Self::Gateway(_) => "gateway-failed",
         }
     }
@@ -145,6 +148,7 @@ impl Problem for QueryError {
             Self::ContentType(_) | Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
             Self::BodySize(_) | Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Overloaded(overloaded) => overloaded.status(),
             Self::Gateway(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Call { reason, .. } if reason.fault() == Fault::Client => reason.status(),
             _ if self.fault() == Fault::Program => StatusCode::UNPROCESSABLE_ENTITY,
@@ -154,6 +158,7 @@ impl Problem for QueryError {
 
     fn fault(&self) -> Fault {
         match self {
+            Self::Overloaded(overloaded) => overloaded.fault(),
             Self::Gateway(_) => Fault::Gateway,
             Self::Call { reason, .. } if reason.fault() == Fault::Client => Fault::Client,
             Self::Method(_)
@@ -190,6 +195,7 @@ impl Problem for QueryError {
             }
             Self::UnknownService(_) => "the host of a URL is the name of a service that the route names".into(),
             Self::Call { reason, .. } => reason.hint(),
+            Self::Overloaded(overloaded) => overloaded.hint(),
             Self::NoAnswer => "call `done`, with no bytes for an empty answer".into(),
             _ => String::new(),
         }
@@ -207,7 +213,10 @@ impl Problem for QueryError {
     }
 
     fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+        let mut headers = match self {
+            Self::Overloaded(overloaded) => overloaded.headers(),
+            _ => HeaderMap::new(),
+        };
         if matches!(self, Self::Method(_)) {
             headers.insert(ALLOW, HeaderValue::from_static("POST, QUERY"));
         }

@@ -8,7 +8,7 @@ use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
     Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, Store, Trap, Trapped, UpdateDeadline,
 };
-use services::{Budget, Payer};
+use services::{Budget, Overloaded, Payer};
 use tokio::time::timeout_at;
 
 use crate::environment::{CEnvironment, Environment, JavascriptEnvironment};
@@ -27,7 +27,7 @@ pub(crate) struct Ended {
 }
 
 /// Runs a program to its end, or to the first of its limits.
-pub(crate) async fn run(runtime: &Runtime, program: &Program, guest: Guest, input: &Bytes) -> Ended {
+pub(crate) async fn run(runtime: &Runtime, program: &Program, mut guest: Guest, input: &Bytes) -> Ended {
     let limits = guest.limits;
     let deadline = guest.call.budget.deadline;
     let trace = guest.call.trace.clone();
@@ -35,6 +35,11 @@ pub(crate) async fn run(runtime: &Runtime, program: &Program, guest: Guest, inpu
     let Ok(_place) = timeout_at(deadline.into(), runtime.place(program)).await else {
         return ended(Err(limits.exceeded(Limit::Deadline)), guest, Duration::ZERO);
     };
+    match timeout_at(deadline.into(), runtime.line.stand()).await {
+        Ok(Ok(place)) => guest.takes(place),
+        Ok(Err(sandbox::TooLong)) => return ended(Err(Overloaded.into()), guest, Duration::ZERO),
+        Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), guest, Duration::ZERO),
+    }
     drop(waits);
     let _runs = trace.phase("run");
     let _running = runtime.ticker.run();
@@ -91,7 +96,10 @@ fn store(engine: &sandbox::Engine, guest: Guest) -> Store<Guest> {
     let mut store = Store::new(engine, guest);
     store.limiter(|guest| guest);
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|_| Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))));
+    store.epoch_deadline_callback(|mut store| {
+        store.data_mut().ticked();
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+    });
     store
 }
 
@@ -112,6 +120,7 @@ async fn enter(
 /// Waits for the unsafe calls that the program did not wait for.
 async fn settle_unsafe(guest: &mut Guest) -> GuestResult<()> {
     while guest.futures.unsafe_pending() {
+        guest.steps_aside();
         let Some(ended) = guest.futures.next().await else { break };
         guest.settle_one(ended).map_err(Trapped::new)?;
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
-use sandbox::{Cache, CacheStats, Engine, Gate, Linker, Sandbox, Ticker};
+use sandbox::{Cache, CacheStats, Engine, Gate, Line, Linker, Sandbox, Ticker};
 use services::{Body, Call, ConfigProblem, Problem, Report, Services, Trace};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -30,6 +30,7 @@ pub struct Runtime {
     pub(crate) plain: (Sandbox, Linker<Guest>),
     pub(crate) ticker: Ticker,
     pub(crate) gate: Gate,
+    pub(crate) line: Line,
     places: [Semaphore; 3],
     cache: Cache<Program>,
     compiling: Semaphore,
@@ -109,6 +110,7 @@ impl Runtime {
             plain: (plain, linker),
             ticker,
             gate: Gate::new(threads),
+            line: Line::new(threads),
             places: [(); 3].map(|()| Semaphore::new(instances as usize)),
             cache: Cache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
             compiling: Semaphore::new(config.compile_threads.max(1) as usize),
@@ -146,6 +148,11 @@ impl Runtime {
             let used = all.saturating_sub(self.places[index].available_permits());
             Instances { class, used, all }
         })
+    }
+
+    /// How long programs may wait for a thread; `None` for as long as it takes.
+    pub fn keep_to(&self, delay: Option<Duration>) {
+        self.line.keep_to(delay);
     }
 
     pub(crate) fn engine(&self, program: &Program) -> &Engine {
@@ -238,6 +245,12 @@ impl Query {
         }
         let (config, services, runtime) = (config.clone(), services.clone(), runtime.clone());
         Ok(Self { config, access: Arc::new(access), services, runtime })
+    }
+
+    /// Whether a program that came now would run in good time.
+    #[must_use]
+    pub fn has_room(&self, now: Instant) -> bool {
+        self.runtime.line.has_room(now)
     }
 
     /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions. `seen` is the caller, the client's headers and the hops; the allowance is made

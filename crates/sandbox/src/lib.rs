@@ -3,11 +3,12 @@
 //! It knows engines, pools, limits and time, and no ABI. A [`Sandbox`] is one engine for one [`Class`]
 //! of guests with its own pool, because what a C query and a JavaScript query keep resident differs by
 //! a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the [`Ticker`] only makes
-//! it yield. [`snapshot()`] and [`precompile`] are what `environments/build.rs` does at build time.
+//! it yield, and before they run they stand in a [`Line`]. [`snapshot()`] and [`precompile`] are what `environments/build.rs` does at build time.
 
 mod cache;
 mod class;
 mod engine;
+mod line;
 mod meter;
 mod room;
 mod snapshot;
@@ -16,6 +17,7 @@ mod ticker;
 pub use cache::{Cache, CacheStats, Key};
 pub use class::{Class, Pool};
 pub use engine::{Error, Sandbox, precompile};
+pub use line::{Line, Place, TooLong};
 pub use meter::{CpuClock, Gate, Metered, OverCpu};
 pub use room::{has_address_space, memory_limit};
 pub use snapshot::snapshot;

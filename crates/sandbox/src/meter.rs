@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// From here on a guest is heavy.
-const HEAVY: Duration = Duration::from_millis(5);
+pub(crate) const HEAVY: Duration = Duration::from_millis(5);
 
 type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 

@@ -3,7 +3,7 @@
 //! Errors become HTTP in one place, `gateway`, as problem details (RFC 9457). Here stands what it needs
 //! to know: a stable code, a status, whose fault it is, and members of its own for the document.
 
-use http::StatusCode;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
 /// Why an upstream call brought no answer, in the few words that programs are told.
@@ -67,13 +67,42 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
     }
 
     /// Headers that belong to the answer: `Allow`, `Accept-Query`, `Retry-After`.
-    fn headers(&self) -> http::HeaderMap {
-        http::HeaderMap::new()
+    fn headers(&self) -> HeaderMap {
+        HeaderMap::new()
     }
 }
 
 impl<P: Problem> From<P> for Box<dyn Problem> {
     fn from(problem: P) -> Self {
         Box::new(problem)
+    }
+}
+
+/// The gateway has more to do than it can: refused by any phase that knows, before work is done in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the gateway has more to do than it can just now")]
+pub struct Overloaded;
+
+impl Problem for Overloaded {
+    fn code(&self) -> &'static str {
+        "gateway-overloaded"
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Unavailable
+    }
+
+    fn hint(&self) -> String {
+        "try again later, after a random wait".to_owned()
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(4);
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        headers
     }
 }

@@ -141,12 +141,12 @@ fn shedding_ends_when_nothing_is_left_to_refuse() {
 fn a_place_is_given_back_and_too_many_at_once_are_refused() {
     let shed = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);
     let now = Instant::now();
-    let (first, _second) = (shed.admit(now).unwrap(), shed.admit(now).unwrap());
-    assert_eq!(shed.admit(now).unwrap_err(), Overloaded);
+    let (first, _second) = (shed.admit(now, || true).unwrap(), shed.admit(now, || true).unwrap());
+    assert_eq!(shed.admit(now, || true).unwrap_err(), Overloaded);
     drop(first);
     let again = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
-    let _third = again.admit(now).unwrap();
-    assert!(again.admit(now).is_err(), "another config counts those of the one before");
+    let _third = again.admit(now, || true).unwrap();
+    assert!(again.admit(now, || true).is_err(), "another config counts those of the one before");
     assert_eq!(shed.load.in_flight.load(Relaxed), 2);
 }
 
@@ -156,7 +156,7 @@ async fn an_idle_gateway_probes_nothing() {
     let watch = tokio::spawn(shed.watch());
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(shed.load.asleep.load(Relaxed));
-    drop(shed.admit(Instant::now()).unwrap());
+    drop(shed.admit(Instant::now(), || true).unwrap());
     tokio::time::sleep(Duration::from_millis(3)).await;
     assert!(!shed.load.asleep.load(Relaxed));
     drop(shed);

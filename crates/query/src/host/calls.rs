@@ -261,6 +261,7 @@ async fn future_wait(mut caller: Caller<'_, Guest>, futures: u32, count: u32, al
         if let Some(index) = waited(guest, &handles, all).map_err(Trapped::new)? {
             return Ok(index);
         }
+        guest.steps_aside();
         let Some(ended) = guest.futures.next().await else { return Ok(Code::Missing as i32) };
         guest.settle_one(ended).map_err(Trapped::new)?;
     }

@@ -1,0 +1,256 @@
+//! Where guests stand in line for a thread, and are told at once when the line is too long.
+//!
+//! A guest that is ready to run and waits in the runtime's own queue is seen by nobody: who comes next is
+//! looked at only once it has had its millisecond. So as many guests have a place as there are threads, the
+//! others wait here, in the order in which they came, and a guest that gets its place lets its thread look
+//! for new input first. The length of the line is then known when the next one comes, and times what one
+//! takes it is how long that one would wait (Little's law).
+//!
+//! How long a line may be is CoDel's idea (RFC 8289, section 4): a burst passes, so a line may be as long
+//! as the target; but one that was never empty for an [`INTERVAL`] is no burst, and to stand in it helps
+//! nobody. It is held short then, until no more come than can be served.
+//!
+//! A guest gives its place up when it waits for a service, and when it is heavy (see [`crate::Gate`]): what
+//! was begun and is ready again goes before what was not.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::meter::HEAVY;
+
+/// How long a line may stand without being empty once.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// What part of the target it may be long from then on.
+const PART: u32 = 50;
+/// How long is watched what comes before a line is held no more, and how much of what can be served it
+/// may be.
+const WATCH: Duration = Duration::from_secs(1);
+const SERVED: f64 = 0.9;
+/// A guest counts for so much in what one takes.
+const WEIGHT: u64 = 16;
+
+/// The line before the threads. All clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Line(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    places: Arc<Semaphore>,
+    width: u32,
+    opened: Instant,
+    waiting: AtomicUsize,
+    /// How long a guest keeps its place, in nanoseconds.
+    takes: AtomicU64,
+    /// When the last one left it, in nanoseconds since the line was opened.
+    left: AtomicU64,
+    /// How long a line may be in nanoseconds, or `u64::MAX`.
+    target: AtomicU64,
+    law: Mutex<Law>,
+}
+
+/// A place at one of the threads, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    line: Line,
+    since: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Who would come now would have to wait for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+/// How many may wait. It has no clock of its own: times are since the line was opened.
+#[derive(Debug, Default)]
+struct Law {
+    /// When the line was last empty.
+    empty: Duration,
+    /// While it is held short.
+    held: Option<Held>,
+}
+
+/// Since when it is watched how many come.
+#[derive(Debug)]
+struct Held {
+    since: Duration,
+    came: u32,
+}
+
+/// What can be seen of a line.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    now: Duration,
+    /// When somebody last left a place, and how long it takes until the next one does.
+    left: Duration,
+    turn: Duration,
+    waiting: u32,
+    width: u32,
+}
+
+/// One more that waits, for as long as it does.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl Line {
+    /// A line before so many threads.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
+        let width = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
+        Self(Arc::new(Shared {
+            places: Arc::new(Semaphore::new(threads.max(1))),
+            width,
+            opened: Instant::now(),
+            waiting: AtomicUsize::new(0),
+            takes: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            target: AtomicU64::new(u64::MAX),
+            law: Mutex::default(),
+        }))
+    }
+
+    /// How long guests may wait in a burst; `None` for as long as it takes.
+    pub fn keep_to(&self, target: Option<Duration>) {
+        self.0.target.store(target.map_or(u64::MAX, nanos), Relaxed);
+    }
+
+    /// Whether one more may come. Who hears no counts as one who came and went.
+    #[must_use]
+    pub fn has_room(&self, now: Instant) -> bool {
+        let (line, target) = (&*self.0, self.0.target.load(Relaxed));
+        if line.places.available_permits() > 0 || target == u64::MAX {
+            return true;
+        }
+        let seen = line.seen(now);
+        let mut law = line.law();
+        let has_room = law.has_room(&seen, Duration::from_nanos(target));
+        if !has_room {
+            law.come(&seen);
+        }
+        has_room
+    }
+
+    /// Waits for a place, and then for the thread to look for new input.
+    ///
+    /// # Errors
+    /// When the line is too long already.
+    pub async fn stand(&self) -> Result<Place, TooLong> {
+        let (line, now) = (&*self.0, Instant::now());
+        let permit = Arc::clone(&line.places).try_acquire_owned();
+        if permit.is_err() && !self.has_room(now) {
+            return Err(TooLong);
+        }
+        line.law().stand(&line.seen(now), permit.is_ok());
+        let permit = match permit {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waits = Waits::one(&line.waiting);
+                Arc::clone(&line.places).acquire_owned().await.map_err(|_| TooLong)?
+            }
+        };
+        let place = Place { line: self.clone(), since: Instant::now(), _permit: permit };
+        tokio::task::yield_now().await;
+        Ok(place)
+    }
+}
+
+impl Shared {
+    fn seen(&self, now: Instant) -> Seen {
+        Seen {
+            now: now.saturating_duration_since(self.opened),
+            left: Duration::from_nanos(self.left.load(Relaxed)),
+            turn: Duration::from_nanos(self.takes.load(Relaxed)) / self.width,
+            waiting: u32::try_from(self.waiting.load(Relaxed)).unwrap_or(u32::MAX),
+            width: self.width,
+        }
+    }
+
+    /// Nothing that holds it can panic; if it did, what it knows would still be a good guess.
+    fn law(&self) -> MutexGuard<'_, Law> {
+        self.law.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Law {
+    /// One more stands in the line, or found it empty.
+    fn stand(&mut self, seen: &Seen, is_empty: bool) {
+        if is_empty {
+            self.empty = seen.now;
+        }
+        self.come(seen);
+    }
+
+    /// One more came, and may have gone again.
+    fn come(&mut self, seen: &Seen) {
+        let Some(held) = &mut self.held else { return };
+        held.came += 1;
+        let watched = seen.now.saturating_sub(held.since);
+        if watched < WATCH {
+            return;
+        }
+        let is_overload = seen.turn * held.came > watched.mul_f64(SERVED);
+        self.held = is_overload.then_some(Held { since: seen.now, came: 0 });
+        self.empty = seen.now;
+    }
+
+    /// Whether one more may wait.
+    fn has_room(&mut self, seen: &Seen, target: Duration) -> bool {
+        if self.held.is_none() && seen.now.saturating_sub(self.empty) > INTERVAL {
+            self.held = Some(Held { since: seen.now, came: 0 });
+        }
+        let before = seen.turn.saturating_mul(seen.waiting);
+        if self.held.is_some() {
+            // Not for nobody at all: a thread would stand idle until the next one comes.
+            seen.until_next() + before <= (target / PART).max(seen.turn / 2)
+        } else {
+            seen.waiting < seen.width || before <= target
+        }
+    }
+}
+
+impl Seen {
+    /// How long it is likely to take until a place is free.
+    fn until_next(&self) -> Duration {
+        (self.left + self.turn).saturating_sub(self.now)
+    }
+}
+
+impl<'a> Waits<'a> {
+    fn one(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Place {
+    /// Whether whoever has it has had it for too long for others to wait.
+    #[must_use]
+    pub fn is_heavy(&self) -> bool {
+        self.since.elapsed() > HEAVY
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let took = nanos(self.since.elapsed());
+        // Two that leave at once may forget one another: it is an average.
+        let line = &*self.line.0;
+        let takes = line.takes.load(Relaxed);
+        line.takes.store(takes - takes / WEIGHT + took / WEIGHT, Relaxed);
+        line.left.store(nanos(line.opened.elapsed()), Relaxed);
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! The law on a simulated machine with one thread, and the line itself.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+const TARGET: Duration = Duration::from_millis(50);
+
+/// What a simulated minute was like, in guests and milliseconds.
+#[derive(Debug, Default)]
+struct Minute {
+    refused: usize,
+    waits: Vec<f64>,
+}
+
+impl Minute {
+    fn percentile(&mut self, part: f64) -> f64 {
+        self.waits.sort_by(f64::total_cmp);
+        let index = (self.waits.len() as f64 * part) as usize;
+        self.waits.get(index).or(self.waits.last()).copied().unwrap_or(0.0)
+    }
+}
+
+/// Guests come evenly, in heaps of four; each takes `cost` seconds.
+fn minute(law: &mut Law, from: f64, per_second: f64, cost: f64) -> Minute {
+    let (mut minute, mut line, mut free) = (Minute::default(), VecDeque::new(), from);
+    for index in 0.. {
+        let now = from + f64::from(index / 4) * 4.0 / per_second;
+        if now > from + 60.0 {
+            return minute;
+        }
+        while let Some(came) = line.front().copied()
+            && free <= now
+        {
+            let begins = f64::max(free, came);
+            minute.waits.push((begins - came) * 1e3);
+            free = begins + cost;
+            line.pop_front();
+        }
+        let left = f64::max(free - cost, 0.0);
+        let seen = Seen { left: Duration::from_secs_f64(left), ..seen(now, cost, line.len()) };
+        if free <= now {
+            law.stand(&seen, true);
+            minute.waits.push(0.0);
+            free = now + cost;
+        } else if law.has_room(&seen, TARGET) {
+            law.stand(&seen, false);
+            line.push_back(now);
+        } else {
+            law.come(&seen);
+            minute.refused += 1;
+        }
+    }
+    minute
+}
+
+/// A line before one thread.
+fn seen(now: f64, turn: f64, waiting: usize) -> Seen {
+    let (now, turn) = (Duration::from_secs_f64(now), Duration::from_secs_f64(turn));
+    Seen { now, left: now, turn, waiting: waiting as u32, width: 1 }
+}
+
+#[test]
+fn at_four_times_its_capacity_nobody_waits_for_long() {
+    for cost in [0.0001, 0.001, 0.02] {
+        let mut minute = minute(&mut Law::default(), 0.0, 4.0 / cost, cost);
+        let used = minute.waits.len() as f64 * cost / 60.0;
+        assert!(
+            minute.percentile(0.99) <= f64::max(500.0 * cost, 1.0) + 1e-6,
+            "{cost}: {:?}",
+            minute.percentile(0.99)
+        );
+        assert!(minute.percentile(1.0) <= 50.0 + 1000.0 * cost, "{cost}: {:?}", minute.percentile(1.0));
+        assert!(used > 0.6, "{cost}: {used}");
+    }
+}
+
+#[test]
+fn what_can_be_served_is_never_refused() {
+    for part in [0.1, 0.5, 0.9] {
+        let mut minute = minute(&mut Law::default(), 0.0, part * 1000.0, 0.001);
+        assert_eq!(minute.refused, 0, "at {part}");
+        assert!(minute.percentile(1.0) < 5.0);
+    }
+}
+
+#[test]
+fn an_overload_that_is_over_is_soon_forgotten() {
+    let mut law = Law::default();
+    assert!(minute(&mut law, 0.0, 4000.0, 0.001).refused > 0);
+    let after = minute(&mut law, 60.0, 800.0, 0.001);
+    assert!(after.refused < 800, "{}", after.refused);
+    assert_eq!(minute(&mut law, 120.0, 800.0, 0.001).refused, 0);
+}
+
+#[test]
+fn a_burst_passes() {
+    let mut law = Law::default();
+    for burst in 0..100 {
+        let begins = f64::from(burst) * 0.1;
+        law.stand(&seen(begins, 0.001, 0), true);
+        for waiting in 0..40 {
+            assert!(law.has_room(&seen(begins + 0.001 * f64::from(waiting), 0.001, 40), TARGET));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_came_first_runs_first() {
+    let line = Line::new(1);
+    let first = line.stand().await.unwrap();
+    let (mut second, mut third) = (Box::pin(line.stand()), Box::pin(line.stand()));
+    assert!(futures_util::poll!(&mut second).is_pending());
+    assert!(futures_util::poll!(&mut third).is_pending());
+    assert_eq!(line.0.waiting.load(Relaxed), 2);
+    drop(first);
+    assert!(futures_util::poll!(&mut third).is_pending());
+    drop(second.await.unwrap());
+    drop(third.await.unwrap());
+    assert_eq!(line.0.waiting.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn who_gives_up_leaves_the_line() {
+    let line = Line::new(1);
+    let _first = line.stand().await.unwrap();
+    let mut second = Box::pin(line.stand());
+    assert!(futures_util::poll!(&mut second).is_pending());
+    drop(second);
+    assert_eq!(line.0.waiting.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_says_so_at_once() {
+    let line = Line::new(1);
+    line.keep_to(Some(TARGET));
+    line.0.takes.store(nanos(2 * TARGET), Relaxed);
+    let _first = line.stand().await.unwrap();
+    let mut second = Box::pin(line.stand());
+    assert!(futures_util::poll!(&mut second).is_pending());
+    assert!(!line.has_room(Instant::now()));
+    assert_eq!(line.stand().await.unwrap_err(), TooLong);
+    line.keep_to(None);
+    assert!(line.has_room(Instant::now()));
+}
