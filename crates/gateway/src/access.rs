@@ -17,7 +17,6 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use services::call::Outcome;
 use services::{Body, Budget, Caller, Made, Report, Trace};
 
@@ -111,7 +110,7 @@ pub(crate) struct Meter {
 
 /// A request's body, counted and bounded.
 struct Metered {
-    body: Incoming,
+    body: Body,
     meter: Arc<Meter>,
     client: Client,
     limit: u64,
@@ -177,9 +176,9 @@ impl Entry {
     }
 
     /// The request's body, from here on counted, and bounded by these.
-    pub(crate) fn metered(&self, body: Incoming, limits: &LimitsConfig) -> Body {
+    pub(crate) fn metered(&self, body: Body, limits: &LimitsConfig) -> Body {
         if body.is_end_stream() {
-            return services::body::empty();
+            return body;
         }
         Metered {
             body,
@@ -430,7 +429,7 @@ impl http_body::Body for Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        // hyper stops asking once it has as many bytes as were announced, or needs none (HEAD, 304).
+        // Nobody asks further once as many bytes are there as were announced, or none are needed (HEAD, 304).
         let is_all = self.body.is_end_stream() || self.body.size_hint().exact() == Some(0);
         let bodiless = self.entry.method == Method::HEAD || self.entry.status == StatusCode::NOT_MODIFIED;
         if self.entry.ended == Ended::NotYet && (is_all || bodiless) {

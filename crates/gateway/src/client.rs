@@ -1,16 +1,10 @@
 //! The other end of a connection: what a request knows of who sent it before a byte of it is read.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{
-    AtomicBool, AtomicU32,
-    Ordering::{Relaxed, SeqCst},
-};
-use std::task::Context;
-
-use futures_util::task::AtomicWaker;
-use http::HeaderMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::Notify;
+
+use http::HeaderMap;
 
 use crate::server::Certificate;
 use crate::trusted::TrustedProxies;
@@ -35,14 +29,7 @@ pub(crate) struct Link {
     /// Set once the connection is encrypted: the client's certificate, verified, if it has shown one.
     secured: OnceLock<Option<Certificate>>,
     unread: AtomicBool,
-    /// How many requests have come.
-    requests: AtomicU32,
-    /// The first of them that could be read in two ways, counted from 1; 0 if none.
-    doubtful: AtomicU32,
-    upgraded: AtomicBool,
-    ended: Notify,
-    cut: AtomicBool,
-    reader: AtomicWaker,
+    has_begun: AtomicBool,
 }
 
 impl Client {
@@ -68,10 +55,14 @@ impl Client {
     }
 
     /// The same for the next request that comes on this connection.
-    pub(crate) fn begin_request(&self) -> Self {
-        let request = self.link.requests.fetch_add(1, Relaxed) + 1;
-        let doubtful = self.link.doubtful.load(Relaxed);
-        Self { is_doubtful: doubtful != 0 && request >= doubtful, ..self.clone() }
+    pub(crate) fn begin_request(&self, is_doubtful: bool) -> Self {
+        self.link.has_begun.store(true, Relaxed);
+        Self { is_doubtful, ..self.clone() }
+    }
+
+    /// What it shares with its connection.
+    pub(crate) fn link(&self) -> Arc<Link> {
+        Arc::clone(&self.link)
     }
 
     /// The same, with what trusted proxies say of it.
@@ -84,11 +75,6 @@ impl Client {
         let address = if client == self.peer { self.address } else { SocketAddr::new(client, 0) };
         Self { address, is_trusted: true, ..self }
     }
-
-    /// Notes that the connection is no longer one of HTTP.
-    pub(crate) fn note_upgrade(&self) {
-        self.link.upgraded.store(true, Relaxed);
-    }
 }
 
 impl Link {
@@ -100,39 +86,7 @@ impl Link {
 
     /// Whether a request has come.
     pub(crate) fn has_begun(&self) -> bool {
-        self.requests.load(Relaxed) > 0
-    }
-
-    /// Notes the first request that could be read in two ways.
-    pub(crate) fn doubt(&self, request: u32) {
-        self.doubtful.store(request, Relaxed);
-    }
-
-    /// Whether the connection is no longer one of HTTP.
-    pub(crate) fn is_upgraded(&self) -> bool {
-        self.upgraded.load(Relaxed)
-    }
-
-    /// Waits until nobody reads or writes any longer.
-    pub(crate) async fn ended(&self) {
-        self.ended.notified().await;
-    }
-
-    /// Notes that nobody will read or write any longer.
-    pub(crate) fn note_end(&self) {
-        self.ended.notify_one();
-    }
-
-    /// Ends a connection that is no longer one of HTTP.
-    pub(crate) fn cut(&self) {
-        self.cut.store(true, SeqCst);
-        self.reader.wake();
-    }
-
-    /// Whether its end has come; wakes the reader when it does.
-    pub(crate) fn is_cut(&self, context: &Context<'_>) -> bool {
-        self.reader.register(context.waker());
-        self.cut.load(SeqCst)
+        self.has_begun.load(Relaxed)
     }
 
     /// Whether some of a request was left unread.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, Method, Request, Response, header};
-use hyper::body::{Body as _, Incoming};
+use http_body::Body as _;
 use services::headers::{Arrival, MAX_HOPS, hops};
-use services::{Body, Budget, Call, Caller, Problem, Services};
+use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services};
 use tokio::sync::Notify;
 
 use crate::access::{Audience, Entry, Logged};
@@ -24,7 +24,7 @@ use crate::respond;
 use crate::rights::{Not, Permit, Table};
 use crate::routes::{Route, Routes};
 use crate::server::Ports;
-use crate::shed::{Overloaded, Shed};
+use crate::shed::Shed;
 use crate::trusted::TrustedProxies;
 
 /// What a request needs on its way.
@@ -79,11 +79,7 @@ impl Current {
 
 impl Life {
     /// The life of a request, from its head to the answer's; the body logs when it ends.
-    pub(crate) async fn live(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-        client: Client,
-    ) -> Response<Logged> {
+    pub(crate) async fn live(self: Arc<Self>, request: Request<Body>, client: Client) -> Response<Logged> {
         let client = client.behind(&self.trusted, request.headers());
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
         let route = self.route(&request, entry.client.is_doubtful).cloned(); // route
@@ -91,7 +87,8 @@ impl Life {
         let origin = request.headers().get(header::ORIGIN).cloned();
         let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
         let comes = origins.judge(&request);
-        let answer = match (self.shed.admit(entry.began), &route) {
+        let has_room = || route.as_ref().map_or(true, |route| route.way.has_room(entry.began));
+        let answer = match (self.shed.admit(entry.began, has_room), &route) {
             (Err(Overloaded), _) => Ok(respond::overloaded()), // admit
             (Ok(taken), route) => {
                 entry.taken = Some(taken);
@@ -109,7 +106,7 @@ impl Life {
         entry.end(response) // log
     }
 
-    fn route(&self, request: &Request<Incoming>, is_doubtful: bool) -> Result<&Arc<Route>, Refusal> {
+    fn route(&self, request: &Request<Body>, is_doubtful: bool) -> Result<&Arc<Route>, Refusal> {
         if is_doubtful {
             return Err(Refusal::FramingDoubtful);
         }
@@ -127,7 +124,7 @@ impl Life {
         &self,
         route: &Route,
         comes: Comes,
-        request: Request<Incoming>,
+        request: Request<Body>,
         entry: &mut Entry,
     ) -> Result<Response<Body>, Box<dyn Problem>> {
         let mut request = request.map(|body| entry.metered(body, &route.limits));

@@ -16,6 +16,10 @@ pub(crate) enum Refusal {
     BodyTooLarge { limit: u64 },
     #[error("the request's length is said in two ways, or its lines end in two ways")]
     FramingDoubtful,
+    #[error("the request is no HTTP/1.1: {reason}")]
+    Malformed { reason: String },
+    #[error("the request's head is larger than {} KiB, or has more than 100 headers", crate::server::MAX_HEAD >> 10)]
+    HeadTooLarge,
     #[error("the request has no host, several, or one that is none")]
     HostInvalid,
     #[error("the request's target is no http or https URL, or it names a user")]
@@ -42,6 +46,8 @@ impl Problem for Refusal {
             Self::MethodNotAllowed { .. } => "method-not-allowed",
             Self::BodyTooLarge { .. } => "body-too-large",
             Self::FramingDoubtful => "framing-doubtful",
+            Self::Malformed { .. } => "request-malformed",
+            Self::HeadTooLarge => "head-too-large",
             Self::HostInvalid => "host-invalid",
             Self::TargetInvalid => "target-invalid",
             Self::ExpectationFailed => "expectation-failed",
@@ -59,7 +65,9 @@ impl Problem for Refusal {
             Self::OriginForbidden { .. } => StatusCode::FORBIDDEN,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::FramingDoubtful
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Malformed { .. }
+            | Self::FramingDoubtful
             | Self::HostInvalid
             | Self::TargetInvalid
             | Self::Path(_)

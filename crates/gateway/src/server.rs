@@ -1,14 +1,16 @@
 //! The first phase: connections. HTTP/1.1 and HTTP/2 share each port, in clear text or over TLS.
 //!
-//! One of them is `connection.rs`; how they end is `drain.rs`.
+//! One of them is `connection.rs`; how HTTP/1.1 is spoken is `http1.rs`, HTTP/2 is left to hyper; how they end is
+//! `drain.rs`.
 
+mod awaited;
 mod connection;
-mod framing;
+mod http1;
 mod linger;
+mod patient;
 mod ports;
 mod stall;
 mod tls;
-mod watched;
 
 use std::io;
 use std::pin::pin;
@@ -29,6 +31,12 @@ pub(crate) use ports::Ports;
 pub(crate) use stall::Stall;
 pub(crate) use tls::Certificate;
 
+/// How long a client may keep a connection idle, before its first request and between two.
+const IDLE: Duration = Duration::from_secs(60);
+/// How long a client may take nothing of its answer: longer than a phone is in a tunnel.
+const UNREAD: Duration = Duration::from_secs(60);
+/// The largest head of a request: four times what common servers take, for large cookies.
+pub(crate) const MAX_HEAD: usize = 64 << 10;
 /// How long to wait when the system has no more file descriptors.
 const BREATHER: Duration = Duration::from_millis(50);
 

@@ -2,7 +2,7 @@
 //! the parts stay readable, and `Send` only, since one task polls it.
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
 /// Why a body broke off.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -18,5 +18,5 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
 /// No body.
 #[must_use]
 pub fn empty() -> Body {
-    full(Bytes::new())
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
 }

@@ -230,7 +230,7 @@ impl Services {
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
         let number = begin(call, service, &head.method, &path)?;
-        let wish = Wish::of(&mut head);
+        let wish = Wish::of(&head);
         headers::mark_forwarded(&mut head, call.arrival);
         wish.iter().for_each(|wish| wish.say(&mut head.headers));
         service.headers.set_on(&mut head.headers);

@@ -196,12 +196,16 @@ fn append_all(headers: &mut HeaderMap, name: &HeaderName, from: &HeaderMap) {
     }
 }
 
+/// The members of a list that a field is (RFC 9110, 5.6.1), in all its lines.
+pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let lines = headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+    lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}
+
 /// How many ORFA gateways a request has passed, from its `CDN-Loop`. For [`crate::Call::hops`].
 #[must_use]
 pub fn hops(headers: &HeaderMap) -> u8 {
-    let names =
-        headers.get_all(CDN_LOOP).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let ours = names.filter(|info| {
+    let ours = tokens(headers, &CDN_LOOP).filter(|info| {
         let name = info.split(|byte| *byte == b';').next().unwrap_or_default();
         name.trim_ascii().eq_ignore_ascii_case(NAME.as_bytes())
     });
@@ -215,12 +219,8 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
         return;
     }
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-        .collect();
+    let named: Vec<HeaderName> =
+        tokens(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
     for name in named.iter().chain(HOP_BY_HOP.iter().filter(|name| *name != TRAILER)) {
         headers.remove(name);
     }
@@ -251,9 +251,8 @@ pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
 }
 
 /// Whether the sender says that trailers won't be lost on it (RFC 9110, 10.1.4); we don't lose them either.
-fn takes_trailers(headers: &HeaderMap) -> bool {
-    let said = headers.get_all(TE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    said.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+pub fn takes_trailers(headers: &HeaderMap) -> bool {
+    tokens(headers, &TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 /// Appends our `Via`, for a message that was received in this version of HTTP.

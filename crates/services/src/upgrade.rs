@@ -1,7 +1,7 @@
 //! Proxied requests that ask for another protocol on their connection (RFC 9110, 7.8): WebSocket.
 //!
-//! A connection to a service is made something else only if the client asked for it; then the two sides
-//! are joined, and the gateway no longer knows what they say. It is a matter of HTTP/1.1 alone.
+//! A connection to a service is made something else only if the client asked for it; then whoever serves the
+//! client joins the two sides by a [`Tunnel`], and the gateway no longer knows what they say. It is a matter of HTTP/1.1 alone.
 //!
 //! All that can be seen of such a connection is whether anything moves. One on which nothing does for
 //! `upgrade_idle_timeout` is closed: a peer that vanished says nothing, and would be kept for ever.
@@ -13,28 +13,36 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{HeaderMap, Response, StatusCode, Version, request};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, copy_bidirectional, join, split};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::io::InspectReader;
 
 use crate::body::Body;
+use crate::headers::tokens;
 use crate::targets::Lease;
 use crate::transport::Stream;
 
-/// What a client asked for, and its side of the connection once the answer says yes.
-pub(crate) struct Wish {
-    protocols: Vec<HeaderValue>,
-    client: OnUpgrade,
-}
+/// What a client asked for.
+pub(crate) struct Wish(Vec<HeaderValue>);
 
 /// A service's side of a connection that is no longer one of HTTP, among the extensions of its answer.
 #[derive(Clone)]
 pub(crate) struct Switched(Arc<Mutex<Option<Service>>>);
 
+/// What follows an answer that switches protocols, among its extensions: whoever serves the client joins its
+/// side, once the answer is written.
+#[derive(Clone)]
+pub struct Tunnel(Arc<Mutex<Option<Far>>>);
+
 /// The connection, and what of it was read already.
 type Service = (Stream, Bytes);
+
+/// The far side of a tunnel. The lease is held until the sides part.
+struct Far {
+    service: Service,
+    idle: Duration,
+    _lease: Lease,
+}
 
 impl Switched {
     pub(crate) fn new(stream: Stream, begun: Bytes) -> Self {
@@ -46,25 +54,32 @@ impl Switched {
     }
 }
 
+impl Tunnel {
+    /// Passes bytes on both ways until both sides have ended, one of them breaks, or nothing has moved for
+    /// too long. A second time there is nobody to pass them to.
+    pub async fn join(&self, client: impl AsyncRead + AsyncWrite + Unpin) {
+        let far = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Far { service: (stream, begun), idle, _lease }) = far else { return };
+        let (reader, writer) = split(stream);
+        splice(client, join(Cursor::new(begun).chain(reader), writer), idle).await;
+    }
+}
+
 impl Wish {
     /// The wish of a request, if it has one that can be granted.
-    pub(crate) fn of(head: &mut request::Parts) -> Option<Self> {
-        if head.version != Version::HTTP_11 || !asks(&head.headers) {
-            return None;
-        }
-        let client = head.extensions.remove::<OnUpgrade>()?;
-        Some(Self { protocols: head.headers.get_all(UPGRADE).iter().cloned().collect(), client })
+    pub(crate) fn of(head: &request::Parts) -> Option<Self> {
+        let is_wish = head.version == Version::HTTP_11 && asks(&head.headers);
+        is_wish.then(|| Self(head.headers.get_all(UPGRADE).iter().cloned().collect()))
     }
 
     /// Says it again to the service: both headers are of one connection only and have been taken away.
     pub(crate) fn say(&self, headers: &mut HeaderMap) {
-        for protocol in &self.protocols {
+        for protocol in &self.0 {
             headers.append(UPGRADE, protocol.clone());
         }
     }
 
-    /// Joins the two sides, if the answer is that the service switches and it knows to what. The lease is
-    /// held until they part, or have been silent for too long.
+    /// Gives the service's side along with its answer, if that is to switch and it knows to what.
     pub(crate) fn grant(self, response: &mut Response<Body>, lease: Lease, idle: Duration) -> bool {
         let protocol = response.headers().get(UPGRADE).cloned();
         let service = response.extensions_mut().remove::<Switched>().and_then(|switched| switched.take());
@@ -72,7 +87,8 @@ impl Wish {
         crate::headers::strip_hop_by_hop(response.headers_mut());
         response.headers_mut().insert(UPGRADE, protocol);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        tokio::spawn(pass(self.client, service, idle, lease));
+        let far = Far { service, idle, _lease: lease };
+        response.extensions_mut().insert(Tunnel(Arc::new(Mutex::new(Some(far)))));
         true
     }
 }
@@ -83,17 +99,8 @@ pub(crate) fn is_switch(response: &Response<Body>) -> bool {
 }
 
 fn asks(headers: &HeaderMap) -> bool {
-    let options =
-        headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    headers.contains_key(UPGRADE)
-        && options.map(<[u8]>::trim_ascii).any(|option| option.eq_ignore_ascii_case(b"upgrade"))
-}
-
-async fn pass(client: OnUpgrade, (service, begun): Service, idle: Duration, _lease: Lease) {
-    // The client's side is there once the answer has been written: if it is not, the client is gone.
-    let Ok(client) = client.await else { return };
-    let (reader, writer) = split(service);
-    splice(TokioIo::new(client), join(Cursor::new(begun).chain(reader), writer), idle).await;
+    let mut options = tokens(headers, &CONNECTION);
+    headers.contains_key(UPGRADE) && options.any(|option| option.eq_ignore_ascii_case(b"upgrade"))
 }
 
 /// Passes bytes on both ways until both sides have ended, one of them breaks, or nothing has moved for so long.

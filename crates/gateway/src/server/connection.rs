@@ -4,44 +4,45 @@
 //! preface (RFC 9113, section 3.4), and whatever begins otherwise is HTTP/1.1.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use services::Body;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::awaited::Awaited;
 use super::linger::Lingering;
+use super::patient::Patient;
 use super::tls::{self, Tls};
-use super::watched::Watched;
-use super::{Port, reached};
+use super::{IDLE, MAX_HEAD, Port, http1, reached};
 use crate::access::Logged;
 use crate::client::{Client, Link};
 use crate::drain::Phase;
 use crate::life::Current;
 use crate::readiness::State;
 use crate::refusal::Refusal;
-use crate::respond;
 
-/// How long a client may keep a connection idle, before its first request and between two.
-const IDLE: Duration = Duration::from_secs(60);
 /// How long a client that has begun to speak may take to come to its request: a TLS handshake of several
 /// round trips, on a line that loses packets.
 const GREETING: Duration = Duration::from_secs(10);
 /// What a connection gets that has not asked yet when the gateway stops listening: its request is likely
 /// to be on its way.
 const NEWCOMER: Duration = Duration::from_secs(1);
-/// The largest head of a request: four times what common servers take, for large cookies.
-const MAX_HEAD: usize = 64 << 10;
 /// How many requests one HTTP/2 connection may have under way: what RFC 9113 (6.5.2) calls the least that
 /// doesn't limit parallelism needlessly.
 const MAX_STREAMS: u32 = 100;
@@ -52,9 +53,8 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first byte of a TLS handshake (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// How both versions of HTTP are spoken.
+/// How HTTP/2 is spoken.
 pub(super) struct Protocols {
-    http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
 
@@ -69,8 +69,6 @@ pub(super) struct Connection {
 
 impl Protocols {
     pub(super) fn new() -> Self {
-        let mut http1 = http1::Builder::new();
-        http1.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(MAX_HEAD);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
@@ -78,12 +76,12 @@ impl Protocols {
             .max_send_buf_size(MAX_SEND_BUFFER)
             .max_header_list_size(MAX_HEAD as u32)
             .keep_alive_interval(IDLE);
-        Self { http1, http2 }
+        Self { http2 }
     }
 }
 
 impl Connection {
-    pub(super) async fn run(mut self, stream: TcpStream) {
+    pub(super) async fn run(self, stream: TcpStream) {
         // Without it an answer of two packets waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(first) = self.first_byte(&stream).await else { return };
@@ -92,7 +90,7 @@ impl Connection {
         let address = self.address;
         let served = match self.port.tls.clone() {
             None => self.serve_clear(stream, link).await,
-            Some(_) if first != HANDSHAKE => Box::pin(self.refuse_clear(stream)).await,
+            Some(_) if first != HANDSHAKE => Box::pin(self.refuse_clear(stream, link)).await,
             Some(tls) => Box::pin(self.serve_secure(stream, &tls, link)).await,
         };
         if let Err(error) = served {
@@ -101,11 +99,11 @@ impl Connection {
     }
 
     /// Waits for the first byte, and leaves it there; `None` where the client has nothing to say.
-    async fn first_byte(&mut self, stream: &TcpStream) -> Option<u8> {
+    async fn first_byte(&self, stream: &TcpStream) -> Option<u8> {
         let mut first = [0];
         let peeked = tokio::select! {
             peeked = timeout(IDLE, stream.peek(&mut first)) => peeked,
-            () = ending(&mut self.phase, None) => return None,
+            () = ending(self.phase.clone(), Arc::default()) => return None,
         };
         matches!(peeked, Ok(Ok(1))).then_some(first[0])
     }
@@ -124,12 +122,9 @@ impl Connection {
     }
 
     /// Whoever speaks plain HTTP to a port for TLS is told so, whatever the request.
-    async fn refuse_clear(self, stream: Lingering) -> Result<(), BoxError> {
-        let refuse = |_| async { Ok::<_, Infallible>(respond::problem(&Refusal::TlsRequired)) };
-        let mut http1 = http1::Builder::new();
-        http1.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(GREETING);
-        let connection = http1.serve_connection(TokioIo::new(stream), service_fn(refuse));
-        Ok(connection.await?)
+    async fn refuse_clear(self, stream: Lingering, link: Arc<Link>) -> Result<(), BoxError> {
+        let client = Client::new(self.address, link);
+        Ok(timeout(GREETING, http1::refuse(stream, client, &Refusal::TlsRequired)).await??)
     }
 
     async fn serve<S>(
@@ -142,72 +137,82 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { current, address, mut phase, protocols, .. } = self;
-        let _open = current.life().audience.metrics.open(is_http2);
-        let stream = TokioIo::new(Watched::new(stream, begun, is_http2, Arc::clone(&link)));
-        let client = Client::new(address, Arc::clone(&link));
-        let service = service_fn(move |request| {
-            let (current, client) = (Arc::clone(&current), client.begin_request());
+        let _open = self.current.life().audience.metrics.open(is_http2);
+        let client = Client::new(self.address, Arc::clone(&link));
+        if is_http2 {
+            self.serve_http2(stream, begun, client).await
+        } else {
+            self.serve_http1(stream, &begun, client).await
+        }
+    }
+
+    async fn serve_http1<S>(self, stream: S, begun: &[u8], client: Client) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { current, phase, .. } = self;
+        let link = client.link();
+        let ending = Awaited::new(phase.clone(), ending(phase.clone(), link));
+        let mut over =
+            Awaited::new(phase.clone(), async move { reached(&mut phase.clone(), Phase::Over).await });
+        let answer = |request, client| live(&current, request, client);
+        let mut serving = pin!(http1::serve(stream, begun, client, ending, answer));
+        let served = poll_fn(|context| match serving.as_mut().poll(context) {
+            Poll::Ready(served) => Poll::Ready(served),
+            Poll::Pending => over.poll(context).map(Ok),
+        });
+        Ok(served.await?)
+    }
+
+    async fn serve_http2<S>(self, stream: S, begun: Vec<u8>, client: Client) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { current, mut phase, protocols, .. } = self;
+        let link = client.link();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (current, client) = (Arc::clone(&current), client.begin_request(false));
+            let request = request.map(|body| match body.is_end_stream() {
+                true => services::body::empty(),
+                false => body.map_err(Into::into).boxed_unsync(),
+            });
             // Boxed, since an idle connection keeps the room for it otherwise.
             Box::pin(async move { Ok::<_, Infallible>(live(&current, request, client).await) })
         });
-        if is_http2 {
-            let mut connection = Box::pin(protocols.http2.serve_connection(stream, service));
-            drive(connection.as_mut(), http2::Connection::graceful_shutdown, &mut phase, &link).await?;
-        } else {
-            let connection = pin!(protocols.http1.serve_connection(stream, service).with_upgrades());
-            drive(connection, http1::UpgradeableConnection::graceful_shutdown, &mut phase, &link).await?;
+        let stream = TokioIo::new(Patient::new(stream, begun));
+        let mut connection = Box::pin(protocols.http2.serve_connection(stream, service));
+        tokio::select! {
+            served = connection.as_mut() => return Ok(served?),
+            () = ending(phase.clone(), link) => connection.as_mut().graceful_shutdown(),
         }
-        if link.is_upgraded() {
-            tokio::select! {
-                () = link.ended() => {}
-                () = reached(&mut phase, Phase::Over) => link.cut(),
-            }
+        tokio::select! {
+            served = connection => Ok(served?),
+            () = reached(&mut phase, Phase::Over) => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// A request's whole life, and what the connection has to know of it. Over HTTP/1.1 a gateway that leaves
-/// says so: the connection ends with this answer, and not under the next request. So does one of which
-/// nobody knows where the next request begins.
-async fn live(current: &Current, request: Request<Incoming>, client: Client) -> Response<Logged> {
+/// says so: the connection ends with this answer, and not under the next request.
+async fn live(current: &Current, request: Request<Body>, client: Client) -> Response<Logged> {
     let is_http1 = request.version() < Version::HTTP_2;
-    let mut response = current.life().live(request, client.clone()).await;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        client.note_upgrade();
-    } else if is_http1 && (client.is_doubtful || current.readiness.state() == State::Draining) {
+    let mut response = current.life().live(request, client).await;
+    let is_switch = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if is_http1 && !is_switch && current.readiness.state() == State::Draining {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
 /// Waits until the connection had better come to its end: before its first request it gets more time.
-async fn ending(phase: &mut watch::Receiver<Phase>, link: Option<&Link>) {
-    reached(phase, Phase::Draining).await;
-    if !link.is_some_and(Link::has_begun) {
+async fn ending(mut phase: watch::Receiver<Phase>, link: Arc<Link>) {
+    reached(&mut phase, Phase::Draining).await;
+    if !link.has_begun() {
         tokio::time::sleep(NEWCOMER).await;
     }
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Runs a connection to its end, or until the gateway ends.
-async fn drive<C: Future<Output = hyper::Result<()>>>(
-    mut connection: Pin<&mut C>,
-    end_after_answers: fn(Pin<&mut C>),
-    phase: &mut watch::Receiver<Phase>,
-    link: &Link,
-) -> hyper::Result<()> {
-    tokio::select! {
-        served = connection.as_mut() => return served,
-        () = ending(phase, Some(link)) => end_after_answers(connection.as_mut()),
-    }
-    tokio::select! {
-        served = connection => served,
-        () = reached(phase, Phase::Over) => Ok(()),
-    }
-}
 
 /// Reads until it is clear whether this is HTTP/2; what was read, to be read again.
 async fn preface(stream: &mut Lingering) -> io::Result<(Vec<u8>, bool)> {

@@ -1,10 +1,10 @@
-//! A clock that runs only while somebody keeps the gateway waiting: nothing is set where nobody does.
+//! Clocks that run only while somebody keeps the gateway waiting: nothing is set where nobody does.
 
 use std::pin::Pin;
 use std::task::Context;
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// How long something has stood still.
 #[derive(Default)]
@@ -40,5 +40,46 @@ impl Stall {
         if let Some((since, _)) = self.now.take() {
             self.before += since.elapsed();
         }
+    }
+}
+
+/// A wait that is usually short, on a connection that waits again and again: its clock is set once, and set
+/// again only when it rings too early.
+#[derive(Default)]
+pub(crate) struct Patience {
+    since: Option<Instant>,
+    clock: Option<Pin<Box<Sleep>>>,
+    /// Whether the clock has the time since when what is waited for has begun.
+    has_begun: bool,
+}
+
+impl Patience {
+    /// The wait begins when it is first asked about.
+    pub(crate) fn begin(&mut self) {
+        (self.since, self.has_begun) = (None, false);
+    }
+
+    /// Whether it has lasted for so long; wakes the task when it has.
+    pub(crate) fn is_over(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
+        let end = *self.since.get_or_insert_with(Instant::now) + limit;
+        let clock = self.clock.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        if clock.deadline() > end {
+            clock.as_mut().reset(end);
+        }
+        while clock.as_mut().poll(context).is_ready() {
+            if clock.deadline() >= end {
+                return true;
+            }
+            clock.as_mut().reset(end);
+        }
+        false
+    }
+
+    /// The same from the moment on that this is asked for the first time.
+    pub(crate) fn is_over_in(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
+        if !self.has_begun {
+            (self.since, self.has_begun) = (None, true);
+        }
+        self.is_over(limit, context)
     }
 }

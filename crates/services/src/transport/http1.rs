@@ -6,10 +6,10 @@
 //! as soon as the answer is there to its end, which for a small one is at once. A body that is dropped
 //! before closes the connection, and so does whatever comes after an answer.
 //!
-//! `http1/request.rs` writes a request, `response.rs` reads the head of its answer, `body.rs` the rest.
+//! `http1/request.rs` writes a request, `response.rs` reads the head of its answer, `body.rs` the rest; what the
+//! gateway's own server does alike stands in [`crate::http1`].
 
 mod body;
-mod input;
 mod request;
 mod response;
 #[cfg(test)]
@@ -25,11 +25,11 @@ use http_body_util::BodyExt;
 use super::connect::Stream;
 use super::{Endpoint, Unsent};
 use crate::body::{Body, Error, full};
+use crate::http1::{Decoder, Framing, Input};
 use crate::upgrade::Switched;
-use body::{Arriving, Decoder};
-use input::Input;
+use body::Arriving;
 use request::Outgoing;
-use response::{Framing, Head};
+use response::Head;
 
 /// A connection between two requests, or on its first. Dropped, it is closed.
 pub(crate) struct Connection(Box<Parts>);

@@ -6,11 +6,12 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use http::header::CONNECTION;
+use http::{HeaderMap, Method, Response, StatusCode, Version};
 use httparse::Status;
 
-use super::input::Input;
+use crate::headers::tokens;
+use crate::http1::{Doubt, Framing, Input, content_length, fields, is_chunked};
 
 /// The largest head, and the most headers in it.
 const MAX_HEAD: usize = 64 << 10;
@@ -23,14 +24,6 @@ pub(super) struct Head {
     pub(super) framing: Framing,
     /// Whether the connection ends with this answer.
     pub(super) is_last: bool,
-}
-
-/// What tells where a body ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
-    Length(u64),
-    Chunked,
-    UntilClose,
 }
 
 /// Why what came is no answer.
@@ -57,25 +50,12 @@ impl Head {
 
 /// Takes a head out of the input, if all of it is there.
 pub(super) fn read(input: &mut Input, asked: &Method) -> Result<Option<Head>, Wrong> {
-    let Some(length) = head_length(input.bytes()) else {
+    let Some(length) = input.head_length() else {
         return if input.bytes().len() < MAX_HEAD { Ok(None) } else { Err(Wrong::Large) };
     };
     let text = Bytes::copy_from_slice(&input.bytes()[..length]);
     input.skip(length);
     parse(&text, asked).map(Some)
-}
-
-/// Up to and with the empty line.
-fn head_length(bytes: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        from += bytes[from..].iter().position(|byte| *byte == b'\n')? + 1;
-        match bytes.get(from..)? {
-            [b'\n', ..] => return Some(from + 1),
-            [b'\r', b'\n', ..] => return Some(from + 2),
-            _ => {}
-        }
-    }
 }
 
 fn parse(text: &Bytes, asked: &Method) -> Result<Head, Wrong> {
@@ -90,27 +70,14 @@ fn parse(text: &Bytes, asked: &Method) -> Result<Head, Wrong> {
     *response.status_mut() =
         parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(httparse::Error::Status)?;
     *response.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
-    *response.headers_mut() = headers(text, parsed.headers)?;
+    *response.headers_mut() = fields(text, parsed.headers).ok_or(Wrong::Header)?;
     let framing = framing(&mut response, asked)?;
     let is_last = response.version() == Version::HTTP_10 || says_close(response.headers());
     Ok(Head { response, framing, is_last })
 }
 
-/// Headers whose values share the memory of the text that they were found in.
-pub(super) fn headers(text: &Bytes, found: &[httparse::Header<'_>]) -> Result<HeaderMap, Wrong> {
-    // The gateway adds one to an answer.
-    let mut headers = HeaderMap::with_capacity(found.len() + 1);
-    for header in found {
-        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Wrong::Header)?;
-        let value =
-            HeaderValue::from_maybe_shared(text.slice_ref(header.value)).map_err(|_| Wrong::Header)?;
-        headers.try_append(name, value).map_err(|_| Wrong::Header)?;
-    }
-    Ok(headers)
-}
-
 fn framing(response: &mut Response<()>, asked: &Method) -> Result<Framing, Wrong> {
-    let length = length(response.headers())?;
+    let length = content_length(response.headers())?;
     let is_chunked = is_chunked(response.headers())?;
     let status = response.status();
     if *asked == Method::HEAD
@@ -129,38 +96,23 @@ fn framing(response: &mut Response<()>, asked: &Method) -> Result<Framing, Wrong
     }
 }
 
-/// The length, which may be said several times if it is the same.
-fn length(headers: &HeaderMap) -> Result<Option<u64>, Wrong> {
-    let mut length = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
-        let digits = value.as_bytes();
-        let text = value.to_str().ok().filter(|_| digits.iter().all(u8::is_ascii_digit));
-        let said = text.and_then(|text| text.parse().ok()).ok_or(Wrong::Length)?;
-        if length.replace(said).is_some_and(|before| before != said) {
-            return Err(Wrong::Length);
+fn says_close(headers: &HeaderMap) -> bool {
+    tokens(headers, &CONNECTION).any(|option| option.eq_ignore_ascii_case(b"close"))
+}
+
+impl From<Doubt> for Wrong {
+    fn from(doubt: Doubt) -> Self {
+        match doubt {
+            Doubt::Length => Self::Length,
+            Doubt::Coding => Self::Coding,
         }
     }
-    Ok(length)
-}
-
-/// Nobody was offered any other coding (`TE`).
-fn is_chunked(headers: &HeaderMap) -> Result<bool, Wrong> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => Ok(false),
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(true),
-        _ => Err(Wrong::Coding),
-    }
-}
-
-fn says_close(headers: &HeaderMap) -> bool {
-    let options =
-        headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    options.map(<[u8]>::trim_ascii).any(|option| option.eq_ignore_ascii_case(b"close"))
 }
 
 #[cfg(test)]
 mod tests {
+    use http::header::CONTENT_LENGTH;
+
     use super::*;
 
     fn head(text: &str, asked: &Method) -> Result<Head, Wrong> {

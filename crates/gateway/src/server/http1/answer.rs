@@ -1,0 +1,106 @@
+//! The head of an answer (RFC 9112, section 4), and how its body is sent.
+
+use std::cell::RefCell;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::{HeaderMap, StatusCode, Version, response};
+use http_body::Body;
+use services::headers::tokens;
+use services::http1::{Framing, content_length, put};
+
+use super::head::Asked;
+
+/// Whether a body follows (RFC 9110, 6.4.1).
+pub(super) fn has_body(status: StatusCode, asked: &Asked) -> bool {
+    !asked.is_head && may_have_length(status) && status != StatusCode::NOT_MODIFIED
+}
+
+/// Whether an answer may say how long it is or would be (RFC 9110, 8.6).
+fn may_have_length(status: StatusCode) -> bool {
+    !status.is_informational() && status != StatusCode::NO_CONTENT
+}
+
+/// Where its body ends, or would end if it had one.
+pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -> Framing {
+    let known = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
+    let said = || content_length(&head.headers).ok().flatten();
+    let length = if has_body(head.status, asked) { known.or_else(said) } else { said().or(known) };
+    match length {
+        Some(length) => Framing::Length(length),
+        None if asked.version == Version::HTTP_10 => Framing::UntilClose,
+        None => Framing::Chunked,
+    }
+}
+
+/// Whether the connection ends with it.
+pub(super) fn says_close(headers: &HeaderMap) -> bool {
+    tokens(headers, &CONNECTION).any(|option| option.eq_ignore_ascii_case(b"close"))
+}
+
+/// The status line and the fields, after what has to come before them.
+pub(super) fn head(
+    head: &response::Parts,
+    framing: Framing,
+    asked: &Asked,
+    stays: bool,
+    before: &[u8],
+) -> Vec<u8> {
+    let mut text = Vec::with_capacity(before.len() + 512);
+    text.extend_from_slice(before);
+    for part in ["HTTP/1.1 ", head.status.as_str(), " ", head.status.canonical_reason().unwrap_or(""), "\r\n"]
+    {
+        text.extend_from_slice(part.as_bytes());
+    }
+    let is_switch = head.status == StatusCode::SWITCHING_PROTOCOLS;
+    for (name, value) in &head.headers {
+        let is_ours =
+            [CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) || (name == CONNECTION && !is_switch);
+        if !is_ours {
+            put(&mut text, name, value);
+        }
+    }
+    if !head.headers.contains_key(DATE) && !is_switch {
+        put_date(&mut text);
+    }
+    put_framing(&mut text, head, framing, asked);
+    match (stays, asked.version) {
+        _ if is_switch => {}
+        (false, _) => text.extend_from_slice(b"connection: close\r\n"),
+        (true, Version::HTTP_10) => text.extend_from_slice(b"connection: keep-alive\r\n"),
+        (true, _) => {}
+    }
+    text.extend_from_slice(b"\r\n");
+    text
+}
+
+fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: Framing, asked: &Asked) {
+    let has_body = has_body(head.status, asked);
+    match framing {
+        _ if !may_have_length(head.status) => {}
+        // What would have been there is not known by its absence.
+        Framing::Length(0) if !has_body && !head.headers.contains_key(CONTENT_LENGTH) => {}
+        Framing::Length(length) => {
+            text.extend_from_slice(b"content-length: ");
+            text.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+        Framing::Chunked if has_body => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Framing::Chunked | Framing::UntilClose => {}
+    }
+}
+
+/// `Date`, written once a second on each thread.
+fn put_date(text: &mut Vec<u8>) {
+    thread_local! {
+        static NOW: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    }
+    let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    NOW.with_borrow_mut(|(at, line)| {
+        if *at != second {
+            let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+            (*at, *line) = (second, format!("date: {date}\r\n"));
+        }
+        text.extend_from_slice(line.as_bytes());
+    });
+}

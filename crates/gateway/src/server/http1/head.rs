@@ -1,0 +1,132 @@
+//! The head of a request (RFC 9112, sections 3 and 5), and where its body ends (section 6.3).
+//!
+//! What is no request at all ends the connection. One that another reader could understand in another way is
+//! doubtful: the life of a request refuses it, so that it stands in the log.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, EXPECT};
+use http::{HeaderMap, Method, Request, Uri, Version, request};
+use httparse::{Error, ParserConfig, Status};
+use services::headers::{takes_trailers, tokens};
+use services::http1::{Framing, Input, content_length, fields, is_chunked};
+
+use crate::refusal::Refusal;
+use crate::server::MAX_HEAD;
+
+/// The most fields of a head.
+const MAX_FIELDS: usize = 100;
+
+/// A request without its body.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) request: request::Parts,
+    pub(super) asked: Asked,
+}
+
+/// What a request says of the connection and of its answer.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) version: Version,
+    pub(super) is_head: bool,
+    /// Where its body ends.
+    pub(super) framing: Framing,
+    /// Whether it could be read in two ways.
+    pub(super) is_doubtful: bool,
+    /// Whether the connection may outlive the answer.
+    pub(super) stays: bool,
+    pub(super) expects_continue: bool,
+    pub(super) takes_trailers: bool,
+}
+
+impl Asked {
+    /// Nobody knows what was asked.
+    pub(super) fn unknown() -> Self {
+        Self {
+            version: Version::HTTP_11,
+            is_head: false,
+            framing: Framing::Length(0),
+            is_doubtful: true,
+            stays: false,
+            expects_continue: false,
+            takes_trailers: false,
+        }
+    }
+
+    fn of(head: &request::Parts, has_bare_line_feed: bool) -> Self {
+        let headers = &head.headers;
+        let framing = framing(headers, head.version);
+        let is_old = head.version == Version::HTTP_10;
+        let is_doubtful = has_bare_line_feed || framing.is_none();
+        let framing = framing.unwrap_or(Framing::Length(0));
+        Self {
+            version: head.version,
+            is_head: head.method == Method::HEAD,
+            framing,
+            is_doubtful,
+            stays: !is_doubtful
+                && if is_old { says(headers, b"keep-alive") } else { !says(headers, b"close") },
+            expects_continue: !is_old && headers.contains_key(EXPECT),
+            takes_trailers: takes_trailers(headers),
+        }
+    }
+}
+
+/// Takes a head out of the input, if all of it is there.
+pub(super) fn read(input: &mut Input) -> Option<Result<Head, Refusal>> {
+    // Empty lines before a request are passed over (RFC 9112, section 2.2).
+    while input.bytes().starts_with(b"\r\n") {
+        input.skip(2);
+    }
+    let Some(length) = input.head_length() else {
+        return (input.bytes().len() >= MAX_HEAD).then_some(Err(Refusal::HeadTooLarge));
+    };
+    if length > MAX_HEAD {
+        return Some(Err(Refusal::HeadTooLarge));
+    }
+    Some(parse(&input.take(length)))
+}
+
+fn parse(text: &Bytes) -> Result<Head, Refusal> {
+    let malformed = |reason: &str| Refusal::Malformed { reason: reason.to_owned() };
+    let mut room = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut parsed = httparse::Request::new(&mut []);
+    match ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, text, &mut room) {
+        Ok(Status::Complete(length)) if length == text.len() => {}
+        Ok(_) => return Err(malformed("its head ends twice")),
+        Err(Error::TooManyHeaders) => return Err(Refusal::HeadTooLarge),
+        Err(error) => return Err(malformed(&error.to_string())),
+    }
+    let (method, path) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
+    let mut request = Request::new(());
+    *request.method_mut() =
+        Method::from_bytes(method.as_bytes()).map_err(|_| malformed("its method is none"))?;
+    *request.uri_mut() = Uri::from_maybe_shared(text.slice_ref(path.as_bytes()))
+        .map_err(|_| malformed("its target is none"))?;
+    *request.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
+    *request.headers_mut() =
+        fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is none"))?;
+    let (head, ()) = request.into_parts();
+    let asked = Asked::of(&head, has_bare_line_feed(text));
+    Ok(Head { request: head, asked })
+}
+
+/// Some take a bare line feed for the end of a line and others do not.
+fn has_bare_line_feed(text: &[u8]) -> bool {
+    let mut before = b'\r';
+    text.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')
+}
+
+/// Where the body ends; `None` where two readers may differ.
+fn framing(headers: &HeaderMap, version: Version) -> Option<Framing> {
+    match (is_chunked(headers).ok()?, content_length(headers).ok()?) {
+        (false, length) => Some(Framing::Length(length.unwrap_or(0))),
+        (true, None) if version == Version::HTTP_11 => Some(Framing::Chunked),
+        (true, _) => None,
+    }
+}
+
+fn says(headers: &HeaderMap, option: &[u8]) -> bool {
+    tokens(headers, &CONNECTION).any(|said| said.eq_ignore_ascii_case(option))
+}

@@ -1,0 +1,332 @@
+//! What is read as which request, however its bytes come, and what is written in answer.
+
+use std::sync::{Arc, Mutex};
+
+use http::{HeaderMap, Method, Version};
+use http_body_util::{BodyExt, StreamBody};
+use proptest::prelude::*;
+use services::body::full;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::client::Link;
+
+const GOOD: &str = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+const CHUNKED: &str =
+    "POST /b HTTP/1.1\r\ntransfer-encoding:chunked\r\n\r\n5;x=1\r\nhello\r\n0\r\nA: b\r\n\r\n";
+const LAST: &str = "GET /last HTTP/1.1\r\nconnection: close\r\n\r\n";
+
+/// A request as the handler saw it: its path, whether it is doubtful, its body if all of it came.
+type Seen = (String, bool, Option<Vec<u8>>);
+
+/// What stands on the other side of a connection that these requests come on.
+struct Talk {
+    seen: Vec<Seen>,
+    /// All that was answered.
+    said: String,
+}
+
+fn local() -> Client {
+    Client::new(([127, 0, 0, 1], 1).into(), Arc::<Link>::default())
+}
+
+/// Serves a connection, by this handler, in a task.
+fn served<F, B>(answer: impl FnMut(Request<Body>, Client) -> F + Send + 'static) -> DuplexStream
+where
+    F: Future<Output = Response<B>> + Send,
+    B: http_body::Body<Data = Bytes, Error = Error> + Unpin + Send + 'static,
+{
+    let (ours, theirs) = duplex(1 << 20);
+    tokio::spawn(async move { serve(theirs, &[], local(), Awaited::never(), answer).await });
+    ours
+}
+
+/// Sends pieces, and reads until the connection ends.
+async fn talk(pieces: &[&[u8]]) -> Talk {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&seen);
+    let mut peer = served(move |request: Request<Body>, client: Client| {
+        let note = Arc::clone(&note);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.ok().map(|body| body.to_bytes().to_vec());
+            note.lock().unwrap().push((head.uri.to_string(), client.is_doubtful, body));
+            Response::new(full(head.uri.to_string()))
+        }
+    });
+    let mut said = String::new();
+    for piece in pieces {
+        // The other side may have had enough.
+        let _ = peer.write_all(piece).await;
+        tokio::task::yield_now().await;
+    }
+    let _ = peer.shutdown().await;
+    let _ = peer.read_to_string(&mut said).await;
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    Talk { seen, said }
+}
+
+/// What one answer to this request is, until the connection ends.
+async fn answered(request: &str, response: Response<Body>) -> String {
+    let mut response = Some(response);
+    let mut peer = served(move |_, _| std::future::ready(response.take().unwrap()));
+    peer.write_all(request.as_bytes()).await.unwrap();
+    let mut said = String::new();
+    peer.read_to_string(&mut said).await.unwrap();
+    said
+}
+
+fn blocking<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn hello(path: &str) -> Seen {
+    (path.to_owned(), false, Some(b"hello".to_vec()))
+}
+
+#[tokio::test]
+async fn requests_in_a_row_are_told_apart() {
+    let several = format!("{GOOD}\r\n{CHUNKED}{GOOD}{LAST}{GOOD}");
+    let Talk { seen, said } = talk(&[several.as_bytes()]).await;
+    assert_eq!(seen, [hello("/a"), hello("/b"), hello("/a"), ("/last".to_owned(), false, Some(vec![]))]);
+    assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 4, "{said}");
+}
+
+#[tokio::test]
+async fn what_could_be_read_in_two_ways_is_known_and_ends_the_connection() {
+    for head in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 5",
+        "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 5, 5",
+        "Content-Length: +5",
+        "Content-Length: 0x5",
+        "Content-Length: ",
+        "Transfer-Encoding: chunked, identity",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: \"chunked\"",
+        "A: b\nContent-Length: 5",
+    ] {
+        let request = format!("{GOOD}POST /odd HTTP/1.1\r\n{head}\r\n\r\n{GOOD}");
+        let seen = talk(&[request.as_bytes()]).await.seen;
+        assert_eq!(seen, [hello("/a"), ("/odd".to_owned(), true, Some(vec![]))], "{head:?}");
+    }
+    let old = "POST /odd HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert_eq!(talk(&[old.as_bytes()]).await.seen, [("/odd".to_owned(), true, Some(vec![]))]);
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_told_so_and_reaches_nobody() {
+    let large = format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "x".repeat(70_000));
+    let endless = "x".repeat(70_000);
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101));
+    for (text, status, code) in [
+        ("POST / HTTP/1.1\r\nA: b\rContent-Length: 5\r\n\r\n", 400, "request-malformed"),
+        ("POST / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", 400, "request-malformed"),
+        ("POST / HTTP/1.1\r\nContent-Length : 5\r\n\r\n", 400, "request-malformed"),
+        ("GET / HTTP/2.0\r\n\r\n", 400, "request-malformed"),
+        ("GET\r\n\r\n", 400, "request-malformed"),
+        ("GET no-path HTTP/1.1\r\n\r\n", 400, "request-malformed"),
+        (large.as_str(), 431, "head-too-large"),
+        (endless.as_str(), 431, "head-too-large"),
+        (many.as_str(), 431, "head-too-large"),
+    ] {
+        let Talk { seen, said } = talk(&[text.as_bytes()]).await;
+        assert!(seen.is_empty(), "{seen:?}");
+        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{said}");
+        assert!(said.contains("connection: close\r\n") && said.contains(code), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_body_ends_the_connection() {
+    for body in ["5\nhello\r\n0\r\n\r\n", "x\r\n", "5\r\nhello!\r\n", "-1\r\n", "fffffffffffffffff\r\n"] {
+        let request = format!("POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}{GOOD}");
+        let seen = talk(&[request.as_bytes()]).await.seen;
+        assert_eq!(seen, [("/x".to_owned(), false, None)], "{body:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_does_not_matter_how_bytes_are_cut(cuts in prop::collection::vec(0_usize..400, 0..8), broken: bool) {
+        let end = if broken { "Content-Length: 1\r\nTransfer-Encoding: chunked" } else { "A: b" };
+        let text = format!("{GOOD}{CHUNKED}{GOOD}GET /x HTTP/1.1\r\n{end}\r\n\r\n{CHUNKED}");
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &text.as_bytes()[cut[0]..cut[1]]).collect();
+        let (cut, whole) = blocking(async { (talk(&pieces).await, talk(&[text.as_bytes()]).await) });
+        prop_assert_eq!(&cut.seen, &whole.seen);
+        prop_assert_eq!(whole.seen.len(), if broken { 4 } else { 5 });
+        prop_assert_eq!(whole.seen[3].1, broken);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_says_where_it_ends() {
+    let length = || Response::builder().header("content-length", "7").body(full("")).unwrap();
+    let status = |status| Response::builder().status(status).body(full("")).unwrap();
+    let stream = || {
+        let frames = [Ok(http_body::Frame::data(Bytes::from("a"))), Ok(http_body::Frame::data("bc".into()))];
+        StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
+    };
+    for (request, response, has, end) in [
+        ("GET / HTTP/1.1", Response::new(full("abc")), "content-length: 3\r\n", "\r\n\r\nabc"),
+        ("HEAD / HTTP/1.1", length(), "content-length: 7\r\n", "\r\n\r\n"),
+        ("HEAD / HTTP/1.1", Response::new(full("abc")), "content-length: 3\r\n", "\r\n\r\n"),
+        ("GET / HTTP/1.1", status(204), "204 No Content\r\ndate: ", "\r\n\r\n"),
+        ("GET / HTTP/1.1", status(304), "304 Not Modified\r\ndate: ", "\r\n\r\n"),
+        ("GET / HTTP/1.1", status(200), "content-length: 0\r\n", "\r\n\r\n"),
+        (
+            "GET / HTTP/1.1",
+            Response::new(stream()),
+            "transfer-encoding: chunked\r\n",
+            "1\r\na\r\n2\r\nbc\r\n0\r\n\r\n",
+        ),
+        ("GET / HTTP/1.0", Response::new(stream()), "connection: close\r\n", "\r\n\r\nabc"),
+    ] {
+        let said = answered(&format!("{request}\r\nconnection: close\r\n\r\n"), response).await;
+        assert!(said.contains(has) && said.ends_with(end), "{request}: {said}");
+        let lengths = said.matches("content-length").count() + said.matches("transfer-encoding").count();
+        assert!(lengths <= 1 && said.matches("date: ").count() == 1, "{request}: {said}");
+    }
+    let said = answered("HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n", Response::new(stream())).await;
+    assert!(!said.contains("content-length") && !said.contains("transfer-encoding"), "{said}");
+}
+
+#[tokio::test]
+async fn trailers_come_to_those_who_take_them() {
+    let response = || {
+        let trailers = HeaderMap::from_iter([("sum", "1"), ("other", "2")].map(|(name, value)| {
+            (name.parse::<http::HeaderName>().unwrap(), value.parse::<http::HeaderValue>().unwrap())
+        }));
+        let frames = [Ok(http_body::Frame::data(Bytes::from("a"))), Ok(http_body::Frame::trailers(trailers))];
+        let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+        Response::builder().header("trailer", "sum, content-length").body(body).unwrap()
+    };
+    let with = answered("GET / HTTP/1.1\r\nte: trailers\r\nconnection: te, close\r\n\r\n", response()).await;
+    assert!(with.ends_with("1\r\na\r\n0\r\nsum: 1\r\n\r\n"), "{with}");
+    let without = answered("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", response()).await;
+    assert!(without.ends_with("1\r\na\r\n0\r\n\r\n"), "{without}");
+}
+
+#[tokio::test]
+async fn an_old_client_may_keep_its_connection() {
+    let mut peer = served(|_, _| std::future::ready(Response::new(full("x"))));
+    peer.write_all(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut said = String::new();
+    peer.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said.matches("connection: keep-alive\r\n").count(), 1, "{said}");
+    assert_eq!(said.matches("connection: close\r\n").count(), 1, "{said}");
+}
+
+#[tokio::test]
+async fn who_asks_before_sending_is_answered_when_the_body_is_wanted() {
+    let expecting = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
+    let mut peer = served(|request: Request<Body>, _| async move {
+        Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
+    });
+    peer.write_all(expecting).await.unwrap();
+    let mut interim = [0; 25];
+    peer.read_exact(&mut interim).await.unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    peer.write_all(b"ab").await.unwrap();
+    let mut said = [0; 15];
+    peer.read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"HTTP/1.1 200 OK");
+    // Where nobody wants it the answer comes at once, and ends the connection.
+    let mut peer = served(|_, _| std::future::ready(Response::new(full("no"))));
+    peer.write_all(expecting).await.unwrap();
+    let mut said = String::new();
+    peer.read_to_string(&mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 200 OK") && said.ends_with("no"), "{said}");
+}
+
+#[tokio::test]
+async fn a_body_can_go_back_as_it_comes() {
+    let mut peer = served(|request: Request<Body>, _| std::future::ready(Response::new(request.into_body())));
+    peer.write_all(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        peer.read_exact(&mut byte).await.unwrap();
+        head.push(byte[0]);
+    }
+    for _ in 0..3 {
+        peer.write_all(b"3\r\nabc\r\n").await.unwrap();
+        let mut chunk = [0; 8];
+        peer.read_exact(&mut chunk).await.unwrap();
+        assert_eq!(&chunk, b"3\r\nabc\r\n");
+    }
+    peer.write_all(b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut end = [0; 20];
+    peer.read_exact(&mut end).await.unwrap();
+    assert_eq!(&end, b"0\r\n\r\nHTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn who_leaves_is_no_longer_worked_for() {
+    struct Worker(Option<oneshot::Sender<()>>);
+    impl Drop for Worker {
+        fn drop(&mut self) {
+            self.0.take().map(|done| done.send(()));
+        }
+    }
+    let (done, dropped) = oneshot::channel();
+    let (begun, begins) = oneshot::channel();
+    let mut both = Some((Worker(Some(done)), begun));
+    let mut peer = served(move |request: Request<Body>, _| {
+        let (worker, begun) = both.take().unwrap();
+        assert_eq!((request.method(), request.version()), (&Method::GET, Version::HTTP_11));
+        async move {
+            begun.send(()).unwrap();
+            std::future::pending::<()>().await;
+            drop(worker);
+            Response::new(full(""))
+        }
+    });
+    peer.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    begins.await.unwrap();
+    drop(peer);
+    dropped.await.unwrap();
+}
+
+mod fuzz {
+    use super::*;
+
+    #[test]
+    fn nothing_of_what_comes_makes_it_panic_or_depends_on_its_pieces() {
+        let words = &[
+            "POST / HTTP/1.1\r\n",
+            "GET /a HTTP/1.0\r\n",
+            "\r\n",
+            "\n",
+            "\r",
+            "Content-Length: ",
+            "transfer-encoding: ",
+            "chunked",
+            "5",
+            "0",
+            "ffffffffffffffff",
+            "18446744073709551615",
+            ",",
+            ";",
+            "\r\n\r\n",
+            "hello",
+            ": ",
+            " ",
+            "\t",
+            "+",
+            "-",
+            "0x",
+        ];
+        ::fuzz::check(words, |text: &[u8]| {
+            let pieces: Vec<&[u8]> = text.chunks(1).collect();
+            let (whole, pieces) = blocking(async { (talk(&[text]).await, talk(&pieces).await) });
+            assert_eq!(whole.seen, pieces.seen);
+        });
+    }
+}

@@ -1,0 +1,253 @@
+//! The connection itself, and the body that comes on it.
+//!
+//! Who reads the body is the handler, perhaps on another task; who writes the answer and waits for the next
+//! request is the connection's own. So they share it, and hold the lock for one read or write at a time: never
+//! while something else is asked for more, which may ask for the body in its turn.
+
+use std::future::poll_fn;
+use std::io::{self, Cursor};
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use services::Body;
+use services::body::{Error, empty};
+use services::http1::{Decoder, Framing, Input, Part};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, join, split};
+
+use super::head::{self, Head};
+use crate::refusal::Refusal;
+
+/// What a client is told that waits for it before it sends the body (RFC 9110, 15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The connection, as its task and a request's body have it.
+pub(super) struct Shared<S>(Arc<Mutex<Wire<S>>>);
+
+struct Wire<S> {
+    /// `None` once nobody may read or write any longer.
+    stream: Option<S>,
+    input: Input,
+    /// Where the body ends of the request that is being answered.
+    decoder: Decoder,
+    /// What is to be said before the body is read, and whether it was begun.
+    interim: &'static [u8],
+}
+
+/// The body of a request.
+struct Incoming<S>(Shared<S>);
+
+/// The connection as an answer is written to it.
+pub(super) struct Writer<'a, S>(pub(super) &'a Shared<S>);
+
+#[derive(Debug, thiserror::Error)]
+#[error("the connection ended")]
+struct Gone;
+
+impl<S> Shared<S> {
+    pub(super) fn new(stream: S, begun: &[u8]) -> Self {
+        let mut input = Input::default();
+        input.put(begun);
+        let wire = Wire { stream: Some(stream), input, decoder: Decoder::Done, interim: &[] };
+        Self(Arc::new(Mutex::new(wire)))
+    }
+
+    /// Nothing that holds it can panic half-way through a change.
+    fn lock(&self) -> MutexGuard<'_, Wire<S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing goes on for now.
+    pub(super) fn rest(&self) {
+        self.lock().input.shrink();
+    }
+
+    /// Whether nothing of the next request is there.
+    pub(super) fn is_between(&self) -> bool {
+        self.lock().input.is_empty()
+    }
+
+    /// The next request's head, or why what came is none; `None` before all of it is there.
+    pub(super) fn head(&self) -> Option<Result<Head, Refusal>> {
+        head::read(&mut self.lock().input)
+    }
+
+    /// Whether the request's body is there to its end. What has come of it and nobody wanted is passed over.
+    pub(super) fn is_read(&self) -> bool {
+        let Wire { decoder, input, .. } = &mut *self.lock();
+        while *decoder != Decoder::Done {
+            match decoder.next(input) {
+                Ok(Part::More | Part::End) | Err(_) => return false,
+                Ok(Part::Data(_) | Part::Trailers(_)) => {}
+            }
+        }
+        true
+    }
+
+    /// Whether the body is there, and not too much of what follows it.
+    pub(super) fn is_ahead_by_less_than(&self, most: usize) -> bool {
+        let wire = self.lock();
+        wire.decoder == Decoder::Done && wire.input.bytes().len() < most
+    }
+
+    /// What is left to write of `100 Continue`; if it was not begun, it is no longer due.
+    pub(super) fn end_of_interim(&self) -> &'static [u8] {
+        let interim = mem::take(&mut self.lock().interim);
+        if interim.len() == CONTINUE.len() { &[] } else { interim }
+    }
+}
+
+impl<S> Shared<S> {
+    /// Closes the connection, whoever else has it.
+    pub(super) fn close(&self) {
+        self.lock().stream = None;
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
+    /// Reads more; `false` at the end.
+    pub(super) fn poll_more(&self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        self.lock().poll_more(context)
+    }
+
+    /// Says that nothing more will be written.
+    pub(super) async fn shutdown(&self) -> io::Result<()> {
+        poll_fn(|context| match &mut self.lock().stream {
+            Some(stream) => Pin::new(stream).poll_shutdown(context),
+            None => Poll::Ready(Ok(())),
+        })
+        .await
+    }
+
+    /// The connection, which is no longer one of HTTP, with what was read of it already.
+    pub(super) fn take(&self) -> Option<impl AsyncRead + AsyncWrite + Unpin + use<S>> {
+        let mut wire = self.lock();
+        let begun = Cursor::new(wire.input.take_all());
+        let (reader, writer) = split(wire.stream.take()?);
+        Some(join(begun.chain(reader), writer))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
+    /// The body of the request whose head came last.
+    pub(super) fn body(&self, framing: Framing, expects_continue: bool) -> Body {
+        if framing == Framing::Length(0) {
+            return empty();
+        }
+        let mut wire = self.lock();
+        wire.decoder = Decoder::new(framing);
+        wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
+        Incoming(Self(Arc::clone(&self.0))).boxed_unsync()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        match &mut self.stream {
+            Some(stream) => self.input.poll_more(stream, context),
+            None => Poll::Ready(Ok(false)),
+        }
+    }
+
+    fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
+        while !self.interim.is_empty() {
+            let written = ready!(Pin::new(&mut *stream).poll_write(context, self.interim))?;
+            self.interim = &self.interim[written..];
+        }
+        Pin::new(stream).poll_flush(context)
+    }
+
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Result<Part, Error>> {
+        if self.stream.is_none() {
+            return Poll::Ready(Err(Gone.into()));
+        }
+        ready!(self.poll_interim(context))?;
+        loop {
+            match self.decoder.next(&mut self.input)? {
+                Part::More => {}
+                part => {
+                    // Whoever reads may know the length and not ask again: the end is looked for at once.
+                    self.decoder.settle(&mut self.input)?;
+                    return Poll::Ready(Ok(part));
+                }
+            }
+            if !ready!(self.poll_more(context))? {
+                self.decoder.end()?;
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let part = ready!(self.0.lock().poll_part(context));
+        Poll::Ready(match part {
+            Ok(Part::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(Part::Trailers(fields)) => Some(Ok(Frame::trailers(fields))),
+            Ok(Part::End | Part::More) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.lock().decoder == Decoder::Done
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.0.lock().decoder {
+            Decoder::Length(left) => SizeHint::with_exact(left),
+            Decoder::Done => SizeHint::with_exact(0),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Writer<'_, S> {
+    fn poll<T>(&mut self, ask: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &mut self.0.lock().stream {
+            Some(stream) => ask(Pin::new(stream)),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Writer<'_, S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll(|stream| stream.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll(|stream| stream.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(|stream| stream.poll_flush(context))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(|stream| stream.poll_shutdown(context))
+    }
+}

@@ -1,0 +1,179 @@
+//! Where the body of a message ends (RFC 9112, sections 6 and 7), as it arrives.
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::fields::trailers;
+use super::input::Input;
+
+/// The longest line with a chunk's size and extensions, and the largest trailers.
+const MAX_LINE: usize = 4 << 10;
+const MAX_TRAILERS: usize = 16 << 10;
+
+/// What tells where a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// After so many bytes.
+    Length(u64),
+    /// After the last chunk and the trailers.
+    Chunked,
+    /// With the connection.
+    UntilClose,
+}
+
+/// Finds the body in what comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoder {
+    /// So much is still to come.
+    Length(u64),
+    /// All that comes.
+    UntilClose,
+    /// The line with a chunk's size.
+    Size,
+    /// So much of a chunk.
+    Chunk(u64),
+    /// The line end after a chunk.
+    ChunkEnd,
+    /// The fields after the last chunk.
+    Trailers,
+    /// Nothing is to come.
+    Done,
+}
+
+/// What a decoder finds.
+#[derive(Debug, PartialEq)]
+pub enum Part {
+    /// Some of the body.
+    Data(Bytes),
+    /// What follows it.
+    Trailers(HeaderMap),
+    /// Its end.
+    End,
+    /// Nothing before more has come.
+    More,
+}
+
+/// Why a body is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// A chunk that is none.
+    #[error("a chunk of the body has no size, or does not end where it says")]
+    Chunk,
+    /// Trailers that are none.
+    #[error("the trailers are no headers, or too large")]
+    Trailers,
+    /// The connection ended before.
+    #[error("the body broke off before its end")]
+    Short,
+}
+
+impl Decoder {
+    /// For a body that ends so.
+    #[must_use]
+    pub fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::Length(0) => Self::Done,
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked => Self::Size,
+            Framing::UntilClose => Self::UntilClose,
+        }
+    }
+
+    /// The next part of the body.
+    ///
+    /// # Errors
+    /// When two readers could find different ends.
+    pub fn next(&mut self, input: &mut Input) -> Result<Part, Wrong> {
+        self.settle(input)?;
+        match *self {
+            Self::Done => Ok(Part::End),
+            Self::Trailers => self.trailers(input),
+            Self::Length(left) if !input.is_empty() => {
+                let data = take(input, left);
+                let left = left - data.len() as u64;
+                *self = if left == 0 { Self::Done } else { Self::Length(left) };
+                Ok(Part::Data(data))
+            }
+            Self::Chunk(left) if !input.is_empty() => {
+                let data = take(input, left);
+                let left = left - data.len() as u64;
+                *self = if left == 0 { Self::ChunkEnd } else { Self::Chunk(left) };
+                Ok(Part::Data(data))
+            }
+            Self::UntilClose if !input.is_empty() => Ok(Part::Data(input.take_all())),
+            _ => Ok(Part::More),
+        }
+    }
+
+    /// Goes on to where data or trailers begin, as far as what has come allows.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn settle(&mut self, input: &mut Input) -> Result<(), Wrong> {
+        loop {
+            *self = match *self {
+                Self::Size => match line(input, size)? {
+                    Some(0) => Self::Trailers,
+                    Some(size) => Self::Chunk(size),
+                    None => return Ok(()),
+                },
+                Self::ChunkEnd => match line(input, |line| line.is_empty().then_some(()))? {
+                    Some(()) => Self::Size,
+                    None => return Ok(()),
+                },
+                Self::Trailers if input.bytes().starts_with(b"\r\n") => {
+                    input.skip(2);
+                    Self::Done
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn trailers(&mut self, input: &mut Input) -> Result<Part, Wrong> {
+        let end = input.bytes().windows(4).position(|window| window == b"\r\n\r\n").map(|end| end + 4);
+        match end {
+            Some(end) if end <= MAX_TRAILERS => {
+                *self = Self::Done;
+                Ok(Part::Trailers(trailers(&input.take(end)).ok_or(Wrong::Trailers)?))
+            }
+            None if input.bytes().len() < MAX_TRAILERS => Ok(Part::More),
+            _ => Err(Wrong::Trailers),
+        }
+    }
+
+    /// The connection has ended.
+    ///
+    /// # Errors
+    /// Where the body had not.
+    pub fn end(&mut self) -> Result<(), Wrong> {
+        match std::mem::replace(self, Self::Done) {
+            Self::UntilClose | Self::Done => Ok(()),
+            _ => Err(Wrong::Short),
+        }
+    }
+}
+
+fn take(input: &mut Input, left: u64) -> Bytes {
+    input.take(usize::try_from(left).unwrap_or(usize::MAX))
+}
+
+/// What the next line says, if all of it is there.
+fn line<T>(input: &mut Input, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, Wrong> {
+    let bytes = input.bytes();
+    let Some(end) = bytes.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
+        return if bytes.len() < MAX_LINE { Ok(None) } else { Err(Wrong::Chunk) };
+    };
+    let line = bytes[..end].strip_suffix(b"\r").filter(|line| !line.contains(&b'\r'));
+    let said = line.and_then(read).ok_or(Wrong::Chunk)?;
+    input.skip(end + 1);
+    Ok(Some(said))
+}
+
+/// The size in a chunk's line, before its extensions.
+fn size(line: &[u8]) -> Option<u64> {
+    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
+    let is_hex = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_hex)?;
+    u64::from_str_radix(text, 16).ok()
+}

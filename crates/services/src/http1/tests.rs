@@ -1,0 +1,109 @@
+//! The law of bodies: what is found does not depend on the pieces in which it came, and nothing after the
+//! end is taken.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use proptest::prelude::*;
+
+use super::{Decoder, Framing, Input, Part, Wrong};
+
+/// A body, its trailers, and what is left behind it.
+pub(crate) type Found = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
+
+/// What is found in these pieces.
+pub(crate) fn decode(decoder: Decoder, pieces: &[&[u8]]) -> Result<Found, Wrong> {
+    let (mut decoder, mut input) = (decoder, Input::default());
+    let (mut data, mut trailers) = (Vec::new(), None);
+    for piece in pieces {
+        input.put(piece);
+        loop {
+            match decoder.next(&mut input)? {
+                Part::Data(more) => data.extend_from_slice(&more),
+                Part::Trailers(found) => trailers = Some(found),
+                Part::End | Part::More => break,
+            }
+        }
+    }
+    Ok((data, trailers, input.bytes().to_vec()))
+}
+
+/// A text in pieces that end at these places.
+pub(crate) fn cut<'a>(text: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut places: Vec<usize> = places.iter().map(|place| place.index(text.len() + 1)).collect();
+    places.extend([0, text.len()]);
+    places.sort_unstable();
+    places.windows(2).map(|ends| &text[ends[0]..ends[1]]).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_chunked_body_is_the_same_in_any_pieces(
+        chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..9000), 0..6),
+        has_trailer: bool,
+        places in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let mut text = Vec::new();
+        for chunk in &chunks {
+            text.extend_from_slice(format!("{:X} ; name=value\r\n", chunk.len()).as_bytes());
+            text.extend_from_slice(chunk);
+            text.extend_from_slice(b"\r\n");
+        }
+        text.extend_from_slice(b"0\r\n");
+        if has_trailer {
+            text.extend_from_slice(b"x-sum: 7\r\ncontent-length: 1\r\n");
+        }
+        text.extend_from_slice(b"\r\nHTTP/1.1 200 OK\r\n");
+        let (data, trailers, rest) = decode(Decoder::new(Framing::Chunked), &cut(&text, &places)).unwrap();
+        prop_assert_eq!(data, chunks.concat());
+        prop_assert_eq!(rest, b"HTTP/1.1 200 OK\r\n");
+        prop_assert_eq!(trailers.is_some(), has_trailer);
+        if let Some(trailers) = trailers {
+            // What would say something of a message that was read already is left out.
+            prop_assert_eq!(trailers, HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]));
+        }
+    }
+
+    #[test]
+    fn a_body_of_known_length_leaves_what_follows(
+        body in prop::collection::vec(any::<u8>(), 0..20_000),
+        places in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let text = [&body[..], b"more"].concat();
+        let decoder = Decoder::new(Framing::Length(body.len() as u64));
+        let (data, _, rest) = decode(decoder, &cut(&text, &places)).unwrap();
+        prop_assert_eq!((data, rest), (body, b"more".to_vec()));
+    }
+}
+
+#[test]
+fn what_could_be_read_in_two_ways_is_no_chunked_body() {
+    for text in [
+        "x\r\n",
+        "\r\n",
+        "-1\r\n",
+        "+1\r\n",
+        "0x1\r\n",
+        "1\n",
+        "1\r\nab\r\n",
+        "1\r\na\n0\r\n\r\n",
+        "1 1\r\n",
+        "10000000000000000\r\n",
+        "1\r;x\r\n",
+        "0\r\nno header\r\n\r\n",
+    ] {
+        let found = decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]);
+        assert!(found.is_err(), "{text:?}: {found:?}");
+    }
+    for (start, filler) in [("1;", "x"), ("0\r\na: ", "x")] {
+        let text = format!("{start}{}", filler.repeat(20_000));
+        assert!(decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]).is_err(), "{start:?} without end");
+    }
+}
+
+#[test]
+fn small_parts_do_not_hold_on_to_the_room_of_large_ones() {
+    let mut input = Input::default();
+    input.put(&[b'x'; 60_000]);
+    let part: Bytes = input.take(10);
+    assert_eq!((part.len(), input.bytes().len()), (10, 59_990));
+}
