@@ -8,6 +8,7 @@
 //! 3. **Over**: what is still there is cut off.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -41,10 +42,39 @@ pub(crate) enum Phase {
     Over,
 }
 
+/// How a gateway's connections hear of its end, and how many there are.
+pub(crate) struct Ending {
+    phase: watch::Sender<Phase>,
+    open: Arc<()>,
+}
+
+/// What counts a connection for as long as it lives.
+pub(crate) type Open = Arc<()>;
+
+impl Ending {
+    pub(crate) fn new() -> Self {
+        Self { phase: watch::Sender::new(Phase::Serving), open: Open::default() }
+    }
+
+    /// What a connection hears it by.
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// One more connection.
+    pub(crate) fn open(&self) -> Open {
+        Arc::clone(&self.open)
+    }
+
+    fn connections(&self) -> usize {
+        Arc::strong_count(&self.open) - 1
+    }
+}
+
 /// Ends a gateway. `accepting` takes in connections; it ends once the phase is [`Phase::Draining`] and all
 /// that were waiting have been let in.
 pub(crate) async fn drain(
-    phase: &watch::Sender<Phase>,
+    ending: &Ending,
     mut accepting: Pin<Box<impl Future<Output = ()>>>,
     stop: Stop,
     config: &DrainConfig,
@@ -53,30 +83,30 @@ pub(crate) async fn drain(
     tracing::info!(?stop, ?delay, "leaving");
     if stop == Stop::HandedOver {
         drop(accepting);
-        let _ = timeout(delay, phase.closed()).await;
-        phase.send_replace(Phase::Draining);
+        let _ = timeout(delay, ending.phase.closed()).await;
+        ending.phase.send_replace(Phase::Draining);
     } else {
         let has_ended = timeout(delay, &mut accepting).await.is_ok();
-        phase.send_replace(Phase::Draining);
+        ending.phase.send_replace(Phase::Draining);
         if !has_ended {
             accepting.await;
         }
     }
-    end(phase, config.timeout.0).await
+    end(ending, config.timeout.0).await
 }
 
 /// Waits for the connections that are left, and cuts off what takes too long.
-async fn end(phase: &watch::Sender<Phase>, time: Duration) -> Drained {
-    tracing::info!(connections = phase.receiver_count(), "draining");
-    let _ = timeout(time, phase.closed()).await;
-    cut_off(phase).await
+async fn end(ending: &Ending, time: Duration) -> Drained {
+    tracing::info!(connections = ending.connections(), "draining");
+    let _ = timeout(time, ending.phase.closed()).await;
+    cut_off(ending).await
 }
 
 /// Cuts off whatever is still there.
-pub(crate) async fn cut_off(phase: &watch::Sender<Phase>) -> Drained {
-    let cut_off = phase.receiver_count();
-    phase.send_replace(Phase::Over);
-    phase.closed().await;
+pub(crate) async fn cut_off(ending: &Ending) -> Drained {
+    let cut_off = ending.connections();
+    ending.phase.send_replace(Phase::Over);
+    ending.phase.closed().await;
     tracing::info!(cut_off, "stopped");
     Drained { cut_off }
 }

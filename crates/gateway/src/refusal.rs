@@ -16,7 +16,7 @@ pub(crate) enum Refusal {
     BodyTooLarge { limit: u64 },
     #[error("the request's length is said in two ways, or its lines end in two ways")]
     FramingDoubtful,
-    #[error("the request is no HTTP/1.1: {reason}")]
+    #[error("what came is no request that can be read: {reason}")]
     Malformed { reason: String },
     #[error("the request's head is larger than {} KiB, or has more than 100 headers", crate::server::MAX_HEAD >> 10)]
     HeadTooLarge,

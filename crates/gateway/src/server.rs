@@ -20,7 +20,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::watch;
 
-use crate::drain::{Drained, Phase, Stop, cut_off, drain};
+use crate::drain::{Drained, Ending, Phase, Stop, cut_off, drain};
 use crate::life::Current;
 use crate::listen::{BACKLOG, Listener, Listeners};
 use crate::readiness::State;
@@ -46,8 +46,8 @@ pub(crate) async fn serve(
     listeners: Listeners,
     stop: impl Future<Output = Stop>,
 ) -> Drained {
-    let (phase, watched) = watch::channel(Phase::Serving);
-    let mut accepting = Box::pin(accept_all(Arc::clone(&current), listeners, watched));
+    let ending = Ending::new();
+    let mut accepting = Box::pin(accept_all(Arc::clone(&current), listeners, &ending));
     let stop = tokio::select! {
         stop = stop => stop,
         () = &mut accepting => Stop::Promptly,
@@ -56,24 +56,19 @@ pub(crate) async fn serve(
     current.readiness.advance(State::Draining);
     let config = current.life().drain.clone();
     tokio::select! {
-        drained = drain(&phase, accepting, stop, &config) => drained,
-        () = current.cut.notified() => cut_off(&phase).await,
+        drained = drain(&ending, accepting, stop, &config) => drained,
+        () = current.cut.notified() => cut_off(&ending).await,
     }
 }
 
 /// Accepts on every socket until the gateway drains.
-async fn accept_all(current: Arc<Current>, listeners: Listeners, phase: watch::Receiver<Phase>) {
+async fn accept_all(current: Arc<Current>, listeners: Listeners, ending: &Ending) {
     let protocols = Arc::new(Protocols::new());
-    let accept = |listener| accept(&current, listener, &protocols, &phase);
+    let accept = |listener| accept(&current, listener, &protocols, ending);
     futures_util::future::join_all(listeners.into_vec().into_iter().map(accept)).await;
 }
 
-async fn accept(
-    current: &Arc<Current>,
-    listener: Listener,
-    protocols: &Arc<Protocols>,
-    phase: &watch::Receiver<Phase>,
-) {
+async fn accept(current: &Arc<Current>, listener: Listener, protocols: &Arc<Protocols>, ending: &Ending) {
     let name = listener.name().to_owned();
     let listener = match listener.into_tokio() {
         Ok(listener) => listener,
@@ -82,10 +77,12 @@ async fn accept(
     let take = |(stream, address)| {
         let Some(port) = current.life().ports.get(&name).cloned() else { return };
         let (current, protocols) = (Arc::clone(current), Arc::clone(protocols));
-        let connection = Connection { current, address, port, phase: phase.clone(), protocols };
+        let (phase, open) = (ending.phase(), ending.open());
+        let connection = Connection { current, address, port, phase, open, protocols };
         tokio::spawn(connection.run(stream));
     };
-    let mut draining = pin!(async { reached(&mut phase.clone(), Phase::Draining).await });
+    let mut phase = ending.phase();
+    let mut draining = pin!(reached(&mut phase, Phase::Draining));
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {

@@ -10,7 +10,7 @@ mod fields;
 mod input;
 mod sending;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use decoder::{Decoder, Framing, Part, Wrong};
 pub use fields::{Doubt, announced, content_length, fields, is_chunked, put};

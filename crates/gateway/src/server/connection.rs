@@ -32,7 +32,7 @@ use super::tls::{self, Tls};
 use super::{IDLE, MAX_HEAD, Port, http1, reached};
 use crate::access::Logged;
 use crate::client::{Client, Link};
-use crate::drain::Phase;
+use crate::drain::{Open, Phase};
 use crate::life::Current;
 use crate::readiness::State;
 use crate::refusal::Refusal;
@@ -64,6 +64,7 @@ pub(super) struct Connection {
     pub(super) address: SocketAddr,
     pub(super) port: Port,
     pub(super) phase: watch::Receiver<Phase>,
+    pub(super) open: Open,
     pub(super) protocols: Arc<Protocols>,
 }
 
@@ -150,7 +151,7 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { current, phase, .. } = self;
+        let Self { current, phase, open: _open, .. } = self;
         let link = client.link();
         let ending = Awaited::new(phase.clone(), ending(phase.clone(), link));
         let mut over =
@@ -168,7 +169,7 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { current, mut phase, protocols, .. } = self;
+        let Self { current, mut phase, protocols, open: _open, .. } = self;
         let link = client.link();
         let service = service_fn(move |request: Request<Incoming>| {
             let (current, client) = (Arc::clone(&current), client.begin_request(false));

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use futures_util::FutureExt;
+
 use super::*;
 
 const TARGET: Duration = Duration::from_millis(50);
@@ -70,7 +72,11 @@ fn at_four_times_its_capacity_nobody_waits_for_long() {
             "{cost}: {:?}",
             minute.percentile(0.99)
         );
-        assert!(minute.percentile(1.0) <= 50.0 + 1000.0 * cost, "{cost}: {:?}", minute.percentile(1.0));
+        assert!(
+            minute.percentile(1.0) <= 50.0 + 1000.0 * cost + 1e-6,
+            "{cost}: {:?}",
+            minute.percentile(1.0)
+        );
         assert!(used > 0.6, "{cost}: {used}");
     }
 }
@@ -110,11 +116,11 @@ async fn who_came_first_runs_first() {
     let line = Line::new(1);
     let first = line.stand().await.unwrap();
     let (mut second, mut third) = (Box::pin(line.stand()), Box::pin(line.stand()));
-    assert!(futures_util::poll!(&mut second).is_pending());
-    assert!(futures_util::poll!(&mut third).is_pending());
+    assert!((&mut second).now_or_never().is_none());
+    assert!((&mut third).now_or_never().is_none());
     assert_eq!(line.0.waiting.load(Relaxed), 2);
     drop(first);
-    assert!(futures_util::poll!(&mut third).is_pending());
+    assert!((&mut third).now_or_never().is_none());
     drop(second.await.unwrap());
     drop(third.await.unwrap());
     assert_eq!(line.0.waiting.load(Relaxed), 0);
@@ -125,7 +131,7 @@ async fn who_gives_up_leaves_the_line() {
     let line = Line::new(1);
     let _first = line.stand().await.unwrap();
     let mut second = Box::pin(line.stand());
-    assert!(futures_util::poll!(&mut second).is_pending());
+    assert!((&mut second).now_or_never().is_none());
     drop(second);
     assert_eq!(line.0.waiting.load(Relaxed), 0);
 }
@@ -137,7 +143,7 @@ async fn a_line_that_is_too_long_says_so_at_once() {
     line.0.takes.store(nanos(2 * TARGET), Relaxed);
     let _first = line.stand().await.unwrap();
     let mut second = Box::pin(line.stand());
-    assert!(futures_util::poll!(&mut second).is_pending());
+    assert!((&mut second).now_or_never().is_none());
     assert!(!line.has_room(Instant::now()));
     assert_eq!(line.stand().await.unwrap_err(), TooLong);
     line.keep_to(None);

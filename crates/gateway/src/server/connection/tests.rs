@@ -39,7 +39,14 @@ impl Peer {
         let (sender, phase) = watch::channel(Phase::Serving);
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let protocols = Arc::new(Protocols::new());
-        let connection = Connection { current, address, port: Port { tls: None }, phase, protocols };
+        let connection = Connection {
+            current,
+            address,
+            port: Port { tls: None },
+            phase,
+            open: Open::default(),
+            protocols,
+        };
         let (ours, theirs) = duplex(room);
         tokio::spawn(connection.serve(theirs, Vec::new(), false, Arc::default()));
         let (read, write) = split(ours);

@@ -59,7 +59,7 @@ impl Asked {
         let framing = framing(headers, head.version);
         let is_old = head.version == Version::HTTP_10;
         let is_doubtful = has_bare_line_feed || framing.is_none();
-        let framing = framing.unwrap_or(Framing::Length(0));
+        let framing = framing.filter(|_| !is_doubtful).unwrap_or(Framing::Length(0));
         Self {
             version: head.version,
             is_head: head.method == Method::HEAD,
@@ -102,8 +102,11 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
     let mut request = Request::new(());
     *request.method_mut() =
         Method::from_bytes(method.as_bytes()).map_err(|_| malformed("its method is none"))?;
-    *request.uri_mut() = Uri::from_maybe_shared(text.slice_ref(path.as_bytes()))
-        .map_err(|_| malformed("its target is none"))?;
+    let target = Uri::from_maybe_shared(text.slice_ref(path.as_bytes())).ok();
+    // A host alone is a target for CONNECT only (RFC 9112, 3.2.3).
+    let target = target
+        .filter(|target| target.scheme().is_some() || target.authority().is_none() || method == "CONNECT");
+    *request.uri_mut() = target.ok_or_else(|| malformed("its target is none"))?;
     *request.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
     *request.headers_mut() =
         fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is none"))?;
