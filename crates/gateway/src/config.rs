@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use services::{Bytes, Duration, ServiceConfig};
 
 pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, JwtConfig, KeysConfig};
-pub use crate::rights::config::{CpuPerTime, PerTime, RateConfig, RightsConfig, RowConfig};
+pub use crate::rights::config::{RateConfig, RightsConfig, RowConfig};
 pub use crate::shed::ShedConfig;
 pub use crate::trace::TracesConfig;
 pub use listen::{

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
-use services::{ServiceConfig, Services};
+use services::{Bytes, ServiceConfig, Services};
 
 use super::mistake::{Mistake, any_of, did_you_mean};
 use super::source::{Source, field};
@@ -255,8 +255,7 @@ fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_u64() == Some(0),
         Value::String(text) => {
-            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-            !digits.is_empty() && digits.bytes().all(|digit| digit == b'0')
+            text.parse() == Ok(Bytes(0)) || text.parse() == Ok(services::Duration::default())
         }
         _ => false,
     }
