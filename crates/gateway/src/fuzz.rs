@@ -88,11 +88,11 @@ fn an_origin_without_leave_gets_none() {
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = std::str::from_utf8(text) else { return };
         let (pattern, origin) = text.split_at(text.floor_char_boundary(text.len() / 2));
-        let _ = cors::is_pattern(text);
+        let _ = cors::config::is_pattern(text);
         let request =
             Request::get("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
         let Ok(request) = request.body(()) else { return };
-        if !cors::is_pattern(pattern) || pattern.contains('*') || pattern == "null" {
+        if !cors::config::is_pattern(pattern) || pattern.contains('*') || pattern == "null" {
             return;
         }
         let origins = Origins::new(Some(&CorsConfig::of([pattern])), false);

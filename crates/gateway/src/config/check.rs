@@ -122,7 +122,7 @@ impl Checker<'_> {
         for index in 0..self.count(&format!("{pointer}/origins")) {
             let pointer = format!("{pointer}/origins/{index}");
             let Some(origin) = self.text(&pointer) else { continue };
-            if !cors::is_pattern(&origin) {
+            if !cors::config::is_pattern(&origin) {
                 let shown = self.shown(&pointer, &origin);
                 let hint = "write https://shop.example.org, http://localhost:* or *, with no path";
                 self.wrong(&pointer, format!("{shown} is not an origin"), hint);
@@ -133,7 +133,7 @@ impl Checker<'_> {
             for index in 0..self.count(&list) {
                 let pointer = format!("{list}/{index}");
                 let Some(name) = self.text(&pointer) else { continue };
-                if !cors::is_header(&name) {
+                if !cors::config::is_header(&name) {
                     let shown = self.shown(&pointer, &name);
                     self.wrong(&pointer, format!("{shown} is no header's name"), "list them one by one");
                 }
