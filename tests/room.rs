@@ -10,6 +10,7 @@ use testkit::{Gateway, http, misbehave};
 use tokio::process::Command;
 
 use crate::orfa;
+use crate::support::{metric, metrics};
 
 /// What it may use: less than a full pool keeps.
 const MEMORY: u64 = 256 << 20;
@@ -48,16 +49,6 @@ impl Drop for Group {
     }
 }
 
-/// The value of a metric.
-async fn metric(gateway: &Gateway, name: &str) -> u64 {
-    let line = gateway.logged(|line| line.contains("admin listening")).await.expect("an admin listener");
-    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    let url = format!("http://{}/metrics", line["address"].as_str().expect("an address"));
-    let text = http::request("GET", &url, &[], "").await.expect("an answer").text();
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a number")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn with_little_memory_there_are_fewer_places_and_a_burst_finds_enough() {
     const PROGRAM: &str = "export default async (_, { up }) => {
@@ -77,7 +68,8 @@ async fn with_little_memory_there_are_fewer_places_and_a_burst_finds_enough() {
         upstream.url()
     );
     let mut gateway = Gateway::start_by(group.command(), &config).await;
-    let places = metric(&gateway, "orfa_program_instances{class=\"javascript\"}").await;
+    let seen = metrics(&gateway).await;
+    let places = metric(&seen, "orfa_program_instances{class=\"javascript\"}");
     assert!((1..256).contains(&places), "{places} places");
     let ask = || {
         let url = format!("{}/query", gateway.url);
