@@ -6,28 +6,7 @@ use testkit::{Gateway, http};
 
 use tokio::net::TcpListener;
 
-use crate::support::{House, Query};
-
-/// The value of a metric in the text that Prometheus reads.
-fn metric(text: &str, name: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a whole number")
-}
-
-/// Where the admin listener is.
-async fn admin(gateway: &Gateway) -> String {
-    let line = gateway.logged(|line| line.contains("admin listening")).await.expect("an admin listener");
-    let line: Value = serde_json::from_str(&line).expect("JSON");
-    let address = line["address"].as_str().or(line["fields"]["address"].as_str()).expect("an address");
-    format!("http://{address}")
-}
-
-async fn metrics(house: &House) -> String {
-    let url = format!("{}/metrics", admin(&house.gateway).await);
-    let answer = http::request("GET", &url, &[], "").await.expect("an answer");
-    assert_eq!(answer.status, 200);
-    answer.text()
-}
+use crate::support::{House, Query, admin, metric, metrics};
 
 #[tokio::test]
 async fn the_cache_of_programs_is_seen_in_the_metrics() {
@@ -37,14 +16,14 @@ async fn the_cache_of_programs_is_seen_in_the_metrics() {
     for _ in 0..2 {
         house.answer(Query::javascript("export default () => 1")).await;
     }
-    let text = metrics(&house).await;
+    let text = metrics(&house.gateway).await;
     assert_eq!(metric(&text, "orfa_program_cache_misses_total"), 1, "{text}");
     assert_eq!(metric(&text, "orfa_program_cache_hits_total"), 1, "{text}");
     assert_eq!(metric(&text, "orfa_program_cache_items"), 1, "{text}");
     for number in 0..20 {
         house.answer(Query::javascript(&format!("export default () => {number}"))).await;
     }
-    let text = metrics(&house).await;
+    let text = metrics(&house.gateway).await;
     assert!(metric(&text, "orfa_program_cache_evictions_total") > 0, "{text}");
     assert!(metric(&text, "orfa_program_cache_bytes") <= 8 << 10, "{text}");
 }
@@ -64,7 +43,7 @@ async fn requests_are_counted_by_the_route_of_the_config_whatever_clients_send()
         let url = format!("{}{path}?secret=hush", house.gateway.url);
         http::request(method, &url, &[], "").await.expect("an answer");
     }
-    let text = metrics(&house).await;
+    let text = metrics(&house.gateway).await;
     for line in [
         r#"orfa_requests_total{route="/query",way="query",method="POST",status="2xx"} 1"#,
         r#"orfa_requests_total{route="/up/*",way="proxy",method="GET",status="2xx"} 1"#,

@@ -10,6 +10,7 @@ mod identity;
 mod life;
 mod manager;
 mod query;
+mod room;
 mod seeing;
 mod support;
 mod upgrade;

@@ -1,11 +1,13 @@
 //! What the end-to-end tests share: a gateway in front of a service that misbehaves (`house.rs`), the
-//! requests that are sent to it (`query.rs`, many at once: `load.rs`), and programs made of WebAssembly text or C (`module.rs`).
+//! requests that are sent to it (`query.rs`, many at once: `load.rs`), what the operator sees of it (`admin.rs`), and programs made of WebAssembly text or C (`module.rs`).
 
+mod admin;
 mod house;
 mod load;
 mod module;
 mod query;
 
+pub(crate) use admin::{admin, metric, metrics};
 pub(crate) use house::House;
 pub(crate) use load::{Asked, Load};
 pub(crate) use module::{beside, build, plain, request, wat};

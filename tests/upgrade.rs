@@ -4,9 +4,10 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testkit::Gateway;
+use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
 use tungstenite::handshake::server::{Request, Response};
 use tungstenite::{HandshakeError, Message, WebSocket};
 
@@ -14,9 +15,14 @@ use tungstenite::{HandshakeError, Message, WebSocket};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn gateway(service: SocketAddr) -> Gateway {
+    gateway_with(service, "").await
+}
+
+/// With more fields for the service.
+async fn gateway_with(service: SocketAddr, more: &str) -> Gateway {
     let config = format!(
         "listen: 127.0.0.1:0\n\
-         services: {{ chat: {{ url: 'http://{service}' }} }}\n\
+         services: {{ chat: {{ url: 'http://{service}'{more} }} }}\n\
          routes: [{{ path: /chat/*, proxy: chat }}]\n"
     );
     Gateway::start(crate::orfa(), &config).await
@@ -121,4 +127,31 @@ async fn a_client_that_is_gone_takes_its_service_with_it() {
     let to = gateway.address;
     blocking(move || open(to).expect("a WebSocket").send("bye".into()).expect("sent")).await;
     assert!(blocking(move || served.join().expect("a service")).await);
+}
+
+#[tokio::test]
+async fn a_web_socket_that_is_silent_for_too_long_ends_on_both_sides() {
+    /// That the connection ends; not that the test has lost its patience with it.
+    fn ends(socket: &mut WebSocket<TcpStream>) {
+        match socket.read() {
+            Err(tungstenite::Error::Protocol(ResetWithoutClosingHandshake)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let (address, served) = service(|socket| {
+        let mut socket = tungstenite::accept(socket).expect("a handshake");
+        socket.send("hello".into()).expect("sent");
+        ends(&mut socket);
+    });
+    let gateway = gateway_with(address, ", upgrade_idle_timeout: 300ms").await;
+    let to = gateway.address;
+    let lasted = blocking(move || {
+        let begun = Instant::now();
+        let mut socket = open(to).expect("a WebSocket");
+        assert_eq!(socket.read().expect("a message"), Message::from("hello"));
+        ends(&mut socket);
+        begun.elapsed()
+    });
+    assert!(lasted.await >= Duration::from_millis(300));
+    blocking(move || served.join().expect("a service")).await;
 }

@@ -58,8 +58,18 @@ struct Seen {
     is_local: bool,
 }
 
+impl Gateway {
+    /// What the operator sees of it, there.
+    ///
+    /// # Errors
+    /// When the runtime can't have the socket.
+    pub fn admin(&self, listener: Listener) -> io::Result<Admin> {
+        Admin::new(listener, self.clone())
+    }
+}
+
 impl Admin {
-    pub(crate) fn new(listener: Listener, gateway: Gateway) -> io::Result<Self> {
+    fn new(listener: Listener, gateway: Gateway) -> io::Result<Self> {
         let listener = listener.into_tokio()?;
         let address: SocketAddr = listener.local_addr()?;
         tracing::info!(%address, "admin listening");

@@ -28,8 +28,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use services::{Bytes, Duration, ServiceConfig};
 
+pub use crate::cors::config::CorsConfig;
 pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, JwtConfig, KeysConfig};
-pub use crate::rights::config::{CpuPerTime, PerTime, RateConfig, RightsConfig, RowConfig};
+pub use crate::rights::config::{RateConfig, RightsConfig, RowConfig};
 pub use crate::shed::ShedConfig;
 pub use crate::trace::TracesConfig;
 pub use listen::{
@@ -161,28 +162,6 @@ pub struct ProxyOptions {
     pub keep_prefix: bool,
 }
 
-/// Cross-origin requests, as browsers know them.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CorsConfig {
-    /// The origins: `https://shop.example.org`, `http://localhost:*` for every port, `*` for all, `null` for
-    /// pages without one. Those that only `*` or `null` allow send no credentials.
-    pub origins: Vec<String>,
-    /// Whether the listed origins' cookies count. Without them a page gets what an anonymous client gets.
-    #[serde(default = "yes")]
-    pub credentials: bool,
-    /// How long a browser may keep the answer to its preflight.
-    #[serde(default)]
-    pub max_age: Option<Duration>,
-    /// Headers that pages may send beside `Authorization`, `Content-Type`, `Prefer` and every `ORFA-*`.
-    #[serde(default)]
-    pub headers: Vec<String>,
-    /// Headers of the answer that pages may read beside `ORFA-Cache`, `Server-Timing`, `Retry-After` and those
-    /// that every page may.
-    #[serde(default)]
-    pub expose: Vec<String>,
-}
-
 /// What one request may take.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -244,7 +223,7 @@ impl Config {
         let tls = self.services.values().filter_map(|service| service.tls.as_ref());
         tls.flat_map(|tls| tls.files()).for_each(|file| self.source.note_file(file));
         let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
-        keys.filter(|keys| !crate::identity::is_url(keys))
+        keys.filter(|keys| !crate::identity::config::is_url(keys))
             .iter()
             .for_each(|keys| self.source.note_file(keys));
     }
@@ -256,15 +235,6 @@ impl Config {
 
     fn default_listen() -> ListenConfig {
         ListenConfig::at("127.0.0.1:8080")
-    }
-}
-
-impl CorsConfig {
-    /// These origins, and all else as it is where nothing is written.
-    #[must_use]
-    pub fn of(origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let origins = origins.into_iter().map(Into::into).collect();
-        Self { origins, credentials: true, max_age: None, headers: Vec::new(), expose: Vec::new() }
     }
 }
 
@@ -300,10 +270,6 @@ impl Default for LogConfig {
     fn default() -> Self {
         Self { access: true }
     }
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// A config file as it was read.

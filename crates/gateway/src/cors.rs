@@ -7,6 +7,8 @@
 //! A gateway on the loopback address, as in `orfa dev`, has no other names than the local ones: a page
 //! whose own name was made to point there (DNS rebinding) is foreign all the same.
 
+pub(crate) mod config;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,7 +16,8 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use services::{Body, body};
 
-use crate::config::CorsConfig;
+use config::CorsConfig;
+
 use crate::refusal::Refusal;
 
 /// What a page may send wherever its origin is allowed; beside it, everything that begins with `ORFA-`.
@@ -60,22 +63,6 @@ pub(crate) enum From {
     Anyone,
     /// From an origin that is not allowed.
     Foreign,
-}
-
-/// Whether this can stand under `cors.origins`.
-pub(crate) fn is_pattern(text: &str) -> bool {
-    let Some((scheme, host)) = text.split_once("://") else { return matches!(text, "*" | "null") };
-    let (host, port) = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).unwrap_or((host, "*"));
-    let is_v6 = host.starts_with('[') && host.ends_with(']');
-    let is_port = port == "*" || (!port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()));
-    let name = |text: &str| !text.is_empty() && !text.contains(['/', '*', '?', '#', '@', ' ']);
-    name(scheme) && name(host) && (is_v6 || !host.contains([':', '[', ']'])) && is_port
-}
-
-/// Whether this can stand under `cors.headers` and `cors.expose`: a name, and not all names at once, which
-/// browsers understand for requests without credentials only.
-pub(crate) fn is_header(text: &str) -> bool {
-    text != "*" && HeaderName::from_bytes(text.as_bytes()).is_ok()
 }
 
 impl Origins {

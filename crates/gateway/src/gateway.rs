@@ -1,12 +1,14 @@
-//! The gateway: built from a config (`build.rs`), then bound, then served, and given another config
-//! while it serves (`reload.rs`).
+//! The gateway: built from a config (`build.rs`), then bound, then served, and given another config while it serves.
+//!
+//! Another config is built off the request threads, then put in force at once. Requests under way end with the config
+//! that they began with; what both configs have in common (the query runtime, services) goes from one [`Life`] to the
+//! next. A config that can't be built changes nothing.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::access::{Audience, Log, Seen};
-use crate::admin::Admin;
 use crate::build::BuildError;
 use crate::config::{Config, ListenConfig};
 use crate::drain::{Drained, Stop};
@@ -115,12 +117,22 @@ impl Gateway {
         }
     }
 
-    /// What the operator sees of it, there.
+    /// Puts another config in force; the names of the fields in it that wait for a restart. It takes as
+    /// long as building does: call it off the request threads, but within the runtime.
     ///
     /// # Errors
-    /// When the runtime can't have the socket.
-    pub fn admin(&self, listener: Listener) -> io::Result<Admin> {
-        Admin::new(listener, self.clone())
+    /// What [`Gateway::build`] says; the config before it stays in force.
+    pub fn reload(&self, config: &Config) -> Result<Vec<&'static str>, BuildError> {
+        let _turn = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let life = Life::build(config, Some(&self.current.life())).inspect_err(|_| self.reloads.fail())?;
+        self.current.put(life);
+        self.reloads.succeed(config.source.digest());
+        Ok(self.fixed.changed(config))
+    }
+
+    /// Notes that a config could not even be read.
+    pub fn not_reloaded(&self) {
+        self.reloads.fail();
     }
 
     /// Ends it at once if it is draining, and else as soon as it does: requests under way are cut off.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use services::{Caller, Fetch};
 
-use config::{Algorithm, CallerConfig, Callers, JwtConfig};
+use config::{Algorithm, CallerConfig, Callers, JwtConfig, is_url};
 pub(crate) use jwks::KeySet;
 use jwks::{Jwks, Place};
 use keys::Keys;
@@ -198,11 +198,6 @@ fn asked(
     let fetch =
         Fetch::new().map_err(|error| ("/auth/jwt".to_owned(), format!("TLS can't be used: {error}")))?;
     Ok(Source::Asked(Jwks::new(place, algorithms.to_vec(), fetch)))
-}
-
-/// Whether keys are fetched from there, and not read from a file.
-pub(crate) fn is_url(text: &str) -> bool {
-    text.starts_with("http://") || text.starts_with("https://")
 }
 
 /// The value of a header that may stand there once.

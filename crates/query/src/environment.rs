@@ -8,7 +8,7 @@ use sandbox::{Class, ExternType, InstancePre, Linker, Module, ModuleExport, Pool
 
 use crate::guest::Guest;
 use crate::host;
-use crate::runtime::StartError;
+use crate::start::StartError;
 
 /// The function of the JavaScript environment that runs a program.
 const RUN_JAVASCRIPT: &str = "orfa_javascript";

@@ -2,8 +2,8 @@
 //!
 //! The way of a request, a file a step:
 //! `ask.rs` (what the HTTP request asks for) → `program.rs` (checked, compiled once per content hash, kept) →
-//! `run.rs` (a fresh instance, the host functions of `host.rs`, limits) → `answer.rs` (HTTP again).
-//! `problem.rs` holds all that can go wrong on it, `config.rs` what an operator writes, `limits.rs` the
+//! `run.rs` (a fresh instance, the host functions of `host.rs`, limits) → `answer.rs` (HTTP again); `route.rs` is
+//! the way itself, `runtime.rs` what all routes share. `problem.rs` holds all that can go wrong on it, `config.rs` what an operator writes, `limits.rs` the
 //! limits that exist twice. The protocol and the ABI stand in docs/query.md and in `query-abi`.
 
 mod answer;
@@ -17,13 +17,17 @@ mod limits;
 mod pools;
 mod problem;
 mod program;
+mod route;
 mod run;
 mod runtime;
+mod start;
 mod typescript;
 
 #[cfg(test)]
 mod fuzz;
 
 pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
-pub use runtime::{Instances, Query, Runtime, StartError};
+pub use route::Query;
+pub use runtime::{Instances, Runtime};
 pub use services::Report;
+pub use start::StartError;

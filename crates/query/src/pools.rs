@@ -3,7 +3,7 @@
 use sandbox::{Class, Pool, Sandbox};
 
 use crate::environment::{CEnvironment, JavascriptEnvironment};
-use crate::runtime::StartError;
+use crate::start::StartError;
 
 /// Where nothing else is written and memory is no matter.
 const INSTANCES: u32 = 256;

@@ -1,27 +1,21 @@
-//! What all query routes share, and a query route itself.
+//! What all query routes share.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
-use http::{Method, Request, Response};
 use sandbox::{Cache, CacheStats, Engine, Gate, Line, Linker, Sandbox, Ticker};
-use services::{Body, Call, ConfigProblem, Problem, Report, Services, Trace};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::answer::{self, Times};
 use crate::ask::{Ask, Language};
-use crate::config::{CallerLimits, QueryConfig, RuntimeConfig};
+use crate::config::RuntimeConfig;
 use crate::environment::{CEnvironment, JavascriptEnvironment};
-use crate::guest::{Access, Guest};
+use crate::guest::Guest;
 use crate::host;
-use crate::limits::{Limit, Limits};
 use crate::pools::{self, Pools};
-use crate::problem::{Failed, QueryError};
+use crate::problem::QueryError;
 use crate::program::{self, Program, check};
-use crate::run::{self, Ended, run};
+use crate::start::StartError;
 
 /// Where programs run: the environments, the cache of compiled programs, the clock.
 pub struct Runtime {
@@ -35,7 +29,7 @@ pub struct Runtime {
     cache: Cache<Program>,
     compiling: Semaphore,
     compiling_nanos: AtomicU64,
-    memory: u64,
+    pub(crate) memory: u64,
     instances: (u32, u32),
 }
 
@@ -48,47 +42,6 @@ pub struct Instances {
     pub used: usize,
     /// As many as there may be at once.
     pub all: usize,
-}
-
-/// Why the runtime can't start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The pool can't be reserved, or an environment does not load.
-    #[error(transparent)]
-    Sandbox(#[from] sandbox::Error),
-    /// The environment and the host functions do not fit together.
-    #[error("the environment {environment} can't be linked: {reason}")]
-    Link {
-        /// Which.
-        environment: &'static str,
-        /// What the engine says.
-        reason: String,
-    },
-    /// The environment lacks something.
-    #[error("the environment {environment} does not export `{name}`")]
-    Export {
-        /// Which.
-        environment: &'static str,
-        /// What it lacks.
-        name: &'static str,
-    },
-    /// No thread for the clock.
-    #[error("no thread for the clock: {0}")]
-    Thread(#[from] std::io::Error),
-}
-
-/// A query route.
-pub struct Query {
-    config: QueryConfig,
-    access: Arc<Access>,
-    services: Services,
-    runtime: Arc<Runtime>,
-}
-
-impl StartError {
-    pub(crate) fn link(environment: &'static str) -> impl FnOnce(sandbox::Trapped) -> Self {
-        move |error| Self::Link { environment, reason: format!("{error:#}") }
-    }
 }
 
 impl Runtime {
@@ -174,7 +127,10 @@ impl Runtime {
     }
 
     /// The program of a request, compiled once per content hash; the time that it took if it was done now.
-    async fn program(self: &Arc<Self>, ask: &Ask) -> Result<(Program, Option<Duration>), QueryError> {
+    pub(crate) async fn program(
+        self: &Arc<Self>,
+        ask: &Ask,
+    ) -> Result<(Program, Option<Duration>), QueryError> {
         let started = Instant::now();
         let mut made = false;
         let make = || {
@@ -221,137 +177,4 @@ impl Runtime {
         };
         Ok((program, image.end as usize - image.start as usize + OVERHEAD))
     }
-}
-
-impl Query {
-    /// A route, or every mistake in its config that a schema can't see. The pointers are those below the
-    /// route's `query:`.
-    ///
-    /// # Errors
-    /// Services that do not exist, methods that are none, a memory cap above the pool's.
-    pub fn new(
-        config: &QueryConfig,
-        services: &Services,
-        runtime: &Arc<Runtime>,
-    ) -> Result<Self, Vec<ConfigProblem>> {
-        let mut problems = Vec::new();
-        let access = access(config, services, &mut problems);
-        if config.limits.memory.0 > runtime.memory {
-            let message = "this is more than `runtime.memory`, the largest memory of any program";
-            problems.push(problem("/limits/memory", message.into(), "raise `runtime.memory`, or grant less"));
-        }
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        let (config, services, runtime) = (config.clone(), services.clone(), runtime.clone());
-        Ok(Self { config, access: Arc::new(access), services, runtime })
-    }
-
-    /// Whether a program that came now would run in good time.
-    #[must_use]
-    pub fn has_room(&self, now: Instant) -> bool {
-        self.runtime.line.has_room(now)
-    }
-
-    /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions. `seen` is the caller, the client's headers and the hops; the allowance is made
-    /// here, of the limits. The response carries a [`Report`] in its extensions.
-    ///
-    /// # Errors
-    /// Everything in `problem.rs`.
-    pub fn handle(
-        &self,
-        request: Request<Body>,
-        seen: Call,
-    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
-        Box::pin(self.answer(request, seen))
-    }
-
-    async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
-        let started = Instant::now();
-        let (ask, program, compiled) = self.prepare(request, &seen.trace).await?;
-        let call = Call { budget: Arc::new(run::budget(&ask.limits)), ..seen };
-        let budget = call.budget.clone();
-        let guest = Guest::new(self.access.clone(), self.services.clone(), call, ask.limits, ask.safe_only);
-        let ended = run(&self.runtime, &program, guest, &ask.input).await;
-        let report = Report { made: budget.made(), since: Some(budget.started), cpu: ended.cpu };
-        let times = Times { started, compiled, cpu: ended.cpu, list_calls: ask.list_calls };
-        self.finish(ended, &times, report)
-    }
-
-    /// Reads the request and gets its program ready.
-    async fn prepare(
-        &self,
-        request: Request<Body>,
-        trace: &Trace,
-    ) -> Result<(Ask, Program, Option<Duration>), QueryError> {
-        let reads = trace.phase("read");
-        let config = match request.extensions().get::<Arc<CallerLimits>>() {
-            Some(caller) => self.config.limits.and(caller),
-            None => self.config.limits,
-        };
-        let caps = Limits::caps(&config);
-        let reading = Ask::read(request, &config);
-        let read = tokio::time::timeout(caps.millis(Limit::Deadline), reading).await;
-        let ask = read.unwrap_or_else(|_| Err(caps.exceeded(Limit::Deadline)))?;
-        drop(reads);
-        let _compiles = trace.phase("compile");
-        let (program, compiled) = self.runtime.program(&ask).await?;
-        Ok((ask, program, compiled))
-    }
-
-    fn finish(
-        &self,
-        ended: Ended,
-        times: &Times,
-        report: Report,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
-        let timing = answer::timing(times, &report);
-        if let Err(error) = ended.result {
-            return Err(Failed { error, timing, console: ended.console.into_text(), report }.into());
-        }
-        let vary = answer::vary(&self.access, &report.made);
-        let mut response = answer::respond(ended.answer, &timing, vary);
-        response.extensions_mut().insert(report);
-        Ok(response)
-    }
-}
-
-fn access(config: &QueryConfig, services: &Services, problems: &mut Vec<ConfigProblem>) -> Access {
-    let mut known = HashMap::new();
-    for (index, name) in config.services.iter().enumerate() {
-        match services.get(name) {
-            Some(service) => drop(known.insert(name.to_ascii_lowercase(), service.clone())),
-            None => {
-                let message = format!("there is no service `{name}`");
-                problems.push(problem(
-                    &format!("/services/{index}"),
-                    message,
-                    "name it under `services:` first",
-                ));
-            }
-        }
-    }
-    let sorted: BTreeMap<_, _> = known.iter().collect();
-    let names = sorted.values().map(|service| &**service.name()).collect::<Vec<_>>().join(",");
-    Access { methods: methods(config, problems), services: known, names }
-}
-
-fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Method> {
-    let mut methods = Vec::new();
-    for (index, name) in config.methods.iter().enumerate() {
-        let method = Method::from_bytes(name.as_bytes()).ok();
-        let upper = name.bytes().all(|byte| byte.is_ascii_uppercase());
-        match method.filter(|method| upper && *method != Method::CONNECT && *method != Method::TRACE) {
-            Some(method) => methods.push(method),
-            None => {
-                let message = format!("`{name}` is not a method that a program may use");
-                problems.push(problem(&format!("/methods/{index}"), message, "write GET, POST and so on"));
-            }
-        }
-    }
-    methods
-}
-
-fn problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
-    ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
 }

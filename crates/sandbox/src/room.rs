@@ -10,21 +10,32 @@ use rustix::process::{Resource, getrlimit};
 /// Beside the pools: threads' stacks, the heap, compiled code.
 const ADDRESS_SPACE_LEFT: u64 = 1 << 30;
 
-/// The most memory that the process's cgroup may use, in bytes; `None` without a bound, and where there is
-/// no cgroup of version 2.
+/// The most memory that the process's cgroup may use, in bytes; `None` without a bound.
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     smallest(Path::new("/sys/fs/cgroup"), &groups)
 }
 
-/// The smallest `memory.max` on the way from the process's group to the root.
+/// The smallest bound on the way from the process's group to the root. A container may see the whole way, or its
+/// own group as the root.
 fn smallest(root: &Path, groups: &str) -> Option<u64> {
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    groups.lines().filter_map(|line| bound(root, line)).min()
+}
+
+/// That of one hierarchy: a line of `/proc/self/cgroup` is a number, controllers, and the group's path. Version 2
+/// names no controllers; version 1 has a folder for memory's.
+fn bound(root: &Path, line: &str) -> Option<u64> {
+    let (controllers, group) = line.split_once(':')?.1.split_once(":/")?;
+    let (root, file) = match controllers {
+        "" => (root.to_owned(), "memory.max"),
+        "memory" => (root.join("memory"), "memory.limit_in_bytes"),
+        _ => return None,
+    };
     let limit = |folder: &Path| -> Option<u64> {
-        let text = std::fs::read_to_string(root.join(folder).join("memory.max")).ok()?;
-        // Where there is no bound it says `max`.
-        text.trim().parse().ok()
+        let text = std::fs::read_to_string(root.join(folder).join(file)).ok()?;
+        // Where there is no bound, version 2 says `max`, and version 1 a number beyond all memory.
+        text.trim().parse().ok().filter(|limit| *limit < 1 << 60)
     };
     Path::new(group).ancestors().filter_map(limit).min()
 }
@@ -53,6 +64,20 @@ mod tests {
         write("system/orfa/memory.max", "900\n");
         assert_eq!(smallest(root.path(), "0::/system/orfa\n"), Some(900));
         assert_eq!(smallest(root.path(), "0::/\n"), None);
-        assert_eq!(smallest(root.path(), "4:memory:/old\n"), None);
+    }
+
+    #[test]
+    fn version_1_is_read_where_memory_is_still_there() {
+        let root = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(root.path().join("memory/docker/orfa")).expect("a folder");
+        let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).expect("written");
+        write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        let groups = "5:cpu,cpuacct:/docker/orfa\n4:memory:/docker/orfa\n0::/docker/orfa\n";
+        assert_eq!(smallest(root.path(), groups), None);
+        write("memory/docker/orfa/memory.limit_in_bytes", "1000\n");
+        assert_eq!(smallest(root.path(), groups), Some(1000));
+        assert_eq!(smallest(root.path(), "4:memory:/\n0::/\n"), None);
+        write("memory/memory.limit_in_bytes", "900\n");
+        assert_eq!(smallest(root.path(), "4:memory:/gone\n"), Some(900), "a container's own group");
     }
 }

@@ -1,7 +1,7 @@
 //! The `services:` section of `orfa.yaml`: what was typed, before anything is checked or opened.
 //!
 //! [`crate::Services::new`] makes ready objects out of it and reports every mistake at once, as
-//! [`ConfigProblem`]s. The words for time and size, which all sections use, stand in `units.rs`.
+//! [`ConfigProblem`]s. The words for time, size and rates, which all sections use, stand in `units.rs`.
 
 mod balance;
 mod connection;
@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-pub use balance::{HealthConfig, Percent, RetriesConfig, Statuses};
+pub use balance::{HealthConfig, RetriesConfig, Statuses};
 pub use connection::{Protocol, ServiceTlsConfig};
-pub use units::{Bytes, Duration};
+pub use units::{Bytes, CpuPerTime, Duration, PerTime, Percent, UnitError};
 
 /// An upstream service: where it is, and what travels there.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

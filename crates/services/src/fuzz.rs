@@ -1,24 +1,47 @@
 //! Whatever names a service, a path, a header or a number from outside: see `fuzz/src/lib.rs`.
 
-use std::str::from_utf8;
+use std::fmt::{Debug, Display};
+use std::str::{FromStr, from_utf8};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::config::{Bytes, Duration, ServiceConfig};
+use crate::config::{Bytes, CpuPerTime, Duration, PerTime, Percent, ServiceConfig, Statuses};
 use crate::path::{self, Glob};
 use crate::{Services, headers};
 
 #[test]
 fn a_number_with_a_unit_is_what_it_is_written_as() {
-    let words = &["0", "9", "18446744073709551615", "ns", "us", "ms", "s", "m", "h", "B", "kB", "KiB", "TiB"];
+    fn is_kept<T: FromStr<Err: Debug + PartialEq> + Display + Debug + PartialEq>(text: &str) {
+        if let Ok(read) = text.parse::<T>() {
+            assert_eq!(read.to_string().parse(), Ok(read), "{text}");
+        }
+    }
+    let words = &[
+        "0",
+        "9",
+        "18446744073709551615",
+        "ns",
+        "us",
+        "ms",
+        "s",
+        "m",
+        "h",
+        "B",
+        "kB",
+        "KiB",
+        "TiB",
+        "%",
+        "/",
+        "-",
+    ];
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
-        if let Ok(span) = text.parse::<Duration>() {
-            assert_eq!(span.to_string().parse(), Ok(span));
-        }
-        if let Ok(size) = text.parse::<Bytes>() {
-            assert_eq!(size.to_string().parse(), Ok(size));
-        }
+        is_kept::<Duration>(text);
+        is_kept::<Bytes>(text);
+        is_kept::<Percent>(text);
+        is_kept::<PerTime>(text);
+        is_kept::<CpuPerTime>(text);
+        is_kept::<Statuses>(text);
     });
 }
 

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
-use services::{ServiceConfig, Services};
+use services::{Bytes, ServiceConfig, Services};
 
 use super::mistake::{Mistake, any_of, did_you_mean};
 use super::source::{Source, field};
@@ -122,7 +122,7 @@ impl Checker<'_> {
         for index in 0..self.count(&format!("{pointer}/origins")) {
             let pointer = format!("{pointer}/origins/{index}");
             let Some(origin) = self.text(&pointer) else { continue };
-            if !cors::is_pattern(&origin) {
+            if !cors::config::is_pattern(&origin) {
                 let shown = self.shown(&pointer, &origin);
                 let hint = "write https://shop.example.org, http://localhost:* or *, with no path";
                 self.wrong(&pointer, format!("{shown} is not an origin"), hint);
@@ -133,7 +133,7 @@ impl Checker<'_> {
             for index in 0..self.count(&list) {
                 let pointer = format!("{list}/{index}");
                 let Some(name) = self.text(&pointer) else { continue };
-                if !cors::is_header(&name) {
+                if !cors::config::is_header(&name) {
                     let shown = self.shown(&pointer, &name);
                     self.wrong(&pointer, format!("{shown} is no header's name"), "list them one by one");
                 }
@@ -255,8 +255,7 @@ fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_u64() == Some(0),
         Value::String(text) => {
-            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-            !digits.is_empty() && digits.bytes().all(|digit| digit == b'0')
+            text.parse() == Ok(Bytes(0)) || text.parse() == Ok(services::Duration::default())
         }
         _ => false,
     }

@@ -13,9 +13,11 @@ use super::mistake::{Mistake, any_of, did_you_mean};
 use super::source::{Source, join};
 
 /// The types whose values are texts of a form: what one is called, and what to write.
-const FORMS: [(&str, &str, &str); 4] = [
+const FORMS: [(&str, &str, &str); 6] = [
     ("Duration", "a time span", "write 50ms, 2s or 5m"),
     ("Bytes", "a number of bytes", "write 64KiB, 16MiB or 1GiB"),
+    ("Percent", "a part of a hundred", "write 20%"),
+    ("Statuses", "a status or a range of them", "write 204 or 200-299"),
     ("PerTime", "a rate", "write 100/s, 6000/m or 10/h"),
     ("CpuPerTime", "a rate of CPU time", "write 500ms/s or 2s/m"),
 ];

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::config::is_pattern;
 use super::*;
 use crate::config::ListenConfig;
 

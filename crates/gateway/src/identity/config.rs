@@ -143,3 +143,8 @@ impl Algorithm {
         }
     }
 }
+
+/// Whether keys are fetched from there, and not read from a file.
+pub(crate) fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}

@@ -25,8 +25,8 @@ pub(crate) enum Unidentified {
 pub(crate) enum BadToken {
     #[error("it is no JSON Web Token, or one of its fields has the wrong type")]
     Malformed,
-    #[error("it is longer than {} bytes", super::tokens::LONGEST)]
-    Long,
+    #[error("it is longer than {0} bytes")]
+    Long(usize),
     #[error("its algorithm is not accepted here")]
     Algorithm,
     #[error("it asks for an extension that is not known here (`crit`)")]

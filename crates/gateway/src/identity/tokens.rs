@@ -18,7 +18,7 @@ use super::refusal::{BadToken, Unidentified};
 use super::{JwtConfig, Who};
 
 /// The longest token that is looked at, in bytes.
-pub(super) const LONGEST: usize = 8 << 10;
+const LONGEST: usize = 8 << 10;
 /// How many good tokens are kept, in how many parts.
 const KEPT: usize = 16 << 10;
 const PARTS: usize = 16;
@@ -74,7 +74,7 @@ impl Tokens {
         known: &HashMap<String, Arc<Who>>,
     ) -> Result<Arc<Who>, Unidentified> {
         if token.len() > LONGEST {
-            return Err(BadToken::Long.into());
+            return Err(BadToken::Long(LONGEST).into());
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let hash = sha256(token.as_bytes());

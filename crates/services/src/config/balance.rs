@@ -1,13 +1,12 @@
 //! How a service's targets are watched and when a request is tried again, as an operator writes it.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::Duration;
+use super::units::{Duration, NumberOrText, Percent, written};
 
 /// When a request is sent to another target. Only safe methods (RFC 9110, 9.2.1) are sent again, after a
 /// target broke off before its answer, was too slow to begin it, or answered 500, 502, 503 or 504; any
@@ -49,26 +48,13 @@ pub struct HealthConfig {
     pub unhealthy: u32,
 }
 
-/// A part of a hundred as it is written: `20%`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Percent(pub u8);
-
 /// Statuses as they are written: `204`, `200-299`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "NumberOrText", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statuses {
     /// The first.
     pub from: u16,
     /// The last.
     pub to: u16,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum NumberOrText {
-    Number(u16),
-    Text(String),
 }
 
 impl Statuses {
@@ -91,16 +77,6 @@ impl Default for Statuses {
     }
 }
 
-impl FromStr for Percent {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.strip_suffix('%').filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
-        let percent = number.and_then(|number| number.parse().ok()).filter(|percent| *percent <= 100);
-        percent.map(Self).ok_or_else(|| format!("`{text}` is no part of a hundred: write it as in `20%`"))
-    }
-}
-
 impl FromStr for Statuses {
     type Err = String;
 
@@ -117,12 +93,6 @@ impl FromStr for Statuses {
     }
 }
 
-impl fmt::Display for Percent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}%", self.0)
-    }
-}
-
 impl fmt::Display for Statuses {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.from == self.to {
@@ -133,66 +103,13 @@ impl fmt::Display for Statuses {
     }
 }
 
-impl TryFrom<String> for Percent {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl TryFrom<NumberOrText> for Statuses {
-    type Error = String;
-
-    fn try_from(value: NumberOrText) -> Result<Self, String> {
-        match value {
-            NumberOrText::Number(status) => status.to_string().parse(),
-            NumberOrText::Text(text) => text.parse(),
-        }
-    }
-}
-
-impl From<Percent> for String {
-    fn from(percent: Percent) -> Self {
-        percent.to_string()
-    }
-}
-
-impl From<Statuses> for String {
-    fn from(statuses: Statuses) -> Self {
-        statuses.to_string()
-    }
-}
-
-impl JsonSchema for Percent {
-    fn schema_name() -> Cow<'static, str> {
-        "Percent".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "pattern": "^0*([0-9]{1,2}|100)%$",
-            "description": "A part of a hundred, as in `20%`.",
-        })
-    }
-}
-
-impl JsonSchema for Statuses {
-    fn schema_name() -> Cow<'static, str> {
-        "Statuses".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["string", "integer"],
-            "minimum": 100,
-            "maximum": 599,
-            "pattern": "^[1-5][0-9]{2}(-[1-5][0-9]{2})?$",
-            "description": "One status or a range of them, as in `204` or `200-299`.",
-        })
-    }
-}
+written!(Statuses as NumberOrText, {
+    "type": ["string", "integer"],
+    "minimum": 100,
+    "maximum": 599,
+    "pattern": "^[1-5][0-9]{2}(-[1-5][0-9]{2})?$",
+    "description": "One status or a range of them, as in `204` or `200-299`.",
+});
 
 fn default_attempts() -> u32 {
     2

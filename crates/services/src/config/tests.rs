@@ -1,6 +1,8 @@
 //! What an operator may write for a time or a size, and what is said about the rest.
 
-use super::{Bytes, Duration, Percent, ServiceConfig, Statuses};
+use std::time;
+
+use super::{Bytes, CpuPerTime, Duration, PerTime, Percent, ServiceConfig, Statuses};
 use proptest::prelude::*;
 
 #[test]
@@ -25,6 +27,39 @@ fn a_wrong_word_is_named_with_what_to_write() {
     for text in ["", "MiB", "-1", "1.5MiB", "16777216TiB"] {
         assert!(text.parse::<Bytes>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn times_and_sizes_are_written_in_the_largest_unit_that_is_whole() {
+    for text in ["0s", "1ns", "1500us", "90s", "61m", "1h", "1500ms"] {
+        assert_eq!(text.parse::<Duration>().unwrap().to_string(), text);
+    }
+    for text in ["0", "7", "1023", "4kB", "64KiB", "1025MiB"] {
+        assert_eq!(text.parse::<Bytes>().unwrap().to_string(), text);
+    }
+    assert_eq!(Duration::from_secs(7200).to_string(), "2h");
+    assert_eq!(Bytes::kib(2048).to_string(), "2MiB");
+}
+
+#[test]
+fn rates_read_as_written() {
+    let seconds = time::Duration::from_secs;
+    for (text, count, span) in [("100/s", 100, 1), ("6000/m", 6000, 60), ("01/h", 1, 3600)] {
+        assert_eq!(text.parse(), Ok(PerTime { count, span: seconds(span) }), "{text}");
+    }
+    for (text, millis, span) in [("500ms/s", 500, 1), ("2m/h", 120_000, 3600)] {
+        let cpu = time::Duration::from_millis(millis);
+        assert_eq!(text.parse(), Ok(CpuPerTime { cpu, span: seconds(span) }), "{text}");
+    }
+    for text in
+        ["", "/s", "0/s", "+1/s", "-1/s", "1/", "1/ms", "1/2s", "1/s/s", "99999999999999999999/s", "1s/s"]
+    {
+        assert!(text.parse::<PerTime>().is_err(), "{text}");
+    }
+    for text in ["", "/s", "0ms/s", "1/s", "1ms/0s", "1ms/us", "1MiB/s", "1 ms/s"] {
+        assert!(text.parse::<CpuPerTime>().is_err(), "{text}");
+    }
+    assert!("x".parse::<PerTime>().unwrap_err().to_string().contains("write 100/s"));
 }
 
 #[test]

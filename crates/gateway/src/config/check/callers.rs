@@ -9,7 +9,8 @@ use services::path::Glob;
 use super::super::mistake::did_you_mean;
 use super::super::source::join;
 use super::{Checker, is_nothing, span};
-use crate::identity::{is_url, keys};
+use crate::identity::config::is_url;
+use crate::identity::keys;
 use crate::rights::{ANONYMOUS, OTHERS, covers};
 
 /// Headers that no key is sent in.

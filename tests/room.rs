@@ -1,0 +1,84 @@
+//! A gateway in a group of processes with little memory, as containers and systemd make them (cgroups).
+//!
+//! Only root can make one, where the file system of the groups is there to be written to. Elsewhere the test says why
+//! it is skipped.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use testkit::{Gateway, http, misbehave};
+use tokio::process::Command;
+
+use crate::orfa;
+use crate::support::{metric, metrics};
+
+/// What it may use: less than a full pool keeps.
+const MEMORY: u64 = 256 << 20;
+
+/// A group that is gone once its processes are, and this is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    /// By version 2, or by version 1 where that still has the memory.
+    fn new(memory: u64) -> io::Result<Self> {
+        let name = format!("orfa-test-{}", std::process::id());
+        let of_version_1 = Path::new("/sys/fs/cgroup/memory");
+        let (root, file) = match of_version_1.is_dir() {
+            true => (of_version_1, "memory.limit_in_bytes"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
+        };
+        let group = Self(root.join(name));
+        std::fs::create_dir(&group.0)?;
+        std::fs::write(group.0.join(file), memory.to_string())?;
+        Ok(group)
+    }
+
+    /// A gateway that is in it from its first instruction on.
+    fn command(&self) -> Command {
+        let mut command = Command::new("sh");
+        let script = r#"echo $$ > "$GROUP/cgroup.procs" && exec "$0" "$@""#;
+        command.env("GROUP", &self.0).args(["-c", script]).arg(orfa());
+        command
+    }
+}
+
+impl Drop for Group {
+    /// A failed test may leave it: the gateway dies, but not before this.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_little_memory_there_are_fewer_places_and_a_burst_finds_enough() {
+    const PROGRAM: &str = "export default async (_, { up }) => {
+        const held = 'x'.repeat(1 << 20)
+        await up.get('/slow', { ms: 20 })
+        return held.length
+    }";
+    let group = match Group::new(MEMORY) {
+        Ok(group) => group,
+        Err(error) => return eprintln!("skipped: no group of processes with a limit of memory: {error}"),
+    };
+    let upstream = misbehave::start().await;
+    let config = format!(
+        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nshed: {{ automatic: false }}\ndrain: {{ delay: 0s }}\n\
+         services: {{ up: {{ url: '{}' }} }}\n\
+         routes: [{{ path: /query, query: {{ services: [up], limits: {{ cpu: 2s, deadline: 30s }} }} }}]\n",
+        upstream.url()
+    );
+    let mut gateway = Gateway::start_by(group.command(), &config).await;
+    let seen = metrics(&gateway).await;
+    let places = metric(&seen, "orfa_program_instances{class=\"javascript\"}");
+    assert!((1..256).contains(&places), "{places} places");
+    let ask = || {
+        let url = format!("{}/query", gateway.url);
+        async move { http::request("POST", &url, &[("content-type", "text/javascript")], PROGRAM).await }
+    };
+    let burst: Vec<_> = (0..400).map(|_| tokio::spawn(ask())).collect();
+    for asked in burst {
+        let answer = asked.await.expect("a client").expect("an answer of a gateway that lives");
+        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "1048576"));
+    }
+    assert!(gateway.terminate().await.success());
+}

@@ -1,0 +1,25 @@
+//! What the operator sees of a gateway whose config says `admin: 127.0.0.1:0`.
+
+use serde_json::Value;
+use testkit::{Gateway, http};
+
+/// Where its admin listener is.
+pub(crate) async fn admin(gateway: &Gateway) -> String {
+    let line = gateway.logged(|line| line.contains("admin listening")).await.expect("an admin listener");
+    let line: Value = serde_json::from_str(&line).expect("JSON");
+    format!("http://{}", line["address"].as_str().expect("an address"))
+}
+
+/// The text that Prometheus reads.
+pub(crate) async fn metrics(gateway: &Gateway) -> String {
+    let url = format!("{}/metrics", admin(gateway).await);
+    let answer = http::request("GET", &url, &[], "").await.expect("an answer");
+    assert_eq!(answer.status, 200);
+    answer.text()
+}
+
+/// The value of a metric in it.
+pub(crate) fn metric(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a whole number")
+}
