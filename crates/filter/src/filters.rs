@@ -11,7 +11,7 @@ use crate::metrics::{Metric, Metrics};
 use crate::module::Module;
 use crate::observe::Observe;
 use crate::refused::Reason;
-use crate::shared::Shared;
+use crate::shared::{Queues, Shared};
 use crate::stats::{FilterStats, Stats};
 use crate::vm::{Vm, VmKey};
 
@@ -25,6 +25,7 @@ pub struct Filters {
     modules: Mutex<HashMap<sandbox::Key, Weak<Module>>>,
     vms: Mutex<HashMap<VmKey, Weak<Vm>>>,
     shared: Mutex<HashMap<String, Arc<Shared>>>,
+    pub(crate) queues: Queues,
     stats: Mutex<HashMap<String, Arc<Stats>>>,
 }
 
@@ -73,6 +74,7 @@ impl Filters {
             modules: Mutex::default(),
             vms: Mutex::default(),
             shared: Mutex::default(),
+            queues: Queues::default(),
             stats: Mutex::default(),
         }))
     }

@@ -1,0 +1,1 @@
+//! What modules hand in: lists of headers, paths of properties. See `fuzz/src/lib.rs`.
