@@ -147,12 +147,16 @@ impl Instance {
     fn start_root(&mut self, id: u32, spec: &Arc<Spec>) -> Result<(), NotReady> {
         let time = spec.limits.start.0;
         let create = self.exports.on_context_create.as_ref();
-        call(&mut self.store, id, time, "proxy_on_context_create", create, (id, 0), ()).map_err(NotReady::Trapped)?;
+        call(&mut self.store, id, time, "proxy_on_context_create", create, (id, 0), ())
+            .map_err(NotReady::Trapped)?;
         let length = |bytes: &bytes::Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (vm, plugin) = (length(&spec.vm_config), length(&spec.config));
         self.store.data_mut().phase = Phase::Starting;
         let start = self.exports.on_vm_start.as_ref();
-        if call(&mut self.store, id, time, "proxy_on_vm_start", start, (id, vm), 1).map_err(NotReady::Trapped)? == 0 {
+        if call(&mut self.store, id, time, "proxy_on_vm_start", start, (id, vm), 1)
+            .map_err(NotReady::Trapped)?
+            == 0
+        {
             return Err(NotReady::Refused(Reason::VmStart));
         }
         self.store.data_mut().phase = Phase::Configuring;
@@ -161,7 +165,9 @@ impl Instance {
             ("proxy_on_configure", self.exports.on_configure.as_ref()),
         ];
         for (name, callback) in configure {
-            if call(&mut self.store, id, time, name, callback, (id, plugin), 1).map_err(NotReady::Trapped)? == 0 {
+            if call(&mut self.store, id, time, name, callback, (id, plugin), 1).map_err(NotReady::Trapped)?
+                == 0
+            {
                 return Err(NotReady::Refused(Reason::Configure));
             }
         }
@@ -189,7 +195,13 @@ impl Instance {
     }
 
     /// The head of a message; `end` if no body follows.
-    pub(crate) fn on_headers(&mut self, stream: &Stream, side: Side, count: u32, end: bool) -> GuestResult<Action> {
+    pub(crate) fn on_headers(
+        &mut self,
+        stream: &Stream,
+        side: Side,
+        count: u32,
+        end: bool,
+    ) -> GuestResult<Action> {
         let (name, callback) = match side {
             Side::Request => ("proxy_on_request_headers", &self.exports.on_request_headers),
             Side::Response => ("proxy_on_response_headers", &self.exports.on_response_headers),
@@ -210,7 +222,13 @@ impl Instance {
     }
 
     /// A piece of a body, with all that is held back; `end` if it is the last.
-    pub(crate) fn on_body(&mut self, stream: &Stream, side: Side, size: u32, end: bool) -> GuestResult<Action> {
+    pub(crate) fn on_body(
+        &mut self,
+        stream: &Stream,
+        side: Side,
+        size: u32,
+        end: bool,
+    ) -> GuestResult<Action> {
         let (name, callback) = match side {
             Side::Request => ("proxy_on_request_body", &self.exports.on_request_body),
             Side::Response => ("proxy_on_response_body", &self.exports.on_response_body),
@@ -238,7 +256,8 @@ impl Instance {
         }
         let done = self.exports.on_done.as_ref();
         let id = stream.id;
-        let is_done = call(&mut self.store, id, stream.spec.limits.time.0, "proxy_on_done", done, id, 1)? != 0;
+        let is_done =
+            call(&mut self.store, id, stream.spec.limits.time.0, "proxy_on_done", done, id, 1)? != 0;
         if is_done {
             return self.finish(id);
         }
@@ -248,7 +267,8 @@ impl Instance {
 
     /// The end of a stream that is done.
     fn finish(&mut self, id: u32) -> GuestResult<()> {
-        let Some(time) = self.store.data().contexts.get(&id).map(|context| context.spec().limits.time.0) else {
+        let Some(time) = self.store.data().contexts.get(&id).map(|context| context.spec().limits.time.0)
+        else {
             return Ok(());
         };
         let log = self.exports.on_log.as_ref();

@@ -15,7 +15,8 @@ const MAX_METRICS: usize = 10_000;
 const MAX_NAME: usize = 1024;
 /// The upper bounds of a histogram's buckets: those that Envoy has.
 const BOUNDS: [f64; 19] = [
-    0.5, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 1.8e6, 3.6e6,
+    0.5, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 1.8e6,
+    3.6e6,
 ];
 
 /// A metric as it is now.
@@ -211,7 +212,9 @@ mod tests {
         let id = metrics.define(2, b"ms").unwrap();
         [1, 7, 7, 99_999_999].into_iter().for_each(|value| metrics.record(id, value).unwrap());
         assert_eq!(metrics.get(id), Err(Status::BadArgument));
-        let Value::Histogram { buckets, count, .. } = &metrics.snapshot()[0].value else { panic!("no histogram") };
+        let Value::Histogram { buckets, count, .. } = &metrics.snapshot()[0].value else {
+            panic!("no histogram")
+        };
         assert_eq!((buckets[1], buckets[3], buckets[18].1, *count), ((1.0, 1), (10.0, 3), 3, 4));
     }
 }

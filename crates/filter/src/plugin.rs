@@ -106,7 +106,10 @@ impl Plugin {
         let slots: Vec<_> = used.chain(self.vm.slots.first()).take(1).collect();
         for slot in slots {
             if let Ok(state) = slot.prepare(slot.lock(), &self.spec) {
-                let _ = slot.run(state, |instance| Ok(instance.start_timer(&self.spec)));
+                let _ = slot.run(state, |instance| {
+                    instance.start_timer(&self.spec);
+                    Ok(())
+                });
             }
         }
     }

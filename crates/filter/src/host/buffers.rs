@@ -9,7 +9,14 @@ use super::{Done, Guest, Host, Phase};
 use crate::abi::{BufferType, Side, Status};
 
 /// `proxy_get_buffer_bytes`
-pub(super) fn get(guest: &mut Guest<'_>, kind: u32, start: u32, most: u32, address: u32, length: u32) -> Done {
+pub(super) fn get(
+    guest: &mut Guest<'_>,
+    kind: u32,
+    start: u32,
+    most: u32,
+    address: u32,
+    length: u32,
+) -> Done {
     let kind = BufferType::of(kind)?;
     guest.about(|| format!("{}, {most} bytes from {start}", kind.name()));
     note_asking(guest.host(), kind);

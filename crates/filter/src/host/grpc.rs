@@ -273,9 +273,8 @@ impl Told {
     fn tell(&self, what: Grpc, is_last: bool, received: Received) {
         if let Some(slot) = self.slot.upgrade() {
             // One that is gone has nothing to be told.
-            let _ = slot.with(self.generation, |instance| {
-                instance.on_grpc(self.token, what, is_last, received)
-            });
+            let _ =
+                slot.with(self.generation, |instance| instance.on_grpc(self.token, what, is_last, received));
         }
     }
 }

@@ -27,7 +27,7 @@ enum Change<'a> {
 pub(super) fn size(guest: &mut Guest<'_>, map: u32, to: u32) -> Done {
     let map = MapType::of(map)?;
     guest.about(|| map.name().to_owned());
-    let size = read(guest.host(), map, |head| message::size(head))?;
+    let size = read(guest.host(), map, message::size)?;
     guest.put_u32(to, u32::try_from(size).unwrap_or(u32::MAX))
 }
 
@@ -44,7 +44,7 @@ pub(super) fn get_all(guest: &mut Guest<'_>, map: u32, address: u32, length: u32
         })?;
         return guest.give(&bytes.ok_or(Status::InternalFailure)?, (address, length));
     };
-    let size = read_exchange(&stream, map, |head| message::size(head))?;
+    let size = read_exchange(&stream, map, message::size)?;
     guest.give_with(size, (address, length), |into| {
         read_exchange(&stream, map, |head| message::write(head, into)).ok().flatten()
     })

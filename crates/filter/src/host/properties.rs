@@ -92,7 +92,9 @@ fn find(host: &Host, raw: &[u8]) -> Option<Bytes> {
         [b"source", b"port"] => Some(number(u64::from(exchange.facts.source.port()))),
         [b"destination", b"address"] => exchange.facts.destination.map(text),
         [b"destination", b"port"] => Some(number(u64::from(exchange.facts.destination?.port()))),
-        [b"route_name"] | [b"xds", b"route_name"] => Some(Bytes::copy_from_slice(exchange.facts.route.as_bytes())),
+        [b"route_name"] | [b"xds", b"route_name"] => {
+            Some(Bytes::copy_from_slice(exchange.facts.route.as_bytes()))
+        }
         [b"cluster_name"] | [b"xds", b"cluster_name"] => service(exchange),
         [b"listener_direction"] => Some(number(1)),
         _ => None,

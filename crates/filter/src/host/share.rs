@@ -7,7 +7,14 @@ use crate::abi::Status;
 use crate::shared::Consumer;
 
 /// `proxy_get_shared_data`
-pub(super) fn get_data(guest: &mut Guest<'_>, key: u32, of: u32, address: u32, length: u32, cas: u32) -> Done {
+pub(super) fn get_data(
+    guest: &mut Guest<'_>,
+    key: u32,
+    of: u32,
+    address: u32,
+    length: u32,
+    cas: u32,
+) -> Done {
     let (value, version) = guest.host().core.shared.get(guest.bytes((key, of))?).ok_or(Status::NotFound)?;
     guest.give(&value, (address, length))?;
     guest.put_u32(cas, version)

@@ -66,7 +66,9 @@ async fn a_trap_in_any_callback_costs_one_request_at_most() {
                 (OnTrap::Open, Ok(body)) => assert_eq!(body, "onetwo", "{name}"),
                 (OnTrap::Closed, Ok(body)) if ends => assert_eq!(body, "onetwo", "{name}"),
                 (OnTrap::Closed, Err(code)) if !ends => {
-                    let late = name.contains("request_body") || name.contains("_trailers") || name.contains("response_body");
+                    let late = name.contains("request_body")
+                        || name.contains("_trailers")
+                        || name.contains("response_body");
                     assert!(code == "filter-failed" || (late && code == "broken"), "{name}: {code}");
                 }
                 _ => panic!("{name} {on_trap:?}: {result:?}"),
@@ -133,7 +135,10 @@ async fn an_allocator_that_goes_wrong_takes_its_module_along() {
         ("(i32.const 0x7fffffff)", Ok(6)),
         ("(i32.const 0)", Ok(6)),
         // It needs itself.
-        ("(drop (call $get (i32.const 0) (i32.const 8) (i32.const 1) (i32.const 0) (i32.const 4))) (i32.const 64)", Ok(0)),
+        (
+            "(drop (call $get (i32.const 0) (i32.const 8) (i32.const 1) (i32.const 0) (i32.const 4))) (i32.const 64)",
+            Ok(0),
+        ),
     ] {
         let bench = Bench::new();
         let status = wanted.unwrap_or(0);
@@ -180,7 +185,9 @@ async fn who_shares_an_instance_with_a_trap_is_answered_too() {
                 assert_eq!(bad.unwrap_err(), Failed::Trapped("shared".into()));
                 assert_eq!(waited.unwrap_err(), Failed::Trapped("shared".into()));
             }
-            OnTrap::Open => assert_eq!((bad.unwrap().status, waited.unwrap().status), (StatusCode::OK, StatusCode::OK)),
+            OnTrap::Open => {
+                assert_eq!((bad.unwrap().status, waited.unwrap().status), (StatusCode::OK, StatusCode::OK))
+            }
         }
     }
 }

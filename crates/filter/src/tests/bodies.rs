@@ -30,11 +30,8 @@ async fn a_request_body_is_held_back_and_replaced() {
 async fn an_answer_whose_body_has_changed_has_no_wrong_length() {
     let bench = Bench::new();
     let chain = bench.of(&replaces("response", "1"));
-    let handle = async |_| {
-        Response::builder().header("content-length", 5).body(body::full("hello")).unwrap()
-    };
-    let response =
-        chain.around(get("/"), &Call::unlimited(), facts(), handle).await.unwrap();
+    let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
+    let response = chain.around(get("/"), &Call::unlimited(), facts(), handle).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(6));
     let answer = whole(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b"!<llo>"[..]));
@@ -61,7 +58,9 @@ async fn too_large_a_body_to_hold_back_is_refused() {
     for (side, status, code) in
         [("request", 413, "filter-request-too-large"), ("response", 502, "filter-response-too-large")]
     {
-        for head in ["", "(func (export \"proxy_on_SIDE_headers\") (param i32 i32 i32) (result i32) (i32.const 1))"] {
+        for head in
+            ["", "(func (export \"proxy_on_SIDE_headers\") (param i32 i32 i32) (result i32) (i32.const 1))"]
+        {
             let code_text = format!(
                 "{} (func (export \"proxy_on_{side}_body\") (param i32 i32 i32) (result i32)
                     (call $want (i32.const 0) (call $set_property «wasm_process_req_body» «true»)) (i32.const 1))",
@@ -74,7 +73,10 @@ async fn too_large_a_body_to_hold_back_is_refused() {
             let request = Request::post("/").body(pieces(&["0123456789", "0"])).unwrap();
             let result = chain.around(request, &Call::unlimited(), facts(), handle).await;
             let failed = result.map(drop).unwrap_err();
-            assert_eq!((services::Problem::status(&failed).as_u16(), services::Problem::code(&failed)), (status, code));
+            assert_eq!(
+                (services::Problem::status(&failed).as_u16(), services::Problem::code(&failed)),
+                (status, code)
+            );
         }
     }
 }
@@ -181,9 +183,8 @@ async fn trailers_are_seen_and_changed() {
 #[tokio::test]
 async fn a_stream_is_not_held_up_by_who_lets_it_pass() {
     let bench = Bench::new();
-    let chain = bench.of(
-        "(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))",
-    );
+    let chain =
+        bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
     let (mut sender, streamed) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
     let streamed = streamed.boxed_unsync();
     let handle = async |_| Response::new(streamed);

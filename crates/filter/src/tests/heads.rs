@@ -56,20 +56,29 @@ async fn filters_see_requests_in_order_of_priority_and_answers_in_the_other() {
 #[tokio::test]
 async fn a_local_response_is_the_first_one_and_passes_the_filters_that_saw_the_request() {
     let bench = Bench::new();
-    let outer = bench.filter("outer", r#"
+    let outer = bench.filter(
+        "outer",
+        r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
-            (call $want (i32.const 0) (call $add (i32.const 2) «x-outer» «seen»)) (i32.const 0))"#);
-    let inner = bench.filter("inner", r#"
+            (call $want (i32.const 0) (call $add (i32.const 2) «x-outer» «seen»)) (i32.const 0))"#,
+    );
+    let inner = bench.filter(
+        "inner",
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $respond (i32.const 418) «why» «teapot»
                 ‹content-length 9999|x-own yes› (i32.const -1)))
             (call $want (i32.const 0) (call $respond (i32.const 500) «» «» ‹› (i32.const -1)))
             (i32.const 0))
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
-            (call $want (i32.const 0) (call $add (i32.const 2) «x-inner» «seen»)) (i32.const 0))"#);
-    let never = bench.filter("never", r#"
+            (call $want (i32.const 0) (call $add (i32.const 2) «x-inner» «seen»)) (i32.const 0))"#,
+    );
+    let never = bench.filter(
+        "never",
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) unreachable)
-        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) unreachable)"#);
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) unreachable)"#,
+    );
     let answer = send(&bench.chain(&[outer, inner, never]), get("/")).await.unwrap();
     assert_eq!((answer.status.as_u16(), &answer.body[..]), (418, &b"teapot"[..]));
     assert_eq!((answer.header("x-own"), answer.header("content-length")), ("yes", ""));
@@ -185,9 +194,8 @@ async fn an_older_module_is_called_as_it_expects() {
 async fn who_holds_a_head_back_for_ever_is_answered_for() {
     let bench = Bench::new();
     for name in ["proxy_on_request_headers", "proxy_on_response_headers"] {
-        let chain = bench.of(&format!(
-            "(func (export \"{name}\") (param i32 i32 i32) (result i32) (i32.const 1))"
-        ));
+        let chain =
+            bench.of(&format!("(func (export \"{name}\") (param i32 i32 i32) (result i32) (i32.const 1))"));
         assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Paused("test".into()), "{name}");
     }
 }
@@ -211,10 +219,22 @@ async fn callbacks_come_in_the_order_of_the_specification() {
         (func (export "proxy_on_delete") (param i32))"#);
     send(&chain, post("body")).await.unwrap();
     drop(chain);
-    let callbacks: Vec<String> = bench.seen().into_iter().filter(|words| words.starts_with("proxy_on")).collect();
+    let callbacks: Vec<String> =
+        bench.seen().into_iter().filter(|words| words.starts_with("proxy_on")).collect();
     let wanted = [
-        "context_create", "vm_start", "configure", "context_create", "request_headers", "request_body",
-        "response_headers", "response_body", "done", "log", "delete", "done", "delete",
+        "context_create",
+        "vm_start",
+        "configure",
+        "context_create",
+        "request_headers",
+        "request_body",
+        "response_headers",
+        "response_body",
+        "done",
+        "log",
+        "delete",
+        "done",
+        "delete",
     ];
     assert_eq!(callbacks, wanted.map(|name| format!("proxy_on_{name}")));
 }

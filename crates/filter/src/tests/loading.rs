@@ -19,7 +19,10 @@ fn a_module_that_can_not_be_had_is_refused_with_a_code() {
         (String::new(), "/0/wasm filter-module-abi"),
         (abi.to_owned(), "/0/wasm filter-module-memory"),
         (format!("{abi} {memory}"), "/0/wasm filter-module-allocator"),
-        (format!("(import \"env\" \"nothing\" (func)) {abi} {memory} {malloc}"), "/0/wasm filter-module-import"),
+        (
+            format!("(import \"env\" \"nothing\" (func)) {abi} {memory} {malloc}"),
+            "/0/wasm filter-module-import",
+        ),
         (
             format!("{abi} {memory} {malloc} (func (export \"proxy_on_done\"))"),
             "/0/wasm filter-module-signature",

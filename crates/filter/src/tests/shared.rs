@@ -92,6 +92,9 @@ async fn foreign_functions_compress_and_the_unknown_are_not_found() {
             (call $want (i32.const 0) (call $property «p» (i32.const 0) (i32.const 4)))
             (call $want (i32.const 1) (call $foreign «no_such» «» (i32.const 0) (i32.const 4)))
             (i32.const 0))"#
-        .replace("\\u{a}", "\n").replace("\\u{1}", "\u{1}").replace("\\u{12}", "\u{12}").as_str());
+        .replace("\\u{a}", "\n")
+        .replace("\\u{1}", "\u{1}")
+        .replace("\\u{12}", "\u{12}")
+        .as_str());
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-text"), "abcabcabc");
 }
