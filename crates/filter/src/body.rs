@@ -188,6 +188,10 @@ impl Filtered {
             (state.dead, state.local.is_some() || state.failed.is_some() || state.closed)
         };
         if !is_dead || is_ended || self.stream.spec.on_trap == OnTrap::Closed {
+            // Before that, it is the exchange that counts.
+            if self.stream.exchange.messages().has_left {
+                count(&self.stream.spec.stats.failed);
+            }
             return Err(Ended.into());
         }
         count(&self.stream.spec.stats.bypassed);

@@ -112,8 +112,9 @@ impl Run {
     async fn request(&mut self, mut body: Body) -> Result<Step, Failed> {
         let chain = Arc::clone(&self.chain);
         for plugin in chain.plugins() {
-            let Some(stream) = self.open(plugin)? else { continue };
-            match self.head(&stream, Side::Request, body).await? {
+            let is_end = body.is_end_stream();
+            let Some((stream, action)) = self.open(plugin, is_end)? else { continue };
+            match self.head(&stream, Side::Request, body, action, is_end).await? {
                 Step::Next(next) => body = next,
                 answer @ Step::Answer(_) => return Ok(answer),
             }
@@ -121,12 +122,13 @@ impl Run {
         Ok(Step::Next(body))
     }
 
-    /// A stream context of a filter; none if it is left out.
-    fn open(&mut self, plugin: &Plugin) -> Result<Option<Arc<Stream>>, Failed> {
-        match plugin.open(&self.exchange) {
-            Ok(stream) => {
+    /// A stream context of a filter, and what it says to the request's head; none if it is left out.
+    fn open(&mut self, plugin: &Plugin, is_end: bool) -> Result<Option<(Arc<Stream>, Action)>, Failed> {
+        let number = self.count(Side::Request);
+        match plugin.open(&self.exchange, number, is_end) {
+            Ok((stream, action)) => {
                 self.streams.push(Arc::clone(&stream));
-                Ok(Some(stream))
+                Ok(Some((stream, action)))
             }
             Err(_) if plugin.spec.on_trap == OnTrap::Open => {
                 count(&plugin.spec.stats.bypassed);
@@ -139,11 +141,20 @@ impl Run {
         }
     }
 
-    /// A head through one filter, until it has let it go.
-    async fn head(&self, stream: &Arc<Stream>, side: Side, body: Body) -> Result<Step, Failed> {
-        let is_end = body.is_end_stream() || (side == Side::Response && self.exchange.is_bodiless());
-        let number = self.exchange.messages().head(side == Side::Request).map_or(0, |head| head.count());
-        let action = stream.enter(|instance| instance.on_headers(stream, side, number, is_end));
+    /// How many headers a head has.
+    fn count(&self, side: Side) -> u32 {
+        self.exchange.messages().head(side == Side::Request).map_or(0, |head| head.count())
+    }
+
+    /// A head through one filter, which has seen it, until it has let it go.
+    async fn head(
+        &self,
+        stream: &Arc<Stream>,
+        side: Side,
+        body: Body,
+        action: Action,
+        is_end: bool,
+    ) -> Result<Step, Failed> {
         let mut passing = if is_end || !stream.has.body(side) {
             Passing::Plain(body)
         } else {
@@ -151,7 +162,7 @@ impl Run {
             let counts = side == Side::Request && before.into_iter().all(|before| !before.has.body(side));
             Passing::Filtered(Box::new(Filtered::new(stream, side, body, counts)))
         };
-        let mut held = action == Ok(Action::Pause);
+        let mut held = action == Action::Pause;
         let mut timer = None;
         let answer = poll_fn(|context| {
             loop {
@@ -314,10 +325,12 @@ impl Run {
         let mut extensions = std::mem::take(&mut head.extensions);
         self.exchange.messages().set_response(head);
         for stream in self.streams.iter().rev() {
-            if stream.state().dead {
-                continue;
-            }
-            match self.head(stream, Side::Response, body).await? {
+            let is_end = body.is_end_stream() || self.exchange.is_bodiless();
+            let number = self.count(Side::Response);
+            let action = stream.enter(|instance| instance.on_headers(stream, Side::Response, number, is_end));
+            // Who is gone has nothing to say; whether that is the end of it, the verdict knows.
+            let action = action.unwrap_or(Action::Continue);
+            match self.head(stream, Side::Response, body, action, is_end).await? {
                 Step::Next(next) => body = next,
                 Step::Answer(local) => {
                     (head, body) = self.local(local).into_parts();

@@ -5,6 +5,7 @@
 //! are not are measured at all.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -386,6 +387,19 @@ impl Instance {
     /// Whose callback is under way, or was the last.
     pub(crate) fn current_spec(&self) -> Option<Arc<Spec>> {
         self.store.data().spec().cloned()
+    }
+
+    /// The filters that the next instance in this place needs before there is a request: those with timers,
+    /// and the one that is to blame.
+    pub(crate) fn to_revive(&self) -> Vec<Arc<Spec>> {
+        let host = self.store.data();
+        let roots = host.contexts.values().filter_map(|context| match context {
+            Context::Root(root) if root.period.load(Relaxed) > 0 => Some(Arc::clone(&root.spec)),
+            _ => None,
+        });
+        let mut specs: Vec<_> = roots.chain(self.current_spec()).collect();
+        specs.retain(|spec| spec.started.load(Relaxed));
+        specs
     }
 
     /// Why it trapped, in words.

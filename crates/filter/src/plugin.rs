@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use services::Services;
 
+use crate::abi::{Action, Side};
 use crate::config::{self, Dialect, FilterConfig, FilterLimits, OnTrap};
 use crate::exchange::Exchange;
 use crate::filters::Filters;
@@ -39,8 +40,9 @@ pub(crate) struct Spec {
     /// The services that it may call; `None` for all.
     pub(crate) open: Option<Vec<String>>,
     pub(crate) stats: Arc<Stats>,
-    /// Whether what goes on beside requests may begin.
+    /// Whether what goes on beside requests may begin, and whether it has to end.
     pub(crate) started: AtomicBool,
+    pub(crate) ended: AtomicBool,
 }
 
 impl Plugin {
@@ -82,6 +84,7 @@ impl Plugin {
             open: config.services.clone(),
             stats: filters.stats_of(config.name()),
             started: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         });
         let plugin = Self { spec, vm: filters.vm(key, &module) };
         plugin.try_out()?;
@@ -114,20 +117,31 @@ impl Plugin {
         }
     }
 
-    /// A stream context for an exchange, in one of the instances.
+    /// A stream context for an exchange, in one of the instances, and what it says to the request's head: one
+    /// turn at the instance for both.
     ///
     /// # Errors
-    /// When there is no instance to be had.
-    pub(crate) fn open(&self, exchange: &Arc<Exchange>) -> Result<Arc<Stream>, Gone> {
+    /// When there is no instance to be had, or it traps.
+    pub(crate) fn open(
+        &self,
+        exchange: &Arc<Exchange>,
+        number: u32,
+        is_end: bool,
+    ) -> Result<(Arc<Stream>, Action), Gone> {
         let (slot, state) = self.vm.pick();
         let state = slot.prepare(state, &self.spec).map_err(|_| Gone)?;
         count(&self.spec.stats.requests);
-        slot.run(state, |instance| instance.open(&self.spec, exchange))
+        slot.run(state, |instance| {
+            let stream = instance.open(&self.spec, exchange)?;
+            let action = instance.on_headers(&stream, Side::Request, number, is_end)?;
+            Ok((stream, action))
+        })
     }
 }
 
 impl Drop for Plugin {
     fn drop(&mut self) {
+        self.spec.ended.store(true, Relaxed);
         for slot in self.vm.slots.iter().filter(|slot| slot.is_used()) {
             let state = slot.lock();
             if state.has_instance() {

@@ -62,15 +62,25 @@ impl Slot {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(|poisoned| self.cleared(poisoned))
     }
 
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.cleared(poisoned)),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// After a panic nobody knows what the instance is in the middle of: it goes.
+    fn cleared<'a>(&self, poisoned: PoisonError<MutexGuard<'a, State>>) -> MutexGuard<'a, State> {
+        let mut state = poisoned.into_inner();
+        if let Some(dead) = state.kill() {
+            dead.bury();
+        }
+        self.state.clear_poison();
+        state
     }
 
     /// Calls into the instance of this generation.
@@ -161,7 +171,27 @@ impl Slot {
         if let Some(observer) = &self.core.filters.observer {
             observer.see(&Event::Trapped { filter: name, reason: &reason });
         }
+        self.revive(dead.to_revive());
         dead.bury();
+    }
+
+    /// Makes the next instance beside requests, for the filter that trapped and for those with timers.
+    fn revive(&self, specs: Vec<Arc<Spec>>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (me, again) = (self.me.clone(), self.lock().again);
+        runtime.spawn(async move {
+            if let Some(again) = again {
+                tokio::time::sleep_until(again.into()).await;
+            }
+            for spec in specs {
+                let Some(slot) = me.upgrade() else { return };
+                let state = slot.lock();
+                if !spec.ended.load(Relaxed) {
+                    // One that fails again is in the log, and tried again by the next request.
+                    drop(slot.prepare(state, &spec));
+                }
+            }
+        });
     }
 }
 
