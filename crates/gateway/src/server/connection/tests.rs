@@ -41,7 +41,7 @@ impl Peer {
         let protocols = Arc::new(Protocols::new());
         let connection = Connection { current, address, port: Port { tls: None }, phase, protocols };
         let (ours, theirs) = duplex(room);
-        tokio::spawn(connection.serve(theirs, Vec::new(), false, Arc::default()));
+        tokio::spawn(connection.serve(theirs, Vec::new(), false, Arc::new(Link::new(None))));
         let (read, write) = split(ours);
         Self { read, write, opened: Instant::now(), _phase: sender }
     }
