@@ -26,8 +26,8 @@ use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, Trapped, TypedFunc};
 use tokio::task::AbortHandle;
 
 use crate::abi::Status;
+use crate::clock::Clock;
 use crate::filters::lock;
-use crate::instance::Clock;
 use crate::observe::Event;
 use crate::plugin::Spec;
 use crate::slot::Slot;

@@ -9,9 +9,9 @@ use services::Services;
 
 use crate::abi::{Action, Side};
 use crate::config::{self, Dialect, FilterConfig, FilterLimits, OnTrap};
-use crate::exchange::Exchange;
 use crate::filters::Filters;
 use crate::instance::NotReady;
+use crate::messages::Exchange;
 use crate::refused::Reason;
 use crate::slot::{Gone, Slot};
 use crate::stats::{Stats, count};

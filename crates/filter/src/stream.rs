@@ -13,9 +13,9 @@ use sandbox::GuestResult;
 
 use crate::abi::Side;
 use crate::config::{Dialect, OnTrap};
-use crate::exchange::Exchange;
 use crate::filters::lock;
 use crate::instance::Instance;
+use crate::messages::Exchange;
 use crate::module::Has;
 use crate::plugin::Spec;
 use crate::problem::Failed;
