@@ -125,6 +125,9 @@ impl Run {
             let counts = side == Side::Request && before.into_iter().all(|before| !before.has.body(side));
             Passing::Filtered(Box::new(Filtered::new(stream, side, body, counts)))
         };
+        if action == Action::Continue && !stream.has_news() {
+            return Ok(Step::Next(passing.into_body()));
+        }
         let mut held = action == Action::Pause;
         let mut timer = None;
         let answer = poll_fn(|context| {
@@ -214,12 +217,13 @@ impl Run {
         head.extensions = extensions;
         let mut answer = pin!(handle(Request::from_parts(head, body)));
         poll_fn(|context| {
-            if let Some(news) = self.news(context) {
-                return Poll::Ready(news.map(Err));
-            }
-            let response = std::task::ready!(answer.as_mut().poll(context));
+            let answered = answer.as_mut().poll(context);
             // What ended the request's body is told by the filter that did, not by who was reading it.
-            Poll::Ready(self.news(context).map_or(Ok(Ok(response)), |news| news.map(Err)))
+            match (self.news(context), answered) {
+                (Some(news), _) => Poll::Ready(news.map(Err)),
+                (None, Poll::Ready(response)) => Poll::Ready(Ok(Ok(response))),
+                (None, Poll::Pending) => Poll::Pending,
+            }
         })
         .await
     }

@@ -187,6 +187,13 @@ impl Stream {
         state.local.is_some() || state.failed.is_some() || state.dead || state.closed
     }
 
+    /// Whether there is anything in the way of a head that the module has just let go.
+    pub(crate) fn has_news(&self) -> bool {
+        let state = self.state();
+        let is_over = state.local.is_some() || state.failed.is_some() || state.dead || state.closed;
+        is_over || state.waiting > 0
+    }
+
     /// Whether the module said that it may go on, since it was last asked.
     pub(crate) fn take_resumed(&self, side: Side) -> bool {
         std::mem::take(&mut self.state().half(side).resumed)
