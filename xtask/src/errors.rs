@@ -16,12 +16,7 @@ const PAGE: &str = "docs/errors.md";
 const PARTS: [(&str, &[&str]); 3] = [
     (
         "## Over HTTP",
-        &[
-            "crates/gateway/src/",
-            "crates/services/src/",
-            "crates/query/src/",
-            "crates/filter/src/problem.rs",
-        ],
+        &["crates/gateway/src/", "crates/services/src/", "crates/query/src/", "crates/filter/src/problem.rs"],
     ),
     ("## Of a filter that is refused", &["crates/filter/src/refused.rs"]),
     ("## On the command line", &["crates/cli/src/"]),

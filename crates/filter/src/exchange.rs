@@ -9,14 +9,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::{Extensions, Method, Request, Response, StatusCode, request, response};
+use http::header::CONTENT_LENGTH;
+use http::{Extensions, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::body::Error;
@@ -27,46 +25,11 @@ use crate::body::{Filtered, Held};
 use crate::chain::Chain;
 use crate::config::OnTrap;
 use crate::facts::Facts;
-use crate::filters::lock;
-use crate::message::{Head, Scheme};
+use crate::messages::Exchange;
 use crate::plugin::Plugin;
 use crate::problem::Failed;
 use crate::stats::count;
 use crate::stream::{Local, Stream, Verdict, Waiter};
-
-/// One exchange, as all its filters see it.
-pub(crate) struct Exchange {
-    pub(crate) facts: Facts,
-    pub(crate) call: Call,
-    pub(crate) began: (Instant, SystemTime),
-    counts: [AtomicU64; 2],
-    messages: Mutex<Messages>,
-}
-
-/// The heads of its two messages, and what filters leave for each other.
-pub(crate) struct Messages {
-    pub(crate) request: Option<request::Parts>,
-    pub(crate) scheme: Scheme,
-    pub(crate) response: Option<response::Parts>,
-    /// The request's head has left for its handler.
-    request_has_left: bool,
-    /// The response's head has left for the client.
-    pub(crate) has_left: bool,
-    /// All of it is over, and only looked back at.
-    pub(crate) is_over: bool,
-    /// Changes of a response that is yet to come.
-    pub(crate) early: Vec<Early>,
-    pub(crate) properties: std::collections::HashMap<Vec<u8>, Bytes>,
-    /// Why the answer is what it is, where a filter gave it.
-    pub(crate) details: String,
-}
-
-/// A change of a response that is yet to come.
-pub(crate) enum Early {
-    Add((Vec<u8>, HeaderValue)),
-    Replace((Vec<u8>, HeaderValue)),
-    Remove(Vec<u8>),
-}
 
 /// An exchange on its way. Its end is that of its streams.
 struct Run {
@@ -162,6 +125,9 @@ impl Run {
             let counts = side == Side::Request && before.into_iter().all(|before| !before.has.body(side));
             Passing::Filtered(Box::new(Filtered::new(stream, side, body, counts)))
         };
+        if action == Action::Continue && !stream.has_news() {
+            return Ok(Step::Next(passing.into_body()));
+        }
         let mut held = action == Action::Pause;
         let mut timer = None;
         let answer = poll_fn(|context| {
@@ -251,12 +217,13 @@ impl Run {
         head.extensions = extensions;
         let mut answer = pin!(handle(Request::from_parts(head, body)));
         poll_fn(|context| {
-            if let Some(news) = self.news(context) {
-                return Poll::Ready(news.map(Err));
-            }
-            let response = std::task::ready!(answer.as_mut().poll(context));
+            let answered = answer.as_mut().poll(context);
             // What ended the request's body is told by the filter that did, not by who was reading it.
-            Poll::Ready(self.news(context).map_or(Ok(Ok(response)), |news| news.map(Err)))
+            match (self.news(context), answered) {
+                (Some(news), _) => Poll::Ready(news.map(Err)),
+                (None, Poll::Ready(response)) => Poll::Ready(Ok(Ok(response))),
+                (None, Poll::Pending) => Poll::Pending,
+            }
         })
         .await
     }
@@ -434,121 +401,11 @@ impl http_body::Body for Outgoing {
     }
 }
 
-impl Exchange {
-    fn new(head: request::Parts, call: &Call, facts: Facts) -> Arc<Self> {
-        let messages = Messages {
-            request: Some(head),
-            scheme: Scheme(facts.tls.is_some()),
-            response: None,
-            request_has_left: false,
-            has_left: false,
-            is_over: false,
-            early: Vec::new(),
-            properties: std::collections::HashMap::new(),
-            details: String::new(),
-        };
-        let began = (Instant::now(), SystemTime::now());
-        let (call, counts) = (call.clone(), Default::default());
-        Arc::new(Self { facts, call, began, counts, messages: Mutex::new(messages) })
-    }
-
-    pub(crate) fn messages(&self) -> MutexGuard<'_, Messages> {
-        lock(&self.messages)
-    }
-
-    /// When the request's time is up.
-    pub(crate) fn deadline(&self) -> tokio::time::Instant {
-        self.call.budget.deadline.into()
-    }
-
-    /// Counts bytes of a body.
-    pub(crate) fn count(&self, side: Side, bytes: usize) {
-        let [request, response] = &self.counts;
-        let counter = if side == Side::Request { request } else { response };
-        counter.fetch_add(bytes as u64, Relaxed);
-    }
-
-    /// How many bytes of a body there were.
-    pub(crate) fn counted(&self, side: Side) -> u64 {
-        let [request, response] = &self.counts;
-        if side == Side::Request { request.load(Relaxed) } else { response.load(Relaxed) }
-    }
-
-    pub(crate) fn is_grpc(&self) -> bool {
-        let messages = self.messages();
-        let content = messages.request.as_ref().and_then(|head| head.headers.get(CONTENT_TYPE));
-        content.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
-    }
-
-    /// Whether the response has no body, whatever its headers say.
-    fn is_bodiless(&self) -> bool {
-        let messages = self.messages();
-        let is_head = messages.request.as_ref().is_some_and(|head| head.method == Method::HEAD);
-        let status = messages.response.as_ref().map(|head| head.status);
-        is_head || matches!(status, Some(StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT))
-    }
-}
-
-impl Messages {
-    /// A head, if there is one.
-    pub(crate) fn head(&mut self, is_request: bool) -> Option<Head<'_>> {
-        if is_request {
-            self.request.as_mut().map(|head| Head::Request(head, &mut self.scheme))
-        } else {
-            self.response.as_mut().map(Head::Response)
-        }
-    }
-
-    /// Whether a head can still be changed.
-    pub(crate) fn is_open(&self, is_request: bool) -> bool {
-        match is_request {
-            true => !self.request_has_left && self.request.is_some(),
-            false => !self.has_left && self.response.is_some(),
-        }
-    }
-
-    fn let_request_go(&mut self, keeps: bool) -> Option<request::Parts> {
-        self.request_has_left = true;
-        if keeps { self.request.clone() } else { self.request.take() }
-    }
-
-    fn let_response_go(&mut self, keeps: bool) -> Option<response::Parts> {
-        self.has_left = true;
-        if keeps { self.response.clone() } else { self.response.take() }
-    }
-
-    /// A response has come; what filters wanted of it before is done to it.
-    fn set_response(&mut self, head: response::Parts) {
-        let head = self.response.insert(head);
-        let mut head = Head::Response(head);
-        for early in &self.early {
-            // They were checked when they were made; what does not fit any more is left out.
-            let _ = match early {
-                Early::Add((name, value)) => head.add(name, value.as_bytes()),
-                Early::Replace((name, value)) => head.replace(name, value.as_bytes()),
-                Early::Remove(name) => {
-                    head.remove(name);
-                    Ok(())
-                }
-            };
-        }
-    }
-}
-
 impl Side {
     fn name(self) -> &'static str {
         match self {
             Self::Request => "request",
             Self::Response => "response",
         }
-    }
-}
-
-/// Headers of a gRPC answer: the status of HTTP is always 200.
-pub(crate) fn grpc_headers(headers: &mut HeaderMap, status: u32, message: &str) {
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert("grpc-status", HeaderValue::from(status));
-    if let Ok(message) = HeaderValue::from_str(message) {
-        headers.insert("grpc-message", message);
     }
 }

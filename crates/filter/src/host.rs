@@ -26,8 +26,8 @@ use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, Trapped, TypedFunc};
 use tokio::task::AbortHandle;
 
 use crate::abi::Status;
+use crate::clock::Clock;
 use crate::filters::lock;
-use crate::instance::Clock;
 use crate::observe::Event;
 use crate::plugin::Spec;
 use crate::slot::Slot;
@@ -121,6 +121,7 @@ pub(crate) struct Room {
 pub(crate) struct Guest<'a> {
     caller: Caller<'a, Host>,
     about: String,
+    gave: String,
 }
 
 /// What a host function comes to.
@@ -344,7 +345,7 @@ async fn ticks(slot: Weak<Slot>, generation: u64, root: u32, period: u64) {
 
 impl<'a> Guest<'a> {
     fn new(caller: Caller<'a, Host>) -> Self {
-        Self { caller, about: String::new() }
+        Self { caller, about: String::new(), gave: String::new() }
     }
 
     pub(crate) fn host(&self) -> &Host {
@@ -362,6 +363,13 @@ impl<'a> Guest<'a> {
         }
     }
 
+    /// The same with what the module itself wrote.
+    pub(crate) fn about_text(&mut self, span: memory::Span) {
+        if self.host().is_observed() {
+            self.about = self.text(span).unwrap_or_default();
+        }
+    }
+
     /// The answer to the module.
     fn finish(self, name: &'static str, done: Done) -> GuestResult<u32> {
         let status = match done {
@@ -370,7 +378,8 @@ impl<'a> Guest<'a> {
             Err(Stop::Trap(trapped)) => return Err(trapped),
         };
         if self.host().is_observed() {
-            let event = Event::HostCall { name, about: &self.about, status: status.name() };
+            let (about, gave) = (&*self.about, &*self.gave);
+            let event = Event::HostCall { name, about, gave, status: status.name() };
             self.host().see(&event);
         }
         Ok(status as u32)

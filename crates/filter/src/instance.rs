@@ -9,14 +9,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sandbox::{
-    CpuClock, GuestResult, Instance as Guest, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams,
-    WasmResults,
-};
+use sandbox::{GuestResult, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams, WasmResults};
 
 use crate::abi::{Action, Side};
-use crate::exchange::Exchange;
+use crate::clock::Clock;
+use crate::exports::{Exports, Headers, find, initialise};
 use crate::host::{Context, Host, Phase, Received, Root};
+use crate::messages::Exchange;
 use crate::observe::Event;
 use crate::plugin::Spec;
 use crate::refused::Reason;
@@ -44,39 +43,6 @@ pub(crate) enum NotReady {
     Trapped(Trapped),
     /// It says no, or is no such module.
     Refused(Reason),
-}
-
-type F<P, R> = Option<TypedFunc<P, R>>;
-
-/// What a module exports, of what is called here.
-struct Exports {
-    on_context_create: F<(u32, u32), ()>,
-    on_vm_start: F<(u32, u32), u32>,
-    validate_configuration: F<(u32, u32), u32>,
-    on_configure: F<(u32, u32), u32>,
-    on_request_headers: Headers,
-    on_response_headers: Headers,
-    on_request_body: F<(u32, u32, u32), u32>,
-    on_response_body: F<(u32, u32, u32), u32>,
-    on_request_trailers: F<(u32, u32), u32>,
-    on_response_trailers: F<(u32, u32), u32>,
-    on_http_call_response: F<(u32, u32, u32, u32, u32), ()>,
-    on_grpc_receive_initial_metadata: F<(u32, u32, u32), ()>,
-    on_grpc_receive: F<(u32, u32, u32), ()>,
-    on_grpc_receive_trailing_metadata: F<(u32, u32, u32), ()>,
-    on_grpc_close: F<(u32, u32, u32), ()>,
-    on_tick: F<u32, ()>,
-    on_queue_ready: F<(u32, u32), ()>,
-    on_done: F<u32, u32>,
-    on_log: F<u32, ()>,
-    on_delete: F<u32, ()>,
-}
-
-/// Before 0.2.0 nobody was told whether a body follows.
-enum Headers {
-    None,
-    Two(TypedFunc<(u32, u32), u32>),
-    Three(TypedFunc<(u32, u32, u32), u32>),
 }
 
 /// What happened to a gRPC call of a root context.
@@ -441,103 +407,10 @@ fn call<P: Arguments, R: WasmResults + Returned + Copy>(
     Ok(result)
 }
 
-impl Exports {
-    fn of(store: &mut Store<Host>, guest: &Guest) -> Result<Self, NotReady> {
-        Ok(Self {
-            on_context_create: find(store, guest, "proxy_on_context_create")?,
-            on_vm_start: find(store, guest, "proxy_on_vm_start")?,
-            validate_configuration: find(store, guest, "proxy_validate_configuration")?,
-            on_configure: find(store, guest, "proxy_on_configure")?,
-            on_request_headers: Headers::of(store, guest, "proxy_on_request_headers")?,
-            on_response_headers: Headers::of(store, guest, "proxy_on_response_headers")?,
-            on_request_body: find(store, guest, "proxy_on_request_body")?,
-            on_response_body: find(store, guest, "proxy_on_response_body")?,
-            on_request_trailers: find(store, guest, "proxy_on_request_trailers")?,
-            on_response_trailers: find(store, guest, "proxy_on_response_trailers")?,
-            on_http_call_response: find(store, guest, "proxy_on_http_call_response")?,
-            on_grpc_receive_initial_metadata: find(store, guest, "proxy_on_grpc_receive_initial_metadata")?,
-            on_grpc_receive: find(store, guest, "proxy_on_grpc_receive")?,
-            on_grpc_receive_trailing_metadata: find(store, guest, "proxy_on_grpc_receive_trailing_metadata")?,
-            on_grpc_close: find(store, guest, "proxy_on_grpc_close")?,
-            on_tick: find(store, guest, "proxy_on_tick")?,
-            on_queue_ready: find(store, guest, "proxy_on_queue_ready")?,
-            on_done: find(store, guest, "proxy_on_done")?,
-            on_log: find(store, guest, "proxy_on_log")?,
-            on_delete: find(store, guest, "proxy_on_delete")?,
-        })
-    }
-}
-
-impl Headers {
-    fn of(store: &mut Store<Host>, guest: &Guest, name: &'static str) -> Result<Self, NotReady> {
-        let Some(function) = guest.get_func(&mut *store, name) else { return Ok(Self::None) };
-        if let Ok(three) = function.typed(&*store) {
-            return Ok(Self::Three(three));
-        }
-        let two = function.typed(&*store).map_err(|_| NotReady::Refused(Reason::Signature(name)))?;
-        Ok(Self::Two(two))
-    }
-}
-
-/// A callback, if it is there. One of another type is refused.
-fn find<P: WasmParams, R: WasmResults>(
-    store: &mut Store<Host>,
-    guest: &Guest,
-    name: &'static str,
-) -> Result<F<P, R>, NotReady> {
-    let Some(function) = guest.get_func(&mut *store, name) else { return Ok(None) };
-    function.typed(&*store).map(Some).map_err(|_| NotReady::Refused(Reason::Signature(name)))
-}
-
-/// What a language's own library needs before anything else: `_initialize` and then `main`, or `_start`.
-fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result<(), NotReady> {
-    let nothing = |store: &mut Store<Host>, name: &'static str| -> Result<bool, NotReady> {
-        let Some(function) = find::<(), ()>(store, guest, name)? else { return Ok(false) };
-        function.call(store, ()).map_err(NotReady::Trapped)?;
-        Ok(true)
-    };
-    if !nothing(store, "_initialize")? {
-        return nothing(store, "_start").map(drop);
-    }
-    for name in ["main", "__main_void"] {
-        let Some(main) = guest.get_func(&mut *store, name) else { continue };
-        let called = if let Ok(main) = main.typed::<(u32, u32), u32>(&*store) {
-            main.call(&mut *store, (0, 0)).map(drop)
-        } else if let Ok(main) = main.typed::<(), u32>(&*store) {
-            main.call(&mut *store, ()).map(drop)
-        } else if let Ok(main) = main.typed::<(), ()>(&*store) {
-            main.call(&mut *store, ())
-        } else {
-            return Err(NotReady::Refused(Reason::Signature(name)));
-        };
-        return called.map_err(NotReady::Trapped);
-    }
-    Ok(())
-}
-
 /// Winds the clock for what follows.
 fn arm(store: &mut Store<Host>, time: Duration) {
     store.data_mut().clock = Clock { limit: time, since: None };
     store.set_epoch_deadline(1);
-}
-
-/// The time of a callback. It runs from the first millisecond's end on.
-#[derive(Default)]
-pub(crate) struct Clock {
-    limit: Duration,
-    since: Option<CpuClock>,
-}
-
-/// A callback took too long.
-#[derive(Debug, thiserror::Error)]
-#[error("it used more CPU time than {0:?}")]
-struct OverTime(Duration);
-
-impl Clock {
-    fn tick(&mut self) -> GuestResult<()> {
-        let since = *self.since.get_or_insert_with(CpuClock::now);
-        if since.elapsed() > self.limit { Err(Trapped::new(OverTime(self.limit))) } else { Ok(()) }
-    }
 }
 
 /// What a trap says, without the trace of the module's functions where that says nothing to anybody.

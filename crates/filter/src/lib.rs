@@ -19,13 +19,16 @@
 mod abi;
 mod body;
 mod chain;
+mod clock;
 mod config;
 mod exchange;
+mod exports;
 mod facts;
 mod filters;
 mod host;
 mod instance;
 mod message;
+mod messages;
 mod metrics;
 mod module;
 mod observe;

@@ -33,6 +33,8 @@ pub enum Event<'a> {
         name: &'static str,
         /// What it asked for, in words: `request headers, :path`.
         about: &'a str,
+        /// What it was given: the beginning, as text.
+        gave: &'a str,
         /// What the host answered: a status of the ABI.
         status: &'static str,
     },

@@ -9,9 +9,9 @@ use services::Services;
 
 use crate::abi::{Action, Side};
 use crate::config::{self, Dialect, FilterConfig, FilterLimits, OnTrap};
-use crate::exchange::Exchange;
 use crate::filters::Filters;
 use crate::instance::NotReady;
+use crate::messages::Exchange;
 use crate::refused::Reason;
 use crate::slot::{Gone, Slot};
 use crate::stats::{Stats, count};
@@ -129,13 +129,24 @@ impl Plugin {
         is_end: bool,
     ) -> Result<(Arc<Stream>, Action), Gone> {
         let (slot, state) = self.vm.pick();
-        let state = slot.prepare(state, &self.spec).map_err(|_| Gone)?;
+        let state = slot.prepare(state, &self.spec).map_err(|not_ready| self.missing(not_ready))?;
         count(&self.spec.stats.requests);
         slot.run(state, |instance| {
             let stream = instance.open(&self.spec, exchange)?;
             let action = instance.on_headers(&stream, Side::Request, number, is_end)?;
             Ok((stream, action))
         })
+    }
+}
+
+impl Plugin {
+    /// Tells the log why there is no instance, unless it has heard of it.
+    fn missing(&self, not_ready: NotReady) -> Gone {
+        if !matches!(not_ready, NotReady::Later) {
+            let reason = not_ready.into_reason();
+            tracing::error!(target: "filter", filter = &*self.spec.name, code = reason.code(), "{reason}");
+        }
+        Gone
     }
 }
 

@@ -141,6 +141,7 @@ impl Slot {
                     state.instance = Some(Box::new(instance));
                 }
                 Err(error) => {
+                    count(&spec.stats.traps);
                     state.note_failure();
                     return Err(error);
                 }

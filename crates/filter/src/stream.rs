@@ -13,9 +13,9 @@ use sandbox::GuestResult;
 
 use crate::abi::Side;
 use crate::config::{Dialect, OnTrap};
-use crate::exchange::Exchange;
 use crate::filters::lock;
 use crate::instance::Instance;
+use crate::messages::Exchange;
 use crate::module::Has;
 use crate::plugin::Spec;
 use crate::problem::Failed;
@@ -185,6 +185,13 @@ impl Stream {
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
         state.local.is_some() || state.failed.is_some() || state.dead || state.closed
+    }
+
+    /// Whether there is anything in the way of a head that the module has just let go.
+    pub(crate) fn has_news(&self) -> bool {
+        let state = self.state();
+        let is_over = state.local.is_some() || state.failed.is_some() || state.dead || state.closed;
+        is_over || state.waiting > 0
     }
 
     /// Whether the module said that it may go on, since it was last asked.

@@ -54,6 +54,12 @@ const IMPORTS: &[(&str, &str, usize)] = &[
     ("proxy_dequeue_shared_queue", "dequeue", 3),
     ("proxy_define_metric", "define", 4),
     ("proxy_call_foreign_function", "foreign", 6),
+    ("proxy_grpc_call", "grpc_call", 12),
+    ("proxy_grpc_stream", "grpc_stream", 9),
+    ("proxy_grpc_send", "grpc_send", 4),
+    ("proxy_grpc_cancel", "grpc_cancel", 1),
+    ("proxy_grpc_close", "grpc_close", 1),
+    ("proxy_get_status", "status", 3),
 ];
 
 /// What every module has: a marker, a memory, an allocator.
@@ -141,7 +147,8 @@ impl Observe for Seen {
     }
 }
 
-/// Answers of a service: `GET /path` is answered with the path; `/wait` never is.
+/// Answers of a service: `GET /path` is answered with the path; `/wait` never is; gRPC with the messages that it
+/// sent, `/s/no` with a status.
 #[derive(Default)]
 struct Answers {
     asked: Mutex<Vec<String>>,
@@ -167,6 +174,9 @@ impl Transport for Answers {
         self.asked.lock().unwrap().push(format!("{} {service} {path}", request.method()));
         self.told.notify_one();
         let dropped = Dropped(Arc::clone(&self.dropped));
+        if request.headers().get("content-type").is_some_and(|value| value == "application/grpc") {
+            return futures_util::future::ready(Ok(grpc_answer(request))).boxed();
+        }
         async move {
             let _dropped = dropped;
             let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -180,6 +190,17 @@ impl Transport for Answers {
         }
         .boxed()
     }
+}
+
+fn grpc_answer(request: Request<Body>) -> Response<Body> {
+    let response = Response::builder().header("content-type", "application/grpc").header("x-from", "service");
+    if request.uri().path() == "/s/no" {
+        let response = response.header("grpc-status", "7").header("grpc-message", "denied");
+        return response.body(body::empty()).unwrap();
+    }
+    let trailers = http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), "0".parse().unwrap())]);
+    let body = request.into_body().with_trailers(std::future::ready(Some(Ok(trailers))));
+    response.body(body.boxed_unsync()).unwrap()
 }
 
 /// Modules in files, the engine, a service.

@@ -10,8 +10,8 @@ use http::header::HeaderValue;
 use super::memory::at;
 use super::{Context, Done, Guest, Host};
 use crate::abi::{Abi, MapType, Side, Status};
-use crate::exchange::{Early, Messages};
 use crate::message::{self, Head};
+use crate::messages::{Early, Messages};
 use crate::stream::Stream;
 
 /// What a module does to a map.

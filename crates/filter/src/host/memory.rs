@@ -3,6 +3,9 @@
 use super::{Done, Guest, Host, Stop};
 use crate::abi::Status;
 
+/// How much of what a module is given is shown to whoever watches, in bytes.
+const SHOWN: usize = 512;
+
 /// Where the module wants to be told an address and a length.
 pub(crate) type Place = (u32, u32);
 
@@ -58,6 +61,10 @@ impl Guest<'_> {
 
     /// Gives the module bytes in memory of its own, and says where they are.
     pub(crate) fn give(&mut self, bytes: &[u8], place: Place) -> Done {
+        if self.host().is_observed() {
+            let shown = bytes.get(..SHOWN).unwrap_or(bytes);
+            self.gave = String::from_utf8_lossy(shown).into_owned();
+        }
         self.give_with(bytes.len(), place, |into| {
             into.copy_from_slice(bytes);
             Some(())

@@ -14,8 +14,8 @@ use http::{Version, request};
 
 use super::{Done, Guest, Host};
 use crate::abi::{Side, Status};
-use crate::exchange::{Exchange, Messages};
 use crate::message::{self, Head};
+use crate::messages::{Exchange, Messages};
 
 /// How many properties modules may set in an exchange, and how large all may be.
 const MAX_PROPERTIES: usize = 256;

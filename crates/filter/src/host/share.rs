@@ -15,6 +15,7 @@ pub(super) fn get_data(
     length: u32,
     cas: u32,
 ) -> Done {
+    guest.about_text((key, of));
     let (value, version) = guest.host().core.shared.get(guest.bytes((key, of))?).ok_or(Status::NotFound)?;
     guest.give(&value, (address, length))?;
     guest.put_u32(cas, version)
@@ -22,6 +23,7 @@ pub(super) fn get_data(
 
 /// `proxy_set_shared_data`
 pub(super) fn set_data(guest: &mut Guest<'_>, key: u32, of: u32, value: u32, length: u32, cas: u32) -> Done {
+    guest.about_text((key, of));
     let (key, value) = (guest.bytes((key, of))?, guest.bytes((value, length))?);
     Ok(guest.host().core.shared.set(key, value, cas)?)
 }
@@ -54,29 +56,34 @@ pub(super) fn resolve_queue(
 
 /// `proxy_enqueue_shared_queue`
 pub(super) fn enqueue(guest: &mut Guest<'_>, queue: u32, data: u32, length: u32) -> Done {
+    guest.about(|| queue.to_string());
     let item = Bytes::copy_from_slice(guest.bytes((data, length))?);
     Ok(guest.host().core.filters.queues.enqueue(queue, item)?)
 }
 
 /// `proxy_dequeue_shared_queue`
 pub(super) fn dequeue(guest: &mut Guest<'_>, queue: u32, address: u32, length: u32) -> Done {
+    guest.about(|| queue.to_string());
     let item = guest.host().core.filters.queues.dequeue(queue)?;
     guest.give(&item, (address, length))
 }
 
 /// `proxy_define_metric`
 pub(super) fn define_metric(guest: &mut Guest<'_>, kind: u32, name: u32, length: u32, to: u32) -> Done {
+    guest.about_text((name, length));
     let id = guest.host().core.filters.metrics.define(kind, guest.bytes((name, length))?)?;
     guest.put_u32(to, id)
 }
 
 /// `proxy_increment_metric`
 pub(super) fn increment_metric(guest: &mut Guest<'_>, metric: u32, by: u64) -> Done {
+    guest.about(|| format!("{metric}, {}", by.cast_signed()));
     Ok(guest.host().core.filters.metrics.increment(metric, by.cast_signed())?)
 }
 
 /// `proxy_record_metric`
 pub(super) fn record_metric(guest: &mut Guest<'_>, metric: u32, value: u64) -> Done {
+    guest.about(|| format!("{metric}, {value}"));
     Ok(guest.host().core.filters.metrics.record(metric, value)?)
 }
 

@@ -9,8 +9,8 @@ use tracing::Level;
 
 use super::{Done, Guest, Host};
 use crate::abi::{Side, Status};
-use crate::exchange::grpc_headers;
 use crate::message::{self, Head};
+use crate::messages::grpc_headers;
 use crate::observe::Event;
 use crate::stream::Local;
 

@@ -147,3 +147,77 @@ async fn a_call_from_the_end_is_made_and_its_answer_waited_for_if_the_module_is_
         assert_eq!(bench.stats().traps, 0);
     }
 }
+
+const GRPC: &str = r#"
+    (global $id (mut i32) (i32.const 0))
+    (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+        (global.set $id (local.get $id))
+        MAKE
+        (i32.const 1))
+    (func (export "proxy_on_grpc_receive_initial_metadata") (param i32 i32 i32)
+        (call $want (i32.const 0) (call $get (i32.const 4) «x-from» (i32.const 0) (i32.const 4)))
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (call $text (i32.const 0) «x-initial»))
+    (func (export "proxy_on_grpc_receive") (param i32 i32) (param $size i32)
+        (call $want (i32.const 0)
+            (call $buffer (i32.const 5) (i32.const 0) (local.get $size) (i32.const 0) (i32.const 4)))
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (call $text (i32.const 0) «x-message»)
+        RECEIVED)
+    (func (export "proxy_on_grpc_receive_trailing_metadata") (param i32 i32 i32)
+        (call $want (i32.const 0) (call $get (i32.const 5) «grpc-status» (i32.const 0) (i32.const 4)))
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (call $text (i32.const 0) «x-trailing»))
+    (func (export "proxy_on_grpc_close") (param i32 i32) (param $status i32)
+        (call $want (local.get $status) (i32.const CLOSED))
+        (call $want (i32.const 0) (call $status (i32.const 8) (i32.const 0) (i32.const 4)))
+        (call $want (local.get $status) (i32.load (i32.const 8)))
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (call $text (i32.const 0) «x-closed»)
+        (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
+
+#[tokio::test]
+async fn a_grpc_call_ends_with_its_message_or_its_failure() {
+    let bench = Bench::new();
+    let make = |method: &str| {
+        format!(
+            "(call $want (i32.const 0) (call $grpc_call «auth» «s» «{method}» ‹x-meta 1› «ping»
+                (i32.const 5000) (i32.const 16)))"
+        )
+    };
+    let code = GRPC.replace("RECEIVED", "(call $want (i32.const 0) (call $continue (i32.const 0)))");
+    let chain = bench.of(&code.replace("MAKE", &make("yes")).replace("CLOSED", "99"));
+    let answer = send(&chain, get("/")).await.unwrap();
+    assert_eq!((answer.header("got-x-message"), answer.header("got-x-initial")), ("ping", ""));
+    let chain = bench.of(&code.replace("MAKE", &make("no")).replace("CLOSED", "7"));
+    let answer = send(&chain, get("/")).await.unwrap();
+    assert_eq!((answer.header("got-x-message"), answer.header("got-x-closed")), ("", "denied"));
+}
+
+#[tokio::test]
+async fn a_grpc_stream_sends_and_receives_until_its_trailers() {
+    let bench = Bench::new();
+    let make = r#"
+        (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
+        (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «one» (i32.const 0)))
+        (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «two» (i32.const 0)))
+        (call $want (i32.const 1) (call $grpc_send (i32.const 99) «two» (i32.const 0)))
+        (call $want (i32.const 0) (call $grpc_close (i32.load (i32.const 16))))"#;
+    let code = GRPC.replace("RECEIVED", "").replace("MAKE", make).replace("CLOSED", "0");
+    let answer = send(&bench.of(&code), get("/")).await.unwrap();
+    let messages: Vec<_> = answer.headers.get_all("got-x-message").iter().collect();
+    assert_eq!(messages, ["one", "two"]);
+    assert_eq!((answer.header("got-x-initial"), answer.header("got-x-trailing")), ("service", "0"));
+}
+
+#[tokio::test]
+async fn a_grpc_call_that_is_given_up_is_waited_for_no_more() {
+    let bench = Bench::new();
+    let make = r#"
+        (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
+        (call $want (i32.const 0) (call $grpc_cancel (i32.load (i32.const 16))))
+        (call $want (i32.const 1) (call $grpc_cancel (i32.load (i32.const 16))))
+        (call $want (i32.const 0) (call $continue (i32.const 0)))"#;
+    let code = GRPC.replace("RECEIVED", "unreachable").replace("MAKE", make).replace("CLOSED", "0");
+    assert_eq!(send(&bench.of(&code), get("/")).await.unwrap().status, 200);
+}

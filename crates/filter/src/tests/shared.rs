@@ -102,12 +102,10 @@ async fn foreign_functions_compress_and_the_unknown_are_not_found() {
 #[tokio::test(start_paused = true)]
 async fn a_timer_goes_on_after_a_trap_without_any_request() {
     let bench = Bench::new();
-    let chain = bench.of(
-        r#"
+    let chain = bench.of(r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 0) (call $tick (i32.const 100))) (i32.const 1))
-        (func (export "proxy_on_tick") (param i32) unreachable)"#,
-    );
+        (func (export "proxy_on_tick") (param i32) unreachable)"#);
     chain.start();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(bench.stats().traps > 2, "{:?}", bench.stats());

@@ -5,8 +5,8 @@ use http::HeaderMap;
 use http::header::COOKIE;
 
 use super::{protocol, request_size, text};
-use crate::exchange::{Exchange, Messages};
 use crate::message;
+use crate::messages::{Exchange, Messages};
 
 /// The value of a variable.
 pub(super) fn variable(exchange: &Exchange, messages: &mut Messages, name: &[u8]) -> Option<Bytes> {
