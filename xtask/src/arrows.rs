@@ -8,8 +8,13 @@ use crate::files::{self, File};
 use crate::metadata::{Dependency, Kind, Metadata, Package};
 
 /// The house from the ground up. A crate depends on levels below its own, never on its own.
-const LEVELS: &[&[&str]] =
-    &[&["query-abi", "json", "services"], &["sandbox", "environments"], &["query"], &["gateway"], &["orfa"]];
+const LEVELS: &[&[&str]] = &[
+    &["query-abi", "json", "services"],
+    &["sandbox", "environments"],
+    &["query", "filter"],
+    &["gateway"],
+    &["orfa"],
+];
 
 /// Arrows within a level, each with the section that it has to stand in.
 const SIDEWAYS: &[(&str, &str, &[Kind])] = &[

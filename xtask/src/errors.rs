@@ -1,7 +1,7 @@
 //! docs/errors.md has every error code of the sources, and no other.
 //!
 //! The codes are read off the sources: those that a function called `code` (or `..._code`) returns as text,
-//! and those that `orfa` complains with. The page's rows begin with a code; its two parts are headings. That a
+//! and those that `orfa` complains with. The page's rows begin with a code; its parts are headings. That a
 //! row's status is the one that clients see is checked end to end, by every test that looks at a problem; here
 //! it is checked that the fault allows it.
 
@@ -13,8 +13,12 @@ use crate::files::{self, File};
 /// The page.
 const PAGE: &str = "docs/errors.md";
 /// The parts of the page: heading, and whose sources' codes stand under it.
-const PARTS: [(&str, &[&str]); 2] = [
-    ("## Over HTTP", &["crates/gateway/src/", "crates/services/src/", "crates/query/src/"]),
+const PARTS: [(&str, &[&str]); 3] = [
+    (
+        "## Over HTTP",
+        &["crates/gateway/src/", "crates/services/src/", "crates/query/src/", "crates/filter/src/problem.rs"],
+    ),
+    ("## Of a filter that is refused", &["crates/filter/src/refused.rs"]),
     ("## On the command line", &["crates/cli/src/"]),
 ];
 

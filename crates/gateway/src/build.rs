@@ -31,6 +31,9 @@ pub enum BuildError {
     /// The query runtime does not start.
     #[error("the query runtime does not start: {0}")]
     Runtime(#[from] query::StartError),
+    /// Filters can't be had.
+    #[error("filters do not start: {0}")]
+    Filters(#[from] filter::StartError),
     /// The access log does not start.
     #[error("the access log does not start: {0}")]
     Log(#[from] io::Error),
@@ -39,6 +42,7 @@ pub enum BuildError {
 struct Builder<'a> {
     services: Services,
     runtime: Option<Arc<query::Runtime>>,
+    filters: Option<Arc<filter::Filters>>,
     source: &'a Source,
 }
 
@@ -61,6 +65,7 @@ impl Life {
             drain: config.drain.clone(),
             services: builder.services,
             runtime: builder.runtime,
+            filters: builder.filters,
         })
     }
 }
@@ -76,7 +81,8 @@ impl<'a> Builder<'a> {
         let services =
             services.map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
         let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
-        Ok(Self { services, runtime, source })
+        let filters = filters(config, previous.and_then(|life| life.filters.as_ref()))?;
+        Ok(Self { services, runtime, filters, source })
     }
 
     fn routes(&self, config: &Config, metrics: &Metrics) -> Result<Routes, BuildError> {
@@ -84,12 +90,14 @@ impl<'a> Builder<'a> {
         for (index, route) in config.routes.iter().enumerate() {
             let origins =
                 Origins::new(route.cors.as_ref().or(config.cors.as_ref()), config.listen.is_local());
-            match self.way(&format!("/routes/{index}"), route) {
-                Ok(way) => routes.push(Route {
+            let pointer = format!("/routes/{index}");
+            match self.way(&pointer, route).and_then(|way| Ok((way, self.chain(&pointer, route)?))) {
+                Ok((way, filters)) => routes.push(Route {
                     metrics: metrics.route(&route.path, way.name()),
                     path: route.path.as_str().into(),
                     origins,
                     limits: route.limits.clone(),
+                    filters,
                     way,
                 }),
                 Err(mistakes) => wrong.extend(mistakes),
@@ -115,6 +123,33 @@ impl<'a> Builder<'a> {
         let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];
         proxy.map(Way::Proxy).ok_or_else(missing)
     }
+
+    /// The filters of a route.
+    fn chain(&self, pointer: &str, route: &RouteConfig) -> Result<Option<Arc<filter::Chain>>, Vec<Mistake>> {
+        let Some(filters) = self.filters.as_ref().filter(|_| !route.filters.is_empty()) else {
+            return Ok(None);
+        };
+        let chain = filter::Chain::new(filters, &route.filters, self.source.folder(), &self.services);
+        chain.map(|chain| Some(Arc::new(chain))).map_err(|refused| {
+            let mistake = |refused: filter::Refused| {
+                let pointer = format!("{pointer}/filters{}", refused.pointer);
+                self.source.mistake(&pointer, refused.to_string(), None)
+            };
+            refused.into_iter().map(mistake).collect()
+        })
+    }
+}
+
+/// Where filters live: with what their modules share, as long as the process.
+fn filters(
+    config: &Config,
+    previous: Option<&Arc<filter::Filters>>,
+) -> Result<Option<Arc<filter::Filters>>, BuildError> {
+    if let Some(previous) = previous {
+        return Ok(Some(Arc::clone(previous)));
+    }
+    let is_needed = config.routes.iter().any(|route| !route.filters.is_empty());
+    Ok(is_needed.then(filter::Filters::new).transpose()?)
 }
 
 /// Who callers are.

@@ -1,7 +1,7 @@
 //! The other end of a connection: what a request knows of who sent it before a byte of it is read.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use http::HeaderMap;
@@ -24,12 +24,24 @@ pub(crate) struct Client {
 }
 
 /// What a connection and its requests tell each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Link {
-    /// Set once the connection is encrypted: the client's certificate, verified, if it has shown one.
-    secured: OnceLock<Option<Certificate>>,
+    /// A number that no other connection of this process has.
+    number: u64,
+    /// Where the gateway took it.
+    local: Option<SocketAddr>,
+    /// Set once the connection is encrypted.
+    secured: OnceLock<Secured>,
     unread: AtomicBool,
     has_begun: AtomicBool,
+}
+
+/// What is known of an encrypted connection.
+#[derive(Debug)]
+pub(crate) struct Secured {
+    /// The client's certificate, verified, if it has shown one.
+    pub(crate) certificate: Option<Certificate>,
+    pub(crate) tls: filter::Tls,
 }
 
 impl Client {
@@ -45,8 +57,19 @@ impl Client {
     /// The names in the certificate that was shown and verified: the alternative names, without them the
     /// common name (RFC 9525, section 6.3, for services).
     pub(crate) fn certificate_names(&self) -> impl Iterator<Item = &str> {
-        let certificate = self.link.secured.get().and_then(Option::as_ref);
+        let certificate = self.link.secured.get().and_then(|secured| secured.certificate.as_ref());
         certificate.into_iter().flat_map(Certificate::bare_names)
+    }
+
+    /// What filters on a route may know of it.
+    pub(crate) fn facts(&self, route: &Arc<str>) -> filter::Facts {
+        filter::Facts {
+            route: Arc::clone(route),
+            source: self.address,
+            destination: self.link.local,
+            connection: self.link.number,
+            tls: self.link.secured.get().map(|secured| secured.tls.clone()),
+        }
     }
 
     /// Notes that some of the request was left unread.
@@ -78,10 +101,23 @@ impl Client {
 }
 
 impl Link {
+    /// That of a connection that was taken here.
+    pub(crate) fn new(local: Option<SocketAddr>) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Relaxed);
+        Self {
+            number,
+            local,
+            secured: OnceLock::new(),
+            unread: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
+        }
+    }
+
     /// Notes that the connection is encrypted, and who the client has proven to be.
-    pub(crate) fn secure(&self, certificate: Option<Certificate>) {
+    pub(crate) fn secure(&self, secured: Secured) {
         // A handshake ends once.
-        let _ = self.secured.set(certificate);
+        let _ = self.secured.set(secured);
     }
 
     /// Whether a request has come.

@@ -119,6 +119,9 @@ pub struct RouteConfig {
     /// Pass the request on to a service.
     #[serde(default)]
     pub proxy: Option<ProxyConfig>,
+    /// Proxy-Wasm modules that every request of this route goes through, and every answer.
+    #[serde(default)]
+    pub filters: Vec<filter::FilterConfig>,
     /// Who may call this route from other origins.
     #[serde(default)]
     pub cors: Option<CorsConfig>,
@@ -222,6 +225,8 @@ impl Config {
         documents.for_each(|document| self.source.note_file(document));
         let tls = self.services.values().filter_map(|service| service.tls.as_ref());
         tls.flat_map(|tls| tls.files()).for_each(|file| self.source.note_file(file));
+        let filters = self.routes.iter().flat_map(|route| &route.filters);
+        filters.for_each(|filter| self.source.note_file(&filter.wasm));
         let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
         keys.filter(|keys| !crate::identity::config::is_url(keys))
             .iter()

@@ -146,7 +146,7 @@ impl Gateway {
         for address in listeners.addresses() {
             tracing::info!(%address, "listening");
         }
-        self.current.life().services.watch();
+        self.current.life().start();
         tokio::spawn(self.current.life().shed.watch());
         let drained = server::serve(Arc::clone(&self.current), listeners, stop).await;
         self.current.life().audience.finish().await;

@@ -42,6 +42,7 @@ pub(crate) struct Life {
     // What the next config takes over as far as it still asks for it: see `build.rs`.
     pub(crate) services: Services,
     pub(crate) runtime: Option<Arc<query::Runtime>>,
+    pub(crate) filters: Option<Arc<filter::Filters>>,
 }
 
 /// The life that new requests get, and whether the gateway wants any.
@@ -64,8 +65,8 @@ impl Current {
 
     /// Puts another in its place for the requests to come.
     pub(crate) fn put(&self, life: Life) {
-        life.services.watch();
         self.life.store(Arc::new(life));
+        self.life().start();
     }
 
     /// The same life told of elsewhere: before it is served.
@@ -73,11 +74,17 @@ impl Current {
         let life = self.life();
         let mut audience = (*life.audience).clone();
         change(&mut audience);
-        self.put(Life { audience: Arc::new(audience), ..(*life).clone() });
+        self.life.store(Arc::new(Life { audience: Arc::new(audience), ..(*life).clone() }));
     }
 }
 
 impl Life {
+    /// Begins what goes on beside requests: health checks, filters' timers.
+    pub(crate) fn start(&self) {
+        self.services.watch();
+        self.routes.start();
+    }
+
     /// The life of a request, from its head to the answer's; the body logs when it ends.
     pub(crate) async fn live(self: Arc<Self>, request: Request<Body>, client: Client) -> Response<Logged> {
         let client = client.behind(&self.trusted, request.headers());
@@ -146,7 +153,10 @@ impl Life {
         let call = call(route, comes, request.headers(), entry);
         let call = Call { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
         self.identity.strip(request.headers_mut(), route.way.forwarded());
-        let answer = route.way.handle(request, call).await;
+        let answer = match &route.filters {
+            None => route.way.handle(request, call).await,
+            Some(chain) => filtered(route, chain, request, call, entry).await, // request and response filters
+        };
         match answer {
             Err(_) if entry.is_slow() => Err(Refusal::BodyTooSlow.into()),
             Err(_) if entry.is_over() => Err(Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()),
@@ -161,6 +171,22 @@ impl Life {
             Not::Permitted(denied) => denied.into(),
         })
     }
+}
+
+/// What a route answers whose requests and answers go through filters, which see its problems as answers.
+async fn filtered(
+    route: &Route,
+    chain: &Arc<filter::Chain>,
+    request: Request<Body>,
+    call: Call,
+    entry: &Entry,
+) -> Result<Response<Body>, Box<dyn Problem>> {
+    let facts = entry.client.facts(&route.path);
+    let handle = |request| async {
+        let answer = route.way.handle(request, call.clone()).await;
+        answer.unwrap_or_else(|problem| respond::problem(&*problem))
+    };
+    Ok(chain.around(request, &call, facts, handle).await?)
 }
 
 /// Whether the gateway answers browsers' preflights here, and not the service behind it.

@@ -13,6 +13,8 @@ use crate::way::Way;
 /// Every route, by path.
 pub(crate) struct Routes {
     table: matchit::Router<Arc<Route>>,
+    /// What has to be started once they are in force.
+    started: Vec<Arc<filter::Chain>>,
     elsewhere: Origins,
 }
 
@@ -23,6 +25,8 @@ pub(crate) struct Route {
     pub(crate) origins: Origins,
     pub(crate) limits: LimitsConfig,
     pub(crate) way: Way,
+    /// What its requests and answers go through; `None` where there is nothing.
+    pub(crate) filters: Option<Arc<filter::Chain>>,
     /// What its requests are counted in.
     pub(crate) metrics: Arc<RouteMetrics>,
 }
@@ -36,6 +40,7 @@ impl Routes {
     /// The table, and who may read that a path has no route. Where two paths clash, the index of the second.
     pub(crate) fn new(routes: Vec<Route>, elsewhere: Origins) -> Result<Self, (usize, Clash)> {
         let routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
+        let started = routes.iter().filter_map(|route| route.filters.clone()).collect();
         let mut table = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
             table.insert(pattern(&route.path), Arc::clone(route)).map_err(|clash| (index, clash.into()))?;
@@ -47,7 +52,12 @@ impl Routes {
                 let _ = table.insert(literal(folder), Arc::clone(&route));
             }
         }
-        Ok(Self { table, elsewhere })
+        Ok(Self { table, started, elsewhere })
+    }
+
+    /// Begins what goes on beside requests: filters have timers.
+    pub(crate) fn start(&self) {
+        self.started.iter().for_each(|chain| chain.start());
     }
 
     /// The route that answers this path, where everybody reads it in the same way: a service behind one

@@ -9,6 +9,8 @@ pub enum Class {
     Javascript,
     /// Plain modules that bring their own memory.
     Plain,
+    /// Filters: they live long, and need no pool ([`crate::Sandbox::unpooled`]).
+    Filter,
 }
 
 /// How many guests of a class may live at once, and how large each may be.
@@ -33,6 +35,7 @@ impl Class {
             Self::C => "c",
             Self::Javascript => "javascript",
             Self::Plain => "plain",
+            Self::Filter => "filter",
         }
     }
 
@@ -43,6 +46,7 @@ impl Class {
             Self::C => 512 << 10,
             Self::Javascript => 2 << 20,
             Self::Plain => 1 << 20,
+            Self::Filter => 0,
         }
     }
 
@@ -55,7 +59,7 @@ impl Class {
     /// The native stack of a guest, in bytes: QuickJS recurses through its interpreter.
     pub(crate) fn stack(self) -> usize {
         match self {
-            Self::C | Self::Plain => 512 << 10,
+            Self::C | Self::Plain | Self::Filter => 512 << 10,
             Self::Javascript => 1 << 20,
         }
     }
@@ -64,7 +68,7 @@ impl Class {
     pub(crate) fn instances_per_guest(self) -> u32 {
         match self {
             Self::C => 2,
-            Self::Javascript | Self::Plain => 1,
+            Self::Javascript | Self::Plain | Self::Filter => 1,
         }
     }
 }

@@ -38,6 +38,16 @@ impl Sandbox {
         Ok(Self { engine, class })
     }
 
+    /// An engine whose guests live long: each gets its memory from the system when it is made, and gives it
+    /// back when it is gone. Nothing is reserved for others.
+    ///
+    /// # Errors
+    /// When the machine is none that code can be compiled for.
+    pub fn unpooled(class: Class) -> Result<Self, Error> {
+        let engine = Engine::new(&settings(class)).map_err(Error::because(NO_ENGINE))?;
+        Ok(Self { engine, class })
+    }
+
     /// The class of its guests.
     #[must_use]
     pub fn class(&self) -> Class {

@@ -27,5 +27,6 @@ pub use ticker::{Running, Ticker};
 pub use wasmtime::{
     AsContext, AsContextMut, Caller, Engine, Error as Trapped, ExportType, Extern, ExternType, Func,
     ImportType, Instance, InstancePre, Linker, Memory, Module, ModuleExport, ResourceLimiter,
-    Result as GuestResult, Store, StoreContextMut, Trap, TypedFunc, UpdateDeadline, ValType,
+    Result as GuestResult, Store, StoreContextMut, Trap, TypedFunc, UpdateDeadline, ValType, WasmParams,
+    WasmResults,
 };

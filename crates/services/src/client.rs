@@ -151,6 +151,12 @@ impl Services {
         self.by_name.get(name)
     }
 
+    /// The service that has a target at this `host:port`. Without a port it is that of the target's scheme.
+    #[must_use]
+    pub fn at(&self, authority: &str) -> Option<&Arc<Service>> {
+        self.by_name.values().find(|service| service.is_at(authority))
+    }
+
     /// The service and the path that a program's URL means.
     ///
     /// # Errors

@@ -60,6 +60,11 @@ impl Service {
         self.openapi.as_deref()
     }
 
+    /// Whether one of its targets is at this `host:port`.
+    pub(crate) fn is_at(&self, authority: &str) -> bool {
+        self.targets.plan().origins.iter().any(|origin| origin.is_at(authority))
+    }
+
     /// Whether a program may call this path.
     ///
     /// # Errors

@@ -164,6 +164,15 @@ impl Origin {
         }
     }
 
+    /// Whether it is at this `host:port`; the scheme's own port need not be written.
+    pub(crate) fn is_at(&self, authority: &str) -> bool {
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+            _ => (authority, Some(default_port(&self.scheme))),
+        };
+        self.authority.host().eq_ignore_ascii_case(host) && port == Some(self.port())
+    }
+
     /// The port that is connected to.
     pub(crate) fn port(&self) -> u16 {
         self.authority.port_u16().unwrap_or(default_port(&self.scheme))

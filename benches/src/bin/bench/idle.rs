@@ -12,6 +12,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::process::{Server, allow_open_files};
 use crate::progress::Progress;
+use crate::rivals::Filter;
 use crate::{Tools, open};
 
 const CONNECTIONS: usize = 10_000;
@@ -33,7 +34,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     allow_open_files(DESCRIPTORS)?;
     let progress = Progress::new(REST + Duration::from_secs(8));
     let upstream = Server::upstream(&tools.upstream)?;
-    let server = Server::proxy(&tools.orfa, upstream.address)?;
+    let server = Server::proxy(&tools.orfa, upstream.address, Filter::None)?;
     let connections = CONNECTIONS;
     let mut rows = Vec::new();
     let mut seen = |connections: usize, after: &'static str| -> Result<f64> {

@@ -30,7 +30,9 @@ pub(crate) enum Load<'a> {
     Program(Sent<'a>),
     /// A GET of this path.
     Get(&'a str),
-    /// The same over HTTP/2.
+    /// The same, where every answer is to be an error.
+    GetErrors(&'a str),
+    /// The same as [`Self::Get`] over HTTP/2.
     GetHttp2(&'a str),
     /// What this script of wrk's makes, in Lua.
     Script(&'a str),
@@ -74,16 +76,17 @@ impl Load<'_> {
                      wrk.headers['Content-Type'] = '{content_type}'\n",
                     program.display()
                 );
-                wrk(server, "/query", &script, time)
+                wrk(server, "/query", &script, false, time)
             }
-            Self::Get(path) => wrk(server, path, "", time),
-            Self::Script(script) => wrk(server, "/", script, time),
+            Self::Get(path) => wrk(server, path, "", false, time),
+            Self::GetErrors(path) => wrk(server, path, "", true, time),
+            Self::Script(script) => wrk(server, "/", script, false, time),
             Self::GetHttp2(path) => h2load(server, path, time),
         }
     }
 }
 
-fn wrk(server: &Server, path: &str, script: &str, time: Duration) -> Result<u64> {
+fn wrk(server: &Server, path: &str, script: &str, has_errors: bool, time: Duration) -> Result<u64> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("load.lua");
     let mut command = pinned(LOAD_CORE, Path::new("wrk"));
@@ -94,10 +97,12 @@ fn wrk(server: &Server, path: &str, script: &str, time: Duration) -> Result<u64>
     }
     command.arg(format!("http://{}{path}", server.address));
     let text = output(command, "wrk")?;
-    if text.contains("Non-2xx") || text.contains("Socket errors") {
-        bail!("the server did not answer well:\n{text}");
+    let requests = wrk_requests(&text).with_context(|| format!("wrk said:\n{text}"))?;
+    let errors = if has_errors { requests } else { 0 };
+    if wrk_errors(&text) != errors || text.contains("Socket errors") {
+        bail!("the server did not answer as it should:\n{text}");
     }
-    wrk_requests(&text).with_context(|| format!("wrk said:\n{text}"))
+    Ok(requests)
 }
 
 fn h2load(server: &Server, path: &str, time: Duration) -> Result<u64> {
@@ -125,6 +130,12 @@ fn output(mut command: Command, name: &str) -> Result<String> {
 fn wrk_requests(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.contains(" requests in "))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// `  Non-2xx or 3xx responses: 12`
+fn wrk_errors(text: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("Non-2xx or 3xx responses: "));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// `status codes: 123456 2xx, 0 3xx, 0 4xx, 0 5xx`

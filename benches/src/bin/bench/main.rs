@@ -7,6 +7,7 @@
 
 mod awake;
 mod dead;
+mod filter;
 mod gigabyte;
 mod idle;
 mod load;
@@ -50,6 +51,7 @@ const BENCHES: &[Bench] = &[
     ("overload", overload::run),
     ("neighbours", neighbours::run),
     ("proxy", proxy::run),
+    ("filter", filter::run),
     ("memory", memory::run),
 ];
 

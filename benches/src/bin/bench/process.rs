@@ -11,6 +11,8 @@ use benches::process::{Usage, children, usage_of_all};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
+use crate::rivals::Filter;
+
 /// Where no service is: for programs that call none.
 pub(crate) const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 /// The core of the servers. The load has the other one.
@@ -61,12 +63,16 @@ impl Server {
         Self::gateway(binary, cores, &yaml)
     }
 
-    /// Starts the gateway with one route, which passes everything on to a service.
-    pub(crate) fn proxy(binary: &Path, upstream: SocketAddr) -> Result<Self> {
-        let yaml = format!(
+    /// Starts the gateway with one route, which passes everything on to a service, or answers itself.
+    pub(crate) fn proxy(binary: &Path, upstream: SocketAddr, filter: Filter<'_>) -> Result<Self> {
+        let path = if let Filter::Answer = filter { "/elsewhere" } else { "/*" };
+        let mut yaml = format!(
             "services: {{ service: {{ url: 'http://{upstream}' }} }}\n\
-             routes:\n  - path: /*\n    proxy: service\n"
+             routes:\n  - path: {path}\n    proxy: service\n"
         );
+        if let Filter::Module(module, config) = filter {
+            yaml += &format!("    filters: [{{ wasm: '{}', config: '{config}' }}]\n", module.display());
+        }
         Self::gateway(binary, SERVER_CORE, &yaml)
     }
 

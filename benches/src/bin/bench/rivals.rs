@@ -18,6 +18,17 @@ pub(crate) enum Proxy {
     Envoy,
 }
 
+/// What a server does to requests besides passing them on.
+#[derive(Clone, Copy)]
+pub(crate) enum Filter<'a> {
+    /// Nothing.
+    None,
+    /// It answers itself.
+    Answer,
+    /// A Proxy-Wasm module, and the text that it is configured with.
+    Module(&'a Path, &'a str),
+}
+
 /// What a client speaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaks {
@@ -48,8 +59,19 @@ impl Proxy {
 
     /// Starts it on the servers' core.
     pub(crate) fn start(self, tools: &Tools, upstream: SocketAddr, speaks: Speaks) -> Result<Server> {
+        self.start_with(tools, upstream, speaks, Filter::None)
+    }
+
+    /// The same, where requests are not only passed on.
+    pub(crate) fn start_with(
+        self,
+        tools: &Tools,
+        upstream: SocketAddr,
+        speaks: Speaks,
+        filter: Filter<'_>,
+    ) -> Result<Server> {
         match self {
-            Self::Orfa => Server::proxy(&tools.orfa, upstream),
+            Self::Orfa => Server::proxy(&tools.orfa, upstream, filter),
             Self::Nginx => {
                 let http2 = if speaks == Speaks::Http2 { "http2" } else { "" };
                 Server::start(|address, folder| {
@@ -67,6 +89,8 @@ impl Proxy {
                     ("@PORT@", address.port().to_string()),
                     ("@UPSTREAM_HOST@", upstream.ip().to_string()),
                     ("@UPSTREAM_PORT@", upstream.port().to_string()),
+                    ("@FILTER@", envoys(filter)),
+                    ("@ROUTE@", envoys_route(filter).to_owned()),
                 ];
                 let more: Vec<_> = more.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 let config = filled("envoy.yaml", folder, address, upstream, &more)?;
@@ -76,6 +100,33 @@ impl Proxy {
                 Ok(command)
             }),
         }
+    }
+}
+
+/// Envoy's entry of a Wasm filter, one line of YAML; nothing without one.
+fn envoys(filter: Filter<'_>) -> String {
+    let Filter::Module(module, config) = filter else { return String::new() };
+    let kind = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
+    let entry = serde_json::json!({
+        "name": "envoy.filters.http.wasm",
+        "typed_config": { "@type": kind, "config": {
+            "name": "filter",
+            "configuration": { "@type": "type.googleapis.com/google.protobuf.StringValue", "value": config },
+            "vm_config": {
+                "vm_id": "filter",
+                "runtime": "envoy.wasm.runtime.v8",
+                "code": { "local": { "filename": module } },
+            },
+        }},
+    });
+    format!("- {entry}")
+}
+
+/// What Envoy does with a request.
+fn envoys_route(filter: Filter<'_>) -> &'static str {
+    match filter {
+        Filter::Answer => "direct_response: { status: 503, body: { inline_string: fault injection } }",
+        _ => "route: { cluster: service }",
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use filter::{FilterStats, Metric, Value};
+use services::stats::Reading;
 use services::{EndpointStats, ServiceStats};
 
 use crate::gateway::Gateway;
@@ -27,7 +29,8 @@ pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, 
         config(page, &reloads)?;
         page.gauge("orfa_ready", "Whether /readyz says yes", [([], u64::from(is_ready))])?;
         upstream(page, &life.services.stats())?;
-        programs(page, &life)
+        programs(page, &life)?;
+        filters(page, &life)
     })
 }
 
@@ -110,4 +113,52 @@ fn programs(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     page.gauge("orfa_program_instances_used", "Instances that run a program", used)?;
     let all = pools.iter().map(|pool| ([("class", pool.class)], pool.all as u64));
     page.gauge("orfa_program_instances", "Instances that there may be at once", all)
+}
+
+/// The filters, and what their modules count themselves.
+fn filters(page: &mut Page<'_>, life: &Life) -> fmt::Result {
+    let Some(filters) = &life.filters else { return Ok(()) };
+    let stats = filters.stats();
+    let each = |count: fn(&FilterStats) -> u64| {
+        stats.iter().map(move |stats| ([("filter", &*stats.filter)], count(stats)))
+    };
+    page.counter("orfa_filter_requests", "Requests that a filter has seen", each(|stats| stats.requests))?;
+    let help = "Requests that a filter answered itself";
+    page.counter("orfa_filter_local_responses", help, each(|stats| stats.local_responses))?;
+    let help = "Traps, with callbacks that ran out of time or memory";
+    page.counter("orfa_filter_traps", help, each(|stats| stats.traps))?;
+    let help = "How often a filter was started and configured";
+    page.counter("orfa_filter_starts", help, each(|stats| stats.starts))?;
+    page.counter("orfa_filter_calls", "HTTP and gRPC calls of a filter", each(|stats| stats.calls))?;
+    let help = "Requests that ended with a problem of a filter's making";
+    page.counter("orfa_filter_failed", help, each(|stats| stats.failed))?;
+    let help = "Requests that went on without a filter after a trap";
+    page.counter("orfa_filter_bypassed", help, each(|stats| stats.bypassed))?;
+    modules(page, filters.metrics())
+}
+
+/// What modules count, each metric under its own name as a label: a name of the page has rules that modules do
+/// not know.
+fn modules(page: &mut Page<'_>, metrics: Vec<Metric>) -> fmt::Result {
+    let (mut counters, mut gauges, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
+    for Metric { name, value } in &metrics {
+        match value {
+            Value::Counter(count) => counters.push(([("name", &**name)], *count)),
+            Value::Gauge(now) => gauges.push(([("name", &**name)], *now)),
+            Value::Histogram { buckets, sum, count } => {
+                histograms.push(([("name", &**name)], reading(buckets, *sum, *count)));
+            }
+        }
+    }
+    page.counter("orfa_wasm", "Counters that the modules of filters have defined", counters)?;
+    page.gauge("orfa_wasm_gauge", "Gauges that the modules of filters have defined", gauges)?;
+    page.histogram("orfa_wasm_histogram", "Histograms that the modules of filters have defined", histograms)
+}
+
+/// A histogram whose buckets hold those before them too, as one whose buckets don't.
+fn reading(upto: &[(f64, u64)], sum: f64, count: u64) -> Reading {
+    let mut before = 0;
+    let own = |(bound, upto)| (bound, upto - std::mem::replace(&mut before, upto));
+    let buckets = upto.iter().copied().chain([(f64::INFINITY, count)]).map(own).collect();
+    Reading { buckets, sum, count }
 }

@@ -86,7 +86,7 @@ impl Connection {
         // Without it an answer of two packets waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(first) = self.first_byte(&stream).await else { return };
-        let link = Arc::new(Link::default());
+        let link = Arc::new(Link::new(stream.local_addr().ok()));
         let stream = Lingering::new(stream, Arc::clone(&link));
         let address = self.address;
         let served = match self.port.tls.clone() {
@@ -104,7 +104,7 @@ impl Connection {
         let mut first = [0];
         let peeked = tokio::select! {
             peeked = timeout(IDLE, stream.peek(&mut first)) => peeked,
-            () = ending(self.phase.clone(), Arc::default()) => return None,
+            () = ending(self.phase.clone(), None) => return None,
         };
         matches!(peeked, Ok(Ok(1))).then_some(first[0])
     }
@@ -117,7 +117,7 @@ impl Connection {
     async fn serve_secure(self, stream: Lingering, tls: &Tls, link: Arc<Link>) -> Result<(), BoxError> {
         let stream = timeout(GREETING, tls.acceptor().accept(stream)).await??;
         let (_, session) = stream.get_ref();
-        link.secure(tls::client_certificate(session));
+        link.secure(tls::secured(session));
         let is_http2 = tls::is_http2(session);
         self.serve(stream, Vec::new(), is_http2, link).await
     }
@@ -152,8 +152,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { current, phase, open: _open, .. } = self;
-        let link = client.link();
-        let ending = Awaited::new(phase.clone(), ending(phase.clone(), link));
+        let ending = Awaited::new(phase.clone(), ending(phase.clone(), Some(client.link())));
         let mut over =
             Awaited::new(phase.clone(), async move { reached(&mut phase.clone(), Phase::Over).await });
         let answer = |request, client| live(&current, request, client);
@@ -170,7 +169,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { current, mut phase, protocols, open: _open, .. } = self;
-        let link = client.link();
+        let link = Some(client.link());
         let service = service_fn(move |request: Request<Incoming>| {
             let (current, client) = (Arc::clone(&current), client.begin_request(false));
             let request = request.map(|body| match body.is_end_stream() {
@@ -206,9 +205,9 @@ async fn live(current: &Current, request: Request<Body>, client: Client) -> Resp
 }
 
 /// Waits until the connection had better come to its end: before its first request it gets more time.
-async fn ending(mut phase: watch::Receiver<Phase>, link: Arc<Link>) {
+async fn ending(mut phase: watch::Receiver<Phase>, link: Option<Arc<Link>>) {
     reached(&mut phase, Phase::Draining).await;
-    if !link.has_begun() {
+    if !link.is_some_and(|link| link.has_begun()) {
         tokio::time::sleep(NEWCOMER).await;
     }
 }

@@ -20,10 +20,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConnection};
+use rustls::{ProtocolVersion, RootCertStore, ServerConnection};
 use services::config::ConfigProblem;
 use tokio_rustls::TlsAcceptor;
 
+use crate::client::Secured;
 use crate::config::{CertificateConfig, ClientCertificatesConfig, TlsConfig};
 use keys::Keys;
 
@@ -92,9 +93,20 @@ pub(super) fn is_http2(connection: &ServerConnection) -> bool {
     connection.alpn_protocol() == Some(PROTOCOLS[0])
 }
 
-/// The client's certificate, which was verified.
-pub(super) fn client_certificate(connection: &ServerConnection) -> Option<Certificate> {
-    Certificate::read(connection.peer_certificates()?.first()?).ok()
+/// What a connection is known by after its handshake; a client's certificate was verified.
+pub(super) fn secured(connection: &ServerConnection) -> Secured {
+    let certificate = connection.peer_certificates().and_then(<[_]>::first);
+    let version = match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_2) => Some("TLSv1.2"),
+        Some(ProtocolVersion::TLSv1_3) => Some("TLSv1.3"),
+        _ => None,
+    };
+    let tls = filter::Tls {
+        version,
+        server_name: connection.server_name().map(Into::into),
+        is_mutual: certificate.is_some(),
+    };
+    Secured { certificate: certificate.and_then(|certificate| Certificate::read(certificate).ok()), tls }
 }
 
 fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {

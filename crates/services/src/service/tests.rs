@@ -16,6 +16,18 @@ fn pointers(problems: &[ConfigProblem]) -> Vec<&str> {
 }
 
 #[test]
+fn a_service_is_found_by_where_its_targets_are() {
+    let config = BTreeMap::from([
+        ("a".to_owned(), ServiceConfig::at("http://a.example")),
+        ("b".to_owned(), ServiceConfig::at("https://[::1]:8443/base")),
+    ]);
+    let services = Services::new(&config).expect("a good config");
+    let name = |authority: &str| services.at(authority).map_or("", |service| service.name());
+    assert_eq!(["a.example", "A.example:80", "[::1]:8443"].map(name), ["a", "a", "b"]);
+    assert_eq!(["a.example:81", "a.example:x", "[::1]", "b", ""].map(name), [""; 5]);
+}
+
+#[test]
 fn good_urls_pass() {
     for url in [
         "http://a",

@@ -48,7 +48,7 @@ impl Peer {
             protocols,
         };
         let (ours, theirs) = duplex(room);
-        tokio::spawn(connection.serve(theirs, Vec::new(), false, Arc::default()));
+        tokio::spawn(connection.serve(theirs, Vec::new(), false, Arc::new(Link::new(None))));
         let (read, write) = split(ours);
         Self { read, write, opened: Instant::now(), _phase: sender }
     }

@@ -28,7 +28,7 @@ struct Talk {
 }
 
 fn local() -> Client {
-    Client::new(([127, 0, 0, 1], 1).into(), Arc::<Link>::default())
+    Client::new(([127, 0, 0, 1], 1).into(), Arc::new(Link::new(None)))
 }
 
 /// Serves a connection, by this handler, in a task.

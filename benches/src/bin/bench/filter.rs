@@ -1,0 +1,227 @@
+//! Proxy-Wasm filters beside Envoy's: what one header costs, what a local response costs (the case of the seed,
+//! "APISIX and Wasm", table 1: 32,360 requests a second native, 17,912 by Wasm), and what memory routes with
+//! filters take.
+//!
+//! The same modules run in both. `header` and `fault` are written in WebAssembly's text, so that what is
+//! measured is the host; the example `fault-injection` is Go, as the seed's own plugin was. The fault by a
+//! program outside is a service that answers so: the plain proxy.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::scoreboard::{Better, Score};
+use benches::stats::{median, spread};
+use serde::Serialize;
+
+use crate::load::{Load, Round, load};
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::rivals::{Filter, Proxy, Speaks};
+use crate::{Tools, say};
+
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_secs(3);
+const WARM_UP: Duration = Duration::from_secs(1);
+/// How many routes have the same filter.
+const ROUTES: usize = 100;
+
+/// What is done to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// Passed on.
+    Plain,
+    /// Passed on, and one header added by a module.
+    Header,
+    /// Answered by the server itself.
+    Native,
+    /// Answered by a module.
+    Fault,
+    /// Answered by the example in Go.
+    FaultInGo,
+}
+
+impl Case {
+    fn load(self) -> Load<'static> {
+        match self {
+            Self::Plain | Self::Header => Load::Get("/small"),
+            Self::Native | Self::Fault | Self::FaultInGo => Load::GetErrors("/small"),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Busy { server: &'static str, case: String, round: usize, cpu_us: f64, per_second: f64, per_cpu_second: f64 },
+    Routes { routes: usize, rss_mb: f64 },
+}
+
+/// Where the modules are.
+struct Modules {
+    header: PathBuf,
+    fault: PathBuf,
+    /// `None` where there is no Go.
+    fault_in_go: Option<PathBuf>,
+    _folder: tempfile::TempDir,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let modules = Modules::make()?;
+    let proxies: Vec<Proxy> = Proxy::present(tools).into_iter().filter(|proxy| *proxy != Proxy::Nginx).collect();
+    let cases = [Case::Plain, Case::Header, Case::Native, Case::Fault, Case::FaultInGo];
+    let all = (proxies.len() * cases.len()) as u32;
+    let progress = Progress::new((tools.time(ROUND) * tools.rounds(ROUNDS) as u32 + WARM_UP) * all);
+    let upstream = Server::upstream(&tools.upstream)?;
+    let mut servers = Vec::new();
+    for proxy in &proxies {
+        for case in cases {
+            let Some(filter) = modules.filter(case) else { continue };
+            let server = proxy.start_with(tools, upstream.address, Speaks::Http1, filter)?;
+            load(&server, case.load(), WARM_UP)
+                .with_context(|| format!("{} ({case:?})", proxy.name()))?;
+            servers.push((proxy.name(), case, server));
+        }
+    }
+    let mut rows = Vec::new();
+    for round in 0..tools.rounds(ROUNDS) {
+        for (server, case, running) in &servers {
+            let Round { per_second, cpu_us, .. } = load(running, case.load(), tools.time(ROUND))?;
+            let case = format!("{case:?}").to_lowercase();
+            progress.say(&format!("{case:<10} {server:<5} {cpu_us:>6.2} us, {per_second:>6.0} a s"));
+            rows.push(Row::Busy { server, case, round, cpu_us, per_second, per_cpu_second: 1e6 / cpu_us });
+        }
+    }
+    drop(servers);
+    let memory = memory(tools, &modules, &upstream)?;
+    let mut scores = scores(&rows, &proxies);
+    scores.extend(memory.1);
+    rows.extend(memory.0);
+    tools.results("filter", &rows, scores)
+}
+
+impl Modules {
+    fn make() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let text = |name: &str| -> Result<PathBuf> {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(format!("{name}.wat"));
+            let module = folder.path().join(format!("{name}.wasm"));
+            std::fs::write(&module, wat::parse_file(source)?)?;
+            Ok(module)
+        };
+        let fault_in_go = folder.path().join("fault-injection.wasm");
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/fault-injection");
+        let built = Command::new("go")
+            .args(["build", "-buildmode=c-shared", "-o"])
+            .arg(&fault_in_go)
+            .arg(".")
+            .envs([("GOOS", "wasip1"), ("GOARCH", "wasm")])
+            .current_dir(example)
+            .status();
+        let is_built = built.is_ok_and(|status| status.success());
+        if !is_built {
+            say("  no Go that builds examples/fault-injection: its row is left out");
+        }
+        let (header, fault) = (text("header")?, text("fault")?);
+        Ok(Self { header, fault, fault_in_go: is_built.then_some(fault_in_go), _folder: folder })
+    }
+
+    /// What a server is set up with; `None` where that can't be had.
+    fn filter(&self, case: Case) -> Option<Filter<'_>> {
+        /// What the example takes, as APISIX has it.
+        const CONF: &str = r#"{"http_status":503,"body":"fault injection","percentage":100}"#;
+        match case {
+            Case::Plain => Some(Filter::None),
+            Case::Native => Some(Filter::Answer),
+            Case::Header => Some(Filter::Module(&self.header, "")),
+            Case::Fault => Some(Filter::Module(&self.fault, "")),
+            Case::FaultInGo => self.fault_in_go.as_deref().map(|module| Filter::Module(module, CONF)),
+        }
+    }
+}
+
+/// CPU microseconds of a request, round by round.
+fn cost(rows: &[Row], wanted: &str, of: Case) -> Vec<f64> {
+    let of = format!("{of:?}").to_lowercase();
+    let figure = |row: &Row| match row {
+        Row::Busy { server, case, cpu_us, .. } if *server == wanted && *case == of => Some(*cpu_us),
+        _ => None,
+    };
+    rows.iter().filter_map(figure).collect()
+}
+
+/// What one thing costs above another, round by round.
+fn added(rows: &[Row], server: &str, more: Case, less: Case) -> Vec<f64> {
+    cost(rows, server, more).iter().zip(cost(rows, server, less)).map(|(more, less)| more - less).collect()
+}
+
+fn scores(rows: &[Row], proxies: &[Proxy]) -> Vec<(String, Score)> {
+    let (orfa, envoy) = (Proxy::Orfa.name(), Proxy::Envoy.name());
+    let score = |name: &str, values: &[f64], unit: &str, better, target, against: String| {
+        let score = Score {
+            value: median(values),
+            unit: unit.into(),
+            better,
+            target: Some(target),
+            against,
+            spread: spread(values),
+        };
+        (format!("filter.{name}"), score)
+    };
+    let header = added(rows, orfa, Case::Header, Case::Plain);
+    let local = added(rows, orfa, Case::Fault, Case::Native);
+    let plain = format!("a plain proxy at {:.1} us", median(&cost(rows, orfa, Case::Plain)));
+    let native = format!("a response of its own at {:.1} us", median(&cost(rows, orfa, Case::Native)));
+    let mut scores = vec![
+        score("header.added_us", &header, "us", Better::Lower, 4.0, plain),
+        score("local.added_us", &local, "us", Better::Lower, 3.0, native),
+    ];
+    if proxies.contains(&Proxy::Envoy) {
+        let theirs = added(rows, envoy, Case::Header, Case::Plain);
+        let ratios: Vec<f64> = header.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
+        let against = format!("{:.1} us that Envoy adds with the same module", median(&theirs));
+        scores.push(score("header.added_cpu_vs_envoy", &ratios, "ratio", Better::Lower, 1.0, against));
+        let (ours, theirs) = (cost(rows, orfa, Case::Fault), cost(rows, envoy, Case::Fault));
+        let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| theirs / ours).collect();
+        let against = format!("{:.0} a CPU second of Envoy with the same module", 1e6 / median(&theirs));
+        scores.push(score("local.per_cpu_s_vs_envoy", &ratios, "ratio", Better::Higher, 1.0, against));
+    }
+    scores
+}
+
+/// What routes with filters take: of the same module in Go where there is one, each with its configuration.
+fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Row>, Vec<(String, Score)>)> {
+    let (module, name) = match &modules.fault_in_go {
+        Some(module) => (module, "the example in Go"),
+        None => (&modules.fault, "a module of one page"),
+    };
+    let mut rss = Vec::new();
+    for routes in [1, ROUTES] {
+        let mut yaml = format!("services: {{ service: {{ url: 'http://{}' }} }}\nroutes:\n", upstream.address);
+        for route in 0..routes {
+            yaml += &format!(
+                "  - path: /{route}/*\n    proxy: service\n    filters: [{{ wasm: '{}', \
+                 config: {{ http_status: 503, body: 'route {route}', percentage: 100 }} }}]\n",
+                module.display()
+            );
+        }
+        let server = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+        let last = format!("/{}/x", routes - 1);
+        load(&server, Load::GetErrors(&last), WARM_UP)?;
+        rss.push(server.usage()?.rss as f64 / 1e6);
+        say(&format!("  {routes} routes with {name}: {:.1} MB", rss[rss.len() - 1]));
+    }
+    ensure!(rss.len() == 2, "two gateways are measured");
+    let score = |name: &str, value: f64, unit: &str, target: f64, against: String| {
+        let (unit, target) = (unit.into(), Some(target));
+        (format!("filter.{name}"), Score { value, unit, better: Better::Lower, target, against, spread: 0.0 })
+    };
+    let each = (rss[1] - rss[0]) / (ROUTES - 1) as f64;
+    let scores = vec![
+        score("mb_per_route", each, "MB", 4.0, format!("{:.1} MB with one route, {name}", rss[0])),
+        score("hundred_routes_rss_mb", rss[1], "MB", 480.0, format!("{ROUTES} routes with {name}")),
+    ];
+    let rows = [1, ROUTES].into_iter().zip(rss).map(|(routes, rss_mb)| Row::Routes { routes, rss_mb }).collect();
+    Ok((rows, scores))
+}

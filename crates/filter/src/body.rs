@@ -1,0 +1,304 @@
+//! A body on its way through one filter: each piece is shown to the module, and goes on when it lets it.
+//!
+//! While the module says PAUSE, pieces are collected and shown again with each new one; over `limits.buffer`
+//! the exchange fails. Nothing is copied of a body that is not held back.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use services::Body;
+use services::body::Error;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::abi::{Action, Side};
+use crate::config::OnTrap;
+use crate::problem::Failed;
+use crate::slot::Gone;
+use crate::stats::count;
+use crate::stream::{Stream, Waiter};
+
+/// How long an answer's body may be held back, where the request's own time is over already.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A body on its way through a filter.
+pub(crate) struct Filtered {
+    stream: Arc<Stream>,
+    side: Side,
+    inner: Body,
+    paused: bool,
+    /// All of the inner body is here.
+    ended: bool,
+    /// The filter is left out from here on.
+    skipped: bool,
+    /// Nobody before it counts the body's bytes.
+    counts: bool,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// The exchange has ended, and this body with it. The exchange says why.
+#[derive(Debug, thiserror::Error)]
+#[error("a filter ended the exchange")]
+struct Ended;
+
+impl Filtered {
+    pub(crate) fn new(stream: &Arc<Stream>, side: Side, inner: Body, counts: bool) -> Self {
+        let stream = Arc::clone(stream);
+        Self { stream, side, inner, paused: false, ended: false, skipped: false, counts, timer: None }
+    }
+
+    /// The module said by other means that it may go on.
+    pub(crate) fn resume(&mut self) {
+        self.set_paused(false);
+    }
+
+    /// Shows the module what has come while it holds the head back. Ready when there is something to look at:
+    /// `true` if it was the body that made it let go.
+    pub(crate) fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
+        if self.ended {
+            return Poll::Pending;
+        }
+        ready!(self.pull(context))?;
+        self.check_length();
+        let is_over = self.stream.is_over();
+        Poll::Ready(Ok(!is_over && !self.paused && self.stream.state().asks))
+    }
+
+    /// Takes one piece of the inner body, and tells the module.
+    fn pull(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context)?);
+        let Some(frame) = frame else {
+            self.ended = true;
+            self.tell_piece(true);
+            return Poll::Ready(Ok(()));
+        };
+        match frame.into_data() {
+            Ok(piece) => {
+                self.ended = self.inner.is_end_stream();
+                if !piece.is_empty() || self.ended {
+                    if self.counts {
+                        self.stream.exchange.count(self.side, piece.len());
+                    }
+                    self.stream.state().half(self.side).push(piece);
+                    self.tell_piece(self.ended);
+                }
+            }
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    self.ended = true;
+                    self.stream.state().half(self.side).trailers = Some(trailers);
+                    self.tell_trailers();
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn tell_piece(&mut self, is_last: bool) {
+        if self.skipped {
+            return;
+        }
+        let size = {
+            let mut state = self.stream.state();
+            let half = state.half(self.side);
+            half.open = true;
+            half.resumed = false;
+            u32::try_from(half.data.len()).unwrap_or(u32::MAX)
+        };
+        let (stream, side) = (&self.stream, self.side);
+        let action = stream.enter(|instance| instance.on_body(stream, side, size, is_last));
+        self.follow(action);
+    }
+
+    fn tell_trailers(&mut self) {
+        if self.skipped {
+            return;
+        }
+        let number = {
+            let mut state = self.stream.state();
+            let half = state.half(self.side);
+            half.resumed = false;
+            half.trailers.as_ref().map_or(0, |trailers| u32::try_from(trailers.len()).unwrap_or(u32::MAX))
+        };
+        let (stream, side) = (&self.stream, self.side);
+        let action = stream.enter(|instance| instance.on_trailers(stream, side, number));
+        self.follow(action);
+    }
+
+    fn follow(&mut self, action: Result<Action, Gone>) {
+        let Ok(action) = action else { return };
+        let resumed = self.stream.take_resumed(self.side);
+        self.set_paused(action == Action::Pause && !resumed);
+        if self.paused {
+            self.check_length();
+        }
+    }
+
+    fn set_paused(&mut self, paused: bool) {
+        self.paused = paused;
+        self.timer = None;
+        self.stream.state().half(self.side).held = paused;
+    }
+
+    /// Fails the exchange if too much is held back.
+    fn check_length(&self) {
+        let limit = self.stream.spec.limits.buffer.0;
+        let length = self.stream.state().half(self.side).data.len() as u64;
+        if length > limit {
+            let filter = Arc::clone(&self.stream.spec.name);
+            self.stream.fail(match self.side {
+                Side::Request => Failed::RequestTooLarge { filter, limit },
+                Side::Response => Failed::ResponseTooLarge { filter, limit },
+            });
+        }
+    }
+
+    /// What happens while the body is held back: more of it comes, up to its end; or the time is up.
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if !self.ended && self.pull(context)?.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        let deadline = self.stream.exchange.deadline();
+        let side = self.side;
+        let timer = self.timer.get_or_insert_with(|| {
+            let later = Instant::now() + PATIENCE;
+            let until = if side == Side::Request { deadline } else { deadline.max(later) };
+            Box::pin(sleep_until(until))
+        });
+        ready!(timer.as_mut().poll(context));
+        self.stream.fail(Failed::Paused(Arc::clone(&self.stream.spec.name)));
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether calls are under way that the request has to wait for.
+    fn waits(&self) -> bool {
+        self.side == Side::Request && self.stream.is_lenient() && self.stream.state().waiting > 0
+    }
+
+    /// Leaves the filter out, or ends the body, if something is over.
+    fn check_over(&mut self) -> Result<(), Error> {
+        if self.skipped || !self.stream.is_over() {
+            return Ok(());
+        }
+        let (is_dead, is_ended) = {
+            let state = self.stream.state();
+            (state.dead, state.local.is_some() || state.failed.is_some() || state.closed)
+        };
+        if !is_dead || is_ended || self.stream.spec.on_trap == OnTrap::Closed {
+            // Before that, it is the exchange that counts.
+            if self.stream.exchange.messages().has_left {
+                count(&self.stream.spec.stats.failed);
+            }
+            return Err(Ended.into());
+        }
+        count(&self.stream.spec.stats.bypassed);
+        self.skipped = true;
+        self.set_paused(false);
+        Ok(())
+    }
+
+    fn waiter(&self) -> Waiter {
+        match self.side {
+            Side::Request => Waiter::Request,
+            Side::Response => Waiter::Response,
+        }
+    }
+}
+
+impl http_body::Body for Filtered {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        this.stream.register(this.waiter(), context.waker());
+        loop {
+            this.check_over()?;
+            if this.paused && !this.skipped {
+                if this.stream.take_resumed(this.side) {
+                    this.set_paused(false);
+                } else {
+                    ready!(this.poll_held(context))?;
+                }
+                continue;
+            }
+            if !this.skipped && this.waits() {
+                return Poll::Pending;
+            }
+            let mut state = this.stream.state();
+            let half = state.half(this.side);
+            if !half.data.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut half.data)))));
+            }
+            if this.ended {
+                let trailers = half.trailers.take().filter(|trailers| !trailers.is_empty());
+                return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
+            }
+            drop(state);
+            ready!(this.pull(context))?;
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let mut state = self.stream.state();
+        let half = state.half(self.side);
+        self.ended && !self.paused && half.data.is_empty() && half.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+/// The last wrapper of a message: its first piece, which was waited for before the head was sent, and the rest.
+pub(crate) struct Held {
+    pub(crate) first: Option<Frame<Bytes>>,
+    pub(crate) rest: Body,
+    /// How long it is, where that is known.
+    pub(crate) length: Option<u64>,
+}
+
+impl Held {
+    /// With its length, if the first piece is all there is.
+    pub(crate) fn new(first: Option<Frame<Bytes>>, rest: Body, announced: Option<u64>) -> Self {
+        let piece = first.as_ref().map(|frame| frame.data_ref().map_or(0, Bytes::len) as u64);
+        let length = if rest.is_end_stream() { Some(piece.unwrap_or(0)) } else { announced };
+        Self { first, rest, length }
+    }
+}
+
+impl http_body::Body for Held {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = match self.first.take() {
+            Some(first) => first,
+            None => match ready!(Pin::new(&mut self.rest).poll_frame(context)?) {
+                Some(frame) => frame,
+                None => return Poll::Ready(None),
+            },
+        };
+        if let (Some(length), Some(data)) = (&mut self.length, frame.data_ref()) {
+            *length = length.saturating_sub(data.len() as u64);
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.rest.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

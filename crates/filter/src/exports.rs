@@ -1,0 +1,115 @@
+//! What a module exports, of what the host calls: looked up once an instance, with its types.
+
+use sandbox::{Instance as Guest, Store, TypedFunc, WasmParams, WasmResults};
+
+use crate::host::Host;
+use crate::instance::NotReady;
+use crate::refused::Reason;
+
+/// A callback, if the module exports it.
+pub(crate) type F<P, R> = Option<TypedFunc<P, R>>;
+
+/// What a module exports, of what is called here.
+pub(crate) struct Exports {
+    pub(crate) on_context_create: F<(u32, u32), ()>,
+    pub(crate) on_vm_start: F<(u32, u32), u32>,
+    pub(crate) validate_configuration: F<(u32, u32), u32>,
+    pub(crate) on_configure: F<(u32, u32), u32>,
+    pub(crate) on_request_headers: Headers,
+    pub(crate) on_response_headers: Headers,
+    pub(crate) on_request_body: F<(u32, u32, u32), u32>,
+    pub(crate) on_response_body: F<(u32, u32, u32), u32>,
+    pub(crate) on_request_trailers: F<(u32, u32), u32>,
+    pub(crate) on_response_trailers: F<(u32, u32), u32>,
+    pub(crate) on_http_call_response: F<(u32, u32, u32, u32, u32), ()>,
+    pub(crate) on_grpc_receive_initial_metadata: F<(u32, u32, u32), ()>,
+    pub(crate) on_grpc_receive: F<(u32, u32, u32), ()>,
+    pub(crate) on_grpc_receive_trailing_metadata: F<(u32, u32, u32), ()>,
+    pub(crate) on_grpc_close: F<(u32, u32, u32), ()>,
+    pub(crate) on_tick: F<u32, ()>,
+    pub(crate) on_queue_ready: F<(u32, u32), ()>,
+    pub(crate) on_done: F<u32, u32>,
+    pub(crate) on_log: F<u32, ()>,
+    pub(crate) on_delete: F<u32, ()>,
+}
+
+/// Before 0.2.0 nobody was told whether a body follows.
+pub(crate) enum Headers {
+    None,
+    Two(TypedFunc<(u32, u32), u32>),
+    Three(TypedFunc<(u32, u32, u32), u32>),
+}
+
+impl Exports {
+    pub(crate) fn of(store: &mut Store<Host>, guest: &Guest) -> Result<Self, NotReady> {
+        Ok(Self {
+            on_context_create: find(store, guest, "proxy_on_context_create")?,
+            on_vm_start: find(store, guest, "proxy_on_vm_start")?,
+            validate_configuration: find(store, guest, "proxy_validate_configuration")?,
+            on_configure: find(store, guest, "proxy_on_configure")?,
+            on_request_headers: Headers::of(store, guest, "proxy_on_request_headers")?,
+            on_response_headers: Headers::of(store, guest, "proxy_on_response_headers")?,
+            on_request_body: find(store, guest, "proxy_on_request_body")?,
+            on_response_body: find(store, guest, "proxy_on_response_body")?,
+            on_request_trailers: find(store, guest, "proxy_on_request_trailers")?,
+            on_response_trailers: find(store, guest, "proxy_on_response_trailers")?,
+            on_http_call_response: find(store, guest, "proxy_on_http_call_response")?,
+            on_grpc_receive_initial_metadata: find(store, guest, "proxy_on_grpc_receive_initial_metadata")?,
+            on_grpc_receive: find(store, guest, "proxy_on_grpc_receive")?,
+            on_grpc_receive_trailing_metadata: find(store, guest, "proxy_on_grpc_receive_trailing_metadata")?,
+            on_grpc_close: find(store, guest, "proxy_on_grpc_close")?,
+            on_tick: find(store, guest, "proxy_on_tick")?,
+            on_queue_ready: find(store, guest, "proxy_on_queue_ready")?,
+            on_done: find(store, guest, "proxy_on_done")?,
+            on_log: find(store, guest, "proxy_on_log")?,
+            on_delete: find(store, guest, "proxy_on_delete")?,
+        })
+    }
+}
+
+impl Headers {
+    fn of(store: &mut Store<Host>, guest: &Guest, name: &'static str) -> Result<Self, NotReady> {
+        let Some(function) = guest.get_func(&mut *store, name) else { return Ok(Self::None) };
+        if let Ok(three) = function.typed(&*store) {
+            return Ok(Self::Three(three));
+        }
+        let two = function.typed(&*store).map_err(|_| NotReady::Refused(Reason::Signature(name)))?;
+        Ok(Self::Two(two))
+    }
+}
+
+/// A callback, if it is there. One of another type is refused.
+pub(crate) fn find<P: WasmParams, R: WasmResults>(
+    store: &mut Store<Host>,
+    guest: &Guest,
+    name: &'static str,
+) -> Result<F<P, R>, NotReady> {
+    let Some(function) = guest.get_func(&mut *store, name) else { return Ok(None) };
+    function.typed(&*store).map(Some).map_err(|_| NotReady::Refused(Reason::Signature(name)))
+}
+
+/// What a language's own library needs before anything else: `_initialize` and then `main`, or `_start`.
+pub(crate) fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result<(), NotReady> {
+    let nothing = |store: &mut Store<Host>, name: &'static str| -> Result<bool, NotReady> {
+        let Some(function) = find::<(), ()>(store, guest, name)? else { return Ok(false) };
+        function.call(store, ()).map_err(NotReady::Trapped)?;
+        Ok(true)
+    };
+    if !nothing(store, "_initialize")? {
+        return nothing(store, "_start").map(drop);
+    }
+    for name in ["main", "__main_void"] {
+        let Some(main) = guest.get_func(&mut *store, name) else { continue };
+        let called = if let Ok(main) = main.typed::<(u32, u32), u32>(&*store) {
+            main.call(&mut *store, (0, 0)).map(drop)
+        } else if let Ok(main) = main.typed::<(), u32>(&*store) {
+            main.call(&mut *store, ()).map(drop)
+        } else if let Ok(main) = main.typed::<(), ()>(&*store) {
+            main.call(&mut *store, ())
+        } else {
+            return Err(NotReady::Refused(Reason::Signature(name)));
+        };
+        return called.map_err(NotReady::Trapped);
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! What the gateway knows of an exchange beyond its messages: what modules read as properties.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Where a request came from and which way it takes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The route's path: `route_name`.
+    pub route: Arc<str>,
+    /// The client: `source.address`.
+    pub source: SocketAddr,
+    /// Where the gateway took the connection: `destination.address`.
+    pub destination: Option<SocketAddr>,
+    /// A number that no other connection of this process has: `connection.id`.
+    pub connection: u64,
+    /// The encryption, if there is one.
+    pub tls: Option<Tls>,
+}
+
+/// The encryption of a client's connection.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// `TLSv1.3`: `connection.tls_version`.
+    pub version: Option<&'static str>,
+    /// What the client asked for (SNI): `connection.requested_server_name`.
+    pub server_name: Option<Arc<str>>,
+    /// Whether the client has shown a certificate that is trusted: `connection.mtls`.
+    pub is_mutual: bool,
+}

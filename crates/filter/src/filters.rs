@@ -1,0 +1,142 @@
+//! What all filters of a process share: the engine, loaded modules, virtual machines, data, queues, metrics.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use sandbox::{Class, Linker, Sandbox, Ticker};
+
+use crate::host::{self, Host};
+use crate::metrics::{Metric, Metrics};
+use crate::module::Module;
+use crate::observe::Observe;
+use crate::refused::Reason;
+use crate::shared::{Queues, Shared};
+use crate::stats::{FilterStats, Stats};
+use crate::vm::{Vm, VmKey};
+
+/// Where filters live. One for a process: a reload hands it on, and with it what modules share.
+pub struct Filters {
+    sandbox: Sandbox,
+    linker: Linker<Host>,
+    pub(crate) ticker: Ticker,
+    pub(crate) observer: Option<Arc<dyn Observe>>,
+    pub(crate) metrics: Metrics,
+    modules: Mutex<HashMap<sandbox::Key, Weak<Module>>>,
+    vms: Mutex<HashMap<VmKey, Weak<Vm>>>,
+    shared: Mutex<HashMap<String, Arc<Shared>>>,
+    pub(crate) queues: Queues,
+    stats: Mutex<HashMap<String, Arc<Stats>>>,
+}
+
+/// Why filters can't be had at all.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The engine does not start.
+    #[error(transparent)]
+    Sandbox(#[from] sandbox::Error),
+    /// The host functions do not fit together.
+    #[error("the host functions can't be linked: {0}")]
+    Link(String),
+    /// No thread for the clock.
+    #[error("no thread for the clock: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Filters {
+    /// An engine, and nothing in it yet.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn new() -> Result<Arc<Self>, StartError> {
+        Self::watched(None)
+    }
+
+    /// The same, with somebody who sees every callback and every host call.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn observed(observer: Arc<dyn Observe>) -> Result<Arc<Self>, StartError> {
+        Self::watched(Some(observer))
+    }
+
+    fn watched(observer: Option<Arc<dyn Observe>>) -> Result<Arc<Self>, StartError> {
+        let sandbox = Sandbox::unpooled(Class::Filter)?;
+        let mut linker = Linker::new(sandbox.engine());
+        host::add(&mut linker).map_err(|error| StartError::Link(format!("{error:#}")))?;
+        let ticker = Ticker::start(&[sandbox.engine()])?;
+        Ok(Arc::new(Self {
+            sandbox,
+            linker,
+            ticker,
+            observer,
+            metrics: Metrics::default(),
+            modules: Mutex::default(),
+            vms: Mutex::default(),
+            shared: Mutex::default(),
+            queues: Queues::default(),
+            stats: Mutex::default(),
+        }))
+    }
+
+    /// The metrics that modules have defined, in alphabetical order.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        self.metrics.snapshot()
+    }
+
+    /// What the host itself counts of each filter, in alphabetical order of their names.
+    #[must_use]
+    pub fn stats(&self) -> Vec<FilterStats> {
+        let mut all: Vec<_> = lock(&self.stats).iter().map(|(name, stats)| stats.snapshot(name)).collect();
+        all.sort_by(|a, b| a.filter.cmp(&b.filter));
+        all
+    }
+
+    /// The module in a file, compiled once per content for as long as anybody uses it.
+    pub(crate) fn module(&self, path: &Path) -> Result<Arc<Module>, Reason> {
+        let bytes = std::fs::read(path).map_err(|error| Reason::Unreadable(error.to_string()))?;
+        let key = Module::key(&bytes);
+        if let Some(known) = lock(&self.modules).get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let module = Arc::new(Module::load(key, &bytes, &self.sandbox, &self.linker)?);
+        let mut modules = lock(&self.modules);
+        modules.retain(|_, module| module.strong_count() > 0);
+        modules.insert(key, Arc::downgrade(&module));
+        Ok(module)
+    }
+
+    /// The virtual machine with this key, made of the module if there is none.
+    pub(crate) fn vm(self: &Arc<Self>, key: VmKey, module: &Arc<Module>) -> Arc<Vm> {
+        let mut vms = lock(&self.vms);
+        if let Some(known) = vms.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        vms.retain(|_, vm| vm.strong_count() > 0);
+        let vm = Vm::new(self, &key, module);
+        vms.insert(key, Arc::downgrade(&vm));
+        vm
+    }
+
+    /// What the filters with this `vm_id` share.
+    pub(crate) fn shared(&self, vm_id: &str) -> Arc<Shared> {
+        Arc::clone(lock(&self.shared).entry(vm_id.to_owned()).or_default())
+    }
+
+    /// The counts of the filters of this name, which outlive a reload.
+    pub(crate) fn stats_of(&self, name: &str) -> Arc<Stats> {
+        Arc::clone(lock(&self.stats).entry(name.to_owned()).or_default())
+    }
+}
+
+impl std::fmt::Debug for Filters {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Filters").finish_non_exhaustive()
+    }
+}
+
+/// Locks what is whole whoever panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

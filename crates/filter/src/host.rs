@@ -1,0 +1,399 @@
+//! What an instance knows of the outside, and the host functions: module to host.
+//!
+//! The functions stand in `host/`, a file per concern. Each returns a [`Done`]: a status for the module, or a
+//! trap where the module's own allocator trapped. Pointers are checked in `host/memory.rs` and nowhere else.
+
+mod buffers;
+mod calls;
+mod foreign;
+mod grpc;
+mod headers;
+mod link;
+mod memory;
+mod properties;
+mod share;
+mod system;
+mod wasi;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, Trapped, TypedFunc};
+use tokio::task::AbortHandle;
+
+use crate::abi::Status;
+use crate::clock::Clock;
+use crate::filters::lock;
+use crate::observe::Event;
+use crate::plugin::Spec;
+use crate::slot::Slot;
+use crate::stream::Stream;
+use crate::vm::Core;
+
+pub(crate) use calls::Pending;
+pub(crate) use link::add;
+#[cfg(test)]
+pub(crate) use properties::parse as parse_property;
+
+/// The most entries of a module's table.
+const TABLE_ELEMENTS: usize = 1 << 20;
+
+/// What an instance knows of the outside.
+pub(crate) struct Host {
+    pub(crate) core: Arc<Core>,
+    pub(crate) slot: Weak<Slot>,
+    pub(crate) generation: u64,
+    pub(crate) memory: Option<Memory>,
+    /// Taken while it runs: it must not need itself.
+    pub(crate) allocate: Option<TypedFunc<u32, u32>>,
+    pub(crate) contexts: HashMap<u32, Context>,
+    /// The effective context, by its id.
+    pub(crate) current: Option<(u32, Context)>,
+    pub(crate) phase: Phase,
+    /// What the callback under way is about.
+    pub(crate) received: Received,
+    pub(crate) calls: calls::Calls,
+    /// For whom an instance is made, before there are contexts.
+    pub(crate) starting: Option<Arc<Spec>>,
+    /// Streams that said `proxy_done`, and are to end.
+    pub(crate) ended: Vec<u32>,
+    /// Streams whose module is not done.
+    lingering: VecDeque<u32>,
+    /// Streams to be woken once the module has returned.
+    pub(crate) woken: Vec<Arc<Stream>>,
+    pub(crate) clock: Clock,
+    pub(crate) room: Room,
+    /// What was written to the standard outputs since the last line's end.
+    lines: [Vec<u8>; 2],
+    last_context: u32,
+}
+
+/// A context of the module.
+#[derive(Clone)]
+pub(crate) enum Context {
+    Root(Arc<Root>),
+    Stream(Arc<Stream>),
+}
+
+/// A root context: a filter in an instance.
+pub(crate) struct Root {
+    pub(crate) id: u32,
+    pub(crate) spec: Arc<Spec>,
+    /// Milliseconds between ticks; 0 for none.
+    pub(crate) period: AtomicU64,
+    timer: Mutex<Option<AbortHandle>>,
+}
+
+/// What the host is doing with a root context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Starting,
+    Configuring,
+    Serving,
+}
+
+/// What came from outside, for the callback under way.
+#[derive(Default)]
+pub(crate) struct Received {
+    /// The head of a call's answer, `:status` included; or initial metadata.
+    pub(crate) head: Option<http::response::Parts>,
+    pub(crate) metadata: HeaderMap,
+    pub(crate) trailers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// The status of a gRPC call, and its message.
+    pub(crate) status: (u32, Bytes),
+    /// What a foreign function was given.
+    pub(crate) arguments: Bytes,
+}
+
+/// The memory that an instance may have.
+pub(crate) struct Room {
+    limit: u64,
+    /// Whether it asked for more.
+    pub(crate) is_over: bool,
+}
+
+/// The module that calls, and the host that it calls.
+pub(crate) struct Guest<'a> {
+    caller: Caller<'a, Host>,
+    about: String,
+    gave: String,
+}
+
+/// What a host function comes to.
+pub(crate) type Done<T = ()> = Result<T, Stop>;
+
+/// Why a host function did not do what it was asked.
+pub(crate) enum Stop {
+    /// The module is told.
+    Status(Status),
+    /// The module trapped meanwhile.
+    Trap(Trapped),
+}
+
+impl From<Status> for Stop {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl Context {
+    pub(crate) fn spec(&self) -> &Arc<Spec> {
+        match self {
+            Self::Root(root) => &root.spec,
+            Self::Stream(stream) => &stream.spec,
+        }
+    }
+}
+
+impl Root {
+    pub(crate) fn new(id: u32, spec: &Arc<Spec>) -> Self {
+        Self { id, spec: Arc::clone(spec), period: AtomicU64::new(0), timer: Mutex::default() }
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        lock(&self.timer).take().iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Received {
+    /// How many headers there are, how large the body is, how many trailers there are.
+    pub(crate) fn sizes(&self) -> (u32, u32, u32) {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let headers = self.head.as_ref().map_or(0, |head| count(head.headers.len() + 1));
+        (headers, count(self.body.len()), count(self.trailers.len()))
+    }
+}
+
+impl Host {
+    pub(crate) fn new(core: &Arc<Core>, (slot, generation): (Weak<Slot>, u64)) -> Self {
+        Self {
+            core: Arc::clone(core),
+            slot,
+            generation,
+            memory: None,
+            allocate: None,
+            contexts: HashMap::new(),
+            current: None,
+            phase: Phase::Serving,
+            received: Received::default(),
+            calls: calls::Calls::default(),
+            starting: None,
+            ended: Vec::new(),
+            lingering: VecDeque::new(),
+            woken: Vec::new(),
+            clock: Clock::default(),
+            room: Room { limit: core.memory, is_over: false },
+            lines: [Vec::new(), Vec::new()],
+            last_context: 0,
+        }
+    }
+
+    /// An id that no living context has.
+    pub(crate) fn next_context(&mut self) -> u32 {
+        loop {
+            self.last_context = self.last_context.checked_add(1).unwrap_or(1);
+            if !self.contexts.contains_key(&self.last_context) {
+                return self.last_context;
+            }
+        }
+    }
+
+    pub(crate) fn insert(&mut self, id: u32, context: Context) {
+        self.contexts.insert(id, context);
+    }
+
+    /// A context is gone, and with it the calls that only it waits for.
+    pub(crate) fn forget(&mut self, id: u32) {
+        self.contexts.remove(&id);
+        self.calls.drop_of(id);
+        if self.current.as_ref().is_some_and(|(current, _)| *current == id) {
+            self.current = None;
+        }
+        if !self.lingering.is_empty() {
+            self.lingering.retain(|lingering| *lingering != id);
+        }
+    }
+
+    /// A callback in this context begins.
+    pub(crate) fn enter(&mut self, id: u32) {
+        if self.current.as_ref().is_none_or(|(current, _)| *current != id) {
+            self.current = self.contexts.get(&id).map(|context| (id, context.clone()));
+        }
+    }
+
+    /// The filter whose callback is under way.
+    pub(crate) fn spec(&self) -> Option<&Arc<Spec>> {
+        self.current.as_ref().map(|(_, context)| context.spec()).or(self.starting.as_ref())
+    }
+
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.spec().is_none_or(|spec| spec.dialect == crate::config::Dialect::Lenient)
+    }
+
+    /// The stream that is the effective context.
+    pub(crate) fn stream(&self) -> Option<&Arc<Stream>> {
+        match &self.current {
+            Some((_, Context::Stream(stream))) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The root context of the effective one.
+    pub(crate) fn root(&self) -> Option<Arc<Root>> {
+        let root = match &self.current {
+            Some((_, Context::Root(root))) => return Some(Arc::clone(root)),
+            Some((_, Context::Stream(stream))) => stream.root,
+            None => return None,
+        };
+        match self.contexts.get(&root) {
+            Some(Context::Root(root)) => Some(Arc::clone(root)),
+            _ => None,
+        }
+    }
+
+    /// The root context that hears of a call, and how long it may take to.
+    pub(crate) fn root_of(&self, pending: &Pending) -> Option<(u32, Duration)> {
+        self.contexts.contains_key(&pending.context).then_some(())?;
+        Some((pending.root, self.time_of(pending.root)?))
+    }
+
+    /// How long a callback of this context may take.
+    pub(crate) fn time_of(&self, id: u32) -> Option<Duration> {
+        self.contexts.get(&id).map(|context| context.spec().limits.time.0)
+    }
+
+    /// A stream's module is not done with it. The oldest of too many has to be.
+    pub(crate) fn linger(&mut self, id: u32, most: usize) -> Option<u32> {
+        self.lingering.push_back(id);
+        if self.lingering.len() > most { self.lingering.pop_front() } else { None }
+    }
+
+    /// The effective context's module is done with it, if it was asked.
+    pub(crate) fn done(&mut self) -> Result<(), Status> {
+        let id = self.current.as_ref().map(|(id, _)| *id).ok_or(Status::NotFound)?;
+        if !self.lingering.contains(&id) {
+            return Err(Status::NotFound);
+        }
+        self.lingering.retain(|lingering| *lingering != id);
+        self.ended.push(id);
+        Ok(())
+    }
+
+    /// Begins the timer of a root context.
+    pub(crate) fn start_timer(&mut self, id: u32) {
+        let Some(Context::Root(root)) = self.contexts.get(&id) else { return };
+        let root = Arc::clone(root);
+        self.set_timer(&root);
+    }
+
+    fn set_timer(&self, root: &Root) {
+        let mut timer = lock(&root.timer);
+        timer.take().iter().for_each(AbortHandle::abort);
+        let period = root.period.load(Relaxed);
+        let runtime = tokio::runtime::Handle::try_current();
+        if let (Ok(runtime), true, true) = (runtime, period > 0, root.spec.started.load(Relaxed)) {
+            let (slot, generation, id) = (self.slot.clone(), self.generation, root.id);
+            *timer = Some(runtime.spawn(ticks(slot, generation, id, period)).abort_handle());
+        }
+    }
+
+    /// Tells every stream that this was its instance, and ends what goes on beside.
+    pub(crate) fn bury(&mut self) {
+        for (_, context) in self.contexts.drain() {
+            if let Context::Stream(stream) = context {
+                stream.die();
+            }
+        }
+        self.calls.drop_all();
+        self.current = None;
+    }
+
+    pub(crate) fn is_observed(&self) -> bool {
+        self.core.filters.observer.is_some()
+    }
+
+    pub(crate) fn see(&self, event: &Event<'_>) {
+        self.core.filters.observer.iter().for_each(|observer| observer.see(event));
+    }
+
+    pub(crate) fn see_callback(&self, name: &'static str, arguments: &[u32]) {
+        let filter = self.spec().map_or("", |spec| &spec.name);
+        self.see(&Event::Callback { filter, name, arguments });
+    }
+}
+
+/// The ticks of one root context. Those that come while one is under way are left out.
+async fn ticks(slot: Weak<Slot>, generation: u64, root: u32, period: u64) {
+    let period = Duration::from_millis(period);
+    let mut interval = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        interval.tick().await;
+        let Some(slot) = slot.upgrade() else { return };
+        if slot.with(generation, |instance| instance.on_tick(root)).is_err() {
+            return;
+        }
+    }
+}
+
+impl<'a> Guest<'a> {
+    fn new(caller: Caller<'a, Host>) -> Self {
+        Self { caller, about: String::new(), gave: String::new() }
+    }
+
+    pub(crate) fn host(&self) -> &Host {
+        self.caller.data()
+    }
+
+    pub(crate) fn host_mut(&mut self) -> &mut Host {
+        self.caller.data_mut()
+    }
+
+    /// Says what the call is about, if anybody watches.
+    pub(crate) fn about(&mut self, words: impl FnOnce() -> String) {
+        if self.host().is_observed() {
+            self.about = words();
+        }
+    }
+
+    /// The same with what the module itself wrote.
+    pub(crate) fn about_text(&mut self, span: memory::Span) {
+        if self.host().is_observed() {
+            self.about = self.text(span).unwrap_or_default();
+        }
+    }
+
+    /// The answer to the module.
+    fn finish(self, name: &'static str, done: Done) -> GuestResult<u32> {
+        let status = match done {
+            Ok(()) => Status::Ok,
+            Err(Stop::Status(status)) => status,
+            Err(Stop::Trap(trapped)) => return Err(trapped),
+        };
+        if self.host().is_observed() {
+            let (about, gave) = (&*self.about, &*self.gave);
+            let event = Event::HostCall { name, about, gave, status: status.name() };
+            self.host().see(&event);
+        }
+        Ok(status as u32)
+    }
+}
+
+impl ResourceLimiter for Room {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> GuestResult<bool> {
+        let fits = desired as u64 <= self.limit;
+        self.is_over |= !fits;
+        Ok(fits)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> GuestResult<bool> {
+        Ok(desired <= TABLE_ELEMENTS)
+    }
+}

@@ -1,0 +1,120 @@
+//! Buffers: bodies, configurations, answers of calls.
+//!
+//! What is not there is NOT_FOUND, which SDKs take for "no data"; what goes beyond the end is clipped.
+
+use bytes::{Bytes, BytesMut};
+
+use super::memory::at;
+use super::{Done, Guest, Host, Phase};
+use crate::abi::{BufferType, Side, Status};
+
+/// `proxy_get_buffer_bytes`
+pub(super) fn get(
+    guest: &mut Guest<'_>,
+    kind: u32,
+    start: u32,
+    most: u32,
+    address: u32,
+    length: u32,
+) -> Done {
+    let kind = BufferType::of(kind)?;
+    guest.about(|| format!("{}, {most} bytes from {start}", kind.name()));
+    note_asking(guest.host(), kind);
+    let data = find(guest.host(), kind)?;
+    if data.is_empty() {
+        return Err(Status::NotFound.into());
+    }
+    // A bad range is none of a buffer.
+    let end = start.checked_add(most).ok_or(Status::BadArgument)? as usize;
+    let piece = data.get((start as usize).min(data.len())..end.min(data.len())).unwrap_or_default();
+    guest.give(piece, (address, length))
+}
+
+/// `proxy_get_buffer_status`
+pub(super) fn get_status(guest: &mut Guest<'_>, kind: u32, length: u32, flags: u32) -> Done {
+    let kind = BufferType::of(kind)?;
+    guest.about(|| kind.name().to_owned());
+    note_asking(guest.host(), kind);
+    let data = find(guest.host(), kind)?;
+    guest.put_u32(length, u32::try_from(data.len()).unwrap_or(u32::MAX))?;
+    guest.put_u32(flags, 0)
+}
+
+/// `proxy_set_buffer_bytes`: replaces `size` bytes from `start` on. What begins beyond the end is appended.
+pub(super) fn set(guest: &mut Guest<'_>, kind: u32, start: u32, size: u32, data: u32, length: u32) -> Done {
+    let kind = BufferType::of(kind)?;
+    guest.about(|| format!("{}, {length} bytes for {size} from {start}", kind.name()));
+    let side = side(kind).ok_or(Status::BadArgument)?;
+    let (memory, host) = guest.split()?;
+    let new = at(memory, (data, length))?;
+    let stream = host.stream().ok_or(Status::BadArgument)?;
+    let limit = stream.spec.limits.buffer.0;
+    let mut state = stream.state();
+    state.asks = true;
+    let half = state.half(side);
+    if !half.open {
+        return Err(Status::BadArgument.into());
+    }
+    let old = &half.data;
+    let from = (start as usize).min(old.len());
+    let to = from.saturating_add(size as usize).min(old.len());
+    let whole = old.len() - (to - from) + new.len();
+    if whole as u64 > limit.max(old.len() as u64) {
+        return Err(Status::BadArgument.into());
+    }
+    let mut built = BytesMut::with_capacity(whole);
+    built.extend_from_slice(old.get(..from).unwrap_or_default());
+    built.extend_from_slice(new);
+    built.extend_from_slice(old.get(to..).unwrap_or_default());
+    half.data = built.freeze();
+    half.changed = true;
+    Ok(())
+}
+
+/// `proxy_get_configuration`, of 0.1.0
+pub(super) fn get_configuration(guest: &mut Guest<'_>, address: u32, length: u32) -> Done {
+    let host = guest.host();
+    let spec = host.spec().ok_or(Status::BadArgument)?;
+    let config = if host.phase == Phase::Starting { &spec.vm_config } else { &spec.config };
+    let config = config.clone();
+    guest.give(&config, (address, length))
+}
+
+fn side(kind: BufferType) -> Option<Side> {
+    match kind {
+        BufferType::RequestBody => Some(Side::Request),
+        BufferType::ResponseBody => Some(Side::Response),
+        _ => None,
+    }
+}
+
+/// A module that looks at a body is one that wants to see bodies.
+fn note_asking(host: &Host, kind: BufferType) {
+    if let (Some(_), Some(stream)) = (side(kind), host.stream()) {
+        stream.state().asks = true;
+    }
+}
+
+/// The bytes of a buffer. Strictly, configurations are there while the module is started with them; leniently
+/// always.
+fn find(host: &Host, kind: BufferType) -> Result<Bytes, Status> {
+    let is_configuring = host.phase != Phase::Serving || host.is_lenient();
+    match kind {
+        BufferType::RequestBody | BufferType::ResponseBody => {
+            let side = side(kind).ok_or(Status::BadArgument)?;
+            let stream = host.stream().ok_or(Status::NotFound)?;
+            Ok(stream.state().half(side).data.clone())
+        }
+        BufferType::CallBody | BufferType::GrpcMessage => Ok(host.received.body.clone()),
+        BufferType::ForeignArguments => Ok(host.received.arguments.clone()),
+        BufferType::VmConfiguration if is_configuring => {
+            Ok(host.spec().ok_or(Status::NotFound)?.vm_config.clone())
+        }
+        BufferType::PluginConfiguration if is_configuring => {
+            Ok(host.spec().ok_or(Status::NotFound)?.config.clone())
+        }
+        BufferType::VmConfiguration | BufferType::PluginConfiguration | BufferType::Tcp => {
+            Err(Status::NotFound)
+        }
+    }
+}

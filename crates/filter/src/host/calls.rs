@@ -1,0 +1,268 @@
+//! Calls to services. A task makes each, outside of the instance, and comes back with the answer; if the
+//! context that asked is gone by then, nobody is told.
+//!
+//! A call on behalf of a request takes part in its budget and its trace. It is the gateway's operator who
+//! makes it, so a caller's rights do not bound it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::HOST;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Request};
+use http_body_util::BodyExt;
+use services::headers::Arrival;
+use services::{Body, Call, Service, body};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::{Context, Done, Guest, Host, Received};
+use crate::abi::Status;
+use crate::message::{self, Head, Scheme};
+use crate::slot::Slot;
+use crate::stats::count;
+
+/// Calls under way.
+#[derive(Default)]
+pub(crate) struct Calls {
+    pending: HashMap<u32, Pending>,
+    last: u32,
+}
+
+/// A call under way.
+#[derive(Clone)]
+pub(crate) struct Pending {
+    /// Who asked.
+    pub(crate) context: u32,
+    /// Who is told.
+    pub(crate) root: u32,
+    task: AbortHandle,
+    /// Made when the exchange was over already: it goes on without.
+    detached: bool,
+    /// What a gRPC stream still sends.
+    pub(super) messages: Option<mpsc::Sender<Bytes>>,
+}
+
+/// Who makes a call, and where the answer goes.
+pub(super) struct Maker {
+    pub(super) call: Call,
+    pub(super) slot: Weak<Slot>,
+    pub(super) generation: u64,
+    pub(super) token: u32,
+    runtime: Handle,
+    context: u32,
+    root: u32,
+    detached: bool,
+}
+
+impl Calls {
+    fn next(&mut self) -> u32 {
+        loop {
+            self.last = self.last.checked_add(1).unwrap_or(1);
+            if !self.pending.contains_key(&self.last) {
+                return self.last;
+            }
+        }
+    }
+
+    /// A call that is over; nothing if it was given up.
+    pub(crate) fn take(&mut self, token: u32) -> Option<Pending> {
+        self.pending.remove(&token)
+    }
+
+    /// A call that goes on.
+    pub(crate) fn get(&self, token: u32) -> Option<Pending> {
+        self.pending.get(&token).cloned()
+    }
+
+    pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut Pending> {
+        self.pending.get_mut(&token)
+    }
+
+    /// Ends one.
+    pub(super) fn cancel(&mut self, token: u32) -> Option<Pending> {
+        let pending = self.pending.remove(&token)?;
+        pending.task.abort();
+        Some(pending)
+    }
+
+    /// Ends those of a context, but for what it asked for at its very end.
+    pub(crate) fn drop_of(&mut self, context: u32) {
+        self.pending.retain(|_, pending| {
+            let goes = pending.context == context && !pending.detached;
+            if goes {
+                pending.task.abort();
+            }
+            !goes
+        });
+    }
+
+    pub(crate) fn drop_all(&mut self) {
+        self.pending.drain().for_each(|(_, pending)| pending.task.abort());
+    }
+
+    fn of_context(&self, context: u32) -> usize {
+        self.pending.values().filter(|pending| pending.context == context).count()
+    }
+}
+
+/// `proxy_http_call`
+#[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
+pub(super) fn http_call(
+    guest: &mut Guest<'_>,
+    upstream: u32,
+    upstream_length: u32,
+    headers: u32,
+    headers_length: u32,
+    body: u32,
+    body_length: u32,
+    trailers: u32,
+    trailers_length: u32,
+    timeout: u32,
+    to: u32,
+) -> Done {
+    let upstream = guest.text((upstream, upstream_length))?;
+    guest.about(|| upstream.clone());
+    let head = head(guest.bytes((headers, headers_length))?)?;
+    let body = Bytes::copy_from_slice(guest.bytes((body, body_length))?);
+    let trailers = trailers_of(guest.bytes((trailers, trailers_length))?)?;
+    // Before anything is sent: the module has to hear of its number.
+    guest.put_u32(to, 0)?;
+    let service = service(guest.host(), &upstream)?;
+    let maker = Maker::new(guest.host_mut())?;
+    let token = maker.token;
+    let time = if timeout == 0 { service.timeout() } else { Duration::from_millis(timeout.into()) };
+    let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
+    let services = guest.host().spec().ok_or(Status::BadArgument)?.services.clone();
+    let answer = services.forward(&maker.call, &service, Request::from_parts(head, payload(body, trailers)));
+    let (slot, generation) = (maker.slot.clone(), maker.generation);
+    maker.spawn(guest.host_mut(), None, async move {
+        let whole = async { receive(answer.await.ok()?, limit).await };
+        let received = tokio::time::timeout(time, whole).await.ok().flatten().unwrap_or_default();
+        deliver(&slot, generation, token, received);
+    });
+    guest.put_u32(to, token)
+}
+
+fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Received) {
+    if let Some(slot) = slot.upgrade() {
+        // One that is gone has nothing to be told.
+        let _ = slot.with(generation, |instance| instance.on_call_response(token, received));
+    }
+}
+
+impl Maker {
+    /// Takes a call out of what the effective context may make.
+    pub(super) fn new(host: &mut Host) -> Result<Self, Status> {
+        let runtime = Handle::try_current().map_err(|_| Status::InternalFailure)?;
+        let (context, current) = host.current.clone().ok_or(Status::BadArgument)?;
+        let spec = Arc::clone(current.spec());
+        let (root, call, detached) = match &current {
+            Context::Root(root) if host.calls.of_context(context) >= spec.limits.calls as usize => {
+                tracing::warn!(target: "filter", filter = &*root.spec.name, "too many calls under way");
+                return Err(Status::InternalFailure);
+            }
+            Context::Root(root) => (root.id, Call::unlimited(), false),
+            Context::Stream(stream) => {
+                let mut state = stream.state();
+                if state.calls >= spec.limits.calls {
+                    return Err(Status::InternalFailure);
+                }
+                state.calls += 1;
+                state.waiting += 1;
+                drop(state);
+                let is_over = stream.exchange.messages().is_over;
+                let call = if is_over { Call::unlimited() } else { stream.exchange.call.clone() };
+                (stream.root, call, is_over)
+            }
+        };
+        count(&spec.stats.calls);
+        let token = host.calls.next();
+        let (slot, generation) = (host.slot.clone(), host.generation);
+        // What the module says of others goes out as it says it.
+        let arrival = call.arrival.map(|arrival| Arrival { is_trusted: true, ..arrival });
+        let call = Call { rights: None, payer: None, arrival, ..call };
+        Ok(Self { call, slot, generation, token, runtime, context, root, detached })
+    }
+
+    /// Sends it on its way.
+    pub(super) fn spawn(
+        self,
+        host: &mut Host,
+        messages: Option<mpsc::Sender<Bytes>>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let task = self.runtime.spawn(task).abort_handle();
+        let Self { context, root, detached, token, .. } = self;
+        host.calls.pending.insert(token, Pending { context, root, task, detached, messages });
+    }
+}
+
+/// The service that a module means. Envoy's modules say a cluster's name, Istio's one with the host at its
+/// end, those of nginx a host and a port.
+pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<Service>, Status> {
+    let spec = host.spec().ok_or(Status::BadArgument)?;
+    let named = spec.services.get(upstream).or_else(|| {
+        let address = upstream.rsplit_once("://").map_or(upstream, |(_, rest)| rest).trim_end_matches('/');
+        let address = address.rsplit_once('|').map_or(address, |(_, host)| host);
+        let lenient = host.is_lenient().then_some(address)?;
+        let host = lenient.rsplit_once(':').map_or(lenient, |(host, _)| host);
+        spec.services.at(lenient).or_else(|| spec.services.get(lenient)).or_else(|| spec.services.get(host))
+    });
+    let open = named.filter(|service| spec.opens(service.name()));
+    let Some(service) = open else {
+        tracing::warn!(target: "filter", filter = &*spec.name, upstream, "no service that it may call");
+        return Err(Status::BadArgument);
+    };
+    Ok(Arc::clone(service))
+}
+
+/// The head of a request: method, path and authority have to be there.
+fn head(pairs: &[u8]) -> Result<http::request::Parts, Status> {
+    let pairs = message::read(pairs)?;
+    let has = |name: &[u8]| pairs.iter().any(|(known, value)| *known == name && !value.is_empty());
+    if ![b":method".as_slice(), b":path", b":authority"].into_iter().all(has) {
+        return Err(Status::BadArgument);
+    }
+    let mut request = Request::new(());
+    *request.uri_mut() = PathAndQuery::from_static("/").into();
+    let (mut head, ()) = request.into_parts();
+    Head::Request(&mut head, &mut Scheme(false)).set_all(&pairs)?;
+    head.headers.remove(HOST);
+    Ok(head)
+}
+
+fn trailers_of(pairs: &[u8]) -> Result<HeaderMap, Status> {
+    let mut trailers = HeaderMap::new();
+    Head::Plain(&mut trailers).set_all(&message::read(pairs)?)?;
+    Ok(trailers)
+}
+
+fn payload(body: Bytes, trailers: HeaderMap) -> Body {
+    if trailers.is_empty() {
+        return body::full(body);
+    }
+    body::full(body).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync()
+}
+
+/// All of an answer, unless it is too large or breaks off.
+async fn receive(answer: http::Response<Body>, limit: u64) -> Option<Received> {
+    let (head, mut body) = answer.into_parts();
+    let mut data = BytesMut::new();
+    let mut trailers = HeaderMap::new();
+    while let Some(frame) = body.frame().await {
+        match frame.ok()?.into_data() {
+            Ok(piece) => {
+                if (data.len() + piece.len()) as u64 > limit {
+                    return None;
+                }
+                data.extend_from_slice(&piece);
+            }
+            Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
+        }
+    }
+    Some(Received { head: Some(head), trailers, body: data.freeze(), ..Received::default() })
+}

@@ -1,0 +1,311 @@
+//! gRPC calls: one message each way, or streams of them, over HTTP/2 to a service with `protocol: http2`.
+//!
+//! Messages are sent and taken uncompressed. A single call ends with its message or its failure; a stream with
+//! its trailers.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::stream;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE};
+use http::{Method, Request, Uri};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use services::{Body, body};
+use tokio::sync::mpsc;
+
+use super::calls::{Maker, service};
+use super::system::grpc_status;
+use super::{Done, Guest, Received};
+use crate::abi::Status;
+use crate::instance::Grpc;
+use crate::message::{self, Head};
+use crate::slot::Slot;
+
+/// Messages that may wait to be sent on a stream.
+const WAITING: usize = 256;
+/// Statuses of gRPC.
+const OK: u32 = 0;
+const DEADLINE_EXCEEDED: u32 = 4;
+const RESOURCE_EXHAUSTED: u32 = 8;
+const UNIMPLEMENTED: u32 = 12;
+const INTERNAL: u32 = 13;
+const UNAVAILABLE: u32 = 14;
+
+/// Whom to tell of what comes.
+struct Told {
+    slot: Weak<Slot>,
+    generation: u64,
+    token: u32,
+    is_stream: bool,
+    limit: u64,
+}
+
+/// How a call ended.
+struct Failure(u32, String);
+
+/// `proxy_grpc_call`
+#[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
+pub(super) fn call(
+    guest: &mut Guest<'_>,
+    upstream: u32,
+    upstream_length: u32,
+    name: u32,
+    name_length: u32,
+    method: u32,
+    method_length: u32,
+    metadata: u32,
+    metadata_length: u32,
+    message: u32,
+    message_length: u32,
+    timeout: u32,
+    to: u32,
+) -> Done {
+    let message = framed(guest.bytes((message, message_length))?).ok_or(Status::BadArgument)?;
+    let target = [(upstream, upstream_length), (name, name_length), (method, method_length)];
+    let time = Duration::from_millis(timeout.into());
+    let time = Some(time).filter(|time| !time.is_zero());
+    start(guest, target, (metadata, metadata_length), body::full(message), None, time, to)
+}
+
+/// `proxy_grpc_stream`
+#[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
+pub(super) fn stream(
+    guest: &mut Guest<'_>,
+    upstream: u32,
+    upstream_length: u32,
+    name: u32,
+    name_length: u32,
+    method: u32,
+    method_length: u32,
+    metadata: u32,
+    metadata_length: u32,
+    to: u32,
+) -> Done {
+    let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING);
+    let pieces = stream::poll_fn(move |context| receiver.poll_recv(context));
+    let frames = futures_util::StreamExt::map(pieces, |piece| Ok(Frame::data(piece)));
+    let target = [(upstream, upstream_length), (name, name_length), (method, method_length)];
+    let body = StreamBody::new(frames).boxed_unsync();
+    start(guest, target, (metadata, metadata_length), body, Some(sender), None, to)
+}
+
+fn start(
+    guest: &mut Guest<'_>,
+    [upstream, name, method]: [(u32, u32); 3],
+    metadata: (u32, u32),
+    payload: Body,
+    sender: Option<mpsc::Sender<Bytes>>,
+    time: Option<Duration>,
+    to: u32,
+) -> Done {
+    let (upstream, name, method) = (guest.text(upstream)?, guest.text(name)?, guest.text(method)?);
+    guest.about(|| format!("{upstream}, /{name}/{method}"));
+    guest.put_u32(to, 0)?;
+    // Envoy takes the name of a cluster or a whole configuration; only the first means something here.
+    let service = service(guest.host(), &upstream)?;
+    let request = request(&name, &method, guest.bytes(metadata)?, payload)?;
+    let maker = Maker::new(guest.host_mut())?;
+    let spec = guest.host().spec().ok_or(Status::BadArgument)?;
+    let (limit, services) = (spec.limits.buffer.0, spec.services.clone());
+    let (token, is_stream) = (maker.token, sender.is_some());
+    let told = Told { slot: maker.slot.clone(), generation: maker.generation, token, is_stream, limit };
+    let answer = services.forward(&maker.call, &service, request);
+    maker.spawn(guest.host_mut(), sender, async move {
+        let whole = async {
+            match answer.await {
+                Ok(answer) => told.receive(answer).await,
+                Err(error) => Err(Failure(UNAVAILABLE, error.to_string())),
+            }
+        };
+        let result = match time {
+            Some(time) => tokio::time::timeout(time, whole)
+                .await
+                .unwrap_or_else(|_| Err(Failure(DEADLINE_EXCEEDED, String::new()))),
+            None => whole.await,
+        };
+        if let Err(Failure(status, message)) = result {
+            told.close(status, message);
+        }
+    });
+    guest.put_u32(to, token)
+}
+
+fn request(service: &str, method: &str, metadata: &[u8], payload: Body) -> Result<Request<Body>, Status> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in message::read(metadata)? {
+        Head::Plain(&mut headers).add(name, value)?;
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+    let mut request = Request::new(payload);
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = Uri::try_from(format!("/{service}/{method}")).map_err(|_| Status::BadArgument)?;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+/// `proxy_grpc_send`
+pub(super) fn send(guest: &mut Guest<'_>, token: u32, message: u32, length: u32, end: u32) -> Done {
+    let message = framed(guest.bytes((message, length))?).ok_or(Status::BadArgument)?;
+    let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::NotFound)?;
+    let sender = pending.messages.as_ref().ok_or(Status::BadArgument)?;
+    let sent = sender.try_send(message).map_err(|_| Status::InternalFailure);
+    if end != 0 {
+        pending.messages = None;
+    }
+    Ok(sent?)
+}
+
+/// `proxy_grpc_cancel`
+pub(super) fn cancel(guest: &mut Guest<'_>, token: u32) -> Done {
+    let host = guest.host_mut();
+    let pending = host.calls.cancel(token).ok_or(Status::NotFound)?;
+    if let Some(super::Context::Stream(stream)) = host.contexts.get(&pending.context) {
+        let mut state = stream.state();
+        state.waiting = state.waiting.saturating_sub(1);
+        drop(state);
+        stream.wake();
+    }
+    Ok(())
+}
+
+/// `proxy_grpc_close`: nothing more is sent.
+pub(super) fn close(guest: &mut Guest<'_>, token: u32) -> Done {
+    let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::NotFound)?;
+    if pending.messages.take().is_some() { Ok(()) } else { cancel(guest, token) }
+}
+
+/// `proxy_get_status`: how the call ended that the callback is about.
+pub(super) fn get_status(guest: &mut Guest<'_>, code: u32, text: u32, length: u32) -> Done {
+    let (status, message) = guest.host().received.status.clone();
+    guest.put_u32(code, status)?;
+    guest.give(&message, (text, length))
+}
+
+/// A message with the five bytes before it: not compressed, so long.
+fn framed(message: &[u8]) -> Option<Bytes> {
+    let length = u32::try_from(message.len()).ok()?;
+    let mut framed = BytesMut::with_capacity(message.len() + 5);
+    framed.put_u8(0);
+    framed.put_u32(length);
+    framed.extend_from_slice(message);
+    Some(framed.freeze())
+}
+
+/// The next whole message, if it is there.
+fn unframe(data: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, Failure> {
+    let Some((front, _)) = data.split_first_chunk::<5>() else { return Ok(None) };
+    let [compressed, a, b, c, d] = *front;
+    let length = u32::from_be_bytes([a, b, c, d]) as usize;
+    if compressed != 0 {
+        return Err(Failure(UNIMPLEMENTED, "the message is compressed".to_owned()));
+    }
+    if length as u64 > limit {
+        return Err(Failure(RESOURCE_EXHAUSTED, "the message is too large".to_owned()));
+    }
+    if data.len() < length + 5 {
+        return Ok(None);
+    }
+    data.advance(5);
+    Ok(Some(data.split_to(length).freeze()))
+}
+
+impl Told {
+    /// An answer, told as it comes. `Err` is an end that has yet to be told.
+    async fn receive(&self, answer: http::Response<Body>) -> Result<(), Failure> {
+        let (head, mut body) = answer.into_parts();
+        if !head.status.is_success() {
+            return Err(Failure(grpc_status(head.status), format!("HTTP {}", head.status)));
+        }
+        if let Some(end) = end(&head.headers) {
+            // An answer that is trailers only.
+            return self.finish(head.headers, end);
+        }
+        if self.is_stream {
+            let number = u32::try_from(head.headers.len()).unwrap_or(u32::MAX);
+            let received = Received { metadata: head.headers, ..Received::default() };
+            self.tell(Grpc::InitialMetadata(number), false, received);
+        }
+        let mut data = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Failure(UNAVAILABLE, error.to_string()))?;
+            match frame.into_data() {
+                Ok(piece) => {
+                    data.extend_from_slice(&piece);
+                    while let Some(message) = unframe(&mut data, self.limit)? {
+                        let size = u32::try_from(message.len()).unwrap_or(u32::MAX);
+                        let received = Received { body: message, ..Received::default() };
+                        self.tell(Grpc::Message(size), !self.is_stream, received);
+                        if !self.is_stream {
+                            return Ok(());
+                        }
+                    }
+                }
+                Err(frame) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    let end = end(&trailers).unwrap_or(Failure(INTERNAL, "no status".to_owned()));
+                    return self.finish(trailers, end);
+                }
+            }
+        }
+        Err(Failure(INTERNAL, "the answer has no trailers".to_owned()))
+    }
+
+    fn finish(&self, trailers: HeaderMap, Failure(status, message): Failure) -> Result<(), Failure> {
+        if self.is_stream {
+            let number = u32::try_from(trailers.len()).unwrap_or(u32::MAX);
+            let received = Received { trailers, ..Received::default() };
+            self.tell(Grpc::TrailingMetadata(number), false, received);
+        }
+        // A single call that went well has had its message, and one without is none.
+        let status = if !self.is_stream && status == OK { INTERNAL } else { status };
+        self.close(status, message);
+        Ok(())
+    }
+
+    fn close(&self, status: u32, message: String) {
+        let received = Received { status: (status, message.into()), ..Received::default() };
+        self.tell(Grpc::Close(status), true, received);
+    }
+
+    fn tell(&self, what: Grpc, is_last: bool, received: Received) {
+        if let Some(slot) = self.slot.upgrade() {
+            // One that is gone has nothing to be told.
+            let _ =
+                slot.with(self.generation, |instance| instance.on_grpc(self.token, what, is_last, received));
+        }
+    }
+}
+
+/// The status that trailers bear.
+fn end(trailers: &HeaderMap) -> Option<Failure> {
+    let status = trailers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
+    let message = trailers.get("grpc-message").and_then(|message| message.to_str().ok());
+    Some(Failure(status, message.unwrap_or_default().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_out_whole_however_they_are_cut() {
+        let mut sent = BytesMut::new();
+        for message in [b"one".as_slice(), b"", b"three"] {
+            sent.extend_from_slice(&framed(message).unwrap());
+        }
+        let (mut data, mut messages) = (BytesMut::new(), Vec::new());
+        for byte in sent {
+            data.put_u8(byte);
+            while let Ok(Some(message)) = unframe(&mut data, 5) {
+                messages.push(message);
+            }
+        }
+        assert_eq!(messages, ["one", "", "three"]);
+        let mut large = BytesMut::from(&*framed(b"123456").unwrap());
+        assert!(unframe(&mut large, 5).is_err());
+        assert!(unframe(&mut BytesMut::from(&b"\x01\0\0\0\0"[..]), 5).is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! Maps of headers: which there are in which callback, reading and writing them.
+//!
+//! Strictly, a head is there in the callbacks of its own phase until it has gone on. In the lenient dialect,
+//! as in nginx, a head can be read for as long as the exchange lives, and headers of an answer that is yet to
+//! come can be set: they are when it comes.
+
+use http::HeaderMap;
+use http::header::HeaderValue;
+
+use super::memory::at;
+use super::{Context, Done, Guest, Host};
+use crate::abi::{Abi, MapType, Side, Status};
+use crate::message::{self, Head};
+use crate::messages::{Early, Messages};
+use crate::stream::Stream;
+
+/// What a module does to a map.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    Add(&'a [u8], &'a [u8]),
+    Replace(&'a [u8], &'a [u8]),
+    Remove(&'a [u8]),
+    SetAll(&'a [(&'a [u8], &'a [u8])]),
+}
+
+/// `proxy_get_header_map_size`
+pub(super) fn size(guest: &mut Guest<'_>, map: u32, to: u32) -> Done {
+    let map = MapType::of(map)?;
+    guest.about(|| map.name().to_owned());
+    let size = read(guest.host(), map, message::size)?;
+    guest.put_u32(to, u32::try_from(size).unwrap_or(u32::MAX))
+}
+
+/// `proxy_get_header_map_pairs`
+pub(super) fn get_all(guest: &mut Guest<'_>, map: u32, address: u32, length: u32) -> Done {
+    let map = MapType::of(map)?;
+    guest.about(|| map.name().to_owned());
+    let host = guest.host();
+    let Some(stream) = host.stream().filter(|_| is_of_exchange(map)).cloned() else {
+        // A call's answer: seldom, and inside of the host, so it is written twice.
+        let bytes = read(host, map, |head| {
+            let mut bytes = vec![0; message::size(head)];
+            message::write(head, &mut bytes).map(|()| bytes)
+        })?;
+        return guest.give(&bytes.ok_or(Status::InternalFailure)?, (address, length));
+    };
+    let size = read_exchange(&stream, map, message::size)?;
+    guest.give_with(size, (address, length), |into| {
+        read_exchange(&stream, map, |head| message::write(head, into)).ok().flatten()
+    })
+}
+
+/// `proxy_get_header_map_value`
+pub(super) fn get(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, address: u32, length: u32) -> Done {
+    let map = MapType::of(map)?;
+    let value = {
+        let name = guest.bytes((name, of))?;
+        read(guest.host(), map, |head| head.get(name))?
+    };
+    if guest.host().is_observed() {
+        let name = guest.text((name, of))?;
+        guest.about(|| format!("{}, {name}", map.name()));
+    }
+    match value {
+        Some(value) => guest.give(value.as_bytes(), (address, length)),
+        // Nothing was not an error yet.
+        None if guest.host().core.module.abi == Abi::V0_1_0 => guest.give(b"", (address, length)),
+        None => Err(Status::NotFound.into()),
+    }
+}
+
+/// `proxy_set_header_map_pairs`
+pub(super) fn set_all(guest: &mut Guest<'_>, map: u32, data: u32, length: u32) -> Done {
+    let map = MapType::of(map)?;
+    guest.about(|| map.name().to_owned());
+    let (memory, host) = guest.split()?;
+    let pairs = message::read(at(memory, (data, length))?)?;
+    Ok(change(host, map, Change::SetAll(&pairs))?)
+}
+
+/// `proxy_add_header_map_value`
+pub(super) fn add(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, value: u32, length: u32) -> Done {
+    change_one(guest, map, (name, of), (value, length), |name, value| Change::Add(name, value))
+}
+
+/// `proxy_replace_header_map_value`
+pub(super) fn replace(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, value: u32, length: u32) -> Done {
+    change_one(guest, map, (name, of), (value, length), |name, value| Change::Replace(name, value))
+}
+
+/// `proxy_remove_header_map_value`
+pub(super) fn remove(guest: &mut Guest<'_>, map: u32, name: u32, of: u32) -> Done {
+    change_one(guest, map, (name, of), (0, 0), |name, _| Change::Remove(name))
+}
+
+fn change_one(
+    guest: &mut Guest<'_>,
+    map: u32,
+    name: (u32, u32),
+    value: (u32, u32),
+    make: impl for<'a> FnOnce(&'a [u8], &'a [u8]) -> Change<'a>,
+) -> Done {
+    let map = MapType::of(map)?;
+    if guest.host().is_observed() {
+        let (name, value) = (guest.text(name)?, guest.text(value)?);
+        guest.about(|| format!("{}, {name}: {value}", map.name()));
+    }
+    let (memory, host) = guest.split()?;
+    let (name, value) = (at(memory, name)?, at(memory, value)?);
+    Ok(change(host, map, make(name, value))?)
+}
+
+fn is_of_exchange(map: MapType) -> bool {
+    use MapType::{RequestHeaders, RequestTrailers, ResponseHeaders, ResponseTrailers};
+    matches!(map, RequestHeaders | RequestTrailers | ResponseHeaders | ResponseTrailers)
+}
+
+/// Reads a map, or says why there is none.
+fn read<T>(host: &Host, map: MapType, see: impl FnOnce(&Head<'_>) -> T) -> Result<T, Status> {
+    if is_of_exchange(map) {
+        return read_exchange(host.stream().ok_or(Status::BadArgument)?, map, see);
+    }
+    let received = &host.received;
+    let headers = match map {
+        MapType::GrpcInitialMetadata => &received.metadata,
+        MapType::GrpcTrailingMetadata | MapType::CallTrailers => &received.trailers,
+        _ => match &received.head {
+            Some(head) => return Ok(see(&Head::Response(&mut head.clone()))),
+            None => &received.metadata,
+        },
+    };
+    Ok(see(&Head::Plain(&mut headers.clone())))
+}
+
+fn read_exchange<T>(stream: &Stream, map: MapType, see: impl FnOnce(&Head<'_>) -> T) -> Result<T, Status> {
+    let side = match map {
+        MapType::RequestTrailers => Side::Request,
+        MapType::ResponseTrailers => Side::Response,
+        _ => {
+            let mut messages = stream.exchange.messages();
+            let is_request = map == MapType::RequestHeaders;
+            let is_open = stream.is_lenient() || messages.is_open(is_request) || messages.is_over;
+            return match messages.head(is_request).filter(|_| is_open) {
+                Some(head) => Ok(see(&head)),
+                // An answer that is yet to come is empty.
+                None if stream.is_lenient() => Ok(see(&Head::Plain(&mut HeaderMap::new()))),
+                None => Err(Status::BadArgument),
+            };
+        }
+    };
+    let mut state = stream.state();
+    match &mut state.half(side).trailers {
+        Some(trailers) => Ok(see(&Head::Plain(trailers))),
+        None if stream.is_lenient() => Ok(see(&Head::Plain(&mut HeaderMap::new()))),
+        None => Err(Status::BadArgument),
+    }
+}
+
+/// Changes a map, or says why it can't be.
+fn change(host: &Host, map: MapType, change: Change<'_>) -> Result<(), Status> {
+    let Some((_, Context::Stream(stream))) = &host.current else { return Err(Status::BadArgument) };
+    let written = match change {
+        Change::Add(name, value) | Change::Replace(name, value) => name.len() + value.len(),
+        Change::Remove(_) => 0,
+        Change::SetAll(pairs) => pairs.iter().map(|(name, value)| name.len() + value.len()).sum(),
+    };
+    if !stream.may_write(written) {
+        return Err(Status::BadArgument);
+    }
+    let side = match map {
+        MapType::RequestTrailers => Side::Request,
+        MapType::ResponseTrailers => Side::Response,
+        MapType::RequestHeaders | MapType::ResponseHeaders => {
+            return change_head(stream, &mut stream.exchange.messages(), map, change);
+        }
+        _ => return Err(Status::BadArgument),
+    };
+    let mut state = stream.state();
+    let trailers = state.half(side).trailers.as_mut().ok_or(Status::BadArgument)?;
+    change.apply(&mut Head::Plain(trailers))
+}
+
+fn change_head(
+    stream: &Stream,
+    messages: &mut Messages,
+    map: MapType,
+    change: Change<'_>,
+) -> Result<(), Status> {
+    let is_request = map == MapType::RequestHeaders;
+    if messages.is_open(is_request)
+        && let Some(mut head) = messages.head(is_request)
+    {
+        return change.apply(&mut head);
+    }
+    if is_request || !stream.is_lenient() || messages.is_over || messages.has_left {
+        return Err(Status::BadArgument);
+    }
+    if messages.early.len() >= message::MAX_PAIRS {
+        return Err(Status::BadArgument);
+    }
+    messages.early.push(change.early()?);
+    Ok(())
+}
+
+impl Change<'_> {
+    fn apply(self, head: &mut Head<'_>) -> Result<(), Status> {
+        match self {
+            Self::Add(name, value) => head.add(name, value),
+            Self::Replace(name, value) => head.replace(name, value),
+            Self::Remove(name) => {
+                head.remove(name);
+                Ok(())
+            }
+            Self::SetAll(pairs) => head.set_all(pairs),
+        }
+    }
+
+    /// The change as it is kept for an answer that is yet to come.
+    fn early(self) -> Result<Early, Status> {
+        let checked = |name: &[u8], value: &[u8]| {
+            let mut trial = HeaderMap::new();
+            Head::Plain(&mut trial).add(name, value)?;
+            let value = HeaderValue::from_bytes(value).map_err(|_| Status::BadArgument)?;
+            Ok::<_, Status>((name.to_vec(), value))
+        };
+        Ok(match self {
+            Self::Add(name, value) => Early::Add(checked(name, value)?),
+            Self::Replace(name, value) => Early::Replace(checked(name, value)?),
+            Self::Remove(name) => Early::Remove(name.to_vec()),
+            Self::SetAll(_) => return Err(Status::BadArgument),
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! Properties: what a module can ask of an exchange beyond its messages.
+//!
+//! Paths of Envoy's attributes, with Envoy's encodings: text as it is, numbers as eight bytes, truth as one.
+//! A path of one element is also looked up among nginx's variables, as in APISIX and Kong (there also after
+//! `ngx`), which are always text. What no one knows is what some module has set, or NOT_FOUND.
+
+mod nginx;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{Version, request};
+
+use super::{Done, Guest, Host};
+use crate::abi::{Side, Status};
+use crate::message::{self, Head};
+use crate::messages::{Exchange, Messages};
+
+/// How many properties modules may set in an exchange, and how large all may be.
+const MAX_PROPERTIES: usize = 256;
+const MAX_BYTES: usize = 256 << 10;
+
+/// `proxy_get_property`
+pub(super) fn get(guest: &mut Guest<'_>, path: u32, of: u32, address: u32, length: u32) -> Done {
+    let value = {
+        let raw = guest.bytes((path, of))?;
+        find(guest.host(), raw)
+    };
+    if guest.host().is_observed() {
+        let path = guest.text((path, of))?.replace('\0', ".");
+        guest.about(|| path);
+    }
+    guest.give(&value.ok_or(Status::NotFound)?, (address, length))
+}
+
+/// `proxy_set_property`
+pub(super) fn set(guest: &mut Guest<'_>, path: u32, of: u32, value: u32, length: u32) -> Done {
+    if guest.host().is_observed() {
+        let path = guest.text((path, of))?.replace('\0', ".");
+        guest.about(|| path);
+    }
+    let (path, value) = (guest.bytes((path, of))?, guest.bytes((value, length))?);
+    let host = guest.host();
+    // APISIX's way of asking for bodies.
+    if let (b"wasm_process_req_body" | b"wasm_process_resp_body", Some(stream)) = (path, host.stream()) {
+        stream.state().asks = value != b"false" && value != b"0";
+        return Ok(());
+    }
+    Ok(keep(host, path, value)?)
+}
+
+/// Keeps a property for all filters of the exchange.
+pub(super) fn keep(host: &Host, path: &[u8], value: &[u8]) -> Result<(), Status> {
+    let stream = host.stream().ok_or(Status::NotFound)?;
+    let mut messages = stream.exchange.messages();
+    let known = &mut messages.properties;
+    let bytes: usize = known.iter().map(|(path, value)| path.len() + value.len()).sum();
+    let is_full = known.len() >= MAX_PROPERTIES && !known.contains_key(path);
+    if is_full || bytes + path.len() + value.len() > MAX_BYTES {
+        return Err(Status::InternalFailure);
+    }
+    known.insert(path.to_vec(), Bytes::copy_from_slice(value));
+    Ok(())
+}
+
+/// A path's elements.
+pub(crate) fn parse(path: &[u8]) -> Vec<&[u8]> {
+    let path = path.strip_suffix(&[0]).unwrap_or(path);
+    path.split(|byte| *byte == 0).collect()
+}
+
+fn find(host: &Host, raw: &[u8]) -> Option<Bytes> {
+    let path = parse(raw);
+    let spec = host.spec()?;
+    match path[..] {
+        [b"plugin_name"] => return Some(Bytes::copy_from_slice(spec.name.as_bytes())),
+        [b"plugin_root_id"] => return Some(spec.root_id.clone().into()),
+        [b"plugin_vm_id"] => return Some(spec.vm_id.clone().into()),
+        _ => {}
+    }
+    let exchange = &host.stream()?.exchange;
+    let mut messages = exchange.messages();
+    if let Some(set) = set_before(&messages, raw, &path) {
+        return Some(set);
+    }
+    let known = match path[..] {
+        [b"request", ref rest @ ..] => of_request(exchange, &mut messages, rest),
+        [b"response", ref rest @ ..] => of_response(exchange, &mut messages, rest),
+        [b"connection", field] => of_connection(exchange, field),
+        [b"source", b"address"] => Some(text(exchange.facts.source)),
+        [b"source", b"port"] => Some(number(u64::from(exchange.facts.source.port()))),
+        [b"destination", b"address"] => exchange.facts.destination.map(text),
+        [b"destination", b"port"] => Some(number(u64::from(exchange.facts.destination?.port()))),
+        [b"route_name"] | [b"xds", b"route_name"] => {
+            Some(Bytes::copy_from_slice(exchange.facts.route.as_bytes()))
+        }
+        [b"cluster_name"] | [b"xds", b"cluster_name"] => service(exchange),
+        [b"listener_direction"] => Some(number(1)),
+        _ => None,
+    };
+    known.or_else(|| match path[..] {
+        [variable] | [b"ngx", variable] => nginx::variable(exchange, &mut messages, variable),
+        _ => None,
+    })
+}
+
+/// What a module has set, by the same path, or as Envoy's filter state has it.
+fn set_before(messages: &Messages, raw: &[u8], path: &[&[u8]]) -> Option<Bytes> {
+    if messages.properties.is_empty() {
+        return None;
+    }
+    let key = match path {
+        [b"filter_state", key] => key.strip_prefix(b"wasm.").unwrap_or(key),
+        _ => raw,
+    };
+    messages.properties.get(key).cloned()
+}
+
+fn of_request(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> Option<Bytes> {
+    match path {
+        [b"headers"] => return pairs(&messages.head(true)?),
+        [b"headers", name] => return header(messages.head(true)?.get(name)),
+        [b"size" | b"total_size"] => return Some(number(request_size(exchange, messages.request.as_ref()?))),
+        [b"time"] => return Some(number(super::system::nanoseconds(exchange.began.1))),
+        [b"duration"] => return Some(duration(exchange.began.0.elapsed())),
+        [b"scheme"] => return Some(messages.scheme.name().into()),
+        _ => {}
+    }
+    let head = messages.request.as_ref()?;
+    match path {
+        [b"path"] => Some(text(message::path(&head.uri))),
+        [b"url_path"] => Some(text(head.uri.path())),
+        [b"query"] => Some(text(head.uri.query().unwrap_or_default())),
+        [b"host"] => message::authority(head).map(Bytes::copy_from_slice),
+        [b"method"] => Some(text(&head.method)),
+        [b"protocol"] => Some(protocol(head.version).into()),
+        [b"referer"] => field(head, "referer"),
+        [b"useragent"] => field(head, "user-agent"),
+        [b"id"] => field(head, "x-request-id"),
+        _ => None,
+    }
+}
+
+fn of_response(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> Option<Bytes> {
+    match path {
+        [b"headers"] => pairs(&messages.head(false)?),
+        [b"headers", name] => header(messages.head(false)?.get(name)),
+        [b"code"] => Some(number(u64::from(messages.response.as_ref()?.status.as_u16()))),
+        [b"code_details"] if messages.details.is_empty() => {
+            messages.response.as_ref().map(|_| "via_upstream".into())
+        }
+        [b"code_details"] => Some(messages.details.clone().into()),
+        [b"flags"] => Some(number(0)),
+        [b"grpc_status"] => {
+            let status = messages.response.as_ref()?.headers.get("grpc-status")?;
+            Some(number(status.to_str().ok()?.parse().ok()?))
+        }
+        [b"size" | b"total_size"] => Some(number(exchange.counted(Side::Response))),
+        _ => None,
+    }
+}
+
+fn of_connection(exchange: &Exchange, name: &[u8]) -> Option<Bytes> {
+    let tls = exchange.facts.tls.as_ref();
+    match name {
+        b"id" => Some(number(exchange.facts.connection)),
+        b"mtls" => Some(truth(tls.is_some_and(|tls| tls.is_mutual))),
+        b"tls_version" => tls?.version.map(text),
+        b"requested_server_name" => tls?.server_name.as_deref().map(text),
+        _ => None,
+    }
+}
+
+/// The service that was called last.
+fn service(exchange: &Exchange) -> Option<Bytes> {
+    exchange.call.budget.made().last().map(|made| Bytes::copy_from_slice(made.service.as_bytes()))
+}
+
+fn request_size(exchange: &Exchange, head: &request::Parts) -> u64 {
+    let announced = || head.headers.get("content-length")?.to_str().ok()?.parse().ok();
+    exchange.counted(Side::Request).max(announced().unwrap_or(0))
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2",
+        _ => "HTTP/1.1",
+    }
+}
+
+fn pairs(head: &Head<'_>) -> Option<Bytes> {
+    let mut bytes = vec![0; message::size(head)];
+    message::write(head, &mut bytes)?;
+    Some(bytes.into())
+}
+
+fn header(value: Option<HeaderValue>) -> Option<Bytes> {
+    value.map(|value| Bytes::copy_from_slice(value.as_bytes()))
+}
+
+fn field(head: &request::Parts, name: &'static str) -> Option<Bytes> {
+    header(head.headers.get(HeaderName::from_static(name)).cloned())
+}
+
+fn text(text: impl ToString) -> Bytes {
+    text.to_string().into()
+}
+
+fn number(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_le_bytes())
+}
+
+fn truth(truth: bool) -> Bytes {
+    Bytes::copy_from_slice(&[u8::from(truth)])
+}
+
+fn duration(duration: Duration) -> Bytes {
+    number(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,101 @@
+//! Variables of nginx, as far as they mean something here: what modules for APISIX and Kong ask for.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::COOKIE;
+
+use super::{protocol, request_size, text};
+use crate::message;
+use crate::messages::{Exchange, Messages};
+
+/// The value of a variable.
+pub(super) fn variable(exchange: &Exchange, messages: &mut Messages, name: &[u8]) -> Option<Bytes> {
+    let name = std::str::from_utf8(name).ok()?;
+    let facts = &exchange.facts;
+    match name {
+        "remote_addr" => return Some(text(facts.source.ip())),
+        "binary_remote_addr" => return Some(binary(facts.source.ip())),
+        "remote_port" => return Some(text(facts.source.port())),
+        "server_addr" => return facts.destination.map(|address| text(address.ip())),
+        "server_port" => return facts.destination.map(|address| text(address.port())),
+        "scheme" => return Some(messages.scheme.name().into()),
+        "https" => return Some(if facts.tls.is_some() { "on".into() } else { Bytes::new() }),
+        "connection" => return Some(text(facts.connection)),
+        "status" => return messages.response.as_ref().map(|head| text(head.status.as_u16())),
+        "pid" => return Some(text(std::process::id())),
+        "hostname" => return None,
+        "msec" | "request_time" => {
+            let time = match name {
+                "msec" => exchange.began.1.duration_since(std::time::UNIX_EPOCH).unwrap_or_default(),
+                _ => exchange.began.0.elapsed(),
+            };
+            return Some(text(format_args!("{:.3}", time.as_secs_f64())));
+        }
+        "bytes_sent" | "body_bytes_sent" => return Some(text(exchange.counted(crate::abi::Side::Response))),
+        _ => {}
+    }
+    if let Some(header) = name.strip_prefix("sent_http_") {
+        return named(&messages.response.as_ref()?.headers, header);
+    }
+    let head = messages.request.as_ref()?;
+    let query = head.uri.query().unwrap_or_default();
+    match name {
+        "uri" | "document_uri" => Some(text(head.uri.path())),
+        "request_uri" => Some(text(message::path(&head.uri))),
+        "args" | "query_string" => Some(text(query)),
+        "is_args" => Some(if query.is_empty() { Bytes::new() } else { "?".into() }),
+        "request_method" => Some(text(&head.method)),
+        "request" => Some(text(format_args!(
+            "{} {} {}",
+            head.method,
+            message::path(&head.uri),
+            server_protocol(head.version)
+        ))),
+        "server_protocol" => Some(server_protocol(head.version).into()),
+        "host" | "server_name" => {
+            let authority = std::str::from_utf8(message::authority(head)?).ok()?;
+            let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
+            Some(text(host.to_ascii_lowercase()))
+        }
+        "request_length" => Some(text(request_size(exchange, head))),
+        "content_length" | "content_type" => named(&head.headers, name),
+        "request_id" => named(&head.headers, "x_request_id"),
+        _ => named_part(&head.headers, query, name),
+    }
+}
+
+/// A header, an argument of the query, or a cookie.
+fn named_part(headers: &HeaderMap, query: &str, name: &str) -> Option<Bytes> {
+    if let Some(name) = name.strip_prefix("http_") {
+        return named(headers, name);
+    }
+    if let Some(name) = name.strip_prefix("arg_") {
+        return pair(query.split('&'), name).map(text);
+    }
+    let name = name.strip_prefix("cookie_")?;
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+    pair(cookies.flat_map(|cookies| cookies.split(';')), name).map(text)
+}
+
+fn pair<'a>(mut pairs: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+    pairs.find_map(|pair| {
+        let (key, value) = pair.trim().split_once('=')?;
+        key.eq_ignore_ascii_case(name).then_some(value)
+    })
+}
+
+/// A header by the name that nginx gives it.
+fn named(headers: &HeaderMap, name: &str) -> Option<Bytes> {
+    headers.get(name.replace('_', "-")).map(|value| Bytes::copy_from_slice(value.as_bytes()))
+}
+
+fn binary(address: std::net::IpAddr) -> Bytes {
+    match address {
+        std::net::IpAddr::V4(address) => Bytes::copy_from_slice(&address.octets()),
+        std::net::IpAddr::V6(address) => Bytes::copy_from_slice(&address.octets()),
+    }
+}
+
+fn server_protocol(version: http::Version) -> &'static str {
+    if version == http::Version::HTTP_2 { "HTTP/2.0" } else { protocol(version) }
+}

@@ -1,0 +1,94 @@
+//! What modules share: data, queues, metrics. The functions; the things stand in `shared.rs` and `metrics.rs`.
+
+use bytes::Bytes;
+
+use super::{Done, Guest};
+use crate::abi::Status;
+use crate::shared::Consumer;
+
+/// `proxy_get_shared_data`
+pub(super) fn get_data(
+    guest: &mut Guest<'_>,
+    key: u32,
+    of: u32,
+    address: u32,
+    length: u32,
+    cas: u32,
+) -> Done {
+    guest.about_text((key, of));
+    let (value, version) = guest.host().core.shared.get(guest.bytes((key, of))?).ok_or(Status::NotFound)?;
+    guest.give(&value, (address, length))?;
+    guest.put_u32(cas, version)
+}
+
+/// `proxy_set_shared_data`
+pub(super) fn set_data(guest: &mut Guest<'_>, key: u32, of: u32, value: u32, length: u32, cas: u32) -> Done {
+    guest.about_text((key, of));
+    let (key, value) = (guest.bytes((key, of))?, guest.bytes((value, length))?);
+    Ok(guest.host().core.shared.set(key, value, cas)?)
+}
+
+/// `proxy_register_shared_queue`: whoever registers is told of what comes.
+pub(super) fn register_queue(guest: &mut Guest<'_>, name: u32, length: u32, to: u32) -> Done {
+    let name = guest.text((name, length))?;
+    guest.about(|| name.clone());
+    let host = guest.host();
+    let root = host.root().ok_or(Status::BadArgument)?;
+    let consumer = Consumer { slot: host.slot.clone(), generation: host.generation, root: root.id };
+    let id = host.core.filters.queues.register(&root.spec.vm_id, &name, consumer)?;
+    guest.put_u32(to, id)
+}
+
+/// `proxy_resolve_shared_queue`
+pub(super) fn resolve_queue(
+    guest: &mut Guest<'_>,
+    vm_id: u32,
+    vm_id_length: u32,
+    name: u32,
+    length: u32,
+    to: u32,
+) -> Done {
+    let (vm_id, name) = (guest.text((vm_id, vm_id_length))?, guest.text((name, length))?);
+    guest.about(|| format!("{vm_id}, {name}"));
+    let id = guest.host().core.filters.queues.resolve(&vm_id, &name).ok_or(Status::NotFound)?;
+    guest.put_u32(to, id)
+}
+
+/// `proxy_enqueue_shared_queue`
+pub(super) fn enqueue(guest: &mut Guest<'_>, queue: u32, data: u32, length: u32) -> Done {
+    guest.about(|| queue.to_string());
+    let item = Bytes::copy_from_slice(guest.bytes((data, length))?);
+    Ok(guest.host().core.filters.queues.enqueue(queue, item)?)
+}
+
+/// `proxy_dequeue_shared_queue`
+pub(super) fn dequeue(guest: &mut Guest<'_>, queue: u32, address: u32, length: u32) -> Done {
+    guest.about(|| queue.to_string());
+    let item = guest.host().core.filters.queues.dequeue(queue)?;
+    guest.give(&item, (address, length))
+}
+
+/// `proxy_define_metric`
+pub(super) fn define_metric(guest: &mut Guest<'_>, kind: u32, name: u32, length: u32, to: u32) -> Done {
+    guest.about_text((name, length));
+    let id = guest.host().core.filters.metrics.define(kind, guest.bytes((name, length))?)?;
+    guest.put_u32(to, id)
+}
+
+/// `proxy_increment_metric`
+pub(super) fn increment_metric(guest: &mut Guest<'_>, metric: u32, by: u64) -> Done {
+    guest.about(|| format!("{metric}, {}", by.cast_signed()));
+    Ok(guest.host().core.filters.metrics.increment(metric, by.cast_signed())?)
+}
+
+/// `proxy_record_metric`
+pub(super) fn record_metric(guest: &mut Guest<'_>, metric: u32, value: u64) -> Done {
+    guest.about(|| format!("{metric}, {value}"));
+    Ok(guest.host().core.filters.metrics.record(metric, value)?)
+}
+
+/// `proxy_get_metric`
+pub(super) fn get_metric(guest: &mut Guest<'_>, metric: u32, to: u32) -> Done {
+    let value = guest.host().core.filters.metrics.get(metric)?;
+    guest.put_u64(to, value)
+}

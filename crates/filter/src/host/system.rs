@@ -1,0 +1,211 @@
+//! Logging, time, contexts, and what becomes of an exchange.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use tracing::Level;
+
+use super::{Done, Guest, Host};
+use crate::abi::{Side, Status};
+use crate::message::{self, Head};
+use crate::messages::grpc_headers;
+use crate::observe::Event;
+use crate::stream::Local;
+
+/// The longest message that is logged, in bytes.
+const LONGEST_MESSAGE: usize = 16 << 10;
+/// The shortest time between ticks, in milliseconds.
+const SHORTEST_PERIOD: u64 = 1;
+
+/// `proxy_log`
+pub(super) fn log(guest: &mut Guest<'_>, level: u32, text: u32, length: u32) -> Done {
+    let host = guest.host();
+    if level > 5 {
+        return Err(Status::BadArgument.into());
+    }
+    let bytes = guest.bytes((text, length))?;
+    if host.is_observed() || level >= least_level() {
+        let shown = bytes.get(..LONGEST_MESSAGE).unwrap_or(bytes);
+        write_log(host, level, &String::from_utf8_lossy(shown));
+    }
+    Ok(())
+}
+
+/// Writes a line of a module's to the log.
+pub(super) fn write_log(host: &Host, level: u32, message: &str) {
+    let filter = host.spec().map_or("", |spec| &*spec.name);
+    let name = match level {
+        0 => "trace",
+        1 => "debug",
+        2 => "info",
+        3 => "warn",
+        4 => "error",
+        _ => "critical",
+    };
+    if host.is_observed() {
+        host.see(&Event::Log { filter, level: name, message });
+    }
+    match level {
+        0 => tracing::trace!(target: "filter", filter, "{message}"),
+        1 => tracing::debug!(target: "filter", filter, "{message}"),
+        2 => tracing::info!(target: "filter", filter, "{message}"),
+        3 => tracing::warn!(target: "filter", filter, "{message}"),
+        _ => tracing::error!(target: "filter", filter, "{message}"),
+    }
+}
+
+/// The lowest level that anybody reads.
+fn least_level() -> u32 {
+    let levels = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN];
+    let max = tracing::level_filters::LevelFilter::current();
+    levels.iter().take_while(|level| **level > max).count() as u32
+}
+
+/// `proxy_get_log_level`
+pub(super) fn get_log_level(guest: &mut Guest<'_>, to: u32) -> Done {
+    guest.put_u32(to, least_level())
+}
+
+/// `proxy_get_current_time_nanoseconds`
+pub(super) fn get_current_time(guest: &mut Guest<'_>, to: u32) -> Done {
+    guest.put_u64(to, nanoseconds(SystemTime::now()))
+}
+
+/// Since 1970.
+pub(super) fn nanoseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `proxy_set_tick_period_milliseconds`
+pub(super) fn set_tick_period(guest: &mut Guest<'_>, period: u32) -> Done {
+    guest.about(|| format!("{period} ms"));
+    let host = guest.host();
+    let root = host.root().ok_or(Status::BadArgument)?;
+    let period = if period == 0 { 0 } else { u64::from(period).max(SHORTEST_PERIOD) };
+    root.period.store(period, Relaxed);
+    host.set_timer(&root);
+    Ok(())
+}
+
+/// `proxy_set_effective_context`
+pub(super) fn set_effective_context(guest: &mut Guest<'_>, id: u32) -> Done {
+    guest.about(|| id.to_string());
+    let host = guest.host_mut();
+    if host.current.as_ref().is_some_and(|(current, _)| *current == id) {
+        return Ok(());
+    }
+    let context = host.contexts.get(&id).ok_or(Status::BadArgument)?.clone();
+    host.current = Some((id, context));
+    Ok(())
+}
+
+/// `proxy_done`
+pub(super) fn done(guest: &mut Guest<'_>) -> Done {
+    Ok(guest.host_mut().done()?)
+}
+
+/// `proxy_continue_stream`
+pub(super) fn continue_stream(guest: &mut Guest<'_>, stream: u32) -> Done {
+    match stream {
+        0 => continue_request(guest),
+        1 => continue_response(guest),
+        // Those of TCP.
+        2 | 3 => Err(Status::Unimplemented.into()),
+        _ => Err(Status::BadArgument.into()),
+    }
+}
+
+/// `proxy_continue_request`, of 0.1.0
+pub(super) fn continue_request(guest: &mut Guest<'_>) -> Done {
+    resume(guest, Side::Request)
+}
+
+/// `proxy_continue_response`, of 0.1.0
+pub(super) fn continue_response(guest: &mut Guest<'_>) -> Done {
+    resume(guest, Side::Response)
+}
+
+fn resume(guest: &mut Guest<'_>, side: Side) -> Done {
+    // Only said here, done later: whoever waits must not call the module while it is still running.
+    guest.host().stream().ok_or(Status::BadArgument)?.resume(side);
+    Ok(())
+}
+
+/// `proxy_close_stream`
+pub(super) fn close_stream(guest: &mut Guest<'_>, stream: u32) -> Done {
+    if stream > 3 {
+        return Err(Status::BadArgument.into());
+    }
+    let stream = guest.host().stream().ok_or(Status::BadArgument)?;
+    stream.state().closed = true;
+    stream.wake();
+    Ok(())
+}
+
+/// `proxy_clear_route_cache`, of 0.1.0: the route is chosen before filters run, and stays.
+pub(super) fn clear_route_cache(_: &mut Guest<'_>) -> Done {
+    Ok(())
+}
+
+/// `proxy_send_local_response`: the first one counts, and it is sent once the callback has returned. After the
+/// answer's head has left there is nothing to be done.
+#[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
+pub(super) fn send_local_response(
+    guest: &mut Guest<'_>,
+    status: u32,
+    details: u32,
+    details_length: u32,
+    body: u32,
+    body_length: u32,
+    headers: u32,
+    headers_length: u32,
+    grpc: u32,
+) -> Done {
+    guest.about(|| status.to_string());
+    let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let code = code.filter(|code| code.as_u16() >= 200 && code.as_u16() < 600).ok_or(Status::BadArgument)?;
+    let details = guest.text((details, details_length))?;
+    let body = Bytes::copy_from_slice(guest.bytes((body, body_length))?);
+    let mut fields = HeaderMap::new();
+    for (name, value) in message::read(guest.bytes((headers, headers_length))?)? {
+        Head::Plain(&mut fields).add(name, value)?;
+    }
+    let Some(stream) = guest.host().stream() else { return Ok(()) };
+    let mut local = Local { status: code, headers: fields, body, details };
+    if stream.exchange.is_grpc() {
+        as_grpc(&mut local, grpc);
+    }
+    let has_left = stream.exchange.messages().has_left;
+    let mut state = stream.state();
+    if !has_left && !state.answered {
+        state.answered = true;
+        state.local = Some(local);
+        drop(state);
+        stream.wake();
+    }
+    Ok(())
+}
+
+/// To a client that speaks gRPC, an answer is trailers only.
+fn as_grpc(local: &mut Local, grpc: u32) {
+    let status = if grpc == u32::MAX { grpc_status(local.status) } else { grpc };
+    let message = String::from_utf8_lossy(&local.body).into_owned();
+    grpc_headers(&mut local.headers, status, &message);
+    local.status = StatusCode::OK;
+    local.body = Bytes::new();
+}
+
+/// The gRPC status that stands for one of HTTP, as gRPC's own documents have it.
+pub(super) fn grpc_status(status: StatusCode) -> u32 {
+    match status.as_u16() {
+        400 => 13,
+        401 => 16,
+        403 => 7,
+        404 => 12,
+        429 | 502 | 503 | 504 => 14,
+        _ => 2,
+    }
+}

@@ -1,0 +1,224 @@
+//! WASI preview 1, as far as languages' own libraries need it to start: time, random numbers, standard outputs.
+//! There are no files, no arguments, no environment and no sockets. Under both names that modules import.
+
+use std::sync::LazyLock;
+use std::time::{Instant, SystemTime};
+
+use sandbox::{Caller, GuestResult, Linker, Trapped};
+
+use super::memory::at;
+use super::{Done, Guest, Host, Stop, system};
+use crate::abi::Status;
+
+/// Its own error numbers.
+const SUCCESS: u32 = 0;
+const BADF: u32 = 8;
+const FAULT: u32 = 21;
+const INVAL: u32 = 28;
+const NOSYS: u32 = 52;
+const NOTSUP: u32 = 58;
+
+/// The most random bytes at once.
+const MAX_RANDOM: u32 = 64 << 10;
+/// The most pieces of one write, and subscriptions of one wait.
+const MAX_PIECES: u32 = 1024;
+/// The longest line that is kept before it is logged.
+const LONGEST_LINE: usize = 8 << 10;
+
+/// The module has ended itself.
+#[derive(Debug, thiserror::Error)]
+#[error("it ended itself with exit code {0}")]
+struct Exited(u32);
+
+/// Links functions that do something.
+macro_rules! link {
+    ($linker:ident, $module:ident: $($name:literal ($($parameter:ident: $type:ty),*) => $function:path;)*) => {$(
+        $linker.func_wrap($module, $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> GuestResult<u32> {
+            let mut guest = Guest::new(caller);
+            let done = $function(&mut guest, $($parameter),*);
+            errno(done)
+        })?;
+    )*};
+}
+
+/// Links functions that always answer the same.
+macro_rules! refuse {
+    ($linker:ident, $module:ident: $($name:literal ($($type:ty),*) => $errno:expr;)*) => {$(
+        refuse!(@one $linker, $module, $name, $errno, $($type),*);
+    )*};
+    (@one $linker:ident, $module:ident, $name:literal, $errno:expr, $($type:ty),*) => {
+        $linker.func_wrap($module, $name, |_: Caller<'_, Host>, $(_: $type),*| -> u32 { $errno })?;
+    };
+}
+
+/// Adds WASI to a linker.
+pub(super) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
+    for module in ["wasi_snapshot_preview1", "wasi_unstable"] {
+        link! { linker, module:
+            "args_get" (a: u32, b: u32) => nothing;
+            "args_sizes_get" (count: u32, bytes: u32) => no_sizes;
+            "environ_get" (a: u32, b: u32) => nothing;
+            "environ_sizes_get" (count: u32, bytes: u32) => no_sizes;
+            "clock_res_get" (clock: u32, to: u32) => clock_res_get;
+            "clock_time_get" (clock: u32, precision: u64, to: u32) => clock_time_get;
+            "fd_fdstat_get" (fd: u32, to: u32) => fd_fdstat_get;
+            "fd_write" (fd: u32, pieces: u32, count: u32, to: u32) => fd_write;
+            "poll_oneoff" (subscriptions: u32, events: u32, count: u32, to: u32) => poll_oneoff;
+            "random_get" (to: u32, length: u32) => random_get;
+        }
+        refuse! { linker, module:
+            "sched_yield" () => SUCCESS;
+            "fd_close" (u32) => SUCCESS;
+            "fd_fdstat_set_flags" (u32, u32) => NOSYS;
+            "fd_fdstat_set_rights" (u32, u64, u64) => NOSYS;
+            // There are no folders: libraries ask from 3 on, until they hear this.
+            "fd_prestat_get" (u32, u32) => BADF;
+            "fd_prestat_dir_name" (u32, u32, u32) => BADF;
+            "fd_read" (u32, u32, u32, u32) => BADF;
+            "fd_pread" (u32, u32, u32, u64, u32) => BADF;
+            "fd_pwrite" (u32, u32, u32, u64, u32) => BADF;
+            "fd_readdir" (u32, u32, u32, u64, u32) => BADF;
+            "fd_seek" (u32, u64, u32, u32) => BADF;
+            "fd_tell" (u32, u32) => BADF;
+            "fd_sync" (u32) => BADF;
+            "fd_datasync" (u32) => BADF;
+            "fd_advise" (u32, u64, u64, u32) => BADF;
+            "fd_allocate" (u32, u64, u64) => BADF;
+            "fd_filestat_get" (u32, u32) => BADF;
+            "fd_filestat_set_size" (u32, u64) => BADF;
+            "fd_filestat_set_times" (u32, u64, u64, u32) => BADF;
+            "fd_renumber" (u32, u32) => BADF;
+            "path_create_directory" (u32, u32, u32) => NOTSUP;
+            "path_filestat_get" (u32, u32, u32, u32, u32) => NOTSUP;
+            "path_filestat_set_times" (u32, u32, u32, u32, u64, u64, u32) => NOTSUP;
+            "path_link" (u32, u32, u32, u32, u32, u32, u32) => NOTSUP;
+            "path_open" (u32, u32, u32, u32, u32, u64, u64, u32, u32) => NOTSUP;
+            "path_readlink" (u32, u32, u32, u32, u32, u32) => NOTSUP;
+            "path_remove_directory" (u32, u32, u32) => NOTSUP;
+            "path_rename" (u32, u32, u32, u32, u32, u32) => NOTSUP;
+            "path_symlink" (u32, u32, u32, u32, u32) => NOTSUP;
+            "path_unlink_file" (u32, u32, u32) => NOTSUP;
+            "proc_raise" (u32) => NOTSUP;
+            "sock_accept" (u32, u32, u32) => NOTSUP;
+            "sock_recv" (u32, u32, u32, u32, u32, u32) => NOTSUP;
+            "sock_send" (u32, u32, u32, u32, u32) => NOTSUP;
+            "sock_shutdown" (u32, u32) => NOTSUP;
+        }
+        linker.func_wrap(module, "proc_exit", |_: Caller<'_, Host>, code: u32| -> GuestResult<()> {
+            Err(Trapped::new(Exited(code)))
+        })?;
+    }
+    Ok(())
+}
+
+/// What WASI calls it.
+fn errno(done: Done) -> GuestResult<u32> {
+    match done {
+        Ok(()) => Ok(SUCCESS),
+        Err(Stop::Status(Status::NotFound)) => Ok(BADF),
+        Err(Stop::Status(Status::InvalidMemoryAccess)) => Ok(FAULT),
+        Err(Stop::Status(_)) => Ok(INVAL),
+        Err(Stop::Trap(trapped)) => Err(trapped),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a host function like the others")]
+fn nothing(_: &mut Guest<'_>, _: u32, _: u32) -> Done {
+    Ok(())
+}
+
+fn no_sizes(guest: &mut Guest<'_>, count: u32, bytes: u32) -> Done {
+    guest.put_u32(count, 0)?;
+    guest.put_u32(bytes, 0)
+}
+
+fn clock_res_get(guest: &mut Guest<'_>, _: u32, to: u32) -> Done {
+    guest.put_u64(to, 1)
+}
+
+fn clock_time_get(guest: &mut Guest<'_>, clock: u32, _: u64, to: u32) -> Done {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let time = match clock {
+        0 => system::nanoseconds(SystemTime::now()),
+        1..=3 => u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1),
+        _ => return Err(Status::BadArgument.into()),
+    };
+    guest.put_u64(to, time)
+}
+
+/// The standard streams are terminals, in a way.
+fn fd_fdstat_get(guest: &mut Guest<'_>, fd: u32, to: u32) -> Done {
+    if fd > 2 {
+        return Err(Status::NotFound.into());
+    }
+    let mut stat = [0; 24];
+    stat[0] = 2;
+    guest.put(to, &stat)
+}
+
+/// Lines on the standard outputs go to the log.
+fn fd_write(guest: &mut Guest<'_>, fd: u32, pieces: u32, count: u32, to: u32) -> Done {
+    let level = match fd {
+        1 => 2,
+        2 => 4,
+        _ => return Err(Status::NotFound.into()),
+    };
+    if count > MAX_PIECES {
+        return Err(Status::BadArgument.into());
+    }
+    let mut written: u32 = 0;
+    let (memory, host) = guest.split()?;
+    let list = at(memory, (pieces, count * 8))?;
+    for piece in list.chunks_exact(8) {
+        let (address, length) = piece.split_at(4);
+        let (address, length) = (word(address), word(length));
+        write(host, level, at(memory, (address, length))?);
+        written = written.saturating_add(length);
+    }
+    guest.put_u32(to, written)
+}
+
+fn word(four: &[u8]) -> u32 {
+    four.try_into().map_or(0, u32::from_le_bytes)
+}
+
+fn write(host: &mut Host, level: u32, text: &[u8]) {
+    let index = usize::from(level == 4);
+    for part in text.split_inclusive(|byte| *byte == b'\n') {
+        let Some(line) = host.lines.get_mut(index) else { return };
+        let room = LONGEST_LINE.saturating_sub(line.len());
+        line.extend_from_slice(part.get(..room).unwrap_or(part));
+        if part.ends_with(b"\n") || line.len() >= LONGEST_LINE {
+            let line = std::mem::take(line);
+            let text = String::from_utf8_lossy(&line);
+            system::write_log(host, level, text.trim_end());
+        }
+    }
+}
+
+/// Whatever is waited for has come: nothing waits here.
+fn poll_oneoff(guest: &mut Guest<'_>, subscriptions: u32, events: u32, count: u32, to: u32) -> Done {
+    if count == 0 || count > MAX_PIECES {
+        return Err(Status::BadArgument.into());
+    }
+    let list = guest.bytes((subscriptions, count * 48))?;
+    let mut happened = Vec::with_capacity(count as usize * 32);
+    for subscription in list.chunks_exact(48) {
+        let (userdata, rest) = subscription.split_at(8);
+        happened.extend_from_slice(userdata);
+        happened.extend_from_slice(&[0, 0]);
+        happened.extend(rest.first());
+        happened.extend_from_slice(&[0; 21]);
+    }
+    guest.put(events, &happened)?;
+    guest.put_u32(to, count)
+}
+
+fn random_get(guest: &mut Guest<'_>, to: u32, length: u32) -> Done {
+    if length > MAX_RANDOM {
+        return Err(Status::BadArgument.into());
+    }
+    let mut bytes = vec![0; length as usize];
+    getrandom::fill(&mut bytes).map_err(|_| Status::InternalFailure)?;
+    guest.put(to, &bytes)
+}

@@ -1,0 +1,476 @@
+//! An instance of a module, and the callbacks: host to module.
+//!
+//! Each callback runs with a context as the effective one, under a limit on its CPU time. The clock is the
+//! engine's millisecond ([`sandbox::Ticker`]): most callbacks are over before the first, and only those that
+//! are not are measured at all.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use sandbox::{GuestResult, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams, WasmResults};
+
+use crate::abi::{Action, Side};
+use crate::clock::Clock;
+use crate::exports::{Exports, Headers, find, initialise};
+use crate::host::{Context, Host, Phase, Received, Root};
+use crate::messages::Exchange;
+use crate::observe::Event;
+use crate::plugin::Spec;
+use crate::refused::Reason;
+use crate::slot::Slot;
+use crate::stats::count;
+use crate::stream::Stream;
+use crate::vm::Core;
+
+/// How many streams may go on after their exchange, waiting for `proxy_done`.
+const MAX_LINGERING: usize = 1024;
+
+/// An instance.
+pub(crate) struct Instance {
+    store: Store<Host>,
+    exports: Exports,
+    /// Root contexts by the number of their plugin.
+    roots: HashMap<u64, u32>,
+}
+
+/// Why an instance has no root context for a filter.
+pub(crate) enum NotReady {
+    /// One trapped just now; the next is made a little later.
+    Later,
+    /// It traps at its start.
+    Trapped(Trapped),
+    /// It says no, or is no such module.
+    Refused(Reason),
+}
+
+/// What happened to a gRPC call of a root context.
+pub(crate) enum Grpc {
+    InitialMetadata(u32),
+    Message(u32),
+    TrailingMetadata(u32),
+    Close(u32),
+}
+
+impl Instance {
+    /// An instance that has done what it does before it knows of any filter.
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        place: (Weak<Slot>, u64),
+        first: &Arc<Spec>,
+    ) -> Result<Self, NotReady> {
+        let engine = core.module.pre.module().engine();
+        let mut store = Store::new(engine, Host::new(core, place));
+        store.limiter(|host| &mut host.room);
+        store.epoch_deadline_callback(|mut context| {
+            context.data_mut().clock.tick().map(|()| UpdateDeadline::Continue(1))
+        });
+        arm(&mut store, first.limits.start.0);
+        store.data_mut().starting = Some(Arc::clone(first));
+        let guest = core.module.pre.instantiate(&mut store).map_err(NotReady::Trapped)?;
+        let memory = guest.get_memory(&mut store, "memory").ok_or(NotReady::Refused(Reason::Memory))?;
+        let allocate = match find::<u32, u32>(&mut store, &guest, "proxy_on_memory_allocate")? {
+            Some(allocate) => Some(allocate),
+            None => find::<u32, u32>(&mut store, &guest, "malloc")?,
+        };
+        let allocate = allocate.ok_or(NotReady::Refused(Reason::Allocator))?;
+        store.data_mut().memory = Some(memory);
+        store.data_mut().allocate = Some(allocate);
+        let exports = Exports::of(&mut store, &guest)?;
+        initialise(&mut store, &guest)?;
+        store.data_mut().starting = None;
+        Ok(Self { store, exports, roots: HashMap::new() })
+    }
+
+    pub(crate) fn has_root(&self, spec: &Spec) -> bool {
+        self.roots.contains_key(&spec.number)
+    }
+
+    /// Makes a filter's root context, unless it has one: created, started, configured.
+    pub(crate) fn start(&mut self, spec: &Arc<Spec>) -> Result<(), NotReady> {
+        if self.has_root(spec) {
+            return Ok(());
+        }
+        let id = self.store.data_mut().next_context();
+        let root = Arc::new(Root::new(id, spec));
+        self.store.data_mut().insert(id, Context::Root(root));
+        let started = self.start_root(id, spec);
+        self.store.data_mut().phase = Phase::Serving;
+        match started {
+            Ok(()) => {
+                self.roots.insert(spec.number, id);
+                count(&spec.stats.starts);
+                Ok(())
+            }
+            Err(NotReady::Refused(reason)) => {
+                self.delete(id).map_err(NotReady::Trapped)?;
+                Err(NotReady::Refused(reason))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn start_root(&mut self, id: u32, spec: &Arc<Spec>) -> Result<(), NotReady> {
+        let time = spec.limits.start.0;
+        let create = self.exports.on_context_create.as_ref();
+        call(&mut self.store, id, time, "proxy_on_context_create", create, (id, 0), ())
+            .map_err(NotReady::Trapped)?;
+        let length = |bytes: &bytes::Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let (vm, plugin) = (length(&spec.vm_config), length(&spec.config));
+        self.store.data_mut().phase = Phase::Starting;
+        let start = self.exports.on_vm_start.as_ref();
+        if call(&mut self.store, id, time, "proxy_on_vm_start", start, (id, vm), 1)
+            .map_err(NotReady::Trapped)?
+            == 0
+        {
+            return Err(NotReady::Refused(Reason::VmStart));
+        }
+        self.store.data_mut().phase = Phase::Configuring;
+        let configure = [
+            ("proxy_validate_configuration", self.exports.validate_configuration.as_ref()),
+            ("proxy_on_configure", self.exports.on_configure.as_ref()),
+        ];
+        for (name, callback) in configure {
+            if call(&mut self.store, id, time, name, callback, (id, plugin), 1).map_err(NotReady::Trapped)?
+                == 0
+            {
+                return Err(NotReady::Refused(Reason::Configure));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a filter's timer, if it has set one and has not begun.
+    pub(crate) fn start_timer(&mut self, spec: &Spec) {
+        if let Some(id) = self.roots.get(&spec.number) {
+            self.store.data_mut().start_timer(*id);
+        }
+    }
+
+    /// A filter's stream context for an exchange.
+    pub(crate) fn open(&mut self, spec: &Arc<Spec>, exchange: &Arc<Exchange>) -> GuestResult<Arc<Stream>> {
+        let root = self.roots.get(&spec.number).copied().unwrap_or_default();
+        let host = self.store.data_mut();
+        let id = host.next_context();
+        let place = (host.slot.clone(), host.generation);
+        let stream = Stream::new((id, root), spec, exchange, host.core.module.has, place);
+        host.insert(id, Context::Stream(Arc::clone(&stream)));
+        let create = self.exports.on_context_create.as_ref();
+        call(&mut self.store, id, spec.limits.time.0, "proxy_on_context_create", create, (id, root), ())?;
+        Ok(stream)
+    }
+
+    /// The head of a message; `end` if no body follows.
+    pub(crate) fn on_headers(
+        &mut self,
+        stream: &Stream,
+        side: Side,
+        count: u32,
+        end: bool,
+    ) -> GuestResult<Action> {
+        let (name, callback) = match side {
+            Side::Request => ("proxy_on_request_headers", &self.exports.on_request_headers),
+            Side::Response => ("proxy_on_response_headers", &self.exports.on_response_headers),
+        };
+        let (id, time) = (stream.id, stream.spec.limits.time.0);
+        let action = match callback {
+            Headers::None => return Ok(Action::Continue),
+            Headers::Two(callback) => {
+                let callback = Some(callback);
+                call(&mut self.store, id, time, name, callback, (id, count), 0)?
+            }
+            Headers::Three(callback) => {
+                let callback = Some(callback);
+                call(&mut self.store, id, time, name, callback, (id, count, u32::from(end)), 0)?
+            }
+        };
+        Ok(Action::of(action))
+    }
+
+    /// A piece of a body, with all that is held back; `end` if it is the last.
+    pub(crate) fn on_body(
+        &mut self,
+        stream: &Stream,
+        side: Side,
+        size: u32,
+        end: bool,
+    ) -> GuestResult<Action> {
+        let (name, callback) = match side {
+            Side::Request => ("proxy_on_request_body", &self.exports.on_request_body),
+            Side::Response => ("proxy_on_response_body", &self.exports.on_response_body),
+        };
+        let (id, callback) = (stream.id, callback.as_ref());
+        let time = stream.spec.limits.time.0;
+        Ok(Action::of(call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0)?))
+    }
+
+    /// The trailers of a message.
+    pub(crate) fn on_trailers(&mut self, stream: &Stream, side: Side, count: u32) -> GuestResult<Action> {
+        let (name, callback) = match side {
+            Side::Request => ("proxy_on_request_trailers", &self.exports.on_request_trailers),
+            Side::Response => ("proxy_on_response_trailers", &self.exports.on_response_trailers),
+        };
+        let (id, callback) = (stream.id, callback.as_ref());
+        let time = stream.spec.limits.time.0;
+        Ok(Action::of(call(&mut self.store, id, time, name, callback, (id, count), 0)?))
+    }
+
+    /// The exchange is over: done, log, delete. A stream whose module is not done yet lingers.
+    pub(crate) fn end(&mut self, stream: &Stream) -> GuestResult<()> {
+        if !self.store.data().contexts.contains_key(&stream.id) {
+            return Ok(());
+        }
+        let done = self.exports.on_done.as_ref();
+        let id = stream.id;
+        let is_done =
+            call(&mut self.store, id, stream.spec.limits.time.0, "proxy_on_done", done, id, 1)? != 0;
+        if is_done {
+            return self.finish(id);
+        }
+        let oldest = self.store.data_mut().linger(id, MAX_LINGERING);
+        oldest.map_or(Ok(()), |oldest| self.finish(oldest))
+    }
+
+    /// The end of a stream that is done.
+    fn finish(&mut self, id: u32) -> GuestResult<()> {
+        let Some(time) = self.store.data().contexts.get(&id).map(|context| context.spec().limits.time.0)
+        else {
+            return Ok(());
+        };
+        let log = self.exports.on_log.as_ref();
+        call(&mut self.store, id, time, "proxy_on_log", log, id, ())?;
+        self.delete(id)
+    }
+
+    fn delete(&mut self, id: u32) -> GuestResult<()> {
+        let Some(context) = self.store.data().contexts.get(&id) else { return Ok(()) };
+        let time = context.spec().limits.time.0;
+        let delete = self.exports.on_delete.as_ref();
+        call(&mut self.store, id, time, "proxy_on_delete", delete, id, ())?;
+        self.store.data_mut().forget(id);
+        Ok(())
+    }
+
+    /// A filter goes: its root context ends.
+    pub(crate) fn retire(&mut self, spec: &Spec) -> GuestResult<()> {
+        let Some(id) = self.roots.remove(&spec.number) else { return Ok(()) };
+        let done = self.exports.on_done.as_ref();
+        call(&mut self.store, id, spec.limits.time.0, "proxy_on_done", done, id, 1)?;
+        self.delete(id)
+    }
+
+    /// The answer to an HTTP call; an empty one where it failed. Nothing if nobody waits for it any more.
+    pub(crate) fn on_call_response(&mut self, token: u32, received: Received) -> GuestResult<()> {
+        let Some(pending) = self.store.data_mut().calls.take(token) else { return Ok(()) };
+        let sizes = received.sizes();
+        let Some((root, time)) = self.deliver(&pending, received) else { return Ok(()) };
+        let callback = self.exports.on_http_call_response.as_ref();
+        let arguments = (root, token, sizes.0, sizes.1, sizes.2);
+        call(&mut self.store, root, time, "proxy_on_http_call_response", callback, arguments, ())?;
+        self.store.data_mut().received = Received::default();
+        Ok(())
+    }
+
+    /// What came of a gRPC call.
+    pub(crate) fn on_grpc(
+        &mut self,
+        token: u32,
+        what: Grpc,
+        is_last: bool,
+        received: Received,
+    ) -> GuestResult<()> {
+        let host = self.store.data_mut();
+        let pending = if is_last { host.calls.take(token) } else { host.calls.get(token) };
+        let Some(pending) = pending else { return Ok(()) };
+        let (root, time) = if is_last {
+            let Some(found) = self.deliver(&pending, received) else { return Ok(()) };
+            found
+        } else {
+            let Some(found) = host.root_of(&pending) else { return Ok(()) };
+            host.received = received;
+            found
+        };
+        let exports = &self.exports;
+        let (name, callback, value) = match what {
+            Grpc::InitialMetadata(count) => (
+                "proxy_on_grpc_receive_initial_metadata",
+                exports.on_grpc_receive_initial_metadata.as_ref(),
+                count,
+            ),
+            Grpc::Message(size) => ("proxy_on_grpc_receive", exports.on_grpc_receive.as_ref(), size),
+            Grpc::TrailingMetadata(count) => (
+                "proxy_on_grpc_receive_trailing_metadata",
+                exports.on_grpc_receive_trailing_metadata.as_ref(),
+                count,
+            ),
+            Grpc::Close(status) => ("proxy_on_grpc_close", exports.on_grpc_close.as_ref(), status),
+        };
+        call(&mut self.store, root, time, name, callback, (root, token, value), ())?;
+        self.store.data_mut().received = Received::default();
+        Ok(())
+    }
+
+    /// A call is over: whoever made it waits for one less, and sees what came.
+    fn deliver(&mut self, pending: &crate::host::Pending, received: Received) -> Option<(u32, Duration)> {
+        let host = self.store.data_mut();
+        let found = host.root_of(pending)?;
+        host.received = received;
+        if let Some(Context::Stream(stream)) = host.contexts.get(&pending.context) {
+            let mut state = stream.state();
+            state.waiting = state.waiting.saturating_sub(1);
+            drop(state);
+            let stream = Arc::clone(stream);
+            host.woken.push(stream);
+        }
+        Some(found)
+    }
+
+    /// A filter's timer.
+    pub(crate) fn on_tick(&mut self, root: u32) -> GuestResult<()> {
+        let Some(time) = self.store.data().time_of(root) else { return Ok(()) };
+        let tick = self.exports.on_tick.as_ref();
+        call(&mut self.store, root, time, "proxy_on_tick", tick, root, ())
+    }
+
+    /// Something stands in a queue.
+    pub(crate) fn on_queue_ready(&mut self, root: u32, queue: u32) -> GuestResult<()> {
+        let Some(time) = self.store.data().time_of(root) else { return Ok(()) };
+        let ready = self.exports.on_queue_ready.as_ref();
+        call(&mut self.store, root, time, "proxy_on_queue_ready", ready, (root, queue), ())
+    }
+
+    /// What is left to do once the module has returned: the end of streams that said `proxy_done`, and waking
+    /// those that have news.
+    pub(crate) fn settle(&mut self) -> GuestResult<()> {
+        while let Some(id) = self.store.data_mut().ended.pop() {
+            self.finish(id)?;
+        }
+        self.store.data_mut().woken.drain(..).for_each(|stream| stream.wake());
+        Ok(())
+    }
+
+    /// Whose callback is under way, or was the last.
+    pub(crate) fn current_spec(&self) -> Option<Arc<Spec>> {
+        self.store.data().spec().cloned()
+    }
+
+    /// The filters that the next instance in this place needs before there is a request: those with timers,
+    /// and the one that is to blame.
+    pub(crate) fn to_revive(&self) -> Vec<Arc<Spec>> {
+        let host = self.store.data();
+        let roots = host.contexts.values().filter_map(|context| match context {
+            Context::Root(root) if root.period.load(Relaxed) > 0 => Some(Arc::clone(&root.spec)),
+            _ => None,
+        });
+        let mut specs: Vec<_> = roots.chain(self.current_spec()).collect();
+        specs.retain(|spec| spec.started.load(Relaxed));
+        specs
+    }
+
+    /// Why it trapped, in words.
+    pub(crate) fn reason(&self, trapped: &Trapped) -> String {
+        let host = self.store.data();
+        match host.room.is_over {
+            true => format!("it needs more than {} bytes of memory ({})", host.core.memory, words(trapped)),
+            false => words(trapped),
+        }
+    }
+
+    /// Tells every stream in it, and ends its calls and timers.
+    pub(crate) fn bury(mut self) {
+        self.store.data_mut().bury();
+    }
+}
+
+/// Runs one callback in a context.
+fn call<P: Arguments, R: WasmResults + Returned + Copy>(
+    store: &mut Store<Host>,
+    context: u32,
+    time: Duration,
+    name: &'static str,
+    callback: Option<&TypedFunc<P, R>>,
+    arguments: P,
+    missing: R,
+) -> GuestResult<R> {
+    let Some(callback) = callback else { return Ok(missing) };
+    store.data_mut().enter(context);
+    arm(store, time);
+    if store.data().is_observed() {
+        let (list, count) = arguments.list();
+        store.data().see_callback(name, list.get(..count).unwrap_or_default());
+    }
+    let result = callback.call(&mut *store, arguments)?;
+    if store.data().is_observed() {
+        store.data().see(&Event::Returned { name, value: result.value() });
+    }
+    Ok(result)
+}
+
+/// Winds the clock for what follows.
+fn arm(store: &mut Store<Host>, time: Duration) {
+    store.data_mut().clock = Clock { limit: time, since: None };
+    store.set_epoch_deadline(1);
+}
+
+/// What a trap says, without the trace of the module's functions where that says nothing to anybody.
+fn words(trapped: &Trapped) -> String {
+    let text = format!("{trapped:#}");
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).take(12).collect::<Vec<_>>().join("; ")
+}
+
+impl NotReady {
+    pub(crate) fn into_reason(self) -> Reason {
+        match self {
+            Self::Later => Reason::Start("it trapped just now".to_owned()),
+            Self::Trapped(trapped) => Reason::Start(words(&trapped)),
+            Self::Refused(reason) => reason,
+        }
+    }
+}
+
+/// Arguments, as a list for whoever watches.
+pub(crate) trait Arguments: WasmParams {
+    fn list(&self) -> ([u32; 5], usize);
+}
+
+impl Arguments for u32 {
+    fn list(&self) -> ([u32; 5], usize) {
+        ([*self, 0, 0, 0, 0], 1)
+    }
+}
+
+impl Arguments for (u32, u32) {
+    fn list(&self) -> ([u32; 5], usize) {
+        ([self.0, self.1, 0, 0, 0], 2)
+    }
+}
+
+impl Arguments for (u32, u32, u32) {
+    fn list(&self) -> ([u32; 5], usize) {
+        ([self.0, self.1, self.2, 0, 0], 3)
+    }
+}
+
+impl Arguments for (u32, u32, u32, u32, u32) {
+    fn list(&self) -> ([u32; 5], usize) {
+        ([self.0, self.1, self.2, self.3, self.4], 5)
+    }
+}
+
+/// What a callback returned, as a number for whoever watches.
+pub(crate) trait Returned {
+    fn value(&self) -> u32;
+}
+
+impl Returned for () {
+    fn value(&self) -> u32 {
+        0
+    }
+}
+
+impl Returned for u32 {
+    fn value(&self) -> u32 {
+        *self
+    }
+}

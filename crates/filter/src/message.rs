@@ -1,0 +1,335 @@
+//! Heads as modules see them: a list of names and values in which method, path, authority and status are
+//! headers too, and how such a list is written into a module's memory and read from it.
+
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{Authority, PathAndQuery};
+use http::{Method, StatusCode, Uri, request, response};
+
+use crate::abi::Status;
+
+/// How many headers a module may read or write at once, and how many a message may have.
+pub(crate) const MAX_PAIRS: usize = 1024;
+/// How many bytes of headers a module may put into one exchange.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+
+/// A head, or headers alone.
+pub(crate) enum Head<'a> {
+    Request(&'a mut request::Parts, &'a mut Scheme),
+    Response(&'a mut response::Parts),
+    Plain(&'a mut HeaderMap),
+}
+
+/// `http` or `https`, of the client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scheme(pub(crate) bool);
+
+impl Scheme {
+    pub(crate) fn name(self) -> &'static str {
+        if self.0 { "https" } else { "http" }
+    }
+}
+
+impl Head<'_> {
+    /// Each name and value, the pseudo headers first. `host` is `:authority`.
+    pub(crate) fn each(&self, mut see: impl FnMut(&[u8], &[u8])) {
+        let headers = match self {
+            Self::Request(head, scheme) => {
+                authority(head).iter().for_each(|value| see(b":authority", value));
+                see(b":path", path(&head.uri).as_bytes());
+                see(b":method", head.method.as_str().as_bytes());
+                see(b":scheme", scheme.name().as_bytes());
+                &head.headers
+            }
+            Self::Response(head) => {
+                see(b":status", head.status.as_str().as_bytes());
+                &head.headers
+            }
+            Self::Plain(headers) => headers,
+        };
+        let is_request = matches!(self, Self::Request(..));
+        for (name, value) in headers.iter().filter(|(name, _)| !is_request || **name != HOST) {
+            see(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        let mut count = 0;
+        self.each(|_, _| count += 1);
+        count
+    }
+
+    /// The first value of this name, copied.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<HeaderValue> {
+        match (self, name) {
+            (Self::Request(head, _), b":authority" | b"host" | b"Host") => {
+                authority(head).and_then(|value| HeaderValue::from_bytes(value).ok())
+            }
+            (Self::Request(head, _), b":path") => HeaderValue::from_str(path(&head.uri)).ok(),
+            (Self::Request(head, _), b":method") => HeaderValue::from_str(head.method.as_str()).ok(),
+            (Self::Request(_, scheme), b":scheme") => Some(HeaderValue::from_static(scheme.name())),
+            (Self::Response(head), b":status") => HeaderValue::from_str(head.status.as_str()).ok(),
+            _ => self.headers().get(HeaderName::from_bytes(name).ok()?).cloned(),
+        }
+    }
+
+    /// One more value of this name.
+    pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Status> {
+        if self.set_pseudo(name, value)? {
+            return Ok(());
+        }
+        let (name, value) = field(name, value)?;
+        let headers = self.headers_mut();
+        if headers.len() >= MAX_PAIRS {
+            return Err(Status::BadArgument);
+        }
+        headers.try_append(name, value).map(drop).map_err(|_| Status::BadArgument)
+    }
+
+    /// This value instead of all that the name has.
+    pub(crate) fn replace(&mut self, name: &[u8], value: &[u8]) -> Result<(), Status> {
+        if self.set_pseudo(name, value)? {
+            return Ok(());
+        }
+        let (name, value) = field(name, value)?;
+        let headers = self.headers_mut();
+        if headers.len() >= MAX_PAIRS && !headers.contains_key(&name) {
+            return Err(Status::BadArgument);
+        }
+        headers.try_insert(name, value).map(drop).map_err(|_| Status::BadArgument)
+    }
+
+    /// All values of this name go. What a message can't be without stays.
+    pub(crate) fn remove(&mut self, name: &[u8]) {
+        let is_host = matches!(self, Self::Request(..)) && name.eq_ignore_ascii_case(b"host");
+        if !is_host && let Ok(name) = HeaderName::from_bytes(name) {
+            self.headers_mut().remove(name);
+        }
+    }
+
+    /// These and no others.
+    pub(crate) fn set_all(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Status> {
+        let host = match self {
+            Self::Request(head, _) => head.headers.get(HOST).cloned(),
+            _ => None,
+        };
+        let before = std::mem::take(self.headers_mut());
+        if let Some(host) = host {
+            self.headers_mut().insert(HOST, host);
+        }
+        let result = pairs.iter().try_for_each(|(name, value)| self.add(name, value));
+        if result.is_err() {
+            *self.headers_mut() = before;
+        }
+        result
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        match self {
+            Self::Request(head, _) => &head.headers,
+            Self::Response(head) => &head.headers,
+            Self::Plain(headers) => headers,
+        }
+    }
+
+    fn headers_mut(&mut self) -> &mut HeaderMap {
+        match self {
+            Self::Request(head, _) => &mut head.headers,
+            Self::Response(head) => &mut head.headers,
+            Self::Plain(headers) => headers,
+        }
+    }
+
+    /// Sets what is no field; `false` if this name is one.
+    fn set_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Status> {
+        let bad = Status::BadArgument;
+        match (self, name) {
+            (Self::Request(head, _), b":authority" | b"host" | b"Host") => set_authority(head, value)?,
+            (Self::Request(head, _), b":path") => {
+                head.uri = with_path(&head.uri, value).ok_or(bad)?;
+            }
+            (Self::Request(head, _), b":method") => {
+                head.method = Method::from_bytes(value).map_err(|_| bad)?;
+            }
+            (Self::Request(_, scheme), b":scheme") => {
+                **scheme = match value {
+                    b"http" => Scheme(false),
+                    b"https" => Scheme(true),
+                    _ => return Err(bad),
+                };
+            }
+            (Self::Response(head), b":status") => {
+                head.status = StatusCode::from_bytes(value).map_err(|_| bad)?;
+            }
+            // A call's answer, and what nobody knows: kept out of the fields.
+            (_, [b':', ..]) => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Path and query as they stand in the request's line.
+pub(crate) fn path(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/", PathAndQuery::as_str)
+}
+
+/// The host that the client asked for.
+pub(crate) fn authority(head: &request::Parts) -> Option<&[u8]> {
+    let in_uri = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    in_uri.or_else(|| head.headers.get(HOST).map(HeaderValue::as_bytes))
+}
+
+fn with_path(uri: &Uri, path: &[u8]) -> Option<Uri> {
+    let path = if path.first() == Some(&b'/') { PathAndQuery::try_from(path).ok()? } else { return None };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(path);
+    Uri::from_parts(parts).ok()
+}
+
+fn set_authority(head: &mut request::Parts, value: &[u8]) -> Result<(), Status> {
+    let authority = Authority::try_from(value).map_err(|_| Status::BadArgument)?;
+    if head.uri.authority().is_none() || head.headers.contains_key(HOST) {
+        let value = HeaderValue::from_bytes(value).map_err(|_| Status::BadArgument)?;
+        head.headers.insert(HOST, value);
+    }
+    if head.uri.authority().is_some() {
+        let mut parts = head.uri.clone().into_parts();
+        parts.authority = Some(authority);
+        head.uri = Uri::from_parts(parts).map_err(|_| Status::BadArgument)?;
+    }
+    Ok(())
+}
+
+fn field(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), Status> {
+    let name = HeaderName::from_bytes(name).map_err(|_| Status::BadArgument)?;
+    let value = HeaderValue::from_bytes(value).map_err(|_| Status::BadArgument)?;
+    Ok((name, value))
+}
+
+/// How many bytes a head takes in a module's memory; 0 if there is nothing in it.
+pub(crate) fn size(head: &Head<'_>) -> usize {
+    let mut size = 0;
+    head.each(|name, value| size += 8 + name.len() + 1 + value.len() + 1);
+    if size == 0 { 0 } else { size + 4 }
+}
+
+/// Writes a head as the ABI has it: how many pairs; the lengths of each; then each name and value, closed by a
+/// zero. `None` if it does not fill the place that was made for it: the head has changed since.
+pub(crate) fn write(head: &Head<'_>, into: &mut [u8]) -> Option<()> {
+    if into.is_empty() {
+        return Some(());
+    }
+    let count = head.count();
+    let lengths = 4 + 8 * count as usize;
+    if size(head) != into.len() {
+        return None;
+    }
+    let (front, mut texts) = into.split_at_mut_checked(lengths)?;
+    let (number, front) = front.split_at_mut_checked(4)?;
+    number.copy_from_slice(&count.to_le_bytes());
+    let mut places = front.chunks_exact_mut(4);
+    let mut put = |text: &[u8]| {
+        let length = u32::try_from(text.len()).ok()?;
+        places.next()?.copy_from_slice(&length.to_le_bytes());
+        let (place, rest) = std::mem::take(&mut texts).split_at_mut_checked(text.len() + 1)?;
+        let (end, place) = place.split_last_mut()?;
+        place.copy_from_slice(text);
+        *end = 0;
+        texts = rest;
+        Some(())
+    };
+    let mut whole = Some(());
+    head.each(|name, value| {
+        whole = whole.and_then(|()| put(name)).and_then(|()| put(value));
+    });
+    whole
+}
+
+/// Names and values.
+pub(crate) type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
+
+/// Reads a list of names and values as a module has written it.
+///
+/// # Errors
+/// [`Status::BadArgument`] where lengths and bytes do not fit, or there are too many.
+pub(crate) fn read(bytes: &[u8]) -> Result<Pairs<'_>, Status> {
+    read_pairs(bytes).ok_or(Status::BadArgument)
+}
+
+fn read_pairs(bytes: &[u8]) -> Option<Pairs<'_>> {
+    let Some((count, rest)) = bytes.split_first_chunk::<4>() else {
+        // Nothing at all, or a single zero, is an empty list.
+        return bytes.iter().all(|byte| *byte == 0).then(Vec::new);
+    };
+    let count = u32::from_le_bytes(*count) as usize;
+    if count > MAX_PAIRS {
+        return None;
+    }
+    let (lengths, mut texts) = rest.split_at_checked(count * 8)?;
+    let mut lengths = lengths.chunks_exact(4).map(|four| {
+        let four: [u8; 4] = four.try_into().ok()?;
+        Some(u32::from_le_bytes(four) as usize)
+    });
+    let mut next = || {
+        let length = lengths.next()??;
+        let (text, rest) = texts.split_at_checked(length)?;
+        texts = rest.strip_prefix(&[0])?;
+        Some(text)
+    };
+    (0..count).map(|_| Some((next()?, next()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_reads_back_as_it_was_written() {
+        let (mut head, ()) = http::Request::get("/a?b=1")
+            .header("host", "example.org")
+            .header("x", "1")
+            .header("x", "2")
+            .body(())
+            .unwrap()
+            .into_parts();
+        let mut scheme = Scheme(false);
+        let head = Head::Request(&mut head, &mut scheme);
+        let mut bytes = vec![0xff; size(&head)];
+        write(&head, &mut bytes).unwrap();
+        let expected: Pairs<'_> = vec![
+            (b":authority", b"example.org"),
+            (b":path", b"/a?b=1"),
+            (b":method", b"GET"),
+            (b":scheme", b"http"),
+            (b"x", b"1"),
+            (b"x", b"2"),
+        ];
+        assert_eq!(read(&bytes), Ok(expected));
+        assert_eq!(write(&head, &mut bytes[1..]), None);
+    }
+
+    #[test]
+    fn nothing_and_a_zero_are_empty_lists() {
+        assert_eq!(read(b""), Ok(vec![]));
+        assert_eq!(read(b"\0"), Ok(vec![]));
+        assert_eq!(read(b"\0\0\0\0"), Ok(vec![]));
+        assert_eq!(read(b"\x01"), Err(Status::BadArgument));
+        assert_eq!(read(b"\xff\xff\xff\xff"), Err(Status::BadArgument));
+    }
+
+    #[test]
+    fn pseudo_headers_are_written_through() {
+        let (mut parts, ()) = http::Request::get("/a").header("host", "a.org").body(()).unwrap().into_parts();
+        let mut scheme = Scheme(false);
+        let mut head = Head::Request(&mut parts, &mut scheme);
+        head.replace(b":path", b"/b?c").unwrap();
+        head.replace(b":method", b"PUT").unwrap();
+        head.replace(b":authority", b"b.org").unwrap();
+        assert_eq!(head.replace(b":path", b"no path"), Err(Status::BadArgument));
+        assert_eq!(head.add(b"bad name", b"x"), Err(Status::BadArgument));
+        assert_eq!(head.add(b"x", b"a\nb"), Err(Status::BadArgument));
+        assert_eq!(head.get(b"host").unwrap(), "b.org");
+        assert_eq!((parts.uri.to_string(), parts.method), ("/b?c".to_owned(), Method::PUT));
+    }
+}

@@ -1,0 +1,161 @@
+//! One exchange as all its filters see it: the heads of its two messages, who may still change them, and what
+//! filters leave for each other. How it comes about stands in `exchange.rs`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode, request, response};
+use services::Call;
+
+use crate::abi::Side;
+use crate::facts::Facts;
+use crate::filters::lock;
+use crate::message::{Head, Scheme};
+
+/// One exchange, as all its filters see it.
+pub(crate) struct Exchange {
+    pub(crate) facts: Facts,
+    pub(crate) call: Call,
+    pub(crate) began: (Instant, SystemTime),
+    counts: [AtomicU64; 2],
+    messages: Mutex<Messages>,
+}
+
+/// The heads of its two messages, and what filters leave for each other.
+pub(crate) struct Messages {
+    pub(crate) request: Option<request::Parts>,
+    pub(crate) scheme: Scheme,
+    pub(crate) response: Option<response::Parts>,
+    /// The request's head has left for its handler.
+    request_has_left: bool,
+    /// The response's head has left for the client.
+    pub(crate) has_left: bool,
+    /// All of it is over, and only looked back at.
+    pub(crate) is_over: bool,
+    /// Changes of a response that is yet to come.
+    pub(crate) early: Vec<Early>,
+    pub(crate) properties: HashMap<Vec<u8>, Bytes>,
+    /// Why the answer is what it is, where a filter gave it.
+    pub(crate) details: String,
+}
+
+/// A change of a response that is yet to come.
+pub(crate) enum Early {
+    Add((Vec<u8>, HeaderValue)),
+    Replace((Vec<u8>, HeaderValue)),
+    Remove(Vec<u8>),
+}
+
+impl Exchange {
+    pub(crate) fn new(head: request::Parts, call: &Call, facts: Facts) -> Arc<Self> {
+        let messages = Messages {
+            request: Some(head),
+            scheme: Scheme(facts.tls.is_some()),
+            response: None,
+            request_has_left: false,
+            has_left: false,
+            is_over: false,
+            early: Vec::new(),
+            properties: HashMap::new(),
+            details: String::new(),
+        };
+        let began = (Instant::now(), SystemTime::now());
+        let (call, counts) = (call.clone(), Default::default());
+        Arc::new(Self { facts, call, began, counts, messages: Mutex::new(messages) })
+    }
+
+    pub(crate) fn messages(&self) -> MutexGuard<'_, Messages> {
+        lock(&self.messages)
+    }
+
+    /// When the request's time is up.
+    pub(crate) fn deadline(&self) -> tokio::time::Instant {
+        self.call.budget.deadline.into()
+    }
+
+    /// Counts bytes of a body.
+    pub(crate) fn count(&self, side: Side, bytes: usize) {
+        let [request, response] = &self.counts;
+        let counter = if side == Side::Request { request } else { response };
+        counter.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// How many bytes of a body there were.
+    pub(crate) fn counted(&self, side: Side) -> u64 {
+        let [request, response] = &self.counts;
+        if side == Side::Request { request.load(Relaxed) } else { response.load(Relaxed) }
+    }
+
+    pub(crate) fn is_grpc(&self) -> bool {
+        let messages = self.messages();
+        let content = messages.request.as_ref().and_then(|head| head.headers.get(CONTENT_TYPE));
+        content.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+    }
+
+    /// Whether the response has no body, whatever its headers say.
+    pub(crate) fn is_bodiless(&self) -> bool {
+        let messages = self.messages();
+        let is_head = messages.request.as_ref().is_some_and(|head| head.method == Method::HEAD);
+        let status = messages.response.as_ref().map(|head| head.status);
+        is_head || matches!(status, Some(StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT))
+    }
+}
+
+impl Messages {
+    /// A head, if there is one.
+    pub(crate) fn head(&mut self, is_request: bool) -> Option<Head<'_>> {
+        if is_request {
+            self.request.as_mut().map(|head| Head::Request(head, &mut self.scheme))
+        } else {
+            self.response.as_mut().map(Head::Response)
+        }
+    }
+
+    /// Whether a head can still be changed.
+    pub(crate) fn is_open(&self, is_request: bool) -> bool {
+        match is_request {
+            true => !self.request_has_left && self.request.is_some(),
+            false => !self.has_left && self.response.is_some(),
+        }
+    }
+
+    pub(crate) fn let_request_go(&mut self, keeps: bool) -> Option<request::Parts> {
+        self.request_has_left = true;
+        if keeps { self.request.clone() } else { self.request.take() }
+    }
+
+    pub(crate) fn let_response_go(&mut self, keeps: bool) -> Option<response::Parts> {
+        self.has_left = true;
+        if keeps { self.response.clone() } else { self.response.take() }
+    }
+
+    /// A response has come; what filters wanted of it before is done to it.
+    pub(crate) fn set_response(&mut self, head: response::Parts) {
+        let head = self.response.insert(head);
+        let mut head = Head::Response(head);
+        for early in &self.early {
+            // They were checked when they were made; what does not fit any more is left out.
+            let _ = match early {
+                Early::Add((name, value)) => head.add(name, value.as_bytes()),
+                Early::Replace((name, value)) => head.replace(name, value.as_bytes()),
+                Early::Remove(name) => {
+                    head.remove(name);
+                    Ok(())
+                }
+            };
+        }
+    }
+}
+
+/// Headers of a gRPC answer: the status of HTTP is always 200.
+pub(crate) fn grpc_headers(headers: &mut HeaderMap, status: u32, message: &str) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from(status));
+    if let Ok(message) = HeaderValue::from_str(message) {
+        headers.insert("grpc-message", message);
+    }
+}

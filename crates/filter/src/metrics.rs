@@ -1,0 +1,220 @@
+//! The metrics that modules define: counters, gauges, histograms, by name for the whole process.
+//!
+//! Two modules that define the same name with the same type share the metric, as instances on several
+//! threads have to. A module can't make their number grow without bound.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crate::abi::Status;
+
+/// How many there may be in a process.
+const MAX_METRICS: usize = 10_000;
+/// How long a name may be, in bytes.
+const MAX_NAME: usize = 1024;
+/// The upper bounds of a histogram's buckets: those that Envoy has.
+const BOUNDS: [f64; 19] = [
+    0.5, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 1.8e6,
+    3.6e6,
+];
+
+/// A metric as it is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// The name that the module gave it; any text.
+    pub name: String,
+    /// What it says.
+    pub value: Value,
+}
+
+/// The value of a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A number that only grows.
+    Counter(u64),
+    /// A number.
+    Gauge(i64),
+    /// How often values up to each bound were recorded.
+    Histogram {
+        /// Upper bounds, and how many values were no larger, each bucket with those before it.
+        buckets: Vec<(f64, u64)>,
+        /// All values added up.
+        sum: f64,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// All metrics of a process.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    by_name: HashMap<String, u32>,
+    all: Vec<Arc<Entry>>,
+}
+
+struct Entry {
+    name: String,
+    cell: Cell,
+}
+
+enum Cell {
+    Counter(AtomicU64),
+    Gauge(AtomicI64),
+    Histogram(Mutex<Histogram>),
+}
+
+#[derive(Clone, Default)]
+struct Histogram {
+    counts: [u64; BOUNDS.len()],
+    sum: f64,
+    count: u64,
+}
+
+impl Metrics {
+    /// The id of the metric with this name, made if there is none.
+    pub(crate) fn define(&self, kind: u32, name: &[u8]) -> Result<u32, Status> {
+        let name = std::str::from_utf8(name).map_err(|_| Status::BadArgument)?;
+        let cell = Cell::new(kind).ok_or(Status::BadArgument)?;
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = inner.by_name.get(name).copied() {
+            let same = inner.get(id).is_some_and(|entry| entry.cell.kind() == kind);
+            return if same { Ok(id) } else { Err(Status::BadArgument) };
+        }
+        if inner.all.len() >= MAX_METRICS || name.len() > MAX_NAME {
+            return Err(Status::InternalFailure);
+        }
+        inner.all.push(Arc::new(Entry { name: name.to_owned(), cell }));
+        let id = u32::try_from(inner.all.len()).map_err(|_| Status::InternalFailure)?;
+        inner.by_name.insert(name.to_owned(), id);
+        Ok(id)
+    }
+
+    /// Adds to a counter or a gauge. A counter never goes down.
+    pub(crate) fn increment(&self, id: u32, by: i64) -> Result<(), Status> {
+        match (&self.find(id)?.cell, u64::try_from(by)) {
+            (Cell::Counter(counter), Ok(by)) => drop(counter.fetch_add(by, Relaxed)),
+            (Cell::Gauge(gauge), _) => drop(gauge.fetch_add(by, Relaxed)),
+            (Cell::Counter(_), Err(_)) | (Cell::Histogram(_), _) => return Err(Status::BadArgument),
+        }
+        Ok(())
+    }
+
+    /// Sets a gauge, records a value of a histogram, adds to a counter.
+    pub(crate) fn record(&self, id: u32, value: u64) -> Result<(), Status> {
+        match &self.find(id)?.cell {
+            Cell::Counter(counter) => drop(counter.fetch_add(value, Relaxed)),
+            Cell::Gauge(gauge) => gauge.store(value.cast_signed(), Relaxed),
+            Cell::Histogram(histogram) => {
+                histogram.lock().unwrap_or_else(PoisonError::into_inner).record(value as f64);
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a counter or a gauge.
+    pub(crate) fn get(&self, id: u32) -> Result<u64, Status> {
+        match &self.find(id)?.cell {
+            Cell::Counter(counter) => Ok(counter.load(Relaxed)),
+            Cell::Gauge(gauge) => Ok(gauge.load(Relaxed).cast_unsigned()),
+            Cell::Histogram(_) => Err(Status::BadArgument),
+        }
+    }
+
+    /// All of them as they are now, in alphabetical order.
+    pub(crate) fn snapshot(&self) -> Vec<Metric> {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Metric> = inner
+            .all
+            .iter()
+            .map(|entry| Metric { name: entry.name.clone(), value: entry.cell.value() })
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    fn find(&self, id: u32) -> Result<Arc<Entry>, Status> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned().ok_or(Status::NotFound)
+    }
+}
+
+impl Inner {
+    fn get(&self, id: u32) -> Option<&Arc<Entry>> {
+        self.all.get((id as usize).checked_sub(1)?)
+    }
+}
+
+impl Cell {
+    fn new(kind: u32) -> Option<Self> {
+        match kind {
+            0 => Some(Self::Counter(AtomicU64::default())),
+            1 => Some(Self::Gauge(AtomicI64::default())),
+            2 => Some(Self::Histogram(Mutex::default())),
+            _ => None,
+        }
+    }
+
+    fn kind(&self) -> u32 {
+        match self {
+            Self::Counter(_) => 0,
+            Self::Gauge(_) => 1,
+            Self::Histogram(_) => 2,
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Self::Counter(counter) => Value::Counter(counter.load(Relaxed)),
+            Self::Gauge(gauge) => Value::Gauge(gauge.load(Relaxed)),
+            Self::Histogram(histogram) => {
+                let Histogram { counts, sum, count } =
+                    histogram.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                Value::Histogram { buckets: BOUNDS.into_iter().zip(counts).collect(), sum, count }
+            }
+        }
+    }
+}
+
+impl Histogram {
+    fn record(&mut self, value: f64) {
+        let within = BOUNDS.iter().zip(&mut self.counts).filter(|(bound, _)| value <= **bound);
+        within.for_each(|(_, count)| *count += 1);
+        self.sum += value;
+        self.count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_one_by_name_and_type() {
+        let metrics = Metrics::default();
+        let id = metrics.define(0, b"hits").unwrap();
+        assert_eq!(metrics.define(0, b"hits"), Ok(id));
+        assert_eq!(metrics.define(1, b"hits"), Err(Status::BadArgument));
+        assert_eq!(metrics.define(3, b"other"), Err(Status::BadArgument));
+        assert_eq!(metrics.increment(id, 2), Ok(()));
+        assert_eq!(metrics.increment(id, -1), Err(Status::BadArgument));
+        assert_eq!(metrics.get(id), Ok(2));
+        assert_eq!(metrics.get(id + 1), Err(Status::NotFound));
+    }
+
+    #[test]
+    fn a_histogram_counts_what_is_within_its_bounds() {
+        let metrics = Metrics::default();
+        let id = metrics.define(2, b"ms").unwrap();
+        [1, 7, 7, 99_999_999].into_iter().for_each(|value| metrics.record(id, value).unwrap());
+        assert_eq!(metrics.get(id), Err(Status::BadArgument));
+        let Value::Histogram { buckets, count, .. } = &metrics.snapshot()[0].value else {
+            panic!("no histogram")
+        };
+        assert_eq!((buckets[1], buckets[3], buckets[18].1, *count), ((1.0, 1), (10.0, 3), 3, 4));
+    }
+}

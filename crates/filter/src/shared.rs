@@ -1,0 +1,210 @@
+//! Data and queues that modules share, across threads, instances and reloads. Bounded, so that a module that
+//! only ever puts in can't fill the memory.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, Weak};
+
+use bytes::Bytes;
+
+use crate::abi::Status;
+use crate::filters::lock;
+use crate::slot::Slot;
+
+/// The most bytes of data under one `vm_id`, and of one queue.
+const MAX_BYTES: usize = 32 << 20;
+/// What an item takes beside its bytes.
+const OVERHEAD: usize = 64;
+/// The most queues of a process.
+const MAX_QUEUES: usize = 1024;
+/// The most root contexts that are told of one queue.
+const MAX_CONSUMERS: usize = 64;
+
+/// Data under one `vm_id`: values with versions.
+#[derive(Default)]
+pub(crate) struct Shared {
+    data: Mutex<Data>,
+}
+
+#[derive(Default)]
+struct Data {
+    values: HashMap<Vec<u8>, (Bytes, u32)>,
+    bytes: usize,
+    version: u32,
+}
+
+/// All queues of a process.
+#[derive(Default)]
+pub(crate) struct Queues {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    by_name: HashMap<(String, String), u32>,
+    all: Vec<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Bytes>,
+    bytes: usize,
+    consumers: VecDeque<Consumer>,
+}
+
+/// A root context that is told of what stands in a queue.
+#[derive(Clone)]
+pub(crate) struct Consumer {
+    pub(crate) slot: Weak<Slot>,
+    pub(crate) generation: u64,
+    pub(crate) root: u32,
+}
+
+impl Shared {
+    /// A value and its version.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<(Bytes, u32)> {
+        lock(&self.data).values.get(key).cloned()
+    }
+
+    /// Sets a value, if its version is still this one; 0 is any.
+    pub(crate) fn set(&self, key: &[u8], value: &[u8], cas: u32) -> Result<(), Status> {
+        let mut data = lock(&self.data);
+        let before = data.values.get(key);
+        if cas != 0 && before.is_some_and(|(_, version)| *version != cas) {
+            return Err(Status::CasMismatch);
+        }
+        let freed = before.map_or(0, |(value, _)| key.len() + value.len() + OVERHEAD);
+        let bytes = data.bytes - freed + key.len() + value.len() + OVERHEAD;
+        if bytes > MAX_BYTES {
+            return Err(Status::InternalFailure);
+        }
+        data.bytes = bytes;
+        // 0 is no version.
+        data.version = data.version.checked_add(1).unwrap_or(1);
+        let version = data.version;
+        data.values.insert(key.to_vec(), (Bytes::copy_from_slice(value), version));
+        Ok(())
+    }
+}
+
+impl Queues {
+    /// The queue of this name, made if there is none, with one more who is told.
+    pub(crate) fn register(&self, vm_id: &str, name: &str, consumer: Consumer) -> Result<u32, Status> {
+        let mut inner = lock(&self.inner);
+        let id = match inner.find(vm_id, name) {
+            Some(id) => id,
+            None if inner.all.len() >= MAX_QUEUES => return Err(Status::InternalFailure),
+            None => {
+                inner.all.push(Queue::default());
+                let id = u32::try_from(inner.all.len()).map_err(|_| Status::InternalFailure)?;
+                inner.by_name.insert((vm_id.to_owned(), name.to_owned()), id);
+                id
+            }
+        };
+        let queue = inner.queue(id)?;
+        queue.consumers.retain(|known| known.slot.strong_count() > 0 && !known.is_place_of(&consumer));
+        queue.consumers.push_back(consumer);
+        if queue.consumers.len() > MAX_CONSUMERS {
+            queue.consumers.pop_front();
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn resolve(&self, vm_id: &str, name: &str) -> Option<u32> {
+        lock(&self.inner).find(vm_id, name)
+    }
+
+    /// Puts an item at the end, and tells one of those who registered.
+    pub(crate) fn enqueue(&self, id: u32, item: Bytes) -> Result<(), Status> {
+        let mut inner = lock(&self.inner);
+        let queue = inner.queue(id)?;
+        let bytes = queue.bytes + item.len() + OVERHEAD;
+        if bytes > MAX_BYTES {
+            return Err(Status::InternalFailure);
+        }
+        queue.bytes = bytes;
+        queue.items.push_back(item);
+        // In turn, as far as they are still there.
+        queue.consumers.retain(|consumer| consumer.slot.strong_count() > 0);
+        if let Some(consumer) = queue.consumers.pop_front() {
+            queue.consumers.push_back(consumer.clone());
+            consumer.tell(id);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn dequeue(&self, id: u32) -> Result<Bytes, Status> {
+        let mut inner = lock(&self.inner);
+        let queue = inner.queue(id)?;
+        let item = queue.items.pop_front().ok_or(Status::Empty)?;
+        queue.bytes -= item.len() + OVERHEAD;
+        Ok(item)
+    }
+}
+
+impl Inner {
+    fn find(&self, vm_id: &str, name: &str) -> Option<u32> {
+        self.by_name.get(&(vm_id.to_owned(), name.to_owned())).copied()
+    }
+
+    fn queue(&mut self, id: u32) -> Result<&mut Queue, Status> {
+        let index = (id as usize).checked_sub(1).ok_or(Status::NotFound)?;
+        self.all.get_mut(index).ok_or(Status::NotFound)
+    }
+}
+
+impl Consumer {
+    /// Whether it is the same root context, or one before it in the same place.
+    fn is_place_of(&self, other: &Self) -> bool {
+        self.slot.ptr_eq(&other.slot) && (self.root == other.root || self.generation != other.generation)
+    }
+
+    /// Tells it, by a task of its own: it may be the one that is running.
+    fn tell(self, queue: u32) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let Some(slot) = self.slot.upgrade() else { return };
+            // One that is gone has nothing to be told.
+            let _ = slot.with(self.generation, |instance| instance.on_queue_ready(self.root, queue));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_set_if_its_version_is_the_one_that_was_seen() {
+        let shared = Shared::default();
+        assert_eq!(shared.set(b"k", b"1", 0), Ok(()));
+        let (_, version) = shared.get(b"k").unwrap();
+        assert_eq!(shared.set(b"k", b"2", version), Ok(()));
+        assert_eq!(shared.set(b"k", b"3", version), Err(Status::CasMismatch));
+        assert_eq!(shared.get(b"k").unwrap().0, "2");
+        assert_eq!(shared.set(b"new", b"1", 77), Ok(()));
+    }
+
+    #[test]
+    fn shared_data_is_bounded_and_room_comes_back() {
+        let shared = Shared::default();
+        let large = vec![0; MAX_BYTES - 1024];
+        assert_eq!(shared.set(b"k", &large, 0), Ok(()));
+        assert_eq!(shared.set(b"l", &large, 0), Err(Status::InternalFailure));
+        assert_eq!(shared.set(b"k", b"", 0), Ok(()));
+        assert_eq!(shared.set(b"l", &large, 0), Ok(()));
+    }
+
+    #[test]
+    fn a_queue_gives_items_in_order() {
+        let queues = Queues::default();
+        let consumer = Consumer { slot: Weak::new(), generation: 0, root: 1 };
+        let id = queues.register("vm", "q", consumer).unwrap();
+        assert_eq!(queues.resolve("vm", "q"), Some(id));
+        assert_eq!(queues.resolve("other", "q"), None);
+        assert_eq!(queues.dequeue(id), Err(Status::Empty));
+        queues.enqueue(id, "a".into()).unwrap();
+        queues.enqueue(id, "b".into()).unwrap();
+        assert_eq!(queues.dequeue(id).unwrap(), "a");
+        assert_eq!(queues.dequeue(id + 1), Err(Status::NotFound));
+    }
+}

@@ -1,0 +1,56 @@
+//! What the host counts of each filter, for the gateway's metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counts of the filters of one name.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) requests: AtomicU64,
+    pub(crate) local_responses: AtomicU64,
+    pub(crate) traps: AtomicU64,
+    pub(crate) starts: AtomicU64,
+    pub(crate) calls: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) bypassed: AtomicU64,
+}
+
+/// What a filter did so far. Filters of the same name are counted together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilterStats {
+    /// The filter's name.
+    pub filter: String,
+    /// Requests that it has seen.
+    pub requests: u64,
+    /// Requests that it answered itself.
+    pub local_responses: u64,
+    /// Traps, with callbacks that ran out of time or memory.
+    pub traps: u64,
+    /// Root contexts that were started and configured.
+    pub starts: u64,
+    /// HTTP and gRPC calls.
+    pub calls: u64,
+    /// Requests that ended with a problem of the filter's making.
+    pub failed: u64,
+    /// Requests that went on without it after a trap.
+    pub bypassed: u64,
+}
+
+impl Stats {
+    pub(crate) fn snapshot(&self, filter: &str) -> FilterStats {
+        FilterStats {
+            filter: filter.to_owned(),
+            requests: self.requests.load(Relaxed),
+            local_responses: self.local_responses.load(Relaxed),
+            traps: self.traps.load(Relaxed),
+            starts: self.starts.load(Relaxed),
+            calls: self.calls.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            bypassed: self.bypassed.load(Relaxed),
+        }
+    }
+}
+
+/// One more.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}

@@ -1,0 +1,242 @@
+//! A stream context: one exchange as one filter has it, with what its module has said of it so far.
+//!
+//! Host functions write here, from whichever callback; the exchange and its bodies read it, and are woken when
+//! there is something new. Locks are held for moments, and never while the module runs.
+
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::Waker;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::task::AtomicWaker;
+use http::{HeaderMap, StatusCode};
+use sandbox::GuestResult;
+
+use crate::abi::Side;
+use crate::config::{Dialect, OnTrap};
+use crate::filters::lock;
+use crate::instance::Instance;
+use crate::messages::Exchange;
+use crate::module::Has;
+use crate::plugin::Spec;
+use crate::problem::Failed;
+use crate::slot::{Gone, Slot};
+use crate::stats::count;
+
+/// A stream context.
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    /// The root context of the same filter in the same instance.
+    pub(crate) root: u32,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) has: Has,
+    pub(crate) slot: Weak<Slot>,
+    /// Which of the slot's instances knows it.
+    pub(crate) generation: u64,
+    pub(crate) state: Mutex<State>,
+    /// Of the exchange, the request's body, the response's body.
+    wakers: [AtomicWaker; 3],
+}
+
+/// Who waits for news of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiter {
+    Exchange = 0,
+    Request = 1,
+    Response = 2,
+}
+
+/// What its module has said.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Its own answer, to be sent.
+    pub(crate) local: Option<Local>,
+    /// It has answered: the first answer counts.
+    pub(crate) answered: bool,
+    /// The instance that knew it is gone.
+    pub(crate) dead: bool,
+    /// It ended the exchange.
+    pub(crate) closed: bool,
+    /// The host ends the exchange, on its account.
+    pub(crate) failed: Option<Failed>,
+    /// It asked to see bodies while it holds the head back.
+    pub(crate) asks: bool,
+    /// Calls that it waits for, and all that it has made.
+    pub(crate) waiting: u32,
+    pub(crate) calls: u32,
+    /// Bytes of headers that it has written.
+    pub(crate) written: usize,
+    pub(crate) halves: [Half; 2],
+}
+
+/// One of the two messages.
+#[derive(Default)]
+pub(crate) struct Half {
+    /// What the module may see of the body: the last piece, with all that is held back before it.
+    pub(crate) data: Bytes,
+    /// Whether the body's callbacks have begun: before, there is no body to see.
+    pub(crate) open: bool,
+    /// The module said that it may go on.
+    pub(crate) resumed: bool,
+    /// The module has changed the body.
+    pub(crate) changed: bool,
+    /// The body is held back.
+    pub(crate) held: bool,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+/// An answer of the module's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Local {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) details: String,
+}
+
+/// What becomes of an exchange, as far as one filter has a say in it.
+pub(crate) enum Verdict {
+    /// Nothing is in the way.
+    Go,
+    /// The filter answers itself.
+    Answer(Local),
+    /// It ends with a problem.
+    Fail(Failed),
+    /// Its instance is gone, and it is one to go on without.
+    Skip,
+}
+
+impl Stream {
+    pub(crate) fn new(
+        (id, root): (u32, u32),
+        spec: &Arc<Spec>,
+        exchange: &Arc<Exchange>,
+        has: Has,
+        (slot, generation): (Weak<Slot>, u64),
+    ) -> Arc<Self> {
+        let (spec, exchange) = (Arc::clone(spec), Arc::clone(exchange));
+        let wakers = [AtomicWaker::new(), AtomicWaker::new(), AtomicWaker::new()];
+        Arc::new(Self { id, root, spec, exchange, has, slot, generation, state: Mutex::default(), wakers })
+    }
+
+    /// Calls into the instance that knows it.
+    ///
+    /// # Errors
+    /// When that instance is gone, now or already.
+    pub(crate) fn enter<T>(&self, call: impl FnOnce(&mut Instance) -> GuestResult<T>) -> Result<T, Gone> {
+        self.slot.upgrade().ok_or(Gone)?.with(self.generation, call)
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.spec.dialect == Dialect::Lenient
+    }
+
+    /// Whom to tell of news.
+    pub(crate) fn register(&self, waiter: Waiter, waker: &Waker) {
+        if let Some(place) = self.wakers.get(waiter as usize) {
+            place.register(waker);
+        }
+    }
+
+    /// There is something new.
+    pub(crate) fn wake(&self) {
+        self.wakers.iter().for_each(AtomicWaker::wake);
+    }
+
+    /// Its instance is gone.
+    pub(crate) fn die(&self) {
+        self.state().dead = true;
+        self.wake();
+    }
+
+    /// Ends the exchange with a problem, unless it has one already.
+    pub(crate) fn fail(&self, failed: Failed) {
+        self.state().failed.get_or_insert(failed);
+        self.wake();
+    }
+
+    /// What the module, or its end, asks for. Its own answer is given away once.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let mut state = self.state();
+        if let Some(local) = state.local.take() {
+            count(&self.spec.stats.local_responses);
+            return Verdict::Answer(local);
+        }
+        if let Some(failed) = &state.failed {
+            return Verdict::Fail(failed.clone());
+        }
+        if state.dead {
+            return match self.spec.on_trap {
+                OnTrap::Open => Verdict::Skip,
+                OnTrap::Closed => Verdict::Fail(Failed::Trapped(Arc::clone(&self.spec.name))),
+            };
+        }
+        if state.closed {
+            return Verdict::Fail(Failed::Closed(Arc::clone(&self.spec.name)));
+        }
+        Verdict::Go
+    }
+
+    /// Whether there is a verdict other than to go on.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state();
+        state.local.is_some() || state.failed.is_some() || state.dead || state.closed
+    }
+
+    /// Whether there is anything in the way of a head that the module has just let go.
+    pub(crate) fn has_news(&self) -> bool {
+        let state = self.state();
+        let is_over = state.local.is_some() || state.failed.is_some() || state.dead || state.closed;
+        is_over || state.waiting > 0
+    }
+
+    /// Whether the module said that it may go on, since it was last asked.
+    pub(crate) fn take_resumed(&self, side: Side) -> bool {
+        std::mem::take(&mut self.state().half(side).resumed)
+    }
+
+    /// The module said that a message may go on.
+    pub(crate) fn resume(&self, side: Side) {
+        self.state().half(side).resumed = true;
+        self.wake();
+    }
+
+    /// Counts headers that the module writes; `false` if they are too many.
+    pub(crate) fn may_write(&self, bytes: usize) -> bool {
+        let mut state = self.state();
+        state.written = state.written.saturating_add(bytes);
+        state.written <= crate::message::MAX_BYTES
+    }
+}
+
+impl State {
+    pub(crate) fn half(&mut self, side: Side) -> &mut Half {
+        let [request, response] = &mut self.halves;
+        match side {
+            Side::Request => request,
+            Side::Response => response,
+        }
+    }
+}
+
+impl Half {
+    /// One more piece. Nothing is copied where nothing is held back.
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        if self.data.is_empty() {
+            self.data = piece;
+            return;
+        }
+        let held = std::mem::take(&mut self.data);
+        let mut held = held.try_into_mut().unwrap_or_else(|shared| {
+            let mut own = BytesMut::with_capacity((shared.len() + piece.len()).next_power_of_two());
+            own.extend_from_slice(&shared);
+            own
+        });
+        held.extend_from_slice(&piece);
+        self.data = held.freeze();
+    }
+}

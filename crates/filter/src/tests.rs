@@ -1,0 +1,336 @@
+//! Modules written as text, each for one thing; what a whole exchange makes of them.
+//!
+//! In the text, `«x-a»` stands for the address and length of a string, and `‹:method GET|:path /›` for those of
+//! a list of headers. `$want` traps unless a host function answered with the status that is wanted, so that a
+//! test sees it.
+
+mod bad;
+mod bodies;
+mod calls;
+mod heads;
+mod loading;
+mod shared;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use services::transport::Endpoint;
+use services::{Body, Budget, Call, ServiceConfig, Services, Transport, TransportError, body};
+
+use crate::{Chain, Event, Facts, Failed, FilterConfig, Filters, Observe, Refused};
+
+/// Every import that tests use: its name, the name here, how many parameters.
+const IMPORTS: &[(&str, &str, usize)] = &[
+    ("proxy_log", "log", 3),
+    ("proxy_set_tick_period_milliseconds", "tick", 1),
+    ("proxy_set_effective_context", "effective", 1),
+    ("proxy_done", "done", 0),
+    ("proxy_get_buffer_bytes", "buffer", 5),
+    ("proxy_set_buffer_bytes", "set_buffer", 5),
+    ("proxy_get_buffer_status", "buffer_status", 3),
+    ("proxy_get_header_map_pairs", "pairs", 3),
+    ("proxy_set_header_map_pairs", "set_pairs", 3),
+    ("proxy_get_header_map_value", "get", 5),
+    ("proxy_add_header_map_value", "add", 5),
+    ("proxy_replace_header_map_value", "replace", 5),
+    ("proxy_remove_header_map_value", "remove", 3),
+    ("proxy_get_property", "property", 4),
+    ("proxy_set_property", "set_property", 4),
+    ("proxy_send_local_response", "respond", 8),
+    ("proxy_continue_stream", "continue", 1),
+    ("proxy_close_stream", "close", 1),
+    ("proxy_http_call", "http_call", 10),
+    ("proxy_get_shared_data", "get_data", 5),
+    ("proxy_set_shared_data", "set_data", 5),
+    ("proxy_register_shared_queue", "register", 3),
+    ("proxy_enqueue_shared_queue", "enqueue", 3),
+    ("proxy_dequeue_shared_queue", "dequeue", 3),
+    ("proxy_define_metric", "define", 4),
+    ("proxy_call_foreign_function", "foreign", 6),
+    ("proxy_grpc_call", "grpc_call", 12),
+    ("proxy_grpc_stream", "grpc_stream", 9),
+    ("proxy_grpc_send", "grpc_send", 4),
+    ("proxy_grpc_cancel", "grpc_cancel", 1),
+    ("proxy_grpc_close", "grpc_close", 1),
+    ("proxy_get_status", "status", 3),
+];
+
+/// What every module has: a marker, a memory, an allocator.
+const COMMON: &str = r#"
+    (import "env" "proxy_increment_metric" (func $increment (param i32 i64) (result i32)))
+    (memory (export "memory") 4)
+    (global $free (mut i32) (i32.const 65536))
+    (global $seen (mut i32) (i32.const 0))
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param $size i32) (result i32)
+        (local $at i32)
+        (local.set $at (global.get $free))
+        (global.set $free (i32.add (global.get $free) (local.get $size)))
+        (local.get $at))
+    (func $want (param $wanted i32) (param $status i32)
+        (if (i32.ne (local.get $wanted) (local.get $status)) (then unreachable)))
+    (func $text (param $map i32) (param $name i32) (param $length i32)
+        (call $want (i32.const 0)
+            (call $add (local.get $map) (local.get $name) (local.get $length)
+                (i32.load (i32.const 0)) (i32.load (i32.const 4)))))
+"#;
+
+/// A module's text as WebAssembly.
+fn assemble(code: &str) -> Vec<u8> {
+    let imports: String = IMPORTS
+        .iter()
+        .map(|(name, short, parameters)| {
+            let parameters = "i32 ".repeat(*parameters);
+            format!("(import \"env\" \"{name}\" (func ${short} (param {parameters}) (result i32)))\n")
+        })
+        .collect();
+    let (code, data) = with_data(code);
+    let text = format!("(module {imports} {COMMON} {code} {data})");
+    wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Strings and lists of headers as data, and where they are in their place.
+fn with_data(code: &str) -> (String, String) {
+    let (mut out, mut data, mut at) = (String::new(), String::new(), 1024);
+    let mut rest = code;
+    while let Some(start) = rest.find(['«', '‹']) {
+        let (before, from) = rest.split_at(start);
+        let is_text = from.starts_with('«');
+        let end = from.find(if is_text { '»' } else { '›' }).expect("a closing mark");
+        let inner = &from[from.chars().next().map_or(0, char::len_utf8)..end];
+        let bytes = if is_text { inner.replace("\\0", "\0").into_bytes() } else { pairs(inner) };
+        let escaped: String = bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
+        data.push_str(&format!("(data (i32.const {at}) \"{escaped}\")\n"));
+        out.push_str(&format!("{before} (i32.const {at}) (i32.const {})", bytes.len()));
+        at += bytes.len() + 8;
+        rest = &from[end + if is_text { '»' } else { '›' }.len_utf8()..];
+    }
+    out.push_str(rest);
+    (out, data)
+}
+
+fn pairs(text: &str) -> Vec<u8> {
+    let pairs: Vec<(&str, &str)> = text.split('|').filter_map(|pair| pair.split_once(' ')).collect();
+    let mut bytes = (pairs.len() as u32).to_le_bytes().to_vec();
+    for (name, value) in &pairs {
+        bytes.extend((name.len() as u32).to_le_bytes());
+        bytes.extend((value.len() as u32).to_le_bytes());
+    }
+    for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
+        bytes.extend(text.bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// What a module did, in words.
+#[derive(Default)]
+struct Seen(Mutex<Vec<String>>);
+
+impl Observe for Seen {
+    fn see(&self, event: &Event<'_>) {
+        let words = match event {
+            Event::Callback { name, .. } => (*name).to_owned(),
+            Event::HostCall { name, status, .. } => format!("{name} {status}"),
+            Event::Log { message, .. } => format!("log {message}"),
+            Event::Trapped { .. } => "trapped".to_owned(),
+            Event::Returned { .. } => return,
+        };
+        self.0.lock().unwrap().push(words);
+    }
+}
+
+/// Answers of a service: `GET /path` is answered with the path; `/wait` never is; gRPC with the messages that it
+/// sent, `/s/no` with a status.
+#[derive(Default)]
+struct Answers {
+    asked: Mutex<Vec<String>>,
+    told: tokio::sync::Notify,
+    dropped: Arc<tokio::sync::Notify>,
+}
+
+struct Dropped(Arc<tokio::sync::Notify>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+impl Transport for Answers {
+    fn send(
+        &self,
+        endpoint: &Endpoint,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
+        let (service, path) = (endpoint.origin.service.clone(), request.uri().path().to_owned());
+        self.asked.lock().unwrap().push(format!("{} {service} {path}", request.method()));
+        self.told.notify_one();
+        let dropped = Dropped(Arc::clone(&self.dropped));
+        if request.headers().get("content-type").is_some_and(|value| value == "application/grpc") {
+            return futures_util::future::ready(Ok(grpc_answer(request))).boxed();
+        }
+        async move {
+            let _dropped = dropped;
+            let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            if path == "/wait" {
+                std::future::pending::<()>().await;
+            }
+            let mut text = path.into_bytes();
+            text.extend_from_slice(&body);
+            let response = Response::builder().status(if text.starts_with(b"/no") { 403 } else { 200 });
+            Ok(response.header("x-from", "service").body(body::full(text)).unwrap())
+        }
+        .boxed()
+    }
+}
+
+fn grpc_answer(request: Request<Body>) -> Response<Body> {
+    let response = Response::builder().header("content-type", "application/grpc").header("x-from", "service");
+    if request.uri().path() == "/s/no" {
+        let response = response.header("grpc-status", "7").header("grpc-message", "denied");
+        return response.body(body::empty()).unwrap();
+    }
+    let trailers = http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), "0".parse().unwrap())]);
+    let body = request.into_body().with_trailers(std::future::ready(Some(Ok(trailers))));
+    response.body(body.boxed_unsync()).unwrap()
+}
+
+/// Modules in files, the engine, a service.
+struct Bench {
+    folder: tempfile::TempDir,
+    filters: Arc<Filters>,
+    services: Services,
+    answers: Arc<Answers>,
+    seen: Arc<Seen>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let seen = Arc::new(Seen::default());
+        let answers = Arc::new(Answers::default());
+        let config = BTreeMap::from([("auth".to_owned(), ServiceConfig::at("http://127.0.0.1:1980"))]);
+        let services = Services::new(&config).unwrap().with_transport(answers.clone());
+        let filters = Filters::observed(seen.clone()).unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), filters, services, answers, seen }
+    }
+
+    fn write(&self, name: &str, wasm: &[u8]) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, wasm).unwrap();
+        path
+    }
+
+    /// A filter with a module of this text.
+    fn filter(&self, name: &str, code: &str) -> FilterConfig {
+        let name = format!("{name}.wasm");
+        self.write(&name, &assemble(code));
+        FilterConfig::of(name)
+    }
+
+    fn try_chain(&self, config: &[FilterConfig]) -> Result<Arc<Chain>, Vec<Refused>> {
+        Chain::new(&self.filters, config, self.folder.path(), &self.services).map(Arc::new)
+    }
+
+    fn chain(&self, config: &[FilterConfig]) -> Arc<Chain> {
+        self.try_chain(config).unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// The chain of one module of this text.
+    fn of(&self, code: &str) -> Arc<Chain> {
+        self.chain(&[self.filter("test", code)])
+    }
+
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut *self.seen.0.lock().unwrap())
+    }
+
+    fn stats(&self) -> crate::FilterStats {
+        self.filters.stats().into_iter().next().unwrap_or_default()
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        route: "/test/*".into(),
+        source: "192.0.2.1:1234".parse().unwrap(),
+        destination: Some("192.0.2.2:80".parse().unwrap()),
+        connection: 7,
+        tls: None,
+    }
+}
+
+fn get(path: &str) -> Request<Body> {
+    Request::get(path).header("host", "example.org").header("x-a", "1").body(body::empty()).unwrap()
+}
+
+fn post(body: impl Into<Bytes>) -> Request<Body> {
+    let body = body.into();
+    let request = Request::post("/post").header("host", "example.org").header("content-length", body.len());
+    request.body(body::full(body)).unwrap()
+}
+
+/// A body that comes in these pieces.
+fn pieces(pieces: &'static [&'static str]) -> Body {
+    let frames = pieces.iter().map(|piece| Ok(http_body::Frame::data(Bytes::from_static(piece.as_bytes()))));
+    http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
+}
+
+/// What the handler answers: the request that it got, in headers and body.
+async fn echo(request: Request<Body>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let Ok(body) = body.collect().await else {
+        return Response::builder().status(500).body(body::empty()).unwrap();
+    };
+    let trailers = body.trailers().cloned();
+    let mut response = Response::new(body::full(body.to_bytes()));
+    for (name, value) in &head.headers {
+        let name = http::HeaderName::try_from(format!("got-{name}")).unwrap();
+        response.headers_mut().append(name, value.clone());
+    }
+    response.headers_mut().insert("got-path", head.uri.to_string().parse().unwrap());
+    response.headers_mut().insert("got-method", head.method.as_str().parse().unwrap());
+    for (name, value) in trailers.iter().flatten() {
+        let name = http::HeaderName::try_from(format!("trailer-{name}")).unwrap();
+        response.headers_mut().insert(name, value.clone());
+    }
+    response
+}
+
+/// A call with so much time.
+fn call(time: Duration) -> Call {
+    let budget = Budget::new(time, u32::MAX, u64::MAX, 64);
+    Call { budget: Arc::new(budget), ..Call::unlimited() }
+}
+
+/// An answer, all of it.
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    headers: http::HeaderMap,
+    body: Bytes,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+async fn send(chain: &Arc<Chain>, request: Request<Body>) -> Result<Answer, Failed> {
+    let response = chain.around(request, &call(Duration::from_secs(60)), facts(), echo).await?;
+    Ok(whole(response).await.expect("the answer's body comes to its end"))
+}
+
+async fn whole(response: Response<Body>) -> Result<Answer, services::body::Error> {
+    let (head, body) = response.into_parts();
+    let body = body.collect().await?.to_bytes();
+    Ok(Answer { status: head.status, headers: head.headers, body })
+}

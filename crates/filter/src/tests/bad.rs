@@ -1,0 +1,269 @@
+//! Modules that go wrong, each in its own way. The client always gets an answer, and nobody else notices.
+
+use super::*;
+use crate::OnTrap;
+
+/// Every callback of an exchange, in order, as a module without faults has them.
+const CALLBACKS: &[(&str, &str, &str)] = &[
+    ("proxy_on_context_create", "(param i32 i32)", ""),
+    ("proxy_on_request_headers", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_request_body", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_request_trailers", "(param i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_response_headers", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_response_body", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_response_trailers", "(param i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_done", "(param i32) (result i32)", "(i32.const 1)"),
+    ("proxy_on_log", "(param i32)", ""),
+    ("proxy_on_delete", "(param i32)", ""),
+];
+
+/// All callbacks, of which one does this to a request whose path is `/bad`.
+fn going_wrong(callback: &str, deed: &str) -> String {
+    let mut code = "(global $bad (mut i32) (i32.const 0))".to_owned();
+    for (name, signature, result) in CALLBACKS {
+        let deed = if *name == callback {
+            format!(
+                "(if (i32.eqz (call $property «request\\0path» (i32.const 0) (i32.const 4))) (then
+                    (if (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (i32.const 0x62)) (then {deed}))))"
+            )
+        } else {
+            String::new()
+        };
+        code.push_str(&format!("(func (export \"{name}\") {signature} {deed} {result})\n"));
+    }
+    code
+}
+
+fn request(path: &str) -> Request<Body> {
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x-sum", "7".parse().unwrap());
+    let body = pieces(&["one", "two"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
+    Request::post(path).header("host", "example.org").body(body).unwrap()
+}
+
+/// Answers with the request's body, trailers and all.
+async fn mirror(request: Request<Body>) -> Response<Body> {
+    Response::new(request.into_body())
+}
+
+async fn exchange(chain: &Arc<Chain>, path: &str) -> Result<Bytes, String> {
+    let response = chain.around(request(path), &Call::unlimited(), facts(), mirror).await;
+    let response = response.map_err(|failed| services::Problem::code(&failed).to_owned())?;
+    whole(response).await.map(|answer| answer.body).map_err(|_| "broken".to_owned())
+}
+
+#[tokio::test]
+async fn a_trap_in_any_callback_costs_one_request_at_most() {
+    for (name, ..) in CALLBACKS {
+        for on_trap in [OnTrap::Closed, OnTrap::Open] {
+            let bench = Bench::new();
+            let mut filter = bench.filter("bad", &going_wrong(name, "unreachable"));
+            filter.on_trap = on_trap;
+            let chain = bench.chain(&[filter]);
+            let result = exchange(&chain, "/bad").await;
+            let ends = ["proxy_on_done", "proxy_on_log", "proxy_on_delete"].contains(name);
+            match (on_trap, &result) {
+                (OnTrap::Open, Ok(body)) => assert_eq!(body, "onetwo", "{name}"),
+                (OnTrap::Closed, Ok(body)) if ends => assert_eq!(body, "onetwo", "{name}"),
+                (OnTrap::Closed, Err(code)) if !ends => {
+                    let late = name.contains("request_body")
+                        || name.contains("_trailers")
+                        || name.contains("response_body");
+                    assert!(code == "filter-failed" || (late && code == "broken"), "{name}: {code}");
+                }
+                _ => panic!("{name} {on_trap:?}: {result:?}"),
+            }
+            assert_eq!(bench.stats().traps, 1, "{name}");
+            // The next one finds a new instance.
+            assert_eq!(exchange(&chain, "/good").await.as_deref(), Ok(&b"onetwo"[..]), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_loop_ends_with_the_time_and_growth_with_the_memory() {
+    let grows = "(loop $more (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable)) (br $more))";
+    for deed in ["(loop $for_ever (br $for_ever))", grows, "(call $want (i32.const 1) (i32.const 0))"] {
+        let bench = Bench::new();
+        let mut filter = bench.filter("bad", &going_wrong("proxy_on_request_headers", deed));
+        filter.limits.memory = services::Bytes(4 << 20);
+        let chain = bench.chain(&[filter]);
+        assert_eq!(exchange(&chain, "/bad").await, Err("filter-failed".to_owned()), "{deed}");
+        assert_eq!(exchange(&chain, "/good").await.as_deref(), Ok(&b"onetwo"[..]), "{deed}");
+    }
+}
+
+#[tokio::test]
+async fn pointers_outside_of_memory_are_refused() {
+    let bench = Bench::new();
+    let out = "(i32.const 0x7ffffff0) (i32.const 64)";
+    let wrap = "(i32.const 0xffffffff) (i32.const 0xffffffff)";
+    let places = [out, wrap].map(|span| {
+        format!(
+            "(call $want (i32.const 6) (call $add (i32.const 0) {span} «v»))
+            (call $want (i32.const 6) (call $add (i32.const 0) «k» {span}))
+            (call $want (i32.const 6) (call $get (i32.const 0) {span} (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 6) (call $get (i32.const 0) «:path» {span}))
+            (call $want (i32.const 6) (call $pairs (i32.const 0) {span}))
+            (call $want (i32.const 6) (call $set_pairs (i32.const 0) {span}))
+            (call $want (i32.const 6) (call $log (i32.const 2) {span}))
+            (call $want (i32.const 6) (call $property {span} (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 6) (call $set_property {span} «v»))
+            (call $want (i32.const 6) (call $respond (i32.const 200) {span} «» ‹› (i32.const -1)))
+            (call $want (i32.const 6) (call $respond (i32.const 200) «» {span} ‹› (i32.const -1)))
+            (call $want (i32.const 6) (call $respond (i32.const 200) «» «» {span} (i32.const -1)))
+            (call $want (i32.const 6) (call $set_data {span} «v» (i32.const 0)))
+            (call $want (i32.const 6) (call $define (i32.const 0) {span} (i32.const 0)))
+            (call $want (i32.const 6) (call $http_call {span} ‹› «» ‹› (i32.const 9) (i32.const 0)))
+            (call $want (i32.const 6) (call $foreign {span} «» (i32.const 0) (i32.const 4)))"
+        )
+    });
+    let chain = bench.of(&format!(
+        "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {} {}
+            (call $want (i32.const 2) (call $respond (i32.const 99) «» «» ‹› (i32.const -1)))
+            (i32.const 0))",
+        places[0], places[1]
+    ));
+    let answer = send(&chain, get("/")).await.unwrap();
+    assert_eq!(answer.header("got-k"), "");
+}
+
+#[tokio::test]
+async fn an_allocator_that_goes_wrong_takes_its_module_along() {
+    for (malloc, wanted) in [
+        ("unreachable", Err("filter-failed")),
+        ("(i32.const 0x7fffffff)", Ok(6)),
+        ("(i32.const 0)", Ok(6)),
+        // It needs itself.
+        (
+            "(drop (call $get (i32.const 0) (i32.const 8) (i32.const 1) (i32.const 0) (i32.const 4))) (i32.const 64)",
+            Ok(0),
+        ),
+    ] {
+        let bench = Bench::new();
+        let status = wanted.unwrap_or(0);
+        let text = format!(
+            "(module
+            (import \"env\" \"proxy_get_header_map_value\"
+                (func $get (param i32 i32 i32 i32 i32) (result i32)))
+            (memory (export \"memory\") 1)
+            (data (i32.const 8) \"x-a\")
+            (func (export \"proxy_abi_version_0_2_0\"))
+            (func (export \"malloc\") (param i32) (result i32) {malloc})
+            (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
+                (if (i32.ne (i32.const {status})
+                        (call $get (i32.const 0) (i32.const 8) (i32.const 3) (i32.const 0) (i32.const 4)))
+                    (then unreachable))
+                (i32.const 0)))"
+        );
+        bench.write("bad.wasm", &wat::parse_str(text).unwrap());
+        let chain = bench.chain(&[FilterConfig::of("bad.wasm")]);
+        let result = send(&chain, get("/")).await;
+        let result = result.map(|_| status).map_err(|failed| services::Problem::code(&failed));
+        assert_eq!(result, wanted, "{malloc}");
+    }
+}
+
+#[tokio::test]
+async fn who_shares_an_instance_with_a_trap_is_answered_too() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (drop (call $property «request\0path» (i32.const 0) (i32.const 4)))
+            (if (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (i32.const 0x62)) (then unreachable))
+            (i32.const 1))"#;
+    for on_trap in [OnTrap::Closed, OnTrap::Open] {
+        let mut filter = bench.filter("shared", code);
+        filter.on_trap = on_trap;
+        let chain = bench.chain(&[filter]);
+        let mut waiting = Box::pin(send(&chain, get("/waits")));
+        assert!((&mut waiting).now_or_never().is_none());
+        let bad = send(&chain, get("/bad")).await;
+        let waited = waiting.await;
+        match on_trap {
+            OnTrap::Closed => {
+                assert_eq!(bad.unwrap_err(), Failed::Trapped("shared".into()));
+                assert_eq!(waited.unwrap_err(), Failed::Trapped("shared".into()));
+            }
+            OnTrap::Open => {
+                assert_eq!((bad.unwrap().status, waited.unwrap().status), (StatusCode::OK, StatusCode::OK))
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_that_goes_on_trapping_is_left_alone_for_a_while() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) unreachable)"#);
+    for _ in 0..50 {
+        assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Trapped("test".into()));
+    }
+    let stats = bench.stats();
+    assert!(stats.traps < 50, "{stats:?}");
+    assert_eq!(stats.failed, 50);
+}
+
+#[tokio::test]
+async fn headers_without_end_are_refused() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (local $status i32)
+            (loop $more
+                (local.set $status (call $add (i32.const 0) «x-more» (i32.const 65536) (i32.const 1000)))
+                (br_if $more (i32.eqz (local.get $status))))
+            (call $want (i32.const 2) (local.get $status))
+            (i32.const 0))
+        (func (export "proxy_on_vm_start") (param i32 i32) (result i32)
+            (memory.fill (i32.const 65536) (i32.const 0x61) (i32.const 1000))
+            (i32.const 1))"#);
+    let answer = send(&chain, get("/")).await.unwrap();
+    assert_eq!(answer.headers.get_all("got-x-more").iter().count(), 1022);
+}
+
+#[tokio::test]
+async fn the_end_of_a_stream_can_be_asked_for() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $close (i32.const 0)))
+            (call $want (i32.const 0) (call $continue (i32.const 0)))
+            (call $want (i32.const 0) (call $add (i32.const 0) «x-on» «1»))
+            (i32.const 0))"#);
+    assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Closed("test".into()));
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_ends_its_streams() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
+        (func (export "proxy_on_log") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «logged»)))"#);
+    let mut waiting = Box::pin(send(&chain, get("/")));
+    assert!((&mut waiting).now_or_never().is_none());
+    drop(waiting);
+    assert!(bench.seen().contains(&"log logged".to_owned()));
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_done_ends_when_it_says_so() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (global $last (mut i32) (i32.const 0))
+        (func (export "proxy_on_done") (param $id i32) (result i32)
+            (global.set $last (local.get $id)) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (if (global.get $last) (then
+                (call $want (i32.const 0) (call $effective (global.get $last)))
+                (call $want (i32.const 0) (call $done))
+                (call $want (i32.const 1) (call $done))))
+            (i32.const 0))
+        (func (export "proxy_on_delete") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «deleted»)))"#);
+    let deleted = || bench.seen().iter().filter(|words| *words == "log deleted").count();
+    send(&chain, get("/")).await.unwrap();
+    assert_eq!(deleted(), 0);
+    send(&chain, get("/")).await.unwrap();
+    assert_eq!(deleted(), 1);
+}

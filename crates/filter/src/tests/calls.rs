@@ -1,0 +1,223 @@
+//! Calls to services: from every phase, in parallel, refused, given up.
+
+use super::*;
+
+const CALL: &str = r#"(call $want (i32.const STATUS) (call $http_call «UPSTREAM»
+    ‹:method GET|:path PATH|:authority any› «» ‹› (i32.const TIME) (i32.const 16)))"#;
+
+fn call_to(upstream: &str, path: &str) -> String {
+    CALL.replace("STATUS", "0").replace("UPSTREAM", upstream).replace("PATH", path).replace("TIME", "5000")
+}
+
+#[tokio::test]
+async fn an_answer_decides_on_a_paused_request() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id)) CALL (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32) (param $headers i32) (param $body i32) (param i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $get (i32.const 6) «:status» (i32.const 0) (i32.const 4)))
+            (if (i32.eq (i32.load8_u (i32.load (i32.const 0))) (i32.const 0x34)) (then
+                (call $want (i32.const 0) (call $respond (i32.const 401) «» «denied» ‹› (i32.const -1)))
+                (return)))
+            (call $want (i32.const 0)
+                (call $buffer (i32.const 4) (i32.const 0) (i32.const 99) (i32.const 0) (i32.const 4)))
+            (call $text (i32.const 0) «x-called»)
+            (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
+    for (upstream, path, status, called) in [
+        ("auth", "/yes", 200, "/yes"),
+        ("auth", "/no", 401, ""),
+        ("127.0.0.1:1980", "/yes", 200, "/yes"),
+        ("http://127.0.0.1:1980", "/yes", 200, "/yes"),
+        ("outbound|80||auth", "/yes", 200, "/yes"),
+    ] {
+        let chain = bench.of(&code.replace("CALL", &call_to(upstream, path)));
+        let answer = send(&chain, get("/")).await.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.header("got-x-called")), (status, called), "{upstream}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_waits_for_calls_even_if_the_module_let_it_go() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id)) ONE TWO (i32.const 0))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $add (i32.const 0) «x-called» «1»)))"#;
+    let chain = bench.of(&code.replace("ONE", &call_to("auth", "/1")).replace("TWO", &call_to("auth", "/2")));
+    let answer = send(&chain, get("/")).await.unwrap();
+    assert_eq!(answer.headers.get_all("got-x-called").iter().count(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_can_be_waited_for_in_the_response() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_response_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id)) CALL (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $add (i32.const 2) «x-called» «1»))
+            (call $want (i32.const 0) (call $continue (i32.const 1))))"#;
+    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/yes")));
+    assert_eq!(send(&chain, get("/")).await.unwrap().header("x-called"), "1");
+}
+
+#[tokio::test]
+async fn calls_that_can_not_be_made_are_refused() {
+    let bench = Bench::new();
+    let refused = |upstream: &str, pairs: &str| {
+        format!(
+            "(call $want (i32.const 2) (call $http_call «{upstream}» ‹{pairs}› «» ‹› (i32.const 9) (i32.const 16)))"
+        )
+    };
+    let code = format!(
+        "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {} {} {} (i32.const 0))",
+        refused("nobody", ":method GET|:path /|:authority a"),
+        refused("auth", ":method GET|:path /"),
+        refused("auth", "")
+    );
+    assert_eq!(send(&bench.of(&code), get("/")).await.unwrap().status, 200);
+    let one = call_to("auth", "/1");
+    let code = format!(
+        "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {one} {} (i32.const 0))",
+        one.replace("(call $want (i32.const 0)", "(call $want (i32.const 10)")
+    );
+    let mut filter = bench.filter("limited", &code);
+    filter.limits.calls = 1;
+    assert_eq!(send(&bench.chain(&[filter.clone()]), get("/")).await.unwrap().status, 200);
+    filter.limits.calls = 2;
+    assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap_err(), Failed::Trapped("limited".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_answer_ends_with_its_time() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id)) CALL (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32) (param $headers i32) (param i32 i32)
+            (call $want (i32.const 0) (local.get $headers))
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $respond (i32.const 504) «» «» ‹› (i32.const -1))))"#;
+    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/wait")));
+    assert_eq!(send(&chain, get("/")).await.unwrap().status, 504);
+}
+
+#[tokio::test]
+async fn a_call_ends_with_the_request_that_made_it() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32) CALL (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32) unreachable)"#;
+    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/wait")));
+    let mut waiting = Box::pin(send(&chain, get("/")));
+    assert!((&mut waiting).now_or_never().is_none());
+    bench.answers.told.notified().await;
+    drop(waiting);
+    bench.answers.dropped.notified().await;
+    assert_eq!(bench.stats().traps, 0);
+}
+
+#[tokio::test]
+async fn a_call_from_the_end_is_made_and_its_answer_waited_for_if_the_module_is_not_done() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_done") (param $id i32) (result i32) CALL (i32.const DONE))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $log (i32.const 2) «answered»)))"#;
+    for done in ["0", "1"] {
+        let chain = bench.of(&code.replace("CALL", &call_to("auth", "/end")).replace("DONE", done));
+        send(&chain, get("/")).await.unwrap();
+        bench.answers.told.notified().await;
+        assert_eq!(bench.answers.asked.lock().unwrap().pop().as_deref(), Some("GET auth /end"));
+        bench.answers.dropped.notified().await;
+        // What is to be delivered is, by tasks that run before this one does again.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bench.seen().contains(&"log answered".to_owned()), done == "0", "{done}");
+        assert_eq!(bench.stats().traps, 0);
+    }
+}
+
+const GRPC: &str = r#"
+    (global $id (mut i32) (i32.const 0))
+    (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+        (global.set $id (local.get $id))
+        MAKE
+        (i32.const 1))
+    (func (export "proxy_on_grpc_receive_initial_metadata") (param i32 i32 i32)
+        (call $want (i32.const 0) (call $get (i32.const 4) «x-from» (i32.const 0) (i32.const 4)))
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (call $text (i32.const 0) «x-initial»))
+    (func (export "proxy_on_grpc_receive") (param i32 i32) (param $size i32)
+        (call $want (i32.const 0)
+            (call $buffer (i32.const 5) (i32.const 0) (local.get $size) (i32.const 0) (i32.const 4)))
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (call $text (i32.const 0) «x-message»)
+        RECEIVED)
+    (func (export "proxy_on_grpc_receive_trailing_metadata") (param i32 i32 i32)
+        (call $want (i32.const 0) (call $get (i32.const 5) «grpc-status» (i32.const 0) (i32.const 4)))
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (call $text (i32.const 0) «x-trailing»))
+    (func (export "proxy_on_grpc_close") (param i32 i32) (param $status i32)
+        (call $want (local.get $status) (i32.const CLOSED))
+        (call $want (i32.const 0) (call $status (i32.const 8) (i32.const 0) (i32.const 4)))
+        (call $want (local.get $status) (i32.load (i32.const 8)))
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (call $text (i32.const 0) «x-closed»)
+        (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
+
+#[tokio::test]
+async fn a_grpc_call_ends_with_its_message_or_its_failure() {
+    let bench = Bench::new();
+    let make = |method: &str| {
+        format!(
+            "(call $want (i32.const 0) (call $grpc_call «auth» «s» «{method}» ‹x-meta 1› «ping»
+                (i32.const 5000) (i32.const 16)))"
+        )
+    };
+    let code = GRPC.replace("RECEIVED", "(call $want (i32.const 0) (call $continue (i32.const 0)))");
+    let chain = bench.of(&code.replace("MAKE", &make("yes")).replace("CLOSED", "99"));
+    let answer = send(&chain, get("/")).await.unwrap();
+    assert_eq!((answer.header("got-x-message"), answer.header("got-x-initial")), ("ping", ""));
+    let chain = bench.of(&code.replace("MAKE", &make("no")).replace("CLOSED", "7"));
+    let answer = send(&chain, get("/")).await.unwrap();
+    assert_eq!((answer.header("got-x-message"), answer.header("got-x-closed")), ("", "denied"));
+}
+
+#[tokio::test]
+async fn a_grpc_stream_sends_and_receives_until_its_trailers() {
+    let bench = Bench::new();
+    let make = r#"
+        (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
+        (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «one» (i32.const 0)))
+        (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «two» (i32.const 0)))
+        (call $want (i32.const 1) (call $grpc_send (i32.const 99) «two» (i32.const 0)))
+        (call $want (i32.const 0) (call $grpc_close (i32.load (i32.const 16))))"#;
+    let code = GRPC.replace("RECEIVED", "").replace("MAKE", make).replace("CLOSED", "0");
+    let answer = send(&bench.of(&code), get("/")).await.unwrap();
+    let messages: Vec<_> = answer.headers.get_all("got-x-message").iter().collect();
+    assert_eq!(messages, ["one", "two"]);
+    assert_eq!((answer.header("got-x-initial"), answer.header("got-x-trailing")), ("service", "0"));
+}
+
+#[tokio::test]
+async fn a_grpc_call_that_is_given_up_is_waited_for_no_more() {
+    let bench = Bench::new();
+    let make = r#"
+        (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
+        (call $want (i32.const 0) (call $grpc_cancel (i32.load (i32.const 16))))
+        (call $want (i32.const 1) (call $grpc_cancel (i32.load (i32.const 16))))
+        (call $want (i32.const 0) (call $continue (i32.const 0)))"#;
+    let code = GRPC.replace("RECEIVED", "unreachable").replace("MAKE", make).replace("CLOSED", "0");
+    assert_eq!(send(&bench.of(&code), get("/")).await.unwrap().status, 200);
+}

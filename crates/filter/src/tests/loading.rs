@@ -1,0 +1,144 @@
+//! Which modules are refused, and why; and that a refused one touches nobody.
+
+use super::*;
+
+fn code(result: Result<Arc<Chain>, Vec<Refused>>) -> String {
+    match result {
+        Ok(_) => String::new(),
+        Err(refused) => refused.iter().map(|one| format!("{} {}", one.pointer, one.reason.code())).collect(),
+    }
+}
+
+#[test]
+fn a_module_that_can_not_be_had_is_refused_with_a_code() {
+    let bench = Bench::new();
+    let abi = r#"(func (export "proxy_abi_version_0_2_0"))"#;
+    let memory = r#"(memory (export "memory") 1)"#;
+    let malloc = r#"(func (export "malloc") (param i32) (result i32) (i32.const 0))"#;
+    let cases = [
+        (String::new(), "/0/wasm filter-module-abi"),
+        (abi.to_owned(), "/0/wasm filter-module-memory"),
+        (format!("{abi} {memory}"), "/0/wasm filter-module-allocator"),
+        (
+            format!("(import \"env\" \"nothing\" (func)) {abi} {memory} {malloc}"),
+            "/0/wasm filter-module-import",
+        ),
+        (
+            format!("{abi} {memory} {malloc} (func (export \"proxy_on_done\"))"),
+            "/0/wasm filter-module-signature",
+        ),
+        (
+            format!("{abi} {memory} {malloc} (func (export \"_initialize\") unreachable)"),
+            "/0/config filter-start-failed",
+        ),
+        (
+            format!("{abi} {memory} {malloc} (func (export \"_initialize\") (loop (br 0)))"),
+            "/0/config filter-start-failed",
+        ),
+        (
+            format!(
+                "{abi} {memory} {malloc}
+                (func (export \"proxy_on_vm_start\") (param i32 i32) (result i32) (i32.const 0))"
+            ),
+            "/0/vm_config filter-start-refused",
+        ),
+        (
+            format!(
+                "{abi} {memory} {malloc}
+                (func (export \"proxy_on_configure\") (param i32 i32) (result i32) (i32.const 0))"
+            ),
+            "/0/config filter-config-refused",
+        ),
+        (
+            format!(
+                "{abi} {memory} {malloc}
+                (func (export \"proxy_on_configure\") (param i32 i32) (result i32) unreachable)"
+            ),
+            "/0/config filter-start-failed",
+        ),
+    ];
+    for (text, wanted) in cases {
+        bench.write("bad.wasm", &wat::parse_str(format!("(module {text})")).unwrap());
+        let mut filter = FilterConfig::of("bad.wasm");
+        filter.limits.start = services::Duration::from_millis(20);
+        assert_eq!(code(bench.try_chain(&[filter])), wanted, "{text}");
+    }
+    bench.write("bad.wasm", b"(module)");
+    assert_eq!(code(bench.try_chain(&[FilterConfig::of("bad.wasm")])), "/0/wasm filter-module-malformed");
+    assert_eq!(code(bench.try_chain(&[FilterConfig::of("none.wasm")])), "/0/wasm filter-module-unreadable");
+    let mut filter = bench.filter("good", "");
+    filter.services = Some(vec!["nobody".to_owned()]);
+    assert_eq!(code(bench.try_chain(&[filter])), "/0/services filter-service-unknown");
+}
+
+/// Refuses, or traps, by what its configuration begins with; and answers with it.
+const CONFIGURED: &str = r#"
+    (func (export "proxy_on_configure") (param $id i32) (param $size i32) (result i32)
+        (local $first i32)
+        (call $want (i32.const 0) (call $buffer (i32.const 7) (i32.const 0) (i32.const 99)
+            (i32.const 0) (i32.const 4)))
+        (local.set $first (i32.load8_u (i32.load (i32.const 0))))
+        (if (i32.eq (local.get $first) (i32.const 0x74)) (then unreachable))
+        (i32.ne (local.get $first) (i32.const 0x6e)))
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (call $want (i32.const 0) (call $buffer (i32.const 7) (i32.const 0) (i32.const 99)
+            (i32.const 0) (i32.const 4)))
+        (call $text (i32.const 0) «x-config»)
+        (i32.const 0))"#;
+
+#[tokio::test]
+async fn a_bad_configuration_leaves_those_alone_that_are_in_force() {
+    let bench = Bench::new();
+    let with = |config: &str| {
+        let mut filter = bench.filter("configured", CONFIGURED);
+        filter.config = config.into();
+        filter
+    };
+    let chain = bench.chain(&[with("good")]);
+    let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+    let call = Call::unlimited();
+    let under_way = chain.around(get("/"), &call, facts(), async |request: Request<Body>| {
+        receiver.await.unwrap();
+        echo(request).await
+    });
+    let mut under_way = Box::pin(under_way);
+    assert!((&mut under_way).now_or_never().is_none());
+    assert_eq!(code(bench.try_chain(&[with("trap")])), "/0/config filter-start-failed");
+    assert_eq!(code(bench.try_chain(&[with("no")])), "/0/config filter-config-refused");
+    sender.send(()).unwrap();
+    assert_eq!(whole(under_way.await.unwrap()).await.unwrap().header("got-x-config"), "good");
+    assert_eq!(bench.stats().starts, 1);
+}
+
+#[tokio::test]
+async fn routes_share_an_instance_and_keep_their_configurations() {
+    let bench = Bench::new();
+    let with = |config: &str| {
+        let mut filter = bench.filter("configured", CONFIGURED);
+        filter.config = config.into();
+        bench.chain(&[filter])
+    };
+    let (one, two) = (with("one"), with("second"));
+    for (chain, config) in [(&one, "one"), (&two, "second"), (&one, "one")] {
+        assert_eq!(send(chain, get("/")).await.unwrap().header("got-x-config"), config);
+    }
+    drop(one);
+    assert_eq!(send(&two, get("/")).await.unwrap().header("got-x-config"), "second");
+}
+
+#[tokio::test]
+async fn a_hundred_reloads_leave_nothing_behind() {
+    let bench = Bench::new();
+    let mut filter = bench.filter("configured", CONFIGURED);
+    filter.config = "c".into();
+    let mut chain = bench.chain(&[filter.clone()]);
+    for number in 0..100 {
+        filter.config = format!("c{number}").into();
+        let next = bench.chain(&[filter.clone()]);
+        next.start();
+        assert_eq!(send(&chain, get("/")).await.unwrap().status, 200);
+        chain = next;
+        let answer = send(&chain, get("/")).await.unwrap();
+        assert_eq!(answer.header("got-x-config"), format!("c{number}"));
+    }
+}

@@ -1,0 +1,116 @@
+//! What outlives a request: shared data, queues, timers, metrics; and foreign functions.
+
+use super::*;
+use crate::Value;
+
+#[tokio::test]
+async fn data_is_shared_and_compared_before_it_is_swapped() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const FOUND) (call $get_data «k» (i32.const 0) (i32.const 4) (i32.const 8)))
+            (call $want (i32.const 0) (call $set_data «k» «1» (i32.const 0)))
+            (call $want (i32.const 0) (call $get_data «k» (i32.const 0) (i32.const 4) (i32.const 8)))
+            (call $want (i32.const 0) (call $set_data «k» «2» (i32.load (i32.const 8))))
+            (call $want (i32.const 8) (call $set_data «k» «3» (i32.load (i32.const 8))))
+            (i32.const 0))"#;
+    for (name, vm_id, found) in [("a", "", "1"), ("b", "", "0"), ("c", "other", "1")] {
+        let mut filter = bench.filter(name, &code.replace("FOUND", found));
+        filter.vm_id = vm_id.to_owned();
+        send(&bench.chain(&[filter]), get("/")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_registered_a_queue_is_told_of_what_comes() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_configure") (param i32 i32) (result i32)
+            (call $want (i32.const 0) (call $register «q» (i32.const 32))) (i32.const 1))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id))
+            (call $want (i32.const 7) (call $dequeue (i32.load (i32.const 32)) (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 0) (call $enqueue (i32.load (i32.const 32)) «item»))
+            (i32.const 1))
+        (func (export "proxy_on_queue_ready") (param i32) (param $queue i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $dequeue (local.get $queue) (i32.const 0) (i32.const 4)))
+            (call $text (i32.const 0) «x-item»)
+            (call $want (i32.const 0) (call $continue (i32.const 0))))"#);
+    assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-item"), "item");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_ticks_from_the_start_and_not_before() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (global $ticks (mut i32) (i32.const 0))
+        (func (export "proxy_on_configure") (param i32 i32) (result i32)
+            (call $want (i32.const 0) (call $tick (i32.const 100))) (i32.const 1))
+        (func (export "proxy_on_tick") (param i32)
+            (global.set $ticks (i32.add (global.get $ticks) (i32.const 1)))
+            (if (i32.eq (global.get $ticks) (i32.const 3)) (then
+                (call $want (i32.const 0) (call $tick (i32.const 0))))))"#);
+    let ticks = || bench.seen().iter().filter(|words| *words == "proxy_on_tick").count();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(ticks(), 0);
+    chain.start();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(ticks(), 3);
+}
+
+#[tokio::test]
+async fn metrics_are_counted_across_instances() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $define (i32.const 0) «hits» (i32.const 0)))
+            (call $want (i32.const 0) (call $increment (i32.load (i32.const 0)) (i64.const 2)))
+            (call $want (i32.const 2) (call $increment (i32.load (i32.const 0)) (i64.const -1)))
+            (call $want (i32.const 1) (call $increment (i32.const 99) (i64.const 1)))
+            (i32.const 0))"#);
+    send(&chain, get("/")).await.unwrap();
+    send(&chain, get("/")).await.unwrap();
+    let metrics = bench.filters.metrics();
+    assert_eq!((metrics[0].name.as_str(), &metrics[0].value), ("hits", &Value::Counter(4)));
+}
+
+#[tokio::test]
+async fn foreign_functions_compress_and_the_unknown_are_not_found() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $foreign «compress» «abcabcabc» (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 0) (call $foreign «uncompress»
+                (i32.load (i32.const 0)) (i32.load (i32.const 4)) (i32.const 0) (i32.const 4)))
+            (call $text (i32.const 0) «x-text»)
+            (call $want (i32.const 3) (call $foreign «uncompress» «nonsense» (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 0) (call $foreign «clear_route_cache» «» (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 0) (call $foreign «set_envoy_filter_state» «\u{a}\u{1}p\u{12}\u{1}v»
+                (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 0) (call $property «p» (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 1) (call $foreign «no_such» «» (i32.const 0) (i32.const 4)))
+            (i32.const 0))"#
+        .replace("\\u{a}", "\n")
+        .replace("\\u{1}", "\u{1}")
+        .replace("\\u{12}", "\u{12}")
+        .as_str());
+    assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-text"), "abcabcabc");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_goes_on_after_a_trap_without_any_request() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_configure") (param i32 i32) (result i32)
+            (call $want (i32.const 0) (call $tick (i32.const 100))) (i32.const 1))
+        (func (export "proxy_on_tick") (param i32) unreachable)"#);
+    chain.start();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(bench.stats().traps > 2, "{:?}", bench.stats());
+    drop(chain);
+    let stats = bench.stats();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(bench.stats(), stats);
+}

@@ -1,0 +1,79 @@
+//! A virtual machine: the slots in which instances of one module live.
+//!
+//! There are as many slots as threads, and most stay empty: an instance is made in another one only when all
+//! that are there are busy. A context belongs to its slot, so a callback that comes later waits for that lock,
+//! a matter of microseconds.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard};
+use std::thread::available_parallelism;
+
+use bytes::Bytes;
+
+use crate::filters::Filters;
+use crate::module::Module;
+use crate::shared::Shared;
+use crate::slot::{Slot, State};
+
+/// What filters have in common that share instances.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct VmKey {
+    pub(crate) module: sandbox::Key,
+    pub(crate) vm_id: String,
+    pub(crate) vm_config: Bytes,
+    pub(crate) memory: u64,
+}
+
+/// A virtual machine.
+pub(crate) struct Vm {
+    pub(crate) core: Arc<Core>,
+    pub(crate) slots: Vec<Arc<Slot>>,
+}
+
+/// What its instances need of it.
+pub(crate) struct Core {
+    pub(crate) filters: Arc<Filters>,
+    pub(crate) module: Arc<Module>,
+    pub(crate) shared: Arc<Shared>,
+    /// How much memory an instance may have.
+    pub(crate) memory: u64,
+}
+
+impl Vm {
+    pub(crate) fn new(filters: &Arc<Filters>, key: &VmKey, module: &Arc<Module>) -> Arc<Self> {
+        let core = Arc::new(Core {
+            filters: Arc::clone(filters),
+            module: Arc::clone(module),
+            shared: filters.shared(&key.vm_id),
+            memory: key.memory,
+        });
+        let threads = available_parallelism().map_or(1, usize::from);
+        let slots = (0..threads).map(|_| Slot::new(&core)).collect();
+        Arc::new(Self { core, slots })
+    }
+
+    /// A slot that is free: this thread's own, if it is in use already, or another one; else an unused one; and
+    /// if there is none, its own once it is free.
+    pub(crate) fn pick(&self) -> (&Arc<Slot>, MutexGuard<'_, State>) {
+        let own = thread_number() % self.slots.len().max(1);
+        let order = || self.slots.iter().cycle().skip(own).take(self.slots.len());
+        let free = |used: bool| {
+            order().filter(move |slot| slot.is_used() == used).find_map(|slot| Some((slot, slot.try_lock()?)))
+        };
+        if let Some(found) = free(true).or_else(|| free(false)) {
+            return found;
+        }
+        // There is at least one slot: `available_parallelism` is not zero.
+        let slot = order().next().unwrap_or(&self.slots[0]);
+        (slot, slot.lock())
+    }
+}
+
+/// A small number that is this thread's alone.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
