@@ -10,7 +10,7 @@ use http::HeaderMap;
 
 use crate::case::Case;
 use crate::client::{self, Got};
-use crate::host::{Host, Running};
+use crate::host::Running;
 use crate::log;
 use crate::rows::{Exchange, Expect, Expected, Seen};
 use crate::service::Came;
@@ -27,8 +27,8 @@ pub(crate) enum Verdict {
 }
 
 /// Plays a case on a host that took its configuration.
-pub(crate) async fn play(host: &dyn Host, running: &Running, case: &Arc<Case>) -> Verdict {
-    let known = if host.is_envoy() { case.in_envoy() } else { None };
+pub(crate) async fn play(envoy: bool, running: &Running, case: &Arc<Case>) -> Verdict {
+    let known = if envoy { case.in_envoy() } else { None };
     let expected = known.as_ref().map_or(case.expected(), |(expected, _)| expected);
     let to = running.address(case);
     let exchanges = exchanges(expected);

@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use case::Case;
 use host::Host;
@@ -75,20 +77,31 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(score.close(&path, arguments.only.is_some(), arguments.update)?.into())
 }
 
+/// How many cases are played at once: waiting for what does not come is most of the time that they take.
+const AT_ONCE: usize = 16;
+
 /// Plays every case: those that load on one process, then the others on one each.
 async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdict>> {
-    let loads = |case: &&Arc<Case>| case.loads(host.is_envoy());
-    let together: Vec<Arc<Case>> = cases.iter().filter(loads).cloned().collect();
-    let running = host.start(&together).await?.map_err(|said| anyhow::anyhow!("it did not start:\n{said}"))?;
-    let mut verdicts = Vec::new();
-    for case in cases {
-        verdicts.push(if loads(&case) {
-            judge::play(host, &running, case).await
-        } else {
-            judge::refusal(host.start(std::slice::from_ref(case)).await?.err(), case)
+    let envoy = host.is_envoy();
+    let (load, refused): (Vec<_>, Vec<_>) = cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(envoy));
+    let together: Vec<Arc<Case>> = load.iter().map(|(_, case)| Arc::clone(case)).collect();
+    let running = host.start(&together).await?;
+    let running = Arc::new(running.map_err(|said| anyhow::anyhow!("it did not start:\n{said}"))?);
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let mut played = JoinSet::new();
+    for (number, case) in load {
+        let (running, turns) = (Arc::clone(&running), Arc::clone(&turns));
+        played.spawn(async move {
+            let _turn = turns.acquire().await;
+            (number, judge::play(envoy, &running, &case).await)
         });
     }
-    Ok(verdicts)
+    let mut verdicts = played.join_all().await;
+    for (number, case) in refused {
+        verdicts.push((number, judge::refusal(host.start(std::slice::from_ref(&case)).await?.err(), &case)));
+    }
+    verdicts.sort_by_key(|(number, _)| *number);
+    Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
 /// A line a case that is not as everywhere, and why.

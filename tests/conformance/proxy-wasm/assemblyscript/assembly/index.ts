@@ -103,10 +103,11 @@ class Plugin extends RootContext {
   }
 
   onConfigure(size: u32): bool {
-    super.onConfigure(size);
+    // The SDK's own reads the configuration only under a root id that is not empty: its length is written to the
+    // wrong place, and that of the property before it is taken.
     this.run.root = this;
     this.run.context = this;
-    this.run.script = parse(this.getConfiguration());
+    this.run.script = parse(String.UTF8.decode(get_buffer_bytes(BufferTypeValues.PluginConfiguration, 0, size)));
     this.run.enter("configure", "configure size=" + size.toString());
     return !this.run.refused;
   }
