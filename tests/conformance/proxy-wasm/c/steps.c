@@ -27,6 +27,7 @@ static char out[1 << 16];
 
 /* Bytes as text, \xNN where they can't be printed. */
 static const char *quoted(const char *bytes, size length) {
+    if (length == 0) return "(empty)";
     char *at = out;
     for (size n = 0; n < length && at < out + sizeof out - 8; n++)
         at += bytes[n] < ' ' || bytes[n] > '~' ? sprintf(at, "\\x%02x", (unsigned char)bytes[n]) : (*at = bytes[n], 1);
@@ -351,7 +352,10 @@ const char *step(run *run, const char *step) {
     if (strcmp(verb, "log") == 0) return proxy_log(index_of(LEVELS, words[1]), rest[2], strlen(rest[2])), "";
     if (strcmp(verb, "print") == 0) return puts(rest[1]), fflush(stdout), "";
     if (strcmp(verb, "eprint") == 0) return fprintf(stderr, "%s\n", rest[1]), "";
-    if (strcmp(verb, "environment") == 0) return getenv(words[1]) ? getenv(words[1]) : "";
+    if (strcmp(verb, "environment") == 0) {
+        const char *there = getenv(words[1]);
+        return there ? quoted(there, strlen(there)) : "(empty)";
+    }
     if (strcmp(verb, "call") == 0) return http_call(run, words, rest[6]);
     if (strcmp(verb, "raw") == 0) return raw(run, words);
     if (strcmp(verb, "wasi") == 0) return wasi(words);

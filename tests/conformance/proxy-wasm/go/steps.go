@@ -303,6 +303,9 @@ func value(bytes []byte, err error) string {
 }
 
 func quoted(bytes []byte) string {
+	if len(bytes) == 0 {
+		return "(empty)"
+	}
 	var text strings.Builder
 	for _, byte := range bytes {
 		if byte < ' ' || byte > '~' {
@@ -330,6 +333,10 @@ func status(err error) string {
 		return "INTERNAL_FAILURE"
 	case errors.Is(err, types.ErrorUnimplemented):
 		return "UNIMPLEMENTED"
+	}
+	// The SDK has no name for the others.
+	if err.Error() == "unknown status code: 3" {
+		return "SERIALIZATION_FAILURE"
 	}
 	return err.Error()
 }

@@ -40,6 +40,11 @@ impl Log {
 
     /// Waits for these lines in this order; the first that did not come in time.
     pub(crate) async fn wait(&self, wanted: &[String]) -> Result<(), String> {
+        self.wait_for(wanted, PATIENCE).await
+    }
+
+    /// The same for so long.
+    pub(crate) async fn wait_for(&self, wanted: &[String], patience: Duration) -> Result<(), String> {
         let mut receiver = self.0.subscribe();
         let all = async {
             loop {
@@ -52,7 +57,7 @@ impl Log {
                 }
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, all).await;
+        let waited = tokio::time::timeout(patience, all).await;
         match (waited, first_missing(&self.0.borrow(), wanted)) {
             (Err(_), Some(missing)) => Err(missing.clone()),
             _ => Ok(()),

@@ -138,12 +138,14 @@ pub(crate) struct Answer {
     pub(crate) echo: bool,
     /// It takes the request and never answers.
     pub(crate) silent: bool,
+    /// It takes the request and ends the connection.
+    pub(crate) gone: bool,
 }
 
 impl Default for Answer {
     fn default() -> Self {
         let (headers, trailers) = (BTreeMap::new(), BTreeMap::new());
-        Self { status: 200, headers, body: vec![], trailers, echo: false, silent: false }
+        Self { status: 200, headers, body: vec![], trailers, echo: false, silent: false, gone: false }
     }
 }
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use anyhow::bail;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::channel::{Channel, Sender};
@@ -23,6 +25,9 @@ use crate::log::Log;
 use crate::rows::{Answer, Chunk, Row};
 
 type Body = BoxBody<Bytes, hyper::Error>;
+
+/// How long a chunk waits for its line at most. A row may count on that: the line then never comes on a host that is right.
+const CHUNK: Duration = Duration::from_secs(2);
 
 /// A request that came.
 #[derive(Clone, Debug)]
@@ -83,7 +88,7 @@ async fn listen(listener: TcpListener, answers: Arc<Answers>) {
 }
 
 impl Answers {
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> anyhow::Result<Response<Body>> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let path = path.strip_prefix(&self.prefix).unwrap_or(&path).to_owned();
         let answer = self.by_path.get(&path).cloned();
@@ -106,6 +111,9 @@ impl Answers {
         let Some(answer) = answer else {
             return Ok(Response::new(Full::from("hello").map_err(|never| match never {}).boxed()));
         };
+        if answer.gone {
+            bail!("the connection ends here");
+        }
         if answer.silent {
             std::future::pending::<()>().await;
         }
@@ -150,7 +158,7 @@ pub(crate) async fn send(
             Chunk::Bytes { bytes } => Bytes::from(vec![b'x'; *bytes]),
             Chunk::Until { until } => {
                 // What does not come in time shows in the log that the row expects.
-                let _ = log.wait(std::slice::from_ref(until)).await;
+                let _ = log.wait_for(std::slice::from_ref(until), CHUNK).await;
                 continue;
             }
         };
