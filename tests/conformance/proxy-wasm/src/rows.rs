@@ -177,6 +177,8 @@ pub(crate) enum Module {
     C021,
     #[serde(rename = "bare")]
     Bare,
+    #[serde(rename = "fault-injection")]
+    FaultInjection,
 }
 
 impl Module {
@@ -194,6 +196,7 @@ impl fmt::Display for Module {
             Self::C020 => "c-0.2.0",
             Self::C021 => "c-0.2.1",
             Self::Bare => "bare",
+            Self::FaultInjection => "fault-injection",
         })
     }
 }
