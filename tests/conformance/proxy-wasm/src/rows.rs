@@ -179,6 +179,10 @@ pub(crate) enum Module {
     Bare,
     #[serde(rename = "fault-injection")]
     FaultInjection,
+    #[serde(rename = "new-go")]
+    NewGo,
+    #[serde(rename = "new-assemblyscript")]
+    NewAssemblyScript,
 }
 
 impl Module {
@@ -197,6 +201,8 @@ impl fmt::Display for Module {
             Self::C021 => "c-0.2.1",
             Self::Bare => "bare",
             Self::FaultInjection => "fault-injection",
+            Self::NewGo => "new-go",
+            Self::NewAssemblyScript => "new-assemblyscript",
         })
     }
 }

@@ -121,7 +121,8 @@ fn listener(case: &Case) -> Value {
 /// only, so those modules have a VM each.
 fn filter(case: &Case) -> Value {
     let text = |text: &str| json!({ "@type": "type.googleapis.com/google.protobuf.StringValue", "value": text });
-    let alone = case.row.alone || case.row.vm_script.is_some() || case.module == Module::AssemblyScript;
+    let in_assemblyscript = matches!(case.module, Module::AssemblyScript | Module::NewAssemblyScript);
+    let alone = case.row.alone || case.row.vm_script.is_some() || in_assemblyscript;
     let (root_id, vm_id) = if alone { ("", case.id.clone()) } else { (&*case.id, case.module.to_string()) };
     let mut vm = json!({
         "vm_id": vm_id,
