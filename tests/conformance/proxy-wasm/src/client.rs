@@ -23,9 +23,16 @@ const HANGING: Duration = Duration::from_secs(2);
 /// What the client got.
 #[derive(Debug)]
 pub(crate) enum Got {
-    Answer { status: u16, headers: HeaderMap, body: String, trailers: HeaderMap },
+    Answer {
+        status: u16,
+        headers: HeaderMap,
+        body: String,
+        trailers: HeaderMap,
+    },
     /// It ended before the answer was whole.
-    Broken { _why: String },
+    Broken {
+        _why: String,
+    },
     /// Nothing came.
     Nothing,
 }
@@ -46,11 +53,7 @@ async fn exchanged(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) -> any
     let path = format!("/{}{}", case.id, exchange.path.as_deref().unwrap_or("/"));
     let authority = if case.row.http2 { format!("http://{to}") } else { String::new() };
     let (mut sender, body) = Channel::<Bytes>::new(1);
-    let body = if has_body {
-        body.boxed()
-    } else {
-        http_body_util::Empty::new().boxed()
-    };
+    let body = if has_body { body.boxed() } else { http_body_util::Empty::new().boxed() };
     let mut request = Request::builder().method(method).uri(format!("{authority}{path}")).body(body)?;
     let headers = exchange.headers.iter().map(|(name, value)| (name.clone(), case.fill(value)));
     *request.headers_mut() = service::map(&headers.collect());

@@ -45,7 +45,8 @@ pub(crate) async fn play(envoy: bool, running: &Running, case: &Arc<Case>) -> Ve
     }
     // What is said to differ has to: else the table is out of date.
     let common = case.expected();
-    let same = case.row.starts && compare(case, running, common, &self::exchanges(common), &got).await.is_empty();
+    let same =
+        case.row.starts && compare(case, running, common, &self::exchanges(common), &got).await.is_empty();
     match same {
         true => Verdict::Fails(vec!["it is said to differ and does not".into()]),
         false => Verdict::Differs(why.to_owned()),
@@ -57,7 +58,9 @@ pub(crate) fn refusal(refused: Option<String>, case: &Case) -> Verdict {
     match refused {
         None => Verdict::Fails(vec!["the host took what it has to refuse".into()]),
         Some(_) if !case.row.starts => Verdict::Same,
-        Some(_) => Verdict::Differs(case.row.envoy.as_ref().map_or_else(String::new, |envoy| envoy.why.clone())),
+        Some(_) => {
+            Verdict::Differs(case.row.envoy.as_ref().map_or_else(String::new, |envoy| envoy.why.clone()))
+        }
     }
 }
 
@@ -136,7 +139,8 @@ fn answered(case: &Case, expect: &Expect, got: &Got) -> Vec<String> {
 fn has(case: &Case, what: &str, wanted: &BTreeMap<String, Option<String>>, there: &HeaderMap) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, wanted) in wanted {
-        let values: Vec<_> = there.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let values: Vec<_> =
+            there.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
         let value = (!values.is_empty()).then(|| values.join(","));
         let as_wanted = match (wanted, &value) {
             (Some(wanted), Some(value)) => log::matches(&case.fill(wanted), value),

@@ -83,7 +83,8 @@ const AT_ONCE: usize = 16;
 /// Plays every case: those that load on one process, then the others on one each.
 async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdict>> {
     let envoy = host.is_envoy();
-    let (load, refused): (Vec<_>, Vec<_>) = cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(envoy));
+    let (load, refused): (Vec<_>, Vec<_>) =
+        cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(envoy));
     let together: Vec<Arc<Case>> = load.iter().map(|(_, case)| Arc::clone(case)).collect();
     let running = host.start(&together).await?;
     let running = Arc::new(running.map_err(|said| anyhow::anyhow!("it did not start:\n{said}"))?);

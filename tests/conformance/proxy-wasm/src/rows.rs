@@ -257,3 +257,29 @@ fn value(yaml: &Yaml<'_>) -> Value {
         _ => Value::Null,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_can_be_read_and_expects_something() {
+        let rows = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("rows")).expect("a table");
+        assert!(rows.len() > 150);
+        for row in &rows {
+            let Expected { exchange, seen, unseen, log, never, metrics } = &row.expected;
+            let lists =
+                [seen.is_some(), unseen.is_some(), log.is_some(), never.is_some(), exchange.is_some()];
+            assert!(!row.starts || metrics.is_some() || lists.contains(&true), "{} expects nothing", row.id);
+        }
+    }
+
+    #[test]
+    fn a_field_that_there_is_not_is_a_mistake() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for row in ["- { id: a, rule: b, exchange: [{ answr: {} }] }", "- { id: a, rule: b, lgo: [] }"] {
+            std::fs::write(folder.path().join("a.yaml"), row).expect("written");
+            assert!(read(folder.path()).is_err(), "{row}");
+        }
+    }
+}

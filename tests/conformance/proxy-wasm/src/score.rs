@@ -45,7 +45,8 @@ impl Score {
         let both = || cases.iter().zip(verdicts);
         let mut rows: Vec<&str> = cases.iter().map(|case| case.row.id.as_str()).collect();
         rows.dedup();
-        let passes = |row: &&&str| both().all(|(case, it)| case.row.id != **row || matches!(it, Verdict::Same));
+        let passes =
+            |row: &&&str| both().all(|(case, it)| case.row.id != **row || matches!(it, Verdict::Same));
         Self {
             rows: rows.len(),
             rows_passed: rows.iter().filter(passes).count(),
@@ -60,7 +61,12 @@ impl Score {
     pub(crate) fn close(&self, path: &Path, partial: bool, update: bool) -> anyhow::Result<End> {
         anstream::println!(
             "{} of {} rows passed; {} of {} cases, {} differ as known, {} failed",
-            self.rows_passed, self.rows, self.passed, self.cases, self.differ, self.failed
+            self.rows_passed,
+            self.rows,
+            self.passed,
+            self.cases,
+            self.differ,
+            self.failed
         );
         if partial {
             return Ok(if self.failed == 0 { End::AsBefore } else { End::NotAsBefore });
@@ -74,7 +80,10 @@ impl Score {
         if committed.as_ref() == Some(self) {
             return Ok(End::AsBefore);
         }
-        anstream::println!("that is not the committed score ({}): if it should be, add --update", path.display());
+        anstream::println!(
+            "that is not the committed score ({}): if it should be, add --update",
+            path.display()
+        );
         Ok(End::NotAsBefore)
     }
 }

@@ -176,4 +176,3 @@ pub(crate) fn map(headers: &BTreeMap<String, String>) -> HeaderMap {
         |(name, value): (&String, &String)| Some((name.parse().ok()?, HeaderValue::from_str(value).ok()?));
     headers.iter().filter_map(header).collect::<HeaderMap<_>>() as HeaderMap<HeaderValue>
 }
-

@@ -46,7 +46,8 @@ impl Host for Envoy {
             }
             let admin = address_in(&admin)?;
             let listeners: Value = serde_json::from_str(&get(admin, "/listeners?format=json").await?)?;
-            let addresses = listeners["listener_statuses"].as_array().context("no listeners")?.iter().filter_map(address);
+            let addresses =
+                listeners["listener_statuses"].as_array().context("no listeners")?.iter().filter_map(address);
             Ok(Ok(Running {
                 addresses: addresses.collect(),
                 metrics: (admin, "/stats?filter=wasmcustom"),
@@ -120,7 +121,8 @@ fn listener(case: &Case) -> Value {
 /// Lines of the log begin with the root id and the VM's id. The SDK of AssemblyScript knows root ids at build time
 /// only, so those modules have a VM each.
 fn filter(case: &Case) -> Value {
-    let text = |text: &str| json!({ "@type": "type.googleapis.com/google.protobuf.StringValue", "value": text });
+    let text =
+        |text: &str| json!({ "@type": "type.googleapis.com/google.protobuf.StringValue", "value": text });
     let in_assemblyscript = matches!(case.module, Module::AssemblyScript | Module::NewAssemblyScript);
     let alone = case.row.alone || case.row.vm_script.is_some() || in_assemblyscript;
     let (root_id, vm_id) = if alone { ("", case.id.clone()) } else { (&*case.id, case.module.to_string()) };
