@@ -39,6 +39,10 @@ pub(crate) enum Got {
 
 /// Sends the request of an exchange to a host.
 pub(crate) async fn send(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) -> Got {
+    if let Some(line) = &exchange.after {
+        // What does not come in time shows in the log that the row expects.
+        let _ = case.log.wait(std::slice::from_ref(line)).await;
+    }
     let patience = if exchange.answer.hangs { HANGING } else { PATIENCE };
     match tokio::time::timeout(patience, exchanged(case, to, exchange)).await {
         Ok(Ok(answer)) => answer,

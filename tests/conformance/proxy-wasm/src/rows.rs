@@ -83,6 +83,8 @@ pub(crate) struct Difference {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Exchange {
+    /// It is sent once the module has logged this.
+    pub(crate) after: Option<String>,
     pub(crate) method: Option<String>,
     /// After the case's own prefix.
     pub(crate) path: Option<String>,

@@ -81,7 +81,7 @@ impl Score {
             return Ok(End::AsBefore);
         }
         anstream::println!(
-            "that is not the committed score ({}): if it should be, add --update",
+            "that is not the committed score ({}): if it should be, add --update (make conformance UPDATE=1)",
             path.display()
         );
         Ok(End::NotAsBefore)

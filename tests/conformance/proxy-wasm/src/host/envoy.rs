@@ -37,7 +37,7 @@ impl Host for Envoy {
             std::fs::write(&file, serde_json::to_string_pretty(&config(cases))?)?;
             let mut command = Command::new(&self.binary);
             command.arg("-c").arg(&file).arg("--admin-address-path").arg(&admin);
-            command.args(["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning"]);
+            command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"]);
             command.args(["--component-log-level", "wasm:info,main:info", "--log-format", "%l %v"]);
             let mut process = Process::start(&mut command, cases, self.verbose, logged)?;
             let ready = |line: &str| line.contains("starting main dispatch loop").then_some(());
