@@ -8,6 +8,8 @@ RELEASE := cargo build --release --locked --package orfa --package benches
 ONLY ?=
 SHORT ?=
 SECONDS ?= 60
+FILTER_HOST ?= envoy
+FILTER_BINARY ?= $(TARGET)/$(if $(filter envoy,$(FILTER_HOST)),rivals/envoy,debug/orfa)
 
 .PHONY: help setup check test conform conformance fuzz demo bench dist
 .DEFAULT_GOAL := help
@@ -30,14 +32,11 @@ conform: setup ## The tests of h2spec 2.2.1 against the gateway; needs Go, which
 	@$(STEP) h2spec env GOBIN=$(abspath $(TARGET)) go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 	@$(STEP) conform env H2SPEC=$(abspath $(TARGET))/h2spec cargo test -p gateway --lib --locked h2spec -- --ignored
 
-HOST ?= envoy
-BINARY ?= $(TARGET)/$(if $(filter envoy,$(HOST)),rivals/envoy,debug/orfa)
-
-conformance: ## Proxy-Wasm modules against a host, HOST=envoy or orfa; UPDATE=1 writes the score
+conformance: ## Proxy-Wasm modules against a host, FILTER_HOST=envoy or orfa; UPDATE=1 writes the score
 	@$(STEP) setup scripts/setup filters
-	@$(if $(filter envoy,$(HOST)),$(STEP) rivals scripts/rivals $(TARGET)/rivals,$(STEP) build cargo build --locked --package orfa)
+	@$(if $(filter envoy,$(FILTER_HOST)),$(STEP) rivals scripts/rivals $(TARGET)/rivals,$(STEP) build cargo build --locked --package orfa)
 	@$(STEP) modules tests/conformance/proxy-wasm/build $(TARGET)/conformance
-	@$(STEP) conformance cargo run --quiet --locked --package conformance -- --host $(HOST) --binary $(BINARY) \
+	@$(STEP) conformance cargo run --quiet --locked --package conformance -- --host $(FILTER_HOST) --binary $(FILTER_BINARY) \
 		--modules $(TARGET)/conformance $(if $(ONLY),--only $(ONLY)) $(if $(UPDATE),--update)
 
 fuzz: setup ## Every parser of ours, for so long each: SECONDS=60
