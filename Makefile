@@ -8,12 +8,14 @@ RELEASE := cargo build --release --locked --package orfa --package benches
 ONLY ?=
 SHORT ?=
 SECONDS ?= 60
+FILTER_HOST ?= envoy
+FILTER_BINARY ?= $(TARGET)/$(if $(filter envoy,$(FILTER_HOST)),rivals/envoy,debug/orfa)
 
-.PHONY: help setup check test conform fuzz demo bench dist
+.PHONY: help setup check test conform conformance fuzz demo bench dist
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Find the toolchain; on Debian, as root, install what is missing
 	@$(STEP) setup scripts/setup
@@ -29,6 +31,13 @@ test: check ## Everything that CI runs: the checks, then all tests, end to end i
 conform: setup ## The tests of h2spec 2.2.1 against the gateway; needs Go, which fetches it (target/h2spec)
 	@$(STEP) h2spec env GOBIN=$(abspath $(TARGET)) go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 	@$(STEP) conform env H2SPEC=$(abspath $(TARGET))/h2spec cargo test -p gateway --lib --locked h2spec -- --ignored
+
+conformance: ## Proxy-Wasm modules against a host, FILTER_HOST=envoy or orfa; UPDATE=1 writes the score
+	@$(STEP) setup scripts/setup filters
+	@$(if $(filter envoy,$(FILTER_HOST)),$(STEP) rivals scripts/rivals $(TARGET)/rivals,$(STEP) build cargo build --locked --package orfa)
+	@$(STEP) modules tests/conformance/proxy-wasm/build $(TARGET)/conformance
+	@$(STEP) conformance cargo run --quiet --locked --package conformance -- --host $(FILTER_HOST) --binary $(FILTER_BINARY) \
+		--modules $(TARGET)/conformance $(if $(ONLY),--only $(ONLY)) $(if $(UPDATE),--update)
 
 fuzz: setup ## Every parser of ours, for so long each: SECONDS=60
 	@FUZZ_SECONDS=$(SECONDS) $(STEP) fuzz cargo test --workspace --locked --lib --quiet fuzz::

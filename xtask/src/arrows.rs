@@ -27,6 +27,7 @@ const SIDEWAYS: &[(&str, &str, &[Kind])] = &[
 const BESIDE: &[(&str, Uses)] = &[
     ("testkit", Uses::Only(&[])),
     ("marketplace", Uses::Only(&[])),
+    ("conformance", Uses::Only(&[])),
     ("fuzz", Uses::Only(&[])),
     ("xtask", Uses::Only(&["query-abi"])),
     ("benches", Uses::All),

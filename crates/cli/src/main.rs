@@ -9,6 +9,7 @@ mod config;
 mod dev;
 mod draw;
 mod exit;
+mod filter;
 mod logs;
 mod query;
 mod serve;
@@ -40,6 +41,9 @@ enum Verb {
     /// About the config file.
     #[command(subcommand)]
     Config(config::Verb),
+    /// About filters, which are Proxy-Wasm modules.
+    #[command(subcommand)]
+    Filter(filter::Verb),
     /// About query programs.
     #[command(subcommand)]
     Query(query::Verb),
@@ -59,6 +63,7 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
         Verb::Serve(arguments) => serve::run(arguments),
         Verb::Check(arguments) => many_threads(check::run(arguments)),
         Verb::Config(config::Verb::Schema) => config::schema(),
+        Verb::Filter(filter::Verb::New(arguments)) => filter::new(arguments),
         Verb::Query(query::Verb::Build(arguments)) => query::build(arguments),
     }
 }

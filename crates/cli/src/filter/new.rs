@@ -1,0 +1,129 @@
+//! The projects that filters begin as, in `new/`: each is one that builds as it lies there, by the name `my-filter`.
+//!
+//! They are embedded, since `orfa` is one file; `write` puts the filter's own name in.
+
+use std::fs;
+use std::path::Path;
+
+use crate::exit::Complaint;
+
+/// What a filter can be begun in.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Language {
+    Go,
+    Rust,
+    #[value(name = "assemblyscript")]
+    AssemblyScript,
+}
+
+/// A file's path in the project, and its text.
+type File = (&'static str, &'static str);
+
+/// The name that the templates go by; Rust's file names have it with `_`.
+const NAME: &str = "my-filter";
+
+const GO: &[File] = &[
+    ("README.md", include_str!("new/go/README.md")),
+    ("go.mod", include_str!("new/go/go.mod")),
+    ("go.sum", include_str!("new/go/go.sum")),
+    ("main.go", include_str!("new/go/main.go")),
+];
+const RUST: &[File] = &[
+    ("README.md", include_str!("new/rust/README.md")),
+    ("Cargo.toml", include_str!("new/rust/Cargo.toml")),
+    ("src/lib.rs", include_str!("new/rust/src/lib.rs")),
+];
+const ASSEMBLYSCRIPT: &[File] = &[
+    ("README.md", include_str!("new/assemblyscript/README.md")),
+    ("package.json", include_str!("new/assemblyscript/package.json")),
+    ("assembly/index.ts", include_str!("new/assemblyscript/assembly/index.ts")),
+];
+
+impl Language {
+    fn files(self) -> &'static [File] {
+        match self {
+            Self::Go => GO,
+            Self::Rust => RUST,
+            Self::AssemblyScript => ASSEMBLYSCRIPT,
+        }
+    }
+}
+
+/// Writes a project into a folder that must not be there yet.
+pub(crate) fn write(folder: &Path, name: &str, language: Language) -> Result<(), Complaint> {
+    if !is_a_name(name) {
+        let hint = "small letters, digits and `-`, a letter first: it has to be a name in Go, Rust and npm";
+        return Err(Complaint::usage("bad-filter-name", format!("`{name}` can't be a filter's name"), hint));
+    }
+    if folder.exists() {
+        let message = format!("{} is already there", folder.display());
+        return Err(Complaint::usage("folder-exists", message, "another name, or `--in FOLDER`"));
+    }
+    for (path, text) in language.files() {
+        let file = folder.join(path);
+        let text = text.replace(NAME, name).replace(&NAME.replace('-', "_"), &name.replace('-', "_"));
+        let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&file, text));
+        written.map_err(|error| {
+            let message = format!("{} can't be written: {error}", file.display());
+            Complaint::failed("filter-not-written", message, "`--in FOLDER` writes it elsewhere")
+        })?;
+    }
+    Ok(())
+}
+
+fn is_a_name(name: &str) -> bool {
+    let is_fine = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    name.starts_with(|first: char| first.is_ascii_lowercase()) && name.chars().all(is_fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Language; 3] = [Language::Go, Language::Rust, Language::AssemblyScript];
+
+    #[test]
+    fn a_project_has_the_name_that_was_asked_for_everywhere() {
+        for language in ALL {
+            let folder = tempfile::tempdir().expect("a folder");
+            let project = folder.path().join("add-header");
+            write(&project, "add-header", language).expect("written");
+            for (path, _) in language.files() {
+                let text = fs::read_to_string(project.join(path)).expect("a file");
+                assert!(!text.contains(NAME) && !text.contains("my_filter"), "{path}");
+            }
+            let readme = fs::read_to_string(project.join("README.md")).expect("a file");
+            assert!(readme.contains("wasm: add-header.wasm"), "{readme}");
+        }
+    }
+
+    /// What lies in the folders of templates and is not embedded would be missing from every project.
+    #[test]
+    fn every_file_of_a_template_is_embedded() {
+        for (folder, language) in [("go", ALL[0]), ("rust", ALL[1]), ("assemblyscript", ALL[2])] {
+            let there = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/filter/new").join(folder);
+            for entry in fs::read_dir(there).expect("a folder") {
+                let name = entry.expect("an entry").file_name().into_string().expect("a name");
+                let made = ["node_modules", "target", "Cargo.lock", "package-lock.json"].contains(&&*name);
+                let embedded = language.files().iter().any(|(path, _)| path.split('/').next() == Some(&name));
+                assert!(made || name.ends_with(".wasm") || embedded, "{folder}/{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_there_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let error = write(folder.path(), "add-header", Language::Go).expect_err("it is there");
+        assert_eq!(error.code, "folder-exists");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn names_are_such_in_all_languages() {
+        assert!(is_a_name("add-header") && is_a_name("a1"));
+        for name in ["", "1a", "A", "a_b", "../a", "a/b", "a b"] {
+            assert!(!is_a_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A case: a row on one of the modules, with the service that stands behind it and what it has logged.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::ensure;
+
+use crate::log::Log;
+use crate::rows::{Expected, Module, Row};
+use crate::service::Service;
+
+pub(crate) struct Case {
+    pub(crate) row: Row,
+    pub(crate) module: Module,
+    /// The module's file.
+    pub(crate) wasm: PathBuf,
+    /// One word that names it everywhere: path, service, filter, metrics.
+    pub(crate) id: String,
+    pub(crate) service: Service,
+    pub(crate) log: Arc<Log>,
+}
+
+impl Case {
+    /// Starts the service, and fills in the row's `$ID`, `$SERVICE` and `$ADDRESS`.
+    pub(crate) async fn prepare(row: Row, module: Module, modules: &Path) -> anyhow::Result<Self> {
+        let wasm = std::path::absolute(modules.join(format!("{module}.wasm")))?;
+        ensure!(wasm.exists(), "{} is missing: `make conformance` builds it", wasm.display());
+        let id = format!("{module}_{}", row.id).replace(['-', '.'], "_");
+        let log = Arc::new(Log::default());
+        let service = Service::start(&row, &id, &log).await?;
+        Ok(Self { row, module, wasm, id, service, log })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.module, self.row.id)
+    }
+
+    /// A text of the row as it is for this case.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let address = self.service.address.to_string();
+        text.replace("$ID", &self.id).replace("$SERVICE", &self.id).replace("$ADDRESS", &address)
+    }
+
+    /// The plugin's configuration.
+    pub(crate) fn script(&self) -> String {
+        self.fill(&self.row.script)
+    }
+
+    /// What the row expects of every host.
+    pub(crate) fn expected(&self) -> &Expected {
+        &self.row.expected
+    }
+
+    /// Whether the host takes its configuration.
+    pub(crate) fn loads(&self, envoy: bool) -> bool {
+        let difference = self.row.envoy.as_ref().filter(|_| envoy);
+        difference.and_then(|envoy| envoy.starts).unwrap_or(self.row.starts)
+    }
+
+    /// What Envoy is known to do instead, with the reason: its differences laid over the row.
+    pub(crate) fn in_envoy(&self) -> Option<(Expected, &str)> {
+        let difference = self.row.envoy.as_ref()?;
+        if !difference.modules.is_empty() && !difference.modules.contains(&self.module) {
+            return None;
+        }
+        let (common, own) = (self.expected().clone(), difference.expected.clone());
+        let both = Expected {
+            exchange: own.exchange.or(common.exchange),
+            seen: own.seen.or(common.seen),
+            unseen: own.unseen.or(common.unseen),
+            log: own.log.or(common.log),
+            never: own.never.or(common.never),
+            metrics: own.metrics.or(common.metrics),
+        };
+        Some((both, &difference.why))
+    }
+}

@@ -1,0 +1,84 @@
+//! The client: sends a row's request and reads what comes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request};
+use http_body_util::BodyExt;
+use http_body_util::channel::Channel;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::case::Case;
+use crate::log::PATIENCE;
+use crate::rows::Exchange;
+use crate::service;
+
+/// How long a client that is expected to wait in vain does.
+const HANGING: Duration = Duration::from_secs(2);
+
+/// What the client got.
+#[derive(Debug)]
+pub(crate) enum Got {
+    Answer {
+        status: u16,
+        headers: HeaderMap,
+        body: String,
+        trailers: HeaderMap,
+    },
+    /// It ended before the answer was whole.
+    Broken {
+        _why: String,
+    },
+    /// Nothing came.
+    Nothing,
+}
+
+/// Sends the request of an exchange to a host.
+pub(crate) async fn send(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) -> Got {
+    if let Some(line) = &exchange.after {
+        // What does not come in time shows in the log that the row expects.
+        let _ = case.log.wait(std::slice::from_ref(line)).await;
+    }
+    let patience = if exchange.answer.hangs { HANGING } else { PATIENCE };
+    match tokio::time::timeout(patience, exchanged(case, to, exchange)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => Got::Broken { _why: error.to_string() },
+        Err(_) => Got::Nothing,
+    }
+}
+
+async fn exchanged(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) -> anyhow::Result<Got> {
+    let has_body = !exchange.body.is_empty() || !exchange.trailers.is_empty();
+    let method = exchange.method.as_deref().unwrap_or(if has_body { "POST" } else { "GET" });
+    let path = format!("/{}{}", case.id, exchange.path.as_deref().unwrap_or("/"));
+    let authority = if case.row.http2 { format!("http://{to}") } else { String::new() };
+    let (mut sender, body) = Channel::<Bytes>::new(1);
+    let body = if has_body { body.boxed() } else { http_body_util::Empty::new().boxed() };
+    let mut request = Request::builder().method(method).uri(format!("{authority}{path}")).body(body)?;
+    let headers = exchange.headers.iter().map(|(name, value)| (name.clone(), case.fill(value)));
+    *request.headers_mut() = service::map(&headers.collect());
+    let stream = TcpStream::connect(to).await?;
+    stream.set_nodelay(true)?;
+    let io = TokioIo::new(stream);
+    let (chunks, trailers, log) = (exchange.body.clone(), exchange.trailers.clone(), Arc::clone(&case.log));
+    tokio::spawn(async move { service::send(&mut sender, &chunks, &trailers, &log).await });
+    let response = if case.row.http2 {
+        let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        tokio::spawn(connection);
+        client.send_request(request).await?
+    } else {
+        request.headers_mut().entry("host").or_insert(to.to_string().parse()?);
+        let (mut client, connection) = http1::handshake(io).await?;
+        tokio::spawn(connection);
+        client.send_request(request).await?
+    };
+    let (head, body) = response.into_parts();
+    let whole = body.collect().await?;
+    let trailers = whole.trailers().cloned().unwrap_or_default();
+    let body = String::from_utf8_lossy(&whole.to_bytes()).into_owned();
+    Ok(Got::Answer { status: head.status.as_u16(), headers: head.headers, body, trailers })
+}

@@ -1,0 +1,176 @@
+//! A host of filters: how it is started with all cases, and what it tells.
+
+mod envoy;
+mod orfa;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use crate::case::Case;
+use crate::log::{Line, PATIENCE};
+
+/// How long a host may take to start: it compiles every module.
+const START: Duration = Duration::from_secs(120);
+
+/// Which hosts there are.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Kind {
+    Envoy,
+    Orfa,
+}
+
+/// What a start comes to: the host running, or what it said when it refused.
+pub(crate) type Started = Result<Running, String>;
+type Starting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Started>> + 'a>>;
+
+pub(crate) trait Host {
+    /// Its name in lower case.
+    fn name(&self) -> &'static str;
+    /// Whether the table's differences of Envoy are its own.
+    fn is_envoy(&self) -> bool;
+    /// Starts it with a filter and a service for each case, and waits until it listens.
+    fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a>;
+}
+
+impl Kind {
+    pub(crate) fn with(self, binary: &Path, verbose: bool) -> anyhow::Result<Box<dyn Host>> {
+        let binary = std::path::absolute(binary)?;
+        Ok(match self {
+            Self::Envoy => Box::new(envoy::Envoy { binary, verbose }),
+            Self::Orfa => Box::new(orfa::Orfa { binary, verbose }),
+        })
+    }
+}
+
+/// A host that listens. It is killed when dropped.
+pub(crate) struct Running {
+    /// Where each case is, by its id.
+    addresses: BTreeMap<String, SocketAddr>,
+    /// Where metrics are: an address and a path.
+    metrics: (SocketAddr, &'static str),
+    _process: Process,
+}
+
+impl Running {
+    pub(crate) fn address(&self, case: &Case) -> SocketAddr {
+        self.addresses[&case.id]
+    }
+
+    /// Waits until a metric has this value; the last value where it does not get it.
+    pub(crate) async fn metric(&self, name: &str, value: i64) -> Result<(), String> {
+        let mut shown = String::new();
+        let until = async {
+            loop {
+                shown = get(self.metrics.0, self.metrics.1).await.unwrap_or_default();
+                if shown.lines().any(|line| shows(line, name, value)) {
+                    return;
+                }
+                // Hosts gather what their workers count from time to time: asked again until it is there.
+                tokio::task::yield_now().await;
+            }
+        };
+        let found = tokio::time::timeout(PATIENCE, until).await;
+        found.map_err(|_| shown.lines().filter(|line| line.contains(name)).collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// Whether a line of metrics has this name as a word of its own, and this value last.
+fn shows(line: &str, name: &str, value: i64) -> bool {
+    let is_of_a_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    line.rsplit([' ', ':']).next() == Some(&value.to_string())
+        && line.split(|letter| !is_of_a_name(letter)).any(|word| word.ends_with(name))
+}
+
+/// A host's process: what it prints is read, and given to cases.
+pub(crate) struct Process {
+    child: Child,
+    said: Arc<watch::Sender<Vec<String>>>,
+}
+
+impl Process {
+    /// Starts it. `read` makes a line into a case's id and what its module logged.
+    fn start(
+        command: &mut Command,
+        cases: &[Arc<Case>],
+        verbose: bool,
+        read: fn(&str) -> Option<(String, Line)>,
+    ) -> anyhow::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().with_context(|| format!("{command:?} does not start"))?;
+        let stderr = child.stderr.take().context("no standard error")?;
+        let by_id: BTreeMap<String, Arc<Case>> =
+            cases.iter().map(|case| (case.id.clone(), Arc::clone(case))).collect();
+        let said = Arc::new(watch::Sender::new(Vec::new()));
+        let keep = Arc::clone(&said);
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stderr).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                if verbose {
+                    anstream::eprintln!("{line}");
+                }
+                if let Some((id, line)) = read(&line)
+                    && let Some(case) = by_id.get(&id)
+                {
+                    case.log.add(line);
+                }
+                keep.send_modify(|said| said.push(line));
+            }
+        });
+        Ok(Self { child, said })
+    }
+
+    /// Waits for a line of which something can be made; what it said if it ends before.
+    async fn wait<T>(&mut self, make: impl Fn(&str) -> Option<T>) -> Result<T, String> {
+        let mut receiver = self.said.subscribe();
+        let child = &mut self.child;
+        let said = async {
+            loop {
+                if let Some(made) = receiver.borrow_and_update().iter().find_map(|line| make(line)) {
+                    return Some(made);
+                }
+                tokio::select! {
+                    changed = receiver.changed() => if changed.is_err() { return None },
+                    _ = child.wait() => return None,
+                }
+            }
+        };
+        let made = tokio::time::timeout(START, said).await.ok().flatten();
+        made.ok_or_else(|| self.said.borrow().join("\n"))
+    }
+}
+
+/// The body of an answer, by a request of its own.
+async fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    use http_body_util::{BodyExt, Empty};
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let (mut client, connection) = hyper::client::conn::http1::handshake(io).await?;
+    tokio::spawn(connection);
+    let request = http::Request::get(path).header("host", address.to_string());
+    let answer = client.send_request(request.body(Empty::<bytes::Bytes>::new())?).await?;
+    Ok(String::from_utf8(answer.into_body().collect().await?.to_bytes().to_vec())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shows;
+
+    #[test]
+    fn a_metric_is_found_in_both_notations() {
+        assert!(shows("wasmcustom.a_count: 3", "a_count", 3));
+        assert!(shows("orfa_filter_a_count{route=\"/a/*\"} 3", "a_count", 3));
+        assert!(shows("orfa_filter_metric{name=\"a_count\"} 3", "a_count", 3));
+        assert!(!shows("wasmcustom.a_count: 13", "a_count", 3));
+        assert!(!shows("wasmcustom.a_counter: 3", "a_count", 3));
+    }
+}

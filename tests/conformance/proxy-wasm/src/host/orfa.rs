@@ -1,0 +1,104 @@
+//! ORFA: a route and a service a case, with the filter on the route.
+//!
+//! All cases share one listener and are told apart by path. A module's line is one of the gateway's log, with the
+//! route that the filter stands on.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tokio::process::Command;
+
+use super::{Host, Process, Running, Starting};
+use crate::case::Case;
+use crate::log::Line;
+
+pub(crate) struct Orfa {
+    pub(crate) binary: PathBuf,
+    pub(crate) verbose: bool,
+}
+
+impl Host for Orfa {
+    fn name(&self) -> &'static str {
+        "orfa"
+    }
+
+    fn is_envoy(&self) -> bool {
+        false
+    }
+
+    fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a> {
+        Box::pin(async move {
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("orfa.yaml");
+            // JSON is YAML.
+            std::fs::write(&file, serde_json::to_string_pretty(&config(cases))?)?;
+            let mut command = Command::new(&self.binary);
+            command.args(["serve", "--config"]).arg(&file);
+            let mut process = Process::start(&mut command, cases, self.verbose, logged)?;
+            let admin = match process.wait(|line| address(line, "admin listening")).await {
+                Ok(admin) => admin,
+                Err(said) => return Ok(Err(said)),
+            };
+            let listening = match process.wait(|line| address(line, "listening")).await {
+                Ok(listening) => listening,
+                Err(said) => return Ok(Err(said)),
+            };
+            Ok(Ok(Running {
+                addresses: cases.iter().map(|case| (case.id.clone(), listening)).collect(),
+                metrics: (admin, "/metrics"),
+                _process: process,
+            }))
+        })
+    }
+}
+
+fn config(cases: &[Arc<Case>]) -> Value {
+    let services: Map<String, Value> = cases.iter().map(|case| (case.id.clone(), service(case))).collect();
+    let routes: Vec<Value> = cases.iter().map(|case| route(case)).collect();
+    json!({ "listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "services": services, "routes": routes })
+}
+
+fn service(case: &Case) -> Value {
+    let protocol = if case.row.http2 { "http2" } else { "http1" };
+    json!({ "url": format!("http://{}", case.service.address), "protocol": protocol, "timeout": "4s" })
+}
+
+fn route(case: &Case) -> Value {
+    let mut filter = json!({ "wasm": case.wasm, "config": case.script() });
+    if let Some(script) = &case.row.vm_script {
+        filter["vm_config"] = json!(case.fill(script));
+    }
+    if case.row.body_while_paused {
+        filter["body_while_paused"] = json!(true);
+    }
+    json!({
+        "path": format!("/{}/*", case.id),
+        "proxy": { "service": case.id, "keep_prefix": true },
+        "filters": [filter],
+    })
+}
+
+/// The fields of a line of the log, wherever they stand.
+fn fields(line: &str) -> Option<Value> {
+    let mut line: Value = serde_json::from_str(line).ok()?;
+    Some(match line.get_mut("fields") {
+        Some(fields) => fields.take(),
+        None => line,
+    })
+}
+
+fn address(line: &str, message: &str) -> Option<SocketAddr> {
+    let fields = fields(line)?;
+    (fields["message"] == message).then(|| fields["address"].as_str()?.parse().ok())?
+}
+
+/// `{"level":"INFO","message":"text","filter":"...","route":"/ID/*"}`.
+fn logged(line: &str) -> Option<(String, Line)> {
+    let level = serde_json::from_str::<Value>(line).ok()?["level"].as_str()?.to_lowercase();
+    let fields = fields(line)?;
+    fields.get("filter")?;
+    let id = fields["route"].as_str()?.strip_prefix('/')?.strip_suffix("/*")?.to_owned();
+    Some((id, Line { level, text: fields["message"].as_str()?.to_owned() }))
+}

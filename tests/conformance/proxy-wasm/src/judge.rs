@@ -1,0 +1,164 @@
+//! Plays a case on a host and judges it.
+//!
+//! A case can't be played twice: modules keep what they counted. So what came is noted once, and compared with what
+//! every host should do, then with what this one is known to do instead.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use crate::case::Case;
+use crate::client::{self, Got};
+use crate::host::Running;
+use crate::log;
+use crate::rows::{Exchange, Expect, Expected, Seen};
+use crate::service::Came;
+
+/// How a case went.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// As on every host.
+    Same,
+    /// As this host is known to do, and why that is not what the row asks for.
+    Differs(String),
+    /// As neither.
+    Fails(Vec<String>),
+}
+
+/// Plays a case on a host that took its configuration.
+pub(crate) async fn play(envoy: bool, running: &Running, case: &Arc<Case>) -> Verdict {
+    let known = if envoy { case.in_envoy() } else { None };
+    let expected = known.as_ref().map_or(case.expected(), |(expected, _)| expected);
+    let to = running.address(case);
+    let exchanges = exchanges(expected);
+    let mut got = Vec::new();
+    for exchange in &exchanges {
+        got.push(client::send(case, to, exchange).await);
+    }
+    let problems = compare(case, running, expected, &exchanges, &got).await;
+    let Some((_, why)) = known else {
+        return if problems.is_empty() { Verdict::Same } else { Verdict::Fails(problems) };
+    };
+    if !problems.is_empty() {
+        return Verdict::Fails(problems);
+    }
+    // What is said to differ has to: else the table is out of date.
+    let common = case.expected();
+    let same =
+        case.row.starts && compare(case, running, common, &self::exchanges(common), &got).await.is_empty();
+    match same {
+        true => Verdict::Fails(vec!["it is said to differ and does not".into()]),
+        false => Verdict::Differs(why.to_owned()),
+    }
+}
+
+/// Judges a start that had to be refused, by what the host said at its end.
+pub(crate) fn refusal(refused: Option<String>, case: &Case) -> Verdict {
+    match refused {
+        None => Verdict::Fails(vec!["the host took what it has to refuse".into()]),
+        Some(_) if !case.row.starts => Verdict::Same,
+        Some(_) => {
+            Verdict::Differs(case.row.envoy.as_ref().map_or_else(String::new, |envoy| envoy.why.clone()))
+        }
+    }
+}
+
+fn exchanges(expected: &Expected) -> Vec<Exchange> {
+    expected.exchange.clone().unwrap_or_else(|| vec![Exchange::default()])
+}
+
+/// What is not as expected.
+async fn compare(
+    case: &Case,
+    running: &Running,
+    expected: &Expected,
+    exchanges: &[Exchange],
+    got: &[Got],
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (exchange, got) in exchanges.iter().zip(got) {
+        problems.extend(answered(case, &exchange.answer, got));
+    }
+    let wanted: Vec<String> = expected.log.iter().flatten().map(|line| case.fill(line)).collect();
+    if let Err(missing) = case.log.wait(&wanted).await {
+        problems.push(format!("not logged, or not in this order: {missing}"));
+        problems.extend(case.log.text().into_iter().map(|line| format!("  {line}")));
+    }
+    for line in expected.never.iter().flatten().map(|line| case.fill(line)) {
+        if case.log.has(&line) {
+            problems.push(format!("logged, and must not be: {line}"));
+        }
+    }
+    let came = case.service.came();
+    for seen in expected.seen.iter().flatten() {
+        if !came.iter().any(|came| is(case, seen, came)) {
+            problems.push(format!("the service saw no such request: {seen:?}; but {came:?}"));
+        }
+    }
+    for path in expected.unseen.iter().flatten() {
+        if came.iter().any(|came| came.path == *path) {
+            problems.push(format!("the service saw a request for {path}"));
+        }
+    }
+    for (name, value) in expected.metrics.iter().flatten() {
+        if let Err(shown) = running.metric(&case.fill(name), *value).await {
+            problems.push(format!("metric {name} is not {value}: {shown}"));
+        }
+    }
+    problems
+}
+
+fn answered(case: &Case, expect: &Expect, got: &Got) -> Vec<String> {
+    let Got::Answer { status, headers, body, trailers } = got else {
+        let as_expected = match got {
+            Got::Broken { .. } => expect.broken,
+            _ => expect.hangs,
+        };
+        return if as_expected { vec![] } else { vec![format!("{got:?}")] };
+    };
+    let mut problems = Vec::new();
+    if expect.broken || expect.hangs {
+        problems.push(format!("an answer came: {status} {body:?}"));
+    }
+    if expect.status != *status {
+        problems.push(format!("status {status}, not {}; {body:?}", expect.status));
+    }
+    problems.extend(has(case, "header", &expect.headers, headers));
+    if let Some(expected) = &expect.body
+        && !log::matches(&case.fill(expected), body)
+    {
+        problems.push(format!("body {body:?}, not {expected:?}"));
+    }
+    let wanted = expect.trailers.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
+    problems.extend(has(case, "trailer", &wanted.collect(), trailers));
+    problems
+}
+
+/// What is wrong with headers; several values of a name are one, with commas.
+fn has(case: &Case, what: &str, wanted: &BTreeMap<String, Option<String>>, there: &HeaderMap) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (name, wanted) in wanted {
+        let values: Vec<_> =
+            there.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let value = (!values.is_empty()).then(|| values.join(","));
+        let as_wanted = match (wanted, &value) {
+            (Some(wanted), Some(value)) => log::matches(&case.fill(wanted), value),
+            (None, None) => true,
+            _ => false,
+        };
+        if !as_wanted {
+            problems.push(format!("{what} {name} is {value:?}, not {wanted:?}"));
+        }
+    }
+    problems
+}
+
+fn is(case: &Case, seen: &Seen, came: &Came) -> bool {
+    let trailers = seen.trailers.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
+    log::matches(&case.fill(&seen.path), &came.path)
+        && seen.method.as_ref().is_none_or(|method| *method == came.method)
+        && has(case, "header", &seen.headers, &came.headers).is_empty()
+        && seen.body.as_ref().is_none_or(|body| log::matches(&case.fill(body), &came.body))
+        && has(case, "trailer", &trailers, &came.trailers).is_empty()
+}

@@ -1,0 +1,115 @@
+//! What a case's module has logged so far, to be waited for.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A line of a module.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) level: String,
+    pub(crate) text: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log(watch::Sender<Vec<Line>>);
+
+impl Default for Log {
+    fn default() -> Self {
+        Self(watch::Sender::new(Vec::new()))
+    }
+}
+
+impl Log {
+    pub(crate) fn add(&self, line: Line) {
+        self.0.send_modify(|lines| lines.push(line));
+    }
+
+    /// The text of all lines.
+    pub(crate) fn text(&self) -> Vec<String> {
+        self.0.borrow().iter().map(|line| format!("[{}] {}", line.level, line.text)).collect()
+    }
+
+    /// Whether such a line has come.
+    pub(crate) fn has(&self, wanted: &str) -> bool {
+        self.0.borrow().iter().any(|line| line.is(wanted))
+    }
+
+    /// Waits for these lines in this order; the first that did not come in time.
+    pub(crate) async fn wait(&self, wanted: &[String]) -> Result<(), String> {
+        self.wait_for(wanted, PATIENCE).await
+    }
+
+    /// The same for so long.
+    pub(crate) async fn wait_for(&self, wanted: &[String], patience: Duration) -> Result<(), String> {
+        let mut receiver = self.0.subscribe();
+        let all = async {
+            loop {
+                if first_missing(&receiver.borrow_and_update(), wanted).is_none() {
+                    return;
+                }
+                // The sender lives as long as the case: there is always more to wait for.
+                if receiver.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let waited = tokio::time::timeout(patience, all).await;
+        match (waited, first_missing(&self.0.borrow(), wanted)) {
+            (Err(_), Some(missing)) => Err(missing.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn first_missing<'a>(lines: &[Line], wanted: &'a [String]) -> Option<&'a String> {
+    let mut lines = lines.iter();
+    wanted.iter().find(|wanted| !lines.any(|line| line.is(wanted)))
+}
+
+impl Line {
+    fn is(&self, wanted: &str) -> bool {
+        let (level, text) = match wanted.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+            Some((level, text)) => (Some(level), text),
+            None => (None, wanted),
+        };
+        level.is_none_or(|level| level == self.level) && matches(text, &self.text)
+    }
+}
+
+/// Whether a text is as the pattern says, where `*` stands for anything.
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    let Some((before, after)) = pattern.split_once('*') else { return pattern == text };
+    let Some(rest) = text.strip_prefix(before) else { return false };
+    rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| matches(after, &rest[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(texts: &[&str]) -> Log {
+        let log = Log::default();
+        texts.iter().for_each(|text| log.add(Line { level: "info".into(), text: (*text).into() }));
+        log
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        assert!(matches("on tick", "on tick") && !matches("on tick", "on tick 2"));
+        assert!(matches("on *", "on tick") && matches("*b*d", "abcd") && !matches("*b*d", "abc"));
+        assert!(matches("a*", "a") && !matches("a*", "ba"));
+    }
+
+    #[tokio::test]
+    async fn lines_come_in_their_order() {
+        let log = lines(&["a", "b", "c"]);
+        let wanted = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        assert_eq!(log.wait(&wanted(&["a", "[info] c"])).await, Ok(()));
+        assert_eq!(log.wait_for(&wanted(&["c", "a"]), Duration::ZERO).await, Err("a".to_owned()));
+        assert_eq!(log.wait_for(&wanted(&["[warn] a"]), Duration::ZERO).await, Err("[warn] a".to_owned()));
+    }
+}

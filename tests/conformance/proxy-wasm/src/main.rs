@@ -1,0 +1,122 @@
+//! `proxy-wasm-conformance`: runs the rows of `rows/` against a Proxy-Wasm host, and keeps the score.
+//!
+//! A row is a script, an exchange and what must come out (`rows.rs` has its fields, README.md says it for
+//! writers). For each module that can run it, it becomes a case: a filter of its own before a service of its own
+//! (`service.rs`). A host (`host.rs`) starts one process for all cases that load, and one each for those that it
+//! has to refuse; then each case is played (`client.rs`) and judged (`judge.rs`). Nothing sleeps: a chunk that has
+//! to come later waits for a line of the module's log.
+
+mod case;
+mod client;
+mod host;
+mod judge;
+mod log;
+mod rows;
+mod score;
+mod service;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Parser;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use case::Case;
+use host::Host;
+use judge::Verdict;
+use score::Score;
+
+/// Run the Proxy-Wasm conformance rows against a host.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Which host it is.
+    #[arg(long)]
+    host: host::Kind,
+    /// Its binary.
+    #[arg(long)]
+    binary: PathBuf,
+    /// Where the built modules are.
+    #[arg(long)]
+    modules: PathBuf,
+    /// Only cases whose name has this in it; the score is then neither compared nor written.
+    #[arg(long)]
+    only: Option<String>,
+    /// Write the score instead of comparing it.
+    #[arg(long)]
+    update: bool,
+    /// Print every line that the host logs.
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// The folder of the table and the score.
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let rows = rows::read(&PathBuf::from(HERE).join("rows")).context("the table of rows")?;
+    let mut cases = Vec::new();
+    for row in &rows {
+        for module in &row.modules {
+            let wanted = |only: &String| format!("{module}/{}", row.id).contains(only);
+            if arguments.only.as_ref().is_none_or(wanted) {
+                cases.push(Case::prepare(row.clone(), *module, &arguments.modules).await?);
+            }
+        }
+    }
+    let cases: Vec<Arc<Case>> = cases.into_iter().map(Arc::new).collect();
+    let host = arguments.host.with(&arguments.binary, arguments.verbose)?;
+    let verdicts = play(&*host, &cases).await?;
+    report(&cases, &verdicts);
+    let score = Score::of(&cases, &verdicts);
+    let path = PathBuf::from(HERE).join(format!("score-{}.json", host.name()));
+    Ok(score.close(&path, arguments.only.is_some(), arguments.update)?.into())
+}
+
+/// How many cases are played at once: waiting for what does not come is most of the time that they take.
+const AT_ONCE: usize = 16;
+
+/// Plays every case: those that load on one process, then the others on one each.
+async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdict>> {
+    let envoy = host.is_envoy();
+    let (load, refused): (Vec<_>, Vec<_>) =
+        cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(envoy));
+    let together: Vec<Arc<Case>> = load.iter().map(|(_, case)| Arc::clone(case)).collect();
+    let running = host.start(&together).await?;
+    let running = Arc::new(running.map_err(|said| anyhow::anyhow!("it did not start:\n{said}"))?);
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let mut played = JoinSet::new();
+    for (number, case) in load {
+        let (running, turns) = (Arc::clone(&running), Arc::clone(&turns));
+        played.spawn(async move {
+            let _turn = turns.acquire().await;
+            (number, judge::play(envoy, &running, &case).await)
+        });
+    }
+    let mut verdicts = played.join_all().await;
+    for (number, case) in refused {
+        verdicts.push((number, judge::refusal(host.start(std::slice::from_ref(&case)).await?.err(), &case)));
+    }
+    verdicts.sort_by_key(|(number, _)| *number);
+    Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
+}
+
+/// A line a case that is not as everywhere, and why.
+fn report(cases: &[Arc<Case>], verdicts: &[Verdict]) {
+    for (case, verdict) in cases.iter().zip(verdicts) {
+        match verdict {
+            Verdict::Same => {}
+            Verdict::Differs(why) => anstream::println!("differs  {}: {why}", case.name()),
+            Verdict::Fails(problems) => {
+                anstream::println!("FAILS    {}", case.name());
+                for problem in problems {
+                    anstream::println!("         {problem}");
+                }
+            }
+        }
+    }
+}

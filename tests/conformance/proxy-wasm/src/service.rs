@@ -1,0 +1,178 @@
+//! The service behind a case: it answers as the row says, and remembers what it was asked.
+//!
+//! One listener a case, so that what modules send on their own, on ticks and in calls, can't be taken for another
+//! case's.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::bail;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpListener;
+
+use crate::log::Log;
+use crate::rows::{Answer, Chunk, Row};
+
+type Body = BoxBody<Bytes, hyper::Error>;
+
+/// How long a chunk waits for its line at most. A row may count on that: the line then never comes on a host that is right.
+const CHUNK: Duration = Duration::from_secs(2);
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub(crate) struct Came {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+    pub(crate) trailers: HeaderMap,
+}
+
+pub(crate) struct Service {
+    pub(crate) address: SocketAddr,
+    came: Arc<Mutex<Vec<Came>>>,
+}
+
+/// What a connection needs to answer.
+struct Answers {
+    /// What stands before a path that went through the filter.
+    prefix: String,
+    by_path: BTreeMap<String, Answer>,
+    came: Arc<Mutex<Vec<Came>>>,
+    log: Arc<Log>,
+}
+
+impl Service {
+    pub(crate) async fn start(row: &Row, id: &str, log: &Arc<Log>) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (address, came) = (listener.local_addr()?, Arc::default());
+        let answers = Arc::new(Answers {
+            prefix: format!("/{id}"),
+            by_path: row.service.clone(),
+            came: Arc::clone(&came),
+            log: Arc::clone(log),
+        });
+        tokio::spawn(listen(listener, answers));
+        Ok(Self { address, came })
+    }
+
+    /// What has come so far.
+    pub(crate) fn came(&self) -> Vec<Came> {
+        self.came.lock().map(|came| came.clone()).unwrap_or_default()
+    }
+}
+
+async fn listen(listener: TcpListener, answers: Arc<Answers>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let _ = stream.set_nodelay(true);
+        let answers = Arc::clone(&answers);
+        tokio::spawn(async move {
+            let service = service_fn(|request| Arc::clone(&answers).answer(request));
+            // A host may leave in the middle, as rows ask it to.
+            let _ = auto::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+impl Answers {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> anyhow::Result<Response<Body>> {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let path = path.strip_prefix(&self.prefix).unwrap_or(&path).to_owned();
+        let answer = self.by_path.get(&path).cloned();
+        let (head, body) = request.into_parts();
+        let mut came = Came {
+            method: head.method.to_string(),
+            path,
+            headers: head.headers,
+            body: String::new(),
+            trailers: HeaderMap::new(),
+        };
+        if answer.as_ref().is_some_and(|answer| answer.echo) {
+            self.note(came);
+            return Ok(response(&answer.unwrap_or_default(), body.boxed()));
+        }
+        let whole = body.collect().await?;
+        came.trailers = whole.trailers().cloned().unwrap_or_default();
+        came.body = String::from_utf8_lossy(&whole.to_bytes()).into_owned();
+        self.note(came);
+        let Some(answer) = answer else {
+            return Ok(Response::new(Full::from("hello").map_err(|never| match never {}).boxed()));
+        };
+        if answer.gone {
+            bail!("the connection ends here");
+        }
+        if answer.silent {
+            std::future::pending::<()>().await;
+        }
+        Ok(response(&answer, self.body(answer.clone())))
+    }
+
+    fn note(&self, came: Came) {
+        if let Ok(mut all) = self.came.lock() {
+            all.push(came);
+        }
+    }
+
+    /// A body that comes chunk by chunk; one without chunks or trailers is empty from the start.
+    fn body(&self, answer: Answer) -> Body {
+        if answer.body.is_empty() && answer.trailers.is_empty() {
+            return Full::default().map_err(|never| match never {}).boxed();
+        }
+        let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+        let log = Arc::clone(&self.log);
+        tokio::spawn(async move { send(&mut sender, &answer.body, &answer.trailers, &log).await });
+        body.map_err(|never| match never {}).boxed()
+    }
+}
+
+fn response(answer: &Answer, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = http::StatusCode::from_u16(answer.status).unwrap_or_default();
+    *response.headers_mut() = map(&answer.headers);
+    response
+}
+
+/// Sends chunks, waiting for the log where the row says so. It ends early if nobody reads.
+pub(crate) async fn send(
+    sender: &mut Sender<Bytes>,
+    chunks: &[Chunk],
+    trailers: &BTreeMap<String, String>,
+    log: &Log,
+) -> Option<()> {
+    for chunk in chunks {
+        let bytes = match chunk {
+            Chunk::Text(text) => Bytes::from(text.clone()),
+            Chunk::Bytes { bytes } => Bytes::from(vec![b'x'; *bytes]),
+            Chunk::Until { until } => {
+                // What does not come in time shows in the log that the row expects.
+                let _ = log.wait_for(std::slice::from_ref(until), CHUNK).await;
+                continue;
+            }
+        };
+        sender.send_data(bytes).await.ok()?;
+    }
+    if !trailers.is_empty() {
+        sender.send_trailers(map(trailers)).await.ok()?;
+    }
+    Some(())
+}
+
+/// Headers of the table, which are well-formed or left out.
+pub(crate) fn map(headers: &BTreeMap<String, String>) -> HeaderMap {
+    let header =
+        |(name, value): (&String, &String)| Some((name.parse().ok()?, HeaderValue::from_str(value).ok()?));
+    headers.iter().filter_map(header).collect::<HeaderMap<_>>() as HeaderMap<HeaderValue>
+}
