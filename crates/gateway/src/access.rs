@@ -83,6 +83,8 @@ pub(crate) struct Entry {
     meter: Arc<Meter>,
     route: Option<Arc<RouteMetrics>>,
     pub(crate) caller: Caller,
+    /// The service that the request is for, where filters may ask others too.
+    pub(crate) service: Option<Arc<str>>,
     /// Its places in what is counted at once, given back when it is over.
     pub(crate) taken: Option<Taken>,
     pub(crate) held: Option<Held>,
@@ -160,6 +162,7 @@ impl Entry {
             meter: Arc::default(),
             route: None,
             caller: Caller::Anonymous,
+            service: None,
             taken: None,
             held: None,
             budget: None,
@@ -312,7 +315,9 @@ impl Entry {
         if let Some(context) = self.begun.trace.context() {
             text(line, "trace_id", &format!("{:032x}", context.trace_id));
         }
-        if let Some(made) = self.made.first() {
+        let mut made = self.made.iter();
+        let is_wanted = |made: &&Made| self.service.as_ref().is_none_or(|service| made.service == *service);
+        if let Some(made) = made.find(is_wanted) {
             text(line, "service", &made.service);
             if let Outcome::Status(status) = made.outcome {
                 number(line, "upstream_status", status.into());

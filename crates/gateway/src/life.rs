@@ -153,15 +153,12 @@ impl Life {
         let call = call(route, comes, request.headers(), entry);
         let call = Call { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
         self.identity.strip(request.headers_mut(), route.way.forwarded());
+        entry.service = route.filters.as_ref().and_then(|_| route.way.service().cloned());
         let answer = match &route.filters {
             None => route.way.handle(request, call).await,
             Some(chain) => filtered(route, chain, request, call, entry).await, // request and response filters
         };
-        match answer {
-            Err(_) if entry.is_slow() => Err(Refusal::BodyTooSlow.into()),
-            Err(_) if entry.is_over() => Err(Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()),
-            answer => answer,
-        }
+        answer.map_err(|problem| blamed(problem, route, entry))
     }
 
     fn permit(&self, who: &Who, route: &Route, entry: &Entry) -> Result<Permit, Box<dyn Problem>> {
@@ -170,6 +167,17 @@ impl Life {
             Not::Identified => self.identity.missing().into(),
             Not::Permitted(denied) => denied.into(),
         })
+    }
+}
+
+/// A problem whose reason is that the client's body was no good.
+fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Problem> {
+    if entry.is_slow() {
+        Refusal::BodyTooSlow.into()
+    } else if entry.is_over() {
+        Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()
+    } else {
+        problem
     }
 }
 
@@ -184,7 +192,7 @@ async fn filtered(
     let facts = entry.client.facts(&route.path);
     let handle = |request| async {
         let answer = route.way.handle(request, call.clone()).await;
-        answer.unwrap_or_else(|problem| respond::problem(&*problem))
+        answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)))
     };
     Ok(chain.around(request, &call, facts, handle).await?)
 }

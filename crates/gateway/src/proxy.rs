@@ -12,8 +12,8 @@ use crate::config::{ProxyConfig, RouteConfig};
 pub(crate) struct Proxy {
     services: Services,
     service: Arc<services::Service>,
-    /// How many bytes of the path stay here: `/catalog` of `/catalog/*`.
-    prefix: usize,
+    /// What of the path stays here: `/catalog` of `/catalog/*`.
+    prefix: String,
 }
 
 impl Proxy {
@@ -21,7 +21,12 @@ impl Proxy {
     pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &Services) -> Option<Self> {
         let service = Arc::clone(services.get(config.service())?);
         let before = route.path.strip_suffix("/*").filter(|_| !config.keep_prefix());
-        Some(Self { services: services.clone(), service, prefix: before.map_or(0, str::len) })
+        Some(Self { services: services.clone(), service, prefix: before.unwrap_or_default().to_owned() })
+    }
+
+    /// The service that gets the request.
+    pub(crate) fn service(&self) -> &Arc<str> {
+        self.service.name()
     }
 
     /// The headers that the service's `forward` names.
@@ -41,10 +46,12 @@ impl Proxy {
         self.services.forward(call, &self.service, request).await
     }
 
-    /// The URI without the route's own part of the path.
+    /// The URI without the route's own part of the path, unless a filter has taken that away.
     fn below(&self, uri: &Uri) -> Option<Uri> {
-        let whole = uri.path_and_query().filter(|_| self.prefix > 0)?;
-        let below = PathAndQuery::try_from(whole.as_str().get(self.prefix..)?).ok()?;
+        let whole = uri.path_and_query().filter(|_| !self.prefix.is_empty())?;
+        let below =
+            whole.as_str().strip_prefix(&self.prefix).filter(|below| below.starts_with(['/', '?']))?;
+        let below = PathAndQuery::try_from(below).ok()?;
         let mut parts = uri.clone().into_parts();
         parts.path_and_query = Some(below);
         Uri::from_parts(parts).ok()

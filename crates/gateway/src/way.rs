@@ -1,6 +1,7 @@
 //! The ways of answering. Each comes from a crate of its own that knows nothing of the others; here
 //! they meet as one handler: a request and its call go in, an answer or a problem comes out.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
@@ -54,6 +55,14 @@ impl Way {
         match self {
             Self::Query(_) => "query",
             Self::Proxy(_) => "proxy",
+        }
+    }
+
+    /// The one service that is asked, where it is always the same.
+    pub(crate) fn service(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Query(_) => None,
+            Self::Proxy(proxy) => Some(proxy.service()),
         }
     }
 

@@ -6,8 +6,8 @@
 //! for new input first. The length of the line is then known when the next one comes, and times what one
 //! takes it is how long that one would wait (Little's law).
 //!
-//! How long a line may be is CoDel's idea (RFC 8289, section 4): a burst passes, so a line may be as long
-//! as the target; but one that was never empty for an [`INTERVAL`] is no burst, and to stand in it helps
+//! How long a line may be is CoDel's idea (RFC 8289, section 4): a burst passes, so a line may be longer
+//! than the target; but one that was never empty for an [`INTERVAL`] is no burst, and to stand in it helps
 //! nobody. It is held short then, until no more come than can be served.
 //!
 //! A guest gives its place up when it waits for a service, and when it is heavy (see [`crate::Gate`]): what
@@ -23,6 +23,8 @@ use crate::meter::HEAVY;
 
 /// How long a line may stand without being empty once.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// How much longer than the target a line may be in a burst.
+const BURST: u32 = 2;
 /// What part of the target it may be long from then on.
 const PART: u32 = 50;
 /// How long is watched what comes before a line is held no more, and how much of what can be served it
@@ -204,7 +206,7 @@ impl Law {
             // Not for nobody at all: a thread would stand idle until the next one comes.
             seen.until_next() + before <= (target / PART).max(seen.turn / 2)
         } else {
-            seen.waiting < seen.width || before <= target
+            seen.waiting < seen.width || before <= target * BURST
         }
     }
 }

@@ -54,8 +54,18 @@ impl Case {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Row {
-    Busy { server: &'static str, case: String, round: usize, cpu_us: f64, per_second: f64, per_cpu_second: f64 },
-    Routes { routes: usize, rss_mb: f64 },
+    Busy {
+        server: &'static str,
+        case: String,
+        round: usize,
+        cpu_us: f64,
+        per_second: f64,
+        per_cpu_second: f64,
+    },
+    Routes {
+        routes: usize,
+        rss_mb: f64,
+    },
 }
 
 /// Where the modules are.
@@ -69,7 +79,8 @@ struct Modules {
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let modules = Modules::make()?;
-    let proxies: Vec<Proxy> = Proxy::present(tools).into_iter().filter(|proxy| *proxy != Proxy::Nginx).collect();
+    let proxies: Vec<Proxy> =
+        Proxy::present(tools).into_iter().filter(|proxy| *proxy != Proxy::Nginx).collect();
     let cases = [Case::Plain, Case::Header, Case::Native, Case::Fault, Case::FaultInGo];
     let all = (proxies.len() * cases.len()) as u32;
     let progress = Progress::new((tools.time(ROUND) * tools.rounds(ROUNDS) as u32 + WARM_UP) * all);
@@ -79,8 +90,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         for case in cases {
             let Some(filter) = modules.filter(case) else { continue };
             let server = proxy.start_with(tools, upstream.address, Speaks::Http1, filter)?;
-            load(&server, case.load(), WARM_UP)
-                .with_context(|| format!("{} ({case:?})", proxy.name()))?;
+            load(&server, case.load(), WARM_UP).with_context(|| format!("{} ({case:?})", proxy.name()))?;
             servers.push((proxy.name(), case, server));
         }
     }
@@ -198,7 +208,8 @@ fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Ro
     };
     let mut rss = Vec::new();
     for routes in [1, ROUTES] {
-        let mut yaml = format!("services: {{ service: {{ url: 'http://{}' }} }}\nroutes:\n", upstream.address);
+        let mut yaml =
+            format!("services: {{ service: {{ url: 'http://{}' }} }}\nroutes:\n", upstream.address);
         for route in 0..routes {
             yaml += &format!(
                 "  - path: /{route}/*\n    proxy: service\n    filters: [{{ wasm: '{}', \
@@ -222,6 +233,7 @@ fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Ro
         score("mb_per_route", each, "MB", 4.0, format!("{:.1} MB with one route, {name}", rss[0])),
         score("hundred_routes_rss_mb", rss[1], "MB", 480.0, format!("{ROUTES} routes with {name}")),
     ];
-    let rows = [1, ROUTES].into_iter().zip(rss).map(|(routes, rss_mb)| Row::Routes { routes, rss_mb }).collect();
+    let rows =
+        [1, ROUTES].into_iter().zip(rss).map(|(routes, rss_mb)| Row::Routes { routes, rss_mb }).collect();
     Ok((rows, scores))
 }

@@ -192,6 +192,7 @@ routes:
     proxy: catalog
     auth: optional
     cors: { origins: ['*'] }
+    filters: [{ wasm: fault-injection.wasm }]
     limits: { body: 1MiB, body_rate: 1kB, deadline: 10s }
 ",
     ),
@@ -226,6 +227,37 @@ routes:
 services: { catalog: { url: http://catalog:8080 } }
 routes:
   - { path: /catalog/*, proxy: { service: catalog, keep_prefix: true } }
+",
+    ),
+    (
+        "routes[].filters[]",
+        "\
+services: { catalog: { url: http://catalog:8080 }, authority: { url: http://authority:8080 } }
+routes:
+  - path: /catalog/*
+    proxy: catalog
+    filters:
+      - wasm: forward-auth.wasm
+        name: auth
+        config: { uri: http://authority/check }
+        vm_config: { region: eu }
+        root_id: auth
+        vm_id: auth
+        priority: 10
+        services: [authority]
+        dialect: strict
+      - { wasm: fault-injection.wasm, config: { http_status: 503, percentage: 10 }, on_trap: open }
+",
+    ),
+    (
+        "routes[].filters[].limits",
+        "\
+services: { catalog: { url: http://catalog:8080 } }
+routes:
+  - path: /catalog/*
+    proxy: catalog
+    filters:
+      - { wasm: fault-injection.wasm, limits: { time: 2ms, start: 1s, memory: 32MiB, calls: 4, buffer: 256KiB } }
 ",
     ),
     ("drain", "drain: { delay: 10s, timeout: 1m }\n"),

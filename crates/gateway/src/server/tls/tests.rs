@@ -196,12 +196,14 @@ fn a_client_may_have_to_say_who_it_is() {
         params.subject_alt_names.push(SanType::URI("spiffe://shop/checkout".try_into().unwrap()));
     });
     let (_, server) = shake(&tls, known, "shop.example").unwrap();
-    let certificate = client_certificate(&server).unwrap();
+    let certificate = secured(&server).certificate.unwrap();
     assert!(certificate.subject.contains("CN=checkout"), "{}", certificate.subject);
     assert_eq!(certificate.names, ["DNS:checkout.internal", "URI:spiffe://shop/checkout"]);
     files.ask_clients(false);
     let (_, server) = shake(&files.tls(), files.client(), "shop.example").unwrap();
-    assert_eq!(client_certificate(&server), None);
+    let Secured { certificate, tls } = secured(&server);
+    assert_eq!((certificate, tls.is_mutual), (None, false));
+    assert_eq!((tls.version, tls.server_name.as_deref()), (Some("TLSv1.3"), Some("shop.example")));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! ORFA: a route and a service a case, with the filter on the route.
 //!
 //! All cases share one listener and are told apart by path. A module's line is one of the gateway's log, with the
-//! route that the filter stands on.
+//! filter's name, which is the case's.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -66,12 +66,9 @@ fn service(case: &Case) -> Value {
 }
 
 fn route(case: &Case) -> Value {
-    let mut filter = json!({ "wasm": case.wasm, "config": case.script() });
+    let mut filter = json!({ "wasm": case.wasm, "name": case.id, "config": case.script() });
     if let Some(script) = &case.row.vm_script {
         filter["vm_config"] = json!(case.fill(script));
-    }
-    if case.row.body_while_paused {
-        filter["body_while_paused"] = json!(true);
     }
     json!({
         "path": format!("/{}/*", case.id),
@@ -94,11 +91,10 @@ fn address(line: &str, message: &str) -> Option<SocketAddr> {
     (fields["message"] == message).then(|| fields["address"].as_str()?.parse().ok())?
 }
 
-/// `{"level":"INFO","message":"text","filter":"...","route":"/ID/*"}`.
+/// `{"level":"INFO","message":"text","filter":"ID"}`.
 fn logged(line: &str) -> Option<(String, Line)> {
     let level = serde_json::from_str::<Value>(line).ok()?["level"].as_str()?.to_lowercase();
     let fields = fields(line)?;
-    fields.get("filter")?;
-    let id = fields["route"].as_str()?.strip_prefix('/')?.strip_suffix("/*")?.to_owned();
+    let id = fields["filter"].as_str()?.to_owned();
     Some((id, Line { level, text: fields["message"].as_str()?.to_owned() }))
 }
