@@ -146,7 +146,7 @@ fn headers(arguments: &Arguments) -> anyhow::Result<HeaderMap> {
     Ok(headers)
 }
 
-fn header(line: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
+pub(crate) fn header(line: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let wrong = || {
         let message = format!("`{line}` is no header");
         Complaint::usage("bad-header", message, "write it as 'Name: value', in plain ASCII")

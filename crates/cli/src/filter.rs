@@ -1,6 +1,7 @@
 //! `orfa filter`: what is done to Proxy-Wasm filters before a gateway has them.
 
 mod new;
+pub(crate) mod test;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use new::Language;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
     New(Arguments),
+    Test(test::Arguments),
 }
 
 /// Begin a filter: a project that builds, in a folder of its name.

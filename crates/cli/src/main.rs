@@ -64,6 +64,7 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
         Verb::Check(arguments) => many_threads(check::run(arguments)),
         Verb::Config(config::Verb::Schema) => config::schema(),
         Verb::Filter(filter::Verb::New(arguments)) => filter::new(arguments),
+        Verb::Filter(filter::Verb::Test(arguments)) => one_thread(filter::test::run(arguments)),
         Verb::Query(query::Verb::Build(arguments)) => query::build(arguments),
     }
 }

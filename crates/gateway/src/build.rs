@@ -131,11 +131,8 @@ impl<'a> Builder<'a> {
         };
         let chain = filter::Chain::new(filters, &route.filters, self.source.folder(), &self.services);
         chain.map(|chain| Some(Arc::new(chain))).map_err(|refused| {
-            let mistake = |refused: filter::Refused| {
-                let pointer = format!("{pointer}/filters{}", refused.pointer);
-                self.source.mistake(&pointer, refused.to_string(), None)
-            };
-            refused.into_iter().map(mistake).collect()
+            let problems = refused.into_iter().map(Into::into).collect();
+            mistakes(self.source, &format!("{pointer}/filters"), problems)
         })
     }
 }

@@ -7,8 +7,11 @@
 //! takes it is how long that one would wait (Little's law).
 //!
 //! How long a line may be is CoDel's idea (RFC 8289, section 4): a burst passes, so a line may be longer
-//! than the target; but one that was never empty for an [`INTERVAL`] is no burst, and to stand in it helps
+//! than the target; but one that was never shorter for an [`INTERVAL`] is no burst, and to stand in it helps
 //! nobody. It is held short then, until no more come than can be served.
+//!
+//! Where guests are done at once there is no line: whoever comes next is looked at soon enough, and to give
+//! way would cost more than to run.
 //!
 //! A guest gives its place up when it waits for a service, and when it is heavy (see [`crate::Gate`]): what
 //! was begun and is ready again goes before what was not.
@@ -21,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::meter::HEAVY;
 
-/// How long a line may stand without being empty once.
+/// How long a line may stand without being as short as the target once.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How much longer than the target a line may be in a burst.
 const BURST: u32 = 2;
@@ -31,6 +34,8 @@ const PART: u32 = 50;
 /// may be.
 const WATCH: Duration = Duration::from_secs(1);
 const SERVED: f64 = 0.9;
+/// Guests that run for less don't give way to new input before.
+const LITTLE: Duration = Duration::from_micros(100);
 /// A guest counts for so much in what one takes.
 const WEIGHT: u64 = 16;
 
@@ -44,8 +49,9 @@ struct Shared {
     width: u32,
     opened: Instant,
     waiting: AtomicUsize,
-    /// How long a guest keeps its place, in nanoseconds.
+    /// How long a guest keeps its place in nanoseconds, and how long it runs in it.
     takes: AtomicU64,
+    runs: AtomicU64,
     /// When the last one left it, in nanoseconds since the line was opened.
     left: AtomicU64,
     /// How long a line may be in nanoseconds, or `u64::MAX`.
@@ -58,6 +64,7 @@ struct Shared {
 pub struct Place {
     line: Line,
     since: Instant,
+    begun: Instant,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -68,8 +75,8 @@ pub struct TooLong;
 /// How many may wait. It has no clock of its own: times are since the line was opened.
 #[derive(Debug, Default)]
 struct Law {
-    /// When the line was last empty.
-    empty: Duration,
+    /// When the line was last as short as the target.
+    short: Duration,
     /// While it is held short.
     held: Option<Held>,
 }
@@ -106,6 +113,7 @@ impl Line {
             opened: Instant::now(),
             waiting: AtomicUsize::new(0),
             takes: AtomicU64::new(0),
+            runs: AtomicU64::new(0),
             left: AtomicU64::new(0),
             target: AtomicU64::new(u64::MAX),
             law: Mutex::default(),
@@ -151,8 +159,12 @@ impl Line {
                 Arc::clone(&line.places).acquire_owned().await.map_err(|_| TooLong)?
             }
         };
-        let place = Place { line: self.clone(), since: Instant::now(), _permit: permit };
-        tokio::task::yield_now().await;
+        let since = Instant::now();
+        let mut place = Place { line: self.clone(), since, begun: since, _permit: permit };
+        if line.runs.load(Relaxed) > nanos(LITTLE) {
+            tokio::task::yield_now().await;
+            place.begun = Instant::now();
+        }
         Ok(place)
     }
 }
@@ -178,7 +190,7 @@ impl Law {
     /// One more stands in the line, or found it empty.
     fn stand(&mut self, seen: &Seen, is_empty: bool) {
         if is_empty {
-            self.empty = seen.now;
+            self.short = seen.now;
         }
         self.come(seen);
     }
@@ -193,20 +205,23 @@ impl Law {
         }
         let is_overload = seen.turn * held.came > watched.mul_f64(SERVED);
         self.held = is_overload.then_some(Held { since: seen.now, came: 0 });
-        self.empty = seen.now;
+        self.short = seen.now;
     }
 
     /// Whether one more may wait.
     fn has_room(&mut self, seen: &Seen, target: Duration) -> bool {
-        if self.held.is_none() && seen.now.saturating_sub(self.empty) > INTERVAL {
+        let wait = seen.until_next() + seen.turn.saturating_mul(seen.waiting);
+        if wait <= target {
+            self.short = seen.now;
+        }
+        if self.held.is_none() && seen.now.saturating_sub(self.short) > INTERVAL {
             self.held = Some(Held { since: seen.now, came: 0 });
         }
-        let before = seen.turn.saturating_mul(seen.waiting);
         if self.held.is_some() {
             // Not for nobody at all: a thread would stand idle until the next one comes.
-            seen.until_next() + before <= (target / PART).max(seen.turn / 2)
+            wait <= (target / PART).max(seen.turn / 2)
         } else {
-            seen.waiting < seen.width || before <= target * BURST
+            seen.waiting < seen.width || wait <= target * BURST
         }
     }
 }
@@ -241,13 +256,17 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let took = nanos(self.since.elapsed());
-        // Two that leave at once may forget one another: it is an average.
         let line = &*self.line.0;
-        let takes = line.takes.load(Relaxed);
-        line.takes.store(takes - takes / WEIGHT + took / WEIGHT, Relaxed);
+        average(&line.takes, self.since.elapsed());
+        average(&line.runs, self.begun.elapsed());
         line.left.store(nanos(line.opened.elapsed()), Relaxed);
     }
+}
+
+/// Counts one more in an average. Two at once may forget one another.
+fn average(nanoseconds: &AtomicU64, one: Duration) {
+    let before = nanoseconds.load(Relaxed);
+    nanoseconds.store(before - before / WEIGHT + nanos(one) / WEIGHT, Relaxed);
 }
 
 fn nanos(span: Duration) -> u64 {

@@ -19,7 +19,7 @@ use crate::load::{Load, Round, load};
 use crate::process::{SERVER_CORE, Server};
 use crate::progress::Progress;
 use crate::rivals::{Filter, Proxy, Speaks};
-use crate::{Tools, say};
+use crate::{Tools, reload, say};
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(3);
@@ -66,12 +66,19 @@ enum Row {
         routes: usize,
         rss_mb: f64,
     },
+    Reloads {
+        times: usize,
+        requests: u64,
+        failed_or_mixed: u64,
+        growth_mb: f64,
+    },
 }
 
 /// Where the modules are.
 struct Modules {
     header: PathBuf,
     fault: PathBuf,
+    name: PathBuf,
     /// `None` where there is no Go.
     fault_in_go: Option<PathBuf>,
     _folder: tempfile::TempDir,
@@ -108,6 +115,16 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let mut scores = scores(&rows, &proxies);
     scores.extend(memory.1);
     rows.extend(memory.0);
+    let reloads = reload::filtered(tools, &modules.name)?;
+    let reload::Filtered { times, requests, failed_or_mixed, growth_mb } = reloads;
+    scores.push(lower(
+        "reload.failed",
+        failed_or_mixed as f64,
+        "requests",
+        0.0,
+        format!("{requests} requests over {times} reloads; the second half of them added {growth_mb:.1} MB"),
+    ));
+    rows.push(Row::Reloads { times, requests, failed_or_mixed, growth_mb });
     tools.results("filter", &rows, scores)
 }
 
@@ -133,8 +150,8 @@ impl Modules {
         if !is_built {
             say("  no Go that builds examples/fault-injection: its row is left out");
         }
-        let (header, fault) = (text("header")?, text("fault")?);
-        Ok(Self { header, fault, fault_in_go: is_built.then_some(fault_in_go), _folder: folder })
+        let (header, fault, name) = (text("header")?, text("fault")?, text("name")?);
+        Ok(Self { header, fault, name, fault_in_go: is_built.then_some(fault_in_go), _folder: folder })
     }
 
     /// What a server is set up with; `None` where that can't be had.
@@ -200,6 +217,12 @@ fn scores(rows: &[Row], proxies: &[Proxy]) -> Vec<(String, Score)> {
     scores
 }
 
+/// A figure that was measured once.
+fn lower(name: &str, value: f64, unit: &str, target: f64, against: String) -> (String, Score) {
+    let (unit, target) = (unit.into(), Some(target));
+    (format!("filter.{name}"), Score { value, unit, better: Better::Lower, target, against, spread: 0.0 })
+}
+
 /// What routes with filters take: of the same module in Go where there is one, each with its configuration.
 fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Row>, Vec<(String, Score)>)> {
     let (module, name) = match &modules.fault_in_go {
@@ -224,14 +247,10 @@ fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Ro
         say(&format!("  {routes} routes with {name}: {:.1} MB", rss[rss.len() - 1]));
     }
     ensure!(rss.len() == 2, "two gateways are measured");
-    let score = |name: &str, value: f64, unit: &str, target: f64, against: String| {
-        let (unit, target) = (unit.into(), Some(target));
-        (format!("filter.{name}"), Score { value, unit, better: Better::Lower, target, against, spread: 0.0 })
-    };
     let each = (rss[1] - rss[0]) / (ROUTES - 1) as f64;
     let scores = vec![
-        score("mb_per_route", each, "MB", 4.0, format!("{:.1} MB with one route, {name}", rss[0])),
-        score("hundred_routes_rss_mb", rss[1], "MB", 480.0, format!("{ROUTES} routes with {name}")),
+        lower("mb_per_route", each, "MB", 4.0, format!("{:.1} MB with one route, {name}", rss[0])),
+        lower("hundred_routes_rss_mb", rss[1], "MB", 480.0, format!("{ROUTES} routes with {name}")),
     ];
     let rows =
         [1, ROUTES].into_iter().zip(rss).map(|(routes, rss_mb)| Row::Routes { routes, rss_mb }).collect();

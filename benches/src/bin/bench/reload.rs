@@ -5,6 +5,7 @@
 //! sets for it. The service answers its own name and the header: an answer with two names is mixed.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -72,6 +73,50 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("reload", &rows, [("gateway.reload.failed".to_owned(), score)])
 }
 
+/// Reloads that change what a filter is configured with.
+pub(crate) struct Filtered {
+    pub(crate) times: usize,
+    pub(crate) requests: u64,
+    pub(crate) failed_or_mixed: u64,
+    /// What the second half of the reloads added to the gateway's memory.
+    pub(crate) growth_mb: f64,
+}
+
+/// The same reloads, where a filter with this module sets the header: `programs/name.wat`.
+pub(crate) fn filtered(tools: &Tools, module: &Path) -> Result<Filtered> {
+    let times = if tools.is_short { 10 } else { RELOADS };
+    let progress = Progress::new(PAUSE * 2 * times as u32);
+    open::run(async {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (one, other) = (
+            Service::start(any, |request| answer("one", request))?,
+            Service::start(any, |request| answer("other", request))?,
+        );
+        let configs = [with_filter("one", &one, module), with_filter("other", &other, module)];
+        let server = Server::gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
+        let tally = Arc::<Tally>::default();
+        let load = busy(server.address, &tally);
+        reload(&server, &configs, times / 2).await?;
+        let before = server.usage()?.rss;
+        reload(&server, &configs, times / 2).await?;
+        let growth_mb = (server.usage()?.rss as f64 - before as f64) / 1e6;
+        let row = row("reloads of a filter", times, tally, load, &progress).await?;
+        Ok(Filtered { times, requests: row.requests, failed_or_mixed: row.failed + row.mixed, growth_mb })
+    })?
+}
+
+/// Lets two configs take turns.
+async fn reload(server: &Server, configs: &[String; 2], times: usize) -> Result<()> {
+    for number in 1..=times {
+        let (name, yaml) = [("one", &configs[0]), ("other", &configs[1])][number % 2];
+        server.rewrite(yaml)?;
+        server.signal(Signal::HUP)?;
+        answered_by(server.address, name).await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
 async fn measure(tools: &Tools, reloads: usize, changes: usize, progress: &Progress) -> Result<Vec<Row>> {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (one, other) = (
@@ -83,13 +128,7 @@ async fn measure(tools: &Tools, reloads: usize, changes: usize, progress: &Progr
     let mut rows = Vec::new();
     let tally = Arc::<Tally>::default();
     let load = busy(server.address, &tally);
-    for number in 1..=reloads {
-        let (name, yaml) = [("one", &configs[0]), ("other", &configs[1])][number % 2];
-        server.rewrite(yaml)?;
-        server.signal(Signal::HUP)?;
-        answered_by(server.address, name).await?;
-        tokio::time::sleep(PAUSE).await;
-    }
+    reload(&server, &configs, reloads).await?;
     rows.push(row("reloads", reloads, tally, load, progress).await?);
     let tally = Arc::<Tally>::default();
     let load = busy(server.address, &tally);
@@ -108,6 +147,16 @@ fn config(name: &str, service: &Service) -> String {
          services: {{ service: {{ url: 'http://{}', headers: {{ x-config: {name} }} }} }}\n\
          routes:\n  - path: /*\n    proxy: service\n",
         service.address
+    )
+}
+
+/// The same, where a filter sets the name.
+fn with_filter(name: &str, service: &Service, module: &Path) -> String {
+    format!(
+        "services: {{ service: {{ url: 'http://{}' }} }}\n\
+         routes:\n  - path: /*\n    proxy: service\n    filters: [{{ wasm: '{}', config: {name} }}]\n",
+        service.address,
+        module.display()
     )
 }
 

@@ -1,0 +1,202 @@
+//! `orfa filter test`: a module sees one exchange, made up on the command line, and everything that it and its
+//! host say to each other is printed. No gateway runs; with `--service` its calls really go out.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use filter::{Chain, Event, Facts, FilterConfig, Filters, Observe};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use services::{Body, Call, Problem, ServiceConfig, Services, body};
+
+use crate::call::header;
+use crate::exit::{Complaint, Exit};
+use crate::terminal;
+
+/// Run a module against one exchange, and print each callback and each host call.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The module.
+    module: String,
+    /// Its configuration, as it is.
+    #[arg(long, value_name = "TEXT")]
+    config: Option<String>,
+    /// The configuration of its virtual machine.
+    #[arg(long, value_name = "TEXT")]
+    vm_config: Option<String>,
+    /// Which of its root contexts is meant.
+    #[arg(long, value_name = "ID", default_value = "")]
+    root_id: String,
+    /// Refuse what Envoy refuses.
+    #[arg(long)]
+    strict: bool,
+    /// The request: method and path.
+    #[arg(long, value_name = "METHOD PATH", default_value = "GET /")]
+    request: String,
+    /// A header of the request: 'Accept: text/html'.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Its body.
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
+    /// The status that the service behind answers with.
+    #[arg(long, value_name = "STATUS", default_value_t = 200)]
+    response: u16,
+    /// A header of that answer.
+    #[arg(long, value_name = "NAME: VALUE")]
+    response_header: Vec<String>,
+    /// Its body.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    response_body: String,
+    /// A service that the module may call: 'auth=http://localhost:9000'.
+    #[arg(long = "service", value_name = "NAME=URL")]
+    services: Vec<String>,
+}
+
+/// What was seen, as lines.
+#[derive(Default)]
+struct Lines(Mutex<String>);
+
+pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let lines = Arc::<Lines>::default();
+    let exit = exchange(arguments, &lines).await;
+    terminal::say(&lines.take());
+    exit
+}
+
+async fn exchange(arguments: &Arguments, lines: &Arc<Lines>) -> anyhow::Result<Exit> {
+    let (request, response) = (request(arguments)?, response(arguments)?);
+    let services = services(&arguments.services)?;
+    let filters = Filters::observed(Arc::clone(lines) as Arc<dyn Observe>)?;
+    let chain = Chain::new(&filters, &[config(arguments)], Path::new(""), &services).map_err(refused)?;
+    let chain = Arc::new(chain);
+    chain.start();
+    let handle = |request: Request<Body>| async move {
+        lines.put(&format!("\n  the service is asked: {} {}\n\n", request.method(), request.uri()));
+        // What reads the body is what lets a module see all of it.
+        let _ = request.into_body().collect().await;
+        response
+    };
+    match chain.around(request, &Call::unlimited(), facts(), handle).await {
+        Ok(response) => {
+            let (head, body) = response.into_parts();
+            let body = body.collect().await.map(|body| body.to_bytes());
+            lines.put(&format!("\n{}\n", head.status));
+            for (name, value) in &head.headers {
+                lines.put(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
+            }
+            match body {
+                Ok(body) => lines.put(&format!("\n{}\n", String::from_utf8_lossy(&body))),
+                Err(error) => lines.put(&format!("\nthe body broke off: {error}\n")),
+            }
+            Ok(Exit::Ok)
+        }
+        Err(failed) => Err(Complaint::failed(failed.code(), failed.to_string(), failed.hint()).into()),
+    }
+}
+
+fn config(arguments: &Arguments) -> FilterConfig {
+    let text = |text: &Option<String>| text.clone().map_or(serde_json::Value::Null, Into::into);
+    FilterConfig {
+        config: text(&arguments.config),
+        vm_config: text(&arguments.vm_config),
+        root_id: arguments.root_id.clone(),
+        dialect: if arguments.strict { filter::Dialect::Strict } else { filter::Dialect::Lenient },
+        ..FilterConfig::of(&arguments.module)
+    }
+}
+
+fn request(arguments: &Arguments) -> anyhow::Result<Request<Body>> {
+    let wrong = || {
+        let message = format!("`{}` is no request", arguments.request);
+        Complaint::usage("bad-request", message, "write it as 'GET /path'")
+    };
+    let (method, path) = arguments.request.trim().split_once(' ').ok_or_else(wrong)?;
+    let mut headers = headers(&arguments.headers)?;
+    headers.entry("host").or_insert(http::HeaderValue::from_static("localhost"));
+    let body = arguments.body.clone().map_or_else(body::empty, body::full);
+    let mut request = Request::builder().method(method).uri(path.trim()).body(body).map_err(|_| wrong())?;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+fn response(arguments: &Arguments) -> anyhow::Result<Response<Body>> {
+    let status = StatusCode::from_u16(arguments.response).map_err(|_| {
+        Complaint::usage("bad-status", format!("{} is no status", arguments.response), "take 200 to 599")
+    })?;
+    let mut response = Response::new(body::full(arguments.response_body.clone()));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers(&arguments.response_header)?;
+    Ok(response)
+}
+
+fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
+    lines.iter().map(|line| header(line)).collect()
+}
+
+fn services(said: &[String]) -> anyhow::Result<Services> {
+    let mut config = BTreeMap::new();
+    for said in said {
+        let wrong = |_| {
+            let hint = "write it as 'name=http://host:port'";
+            Complaint::usage("bad-service", format!("`{said}` is no service"), hint)
+        };
+        let (name, url) = said.split_once('=').ok_or(()).map_err(wrong)?;
+        let service: ServiceConfig =
+            serde_json::from_value(serde_json::json!({ "url": url })).map_err(|_| ()).map_err(wrong)?;
+        config.insert(name.to_owned(), service);
+    }
+    Services::read(&config, Path::new("")).map_err(|problems| {
+        let told: Vec<String> = problems.iter().map(|problem| problem.message.clone()).collect();
+        Complaint::usage("bad-service", told.join("; "), "write it as 'name=http://host:port'").into()
+    })
+}
+
+fn facts() -> Facts {
+    let address = |port| ([127, 0, 0, 1], port).into();
+    Facts {
+        route: "/*".into(),
+        source: address(50_000),
+        destination: Some(address(8080)),
+        connection: 1,
+        tls: None,
+    }
+}
+
+fn refused(refused: Vec<filter::Refused>) -> anyhow::Error {
+    match refused.into_iter().next() {
+        Some(filter::Refused { reason, .. }) => {
+            Complaint::failed(reason.code(), reason.to_string(), reason.hint()).into()
+        }
+        None => anyhow::anyhow!("the module was refused"),
+    }
+}
+
+impl Lines {
+    fn put(&self, text: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+    }
+
+    fn take(&self) -> String {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Observe for Lines {
+    fn see(&self, event: &Event<'_>) {
+        match event {
+            Event::Callback { name, arguments, .. } => {
+                let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+                self.put(&format!("{name}({})\n", arguments.join(", ")));
+            }
+            Event::HostCall { name, about, gave, status } => {
+                let gave = if gave.is_empty() { String::new() } else { format!(" {gave:?}") };
+                self.put(&format!("    {name}({about}) = {status}{gave}\n"));
+            }
+            Event::Log { level, message, .. } => self.put(&format!("    {level}: {message}\n")),
+            Event::Returned { value, .. } => self.put(&format!("  = {value}\n")),
+            Event::Trapped { reason, .. } => self.put(&format!("  trapped: {reason}\n")),
+        }
+    }
+}

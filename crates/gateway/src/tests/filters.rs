@@ -1,0 +1,203 @@
+//! Filters on routes: what goes through them, what is refused before it is in force, what a reload keeps.
+
+use std::path::{Path, PathBuf};
+
+use http::StatusCode;
+use tempfile::TempDir;
+
+use super::rig::{Rig, get, post};
+use crate::{BuildError, Config, Gateway, config};
+
+/// What every module here has. `add` adds a header to a map (2 is the response's), `respond` answers.
+const COMMON: &str = r#"
+    (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_send_local_response"
+        (func $respond (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_get_buffer_bytes" (func $buffer (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_define_metric" (func $define (param i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_increment_metric" (func $increment (param i32 i64) (result i32)))
+    (memory (export "memory") 1)
+    (global $free (mut i32) (i32.const 4096))
+    (data (i32.const 16) "x-filter")
+    (data (i32.const 32) "one")
+    (data (i32.const 48) "two")
+    (data (i32.const 64) "seen.in.tests")
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param i32) (result i32)
+        (local $at i32)
+        (local.set $at (global.get $free))
+        (global.set $free (i32.add (global.get $free) (local.get 0)))
+        (local.get $at))
+    (func (export "proxy_on_context_create") (param i32 i32))
+    (func $say (param $text i32)
+        (drop (call $add (i32.const 2) (i32.const 16) (i32.const 8) (local.get $text) (i32.const 3))))
+"#;
+
+/// Each response says `x-filter: one`.
+const ONE: &str = r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+    (call $say (i32.const 32)) (i32.const 0))"#;
+/// Each response says `x-filter: two`.
+const TWO: &str = r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+    (call $say (i32.const 48)) (i32.const 0))"#;
+/// Whoever comes gets 418.
+const TEAPOT: &str = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+    (drop (call $respond (i32.const 418) (i32.const 0) (i32.const 0) (i32.const 32) (i32.const 3)
+        (i32.const 0) (i32.const 0) (i32.const -1)))
+    (i32.const 1))"#;
+const TRAP: &str =
+    r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (unreachable))"#;
+/// It takes a configuration of at least four bytes.
+const CHOOSY: &str = r#"(func (export "proxy_on_configure") (param i32 i32) (result i32)
+    (i32.ge_u (local.get 1) (i32.const 4)))"#;
+/// It counts its requests.
+const COUNTS: &str = r#"
+    (global $metric (mut i32) (i32.const 0))
+    (func (export "proxy_on_configure") (param i32 i32) (result i32)
+        (drop (call $define (i32.const 0) (i32.const 64) (i32.const 13) (i32.const 128)))
+        (global.set $metric (i32.load (i32.const 128)))
+        (i32.const 1))
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (drop (call $increment (global.get $metric) (i64.const 1)))
+        (i32.const 0))"#;
+
+/// Modules in a folder.
+struct Modules(TempDir);
+
+impl Modules {
+    fn new(modules: &[(&str, &str)]) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        modules.iter().for_each(|(name, code)| folder.put(name, code));
+        folder
+    }
+
+    fn put(&self, name: &str, code: &str) {
+        std::fs::write(self.path(name), wat::parse_str(format!("(module {COMMON} {code})")).unwrap())
+            .unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(format!("{name}.wasm"))
+    }
+
+    /// A config whose routes have these filters, each said as YAML without its module.
+    fn config(&self, filters: &[(&str, &str)]) -> String {
+        let entry =
+            |(name, more): &(&str, &str)| format!("{{ wasm: '{}'{more} }}", self.path(name).display());
+        let filters: Vec<String> = filters.iter().map(entry).collect();
+        let filters = filters.join(", ");
+        format!(
+            "runtime: {{ instances: 2 }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
+             - {{ path: '/echo/*', proxy: echo, filters: [{filters}] }}\n  \
+             - {{ path: /query, query: {{ services: [echo] }}, filters: [{filters}] }}\n"
+        )
+    }
+}
+
+fn read(text: &str, upstream: &str) -> Config {
+    let text = format!("listen: 127.0.0.1:0\n{}", text.replace("UPSTREAM", upstream));
+    config::read_text(&text, Path::new("orfa.yaml")).unwrap()
+}
+
+#[tokio::test]
+async fn every_answer_of_a_route_goes_through_its_filters_whichever_way_it_came() {
+    let modules = Modules::new(&[("one", ONE), ("two", TWO)]);
+    let rig = Rig::new(&modules.config(&[("one", ""), ("two", "")])).await;
+    let proxied = rig.ask(get("/echo/a")).await;
+    assert_eq!(
+        (proxied.status(), proxied.header("x-filter")),
+        (StatusCode::OK, "two"),
+        "the last is the first"
+    );
+    let mut query = post("/query", "export default () => 1");
+    query.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
+    let queried = rig.ask(query).await;
+    assert_eq!((queried.status(), queried.header("x-filter")), (StatusCode::OK, "two"));
+    let problem = rig.ask(post("/query", "")).await;
+    assert_eq!((problem.status(), problem.header("x-filter")), (StatusCode::BAD_REQUEST, "two"));
+    assert_eq!(problem.json()["code"], "content-type-missing");
+    assert_eq!(rig.ask(get("/elsewhere")).await.header("x-filter"), "");
+}
+
+#[tokio::test]
+async fn a_filter_with_a_higher_priority_is_asked_first() {
+    let modules = Modules::new(&[("one", ONE), ("teapot", TEAPOT)]);
+    let rig = Rig::new(&modules.config(&[("one", ""), ("teapot", ", priority: 1")])).await;
+    let answer = rig.ask(get("/echo/a")).await;
+    assert_eq!((answer.status().as_u16(), answer.text(), answer.header("x-filter")), (418, "one", ""));
+}
+
+#[tokio::test]
+async fn a_filter_that_traps_is_closed_or_open_and_stands_in_log_and_metrics() {
+    let modules = Modules::new(&[("trap", TRAP)]);
+    let config = modules.config(&[("trap", ", name: fragile")]);
+    let rig = Rig::new(&format!("admin: 127.0.0.1:0\n{config}")).await;
+    let closed = rig.ask(get("/echo/a")).await;
+    assert_eq!(
+        (closed.status(), &closed.json()["code"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &"filter-failed".into())
+    );
+    let listener = rig.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
+    let admin = rig.gateway.admin(listener).unwrap();
+    let address = admin.address().unwrap();
+    tokio::spawn(admin.serve());
+    let page = super::rig::ask_at(address, get("/metrics")).await.unwrap();
+    assert!(page.text().contains("orfa_filter_traps_total{filter=\"fragile\"} 1\n"), "{}", page.text());
+    let open = read(&modules.config(&[("trap", ", on_trap: open")]), &rig.upstream_address.to_string());
+    rig.gateway.reload(&open).unwrap();
+    assert_eq!(rig.ask(get("/echo/a")).await.status(), StatusCode::OK);
+    let log = rig.end().await.log;
+    assert!(log.contains(r#""status":503,"code":"filter-failed""#), "{log}");
+}
+
+#[tokio::test]
+async fn what_a_module_counts_stands_on_the_page_of_metrics() {
+    let modules = Modules::new(&[("counts", COUNTS)]);
+    let rig = Rig::new(&format!("admin: 127.0.0.1:0\n{}", modules.config(&[("counts", "")]))).await;
+    for _ in 0..3 {
+        rig.ask(get("/echo/a")).await;
+    }
+    let listener = rig.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
+    let admin = rig.gateway.admin(listener).unwrap();
+    let address = admin.address().unwrap();
+    tokio::spawn(admin.serve());
+    let page = super::rig::ask_at(address, get("/metrics")).await.unwrap();
+    assert!(page.text().contains("orfa_wasm_total{name=\"seen.in.tests\"} 3\n"), "{}", page.text());
+}
+
+#[test]
+fn a_module_that_refuses_its_configuration_is_a_mistake_of_the_config() {
+    let modules = Modules::new(&[("choosy", CHOOSY), ("one", ONE)]);
+    let text = modules.config(&[("one", ""), ("choosy", ", config: abc"), ("none", "")]);
+    let Err(BuildError::Config(mistakes)) = Gateway::build(read(&text, "127.0.0.1:1")) else { panic!() };
+    let said: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 4, "two of each of the two routes: {said:#?}");
+    assert!(
+        said[0].contains("routes[0].filters[1].config") && said[0].contains("filter-config-refused"),
+        "{said:#?}"
+    );
+    assert!(
+        said[1].contains("routes[0].filters[2].wasm") && said[1].contains("filter-module-unreadable"),
+        "{said:#?}"
+    );
+    Gateway::build(read(&modules.config(&[("choosy", ", config: abcd")]), "127.0.0.1:1")).unwrap();
+}
+
+#[tokio::test]
+async fn a_reload_changes_filters_for_requests_to_come_only() {
+    let modules = Modules::new(&[("one", ONE), ("two", TWO), ("choosy", CHOOSY)]);
+    let rig = Rig::new(&modules.config(&[("one", "")])).await;
+    let waiting = tokio::spawn(rig.asking(get("/echo/wait")));
+    rig.upstream.arrived().await;
+    let upstream = rig.upstream_address.to_string();
+    rig.gateway.reload(&read(&modules.config(&[("two", "")]), &upstream)).unwrap();
+    assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "two");
+    rig.gateway.reload(&read(&modules.config(&[("choosy", "")]), &upstream)).unwrap_err();
+    assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "two", "the old one stays");
+    rig.upstream.release();
+    assert_eq!(waiting.await.unwrap().header("x-filter"), "one");
+    // The same name with other content: what is named is watched, and read again.
+    modules.put("two", ONE);
+    rig.gateway.reload(&read(&modules.config(&[("two", "")]), &upstream)).unwrap();
+    assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "one");
+    assert!(read(&modules.config(&[("two", "")]), &upstream).source.files().contains(&modules.path("two")));
+}
