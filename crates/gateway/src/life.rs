@@ -105,7 +105,12 @@ impl Life {
                 }
             }
         };
-        let mut response = answer.unwrap_or_else(|problem| respond::problem(&*problem)); // response filters
+        let mut response = answer.unwrap_or_else(|problem| {
+            if problem.code() == Overloaded.code() {
+                self.shed.note_refused();
+            }
+            respond::problem(&*problem)
+        });
         origins.mark(comes, origin.as_ref(), response.headers_mut());
         if let Ok(route) = &route {
             route.way.complete(&entry, response.headers_mut());

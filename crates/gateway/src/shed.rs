@@ -111,12 +111,18 @@ impl Shed {
         }
         let before = load.in_flight.fetch_add(1, Relaxed);
         let taken = Taken(Arc::clone(load));
-        if before >= self.max_in_flight || !load.has_room(now) || !way() {
+        if before >= self.max_in_flight || !way() || !load.has_room(now) {
             load.refused.fetch_add(1, Relaxed);
             return Err(Overloaded);
         }
         load.taken.fetch_add(1, Relaxed);
         Ok(taken)
+    }
+
+    /// One that was taken was refused after all, by its way of answering.
+    pub(crate) fn note_refused(&self) {
+        self.load.refused.fetch_add(1, Relaxed);
+        self.load.taken.fetch_sub(1, Relaxed);
     }
 
     /// How many were refused since the process began.

@@ -23,6 +23,7 @@ use services::body::Error;
 use services::http1::{Framing, Sending, announced};
 use services::{Body, Tunnel};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
 
 use super::awaited::Awaited;
 use super::stall::{Patience, Stall};
@@ -97,7 +98,8 @@ where
             }
         }
     }
-    conversation.wire.shutdown().await
+    // A client that reads nothing any more does not take the end of TLS either.
+    timeout(HEAD, conversation.wire.shutdown()).await.unwrap_or(Ok(()))
 }
 
 /// Refuses whatever comes on a connection.
@@ -160,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Ready once the client has closed the connection.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.wire.is_ahead_by_less_than(AHEAD) {
+        while self.wire.is_ahead_by_less_than(AHEAD, context) {
             if !ready!(self.wire.poll_more(context))? {
                 return Poll::Ready(Ok(()));
             }
@@ -175,6 +177,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let (mut head, body) = response.into_parts();
         let tunnel = head.extensions.remove::<Tunnel>();
         let tunnel = tunnel.filter(|_| head.status == StatusCode::SWITCHING_PROTOCOLS);
+        // What is no last word would make the next answer this request's.
+        if head.status.is_informational() && tunnel.is_none() {
+            head.status = StatusCode::BAD_GATEWAY;
+        }
         let framing = answer::framing(&head, &body, asked);
         let stays = asked.stays && framing != Framing::UntilClose && !answer::says_close(&head.headers);
         let text = answer::head(&head, framing, asked, stays, self.wire.end_of_interim());
@@ -186,7 +192,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Some(tunnel) => Next::Tunnel(tunnel),
             None if stays && self.wire.is_read() => Next::Request,
             None => {
-                if !self.wire.is_read() {
+                // Of what is doubtful, nobody knows what else was sent.
+                if asked.is_doubtful || !self.wire.is_read() {
                     self.client.note_unread();
                 }
                 Next::End

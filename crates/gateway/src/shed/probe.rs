@@ -40,7 +40,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
         let now = Instant::now();
         load.waits.store(0, Relaxed);
         let count = (load.taken.load(Relaxed), load.refused.load(Relaxed));
-        let (taken, refused) = (count.0 - counted.0, count.1 - counted.1);
+        let (taken, refused) = (count.0.saturating_sub(counted.0), count.1.saturating_sub(counted.1));
         let since = now - last;
         let delay = (now - begun).max(queued(taken + refused, since));
         let seen = Seen { delay, since, taken, refused };

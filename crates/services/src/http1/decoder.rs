@@ -131,8 +131,7 @@ impl Decoder {
     }
 
     fn trailers(&mut self, input: &mut Input) -> Result<Part, Wrong> {
-        let end = input.bytes().windows(4).position(|window| window == b"\r\n\r\n").map(|end| end + 4);
-        match end {
+        match input.head_length() {
             Some(end) if end <= MAX_TRAILERS => {
                 *self = Self::Done;
                 Ok(Part::Trailers(trailers(&input.take(end)).ok_or(Wrong::Trailers)?))

@@ -37,10 +37,21 @@ pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap>
     Some(fields)
 }
 
+/// Whether some line ends with a line feed alone, which some take for its end and others do not.
+#[must_use]
+pub fn has_bare_line_feed(text: &[u8]) -> bool {
+    let mut before = 0;
+    text.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')
+}
+
 /// Trailers without those that would say something of the message that was read already (RFC 9110, 6.5.1).
 pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
     let mut room = [httparse::EMPTY_HEADER; MAX_TRAILERS];
-    let Ok(Status::Complete((_, found))) = httparse::parse_headers(text, &mut room) else { return None };
+    let Ok(Status::Complete((length, found))) = httparse::parse_headers(text, &mut room) else { return None };
+    // What ends elsewhere for others, or has lines that only some see, is none.
+    if length != text.len() || has_bare_line_feed(text) {
+        return None;
+    }
     let mut trailers = fields(text, found)?;
     strip_hop_by_hop(&mut trailers);
     for name in [CONTENT_LENGTH, HOST] {

@@ -31,6 +31,9 @@ pub struct Sending<B> {
     pending: Pending,
     is_begun: bool,
     is_sent: bool,
+    /// Whether the connection did not take, or not pass on, what it was given last: over TLS it takes more
+    /// than the system does.
+    is_stuck: bool,
 }
 
 /// What is to be written now: a text, data of the body, a text.
@@ -59,7 +62,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     pub fn new(head: Vec<u8>, body: B, framing: Framing, trailers: Box<[HeaderName]>) -> Self {
         let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
         let stage = if framing == Framing::Length(0) { Stage::End } else { Stage::Body };
-        Self { body, framing, trailers, stage, pending, is_begun: false, is_sent: false }
+        Self { body, framing, trailers, stage, pending, is_begun: false, is_sent: false, is_stuck: false }
     }
 
     /// Whether all of it is written.
@@ -71,7 +74,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     /// Whether the connection has yet to take what is there.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        self.pending.has_remaining()
+        self.is_stuck
     }
 
     /// Whether the body gave something, and whether the system took something.
@@ -110,7 +113,9 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
                 return Ok(has_written);
             }
             let is_waiting = matches!(self.stage, Stage::Body) && self.fill(context)?.is_pending();
-            match self.poll_write(stream, context, &mut has_written) {
+            let written = self.poll_write(stream, context, &mut has_written);
+            self.is_stuck = written.is_pending();
+            match written {
                 Poll::Ready(Ok(())) if matches!(self.stage, Stage::End) => self.stage = Stage::Done,
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => self.stage = Stage::Failed(Some(error)),

@@ -90,6 +90,9 @@ fn what_could_be_read_in_two_ways_is_no_chunked_body() {
         "10000000000000000\r\n",
         "1\r;x\r\n",
         "0\r\nno header\r\n\r\n",
+        "0\r\n\nx: y\r\n\r\n",
+        "0\r\na: b\n\nx: y\r\n\r\n",
+        "0\r\na: b\nx: y\r\n\r\n",
     ] {
         let found = decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]);
         assert!(found.is_err(), "{text:?}: {found:?}");

@@ -17,10 +17,12 @@ mod tests;
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
+use tokio::task::unconstrained;
 
 use super::connect::Stream;
 use super::{Endpoint, Unsent};
@@ -123,6 +125,9 @@ impl Connection {
     /// does: the next request sees it, or the pool's sweep.
     pub(crate) fn is_idle(&mut self) -> bool {
         let Parts { stream, input } = &mut *self.0;
-        input.is_empty() && input.poll_more(stream, &mut Context::from_waker(Waker::noop())).is_pending()
+        let is_empty = input.is_empty();
+        // A task that has done much already is told to wait, whatever the peer has said.
+        let more = pin!(unconstrained(poll_fn(|context| input.poll_more(stream, context))));
+        is_empty && more.poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 }

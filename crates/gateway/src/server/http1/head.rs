@@ -10,7 +10,7 @@ use http::header::{CONNECTION, EXPECT};
 use http::{HeaderMap, Method, Request, Uri, Version, request};
 use httparse::{Error, ParserConfig, Status};
 use services::headers::{takes_trailers, tokens};
-use services::http1::{Framing, Input, content_length, fields, is_chunked};
+use services::http1::{Framing, Input, content_length, fields, has_bare_line_feed, is_chunked};
 
 use crate::refusal::Refusal;
 use crate::server::MAX_HEAD;
@@ -66,7 +66,7 @@ impl Asked {
             framing,
             is_doubtful,
             stays: !is_doubtful
-                && if is_old { says(headers, b"keep-alive") } else { !says(headers, b"close") },
+                && !says(headers, b"close") && (!is_old || says(headers, b"keep-alive")),
             expects_continue: !is_old && headers.contains_key(EXPECT),
             takes_trailers: takes_trailers(headers),
         }
@@ -113,12 +113,6 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
     let (head, ()) = request.into_parts();
     let asked = Asked::of(&head, has_bare_line_feed(text));
     Ok(Head { request: head, asked })
-}
-
-/// Some take a bare line feed for the end of a line and others do not.
-fn has_bare_line_feed(text: &[u8]) -> bool {
-    let mut before = b'\r';
-    text.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')
 }
 
 /// Where the body ends; `None` where two readers may differ.

@@ -294,6 +294,102 @@ async fn who_leaves_is_no_longer_worked_for() {
     dropped.await.unwrap();
 }
 
+#[tokio::test]
+async fn a_body_that_outlives_its_answer_never_sees_the_next_request() {
+    let kept = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&kept);
+    let mut peer = served(move |request: Request<Body>, _| {
+        let keep = Arc::clone(&keep);
+        async move {
+            let mut body = request.into_body();
+            let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            keep.lock().unwrap().get_or_insert(body);
+            Response::new(full(first))
+        }
+    });
+    let first = "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n";
+    let second = "POST /b HTTP/1.1\r\nContent-Length: 12\r\nConnection: close\r\n\r\nsecret";
+    peer.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
+    let mut said = vec![0; 1024];
+    let mut length = 0;
+    while !String::from_utf8_lossy(&said[..length]).contains("secret") {
+        length += peer.read(&mut said[length..]).await.unwrap();
+    }
+    peer.write_all(b"secret").await.unwrap();
+    let mut body = kept.lock().unwrap().take().unwrap();
+    assert!(!body.is_end_stream(), "it is broken off, not ended");
+    assert!(body.frame().await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn who_leaves_is_noticed_though_somebody_else_read_the_body() {
+    let (gone, is_gone) = oneshot::channel::<()>();
+    let mut gone = Some(gone);
+    let mut peer = served(move |request: Request<Body>, _| {
+        let gone = gone.take();
+        let (read, is_read) = oneshot::channel();
+        tokio::spawn(async move { read.send(request.into_body().collect().await.unwrap().to_bytes()) });
+        async move {
+            let _gone = gone;
+            let _ = is_read.await;
+            std::future::pending::<()>().await;
+            Response::new(full(""))
+        }
+    });
+    peer.write_all(b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\na").await.unwrap();
+    tokio::task::yield_now().await;
+    peer.write_all(b"b").await.unwrap();
+    tokio::task::yield_now().await;
+    drop(peer);
+    is_gone.await.unwrap_err();
+}
+
+#[tokio::test]
+async fn no_last_answer_is_one_that_others_take_for_an_interim_one() {
+    for status in [100, 101, 103] {
+        let response = Response::builder().status(status).body(full("")).unwrap();
+        let said = answered("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", response).await;
+        assert!(said.starts_with("HTTP/1.1 502 "), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_no_more_is_cut_off_where_the_connection_took_more_than_the_system() {
+    /// A connection like TLS: it takes everything, and passes nothing on.
+    struct Greedy(DuplexStream);
+    impl AsyncRead for Greedy {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, buffer)
+        }
+    }
+    impl AsyncWrite for Greedy {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+    let (mut ours, theirs) = duplex(1 << 16);
+    let answer = |_, _| std::future::ready(Response::new(full("x")));
+    ours.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let served = serve(Greedy(theirs), &[], local(), Awaited::never(), answer).await;
+    assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_eq!(begun.elapsed(), UNREAD);
+}
+
 mod fuzz {
     use super::*;
 

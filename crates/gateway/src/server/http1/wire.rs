@@ -9,7 +9,7 @@ use std::io::{self, Cursor};
 use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -34,12 +34,17 @@ struct Wire<S> {
     input: Input,
     /// Where the body ends of the request that is being answered.
     decoder: Decoder,
-    /// What is to be said before the body is read, and whether it was begun.
+    /// Which request's body may be read: an earlier one's may still be in somebody's hands.
+    turn: u64,
+    /// What is to be said before the body is read, and whether some of it has yet to leave.
     interim: &'static [u8],
+    owes_flush: bool,
+    /// Who waits for the body's end, to see from then on whether the client is there.
+    watcher: Option<Waker>,
 }
 
-/// The body of a request.
-struct Incoming<S>(Shared<S>);
+/// The body of a request, and whose turn it is.
+struct Incoming<S>(Shared<S>, u64);
 
 /// The connection as an answer is written to it.
 pub(super) struct Writer<'a, S>(pub(super) &'a Shared<S>);
@@ -52,8 +57,15 @@ impl<S> Shared<S> {
     pub(super) fn new(stream: S, begun: &[u8]) -> Self {
         let mut input = Input::default();
         input.put(begun);
-        let wire = Wire { stream: Some(stream), input, decoder: Decoder::Done, interim: &[] };
-        Self(Arc::new(Mutex::new(wire)))
+        Self(Arc::new(Mutex::new(Wire {
+            stream: Some(stream),
+            input,
+            decoder: Decoder::Done,
+            turn: 0,
+            interim: &[],
+            owes_flush: false,
+            watcher: None,
+        })))
     }
 
     /// Nothing that holds it can panic half-way through a change.
@@ -78,7 +90,11 @@ impl<S> Shared<S> {
 
     /// Whether the request's body is there to its end. What has come of it and nobody wanted is passed over.
     pub(super) fn is_read(&self) -> bool {
-        let Wire { decoder, input, .. } = &mut *self.lock();
+        let Wire { decoder, input, turn, .. } = &mut *self.lock();
+        if *decoder != Decoder::Done {
+            // Whoever still has it finds it broken off, and not ended.
+            *turn += 1;
+        }
         while *decoder != Decoder::Done {
             match decoder.next(input) {
                 Ok(Part::More | Part::End) | Err(_) => return false,
@@ -89,14 +105,22 @@ impl<S> Shared<S> {
     }
 
     /// Whether the body is there, and not too much of what follows it.
-    pub(super) fn is_ahead_by_less_than(&self, most: usize) -> bool {
-        let wire = self.lock();
-        wire.decoder == Decoder::Done && wire.input.bytes().len() < most
+    /// Before the body is there, whoever asks is woken once it is.
+    pub(super) fn is_ahead_by_less_than(&self, most: usize, context: &Context<'_>) -> bool {
+        let mut wire = self.lock();
+        if wire.decoder != Decoder::Done {
+            wire.watcher.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
+            return false;
+        }
+        wire.input.bytes().len() < most
     }
 
     /// What is left to write of `100 Continue`; if it was not begun, it is no longer due.
     pub(super) fn end_of_interim(&self) -> &'static [u8] {
-        let interim = mem::take(&mut self.lock().interim);
+        let mut wire = self.lock();
+        // The answer's own flush will do.
+        wire.owes_flush = false;
+        let interim = mem::take(&mut wire.interim);
         if interim.len() == CONTINUE.len() { &[] } else { interim }
     }
 }
@@ -135,13 +159,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
     /// The body of the request whose head came last.
     pub(super) fn body(&self, framing: Framing, expects_continue: bool) -> Body {
+        let mut wire = self.lock();
+        wire.turn += 1;
         if framing == Framing::Length(0) {
             return empty();
         }
-        let mut wire = self.lock();
         wire.decoder = Decoder::new(framing);
         wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
-        Incoming(Self(Arc::clone(&self.0))).boxed_unsync()
+        Incoming(Self(Arc::clone(&self.0)), wire.turn).boxed_unsync()
     }
 }
 
@@ -153,13 +178,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
+    /// Says it, and flushes nothing else: that would wait for whoever reads the answer.
     fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.owes_flush && self.interim.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
         let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
         while !self.interim.is_empty() {
             let written = ready!(Pin::new(&mut *stream).poll_write(context, self.interim))?;
             self.interim = &self.interim[written..];
+            self.owes_flush = true;
         }
-        Pin::new(stream).poll_flush(context)
+        ready!(Pin::new(stream).poll_flush(context))?;
+        self.owes_flush = false;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Result<Part, Error>> {
@@ -191,7 +223,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let part = ready!(self.0.lock().poll_part(context));
+        let mut wire = self.0.lock();
+        if wire.turn != self.1 {
+            return Poll::Ready(Some(Err(Gone.into())));
+        }
+        let part = ready!(wire.poll_part(context));
+        if wire.decoder == Decoder::Done {
+            wire.watcher.take().into_iter().for_each(Waker::wake);
+        }
+        drop(wire);
         Poll::Ready(match part {
             Ok(Part::Data(data)) => Some(Ok(Frame::data(data))),
             Ok(Part::Trailers(fields)) => Some(Ok(Frame::trailers(fields))),
@@ -201,11 +241,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.lock().decoder == Decoder::Done
+        let wire = self.0.lock();
+        wire.turn == self.1 && wire.decoder == Decoder::Done
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.0.lock().decoder {
+        let wire = self.0.lock();
+        match wire.decoder {
+            _ if wire.turn != self.1 => SizeHint::default(),
             Decoder::Length(left) => SizeHint::with_exact(left),
             Decoder::Done => SizeHint::with_exact(0),
             _ => SizeHint::default(),
