@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, Method, Version};
+use http_body::Body as _;
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
 use services::body::full;
@@ -313,7 +314,9 @@ async fn a_body_that_outlives_its_answer_never_sees_the_next_request() {
     let mut said = vec![0; 1024];
     let mut length = 0;
     while !String::from_utf8_lossy(&said[..length]).contains("secret") {
-        length += peer.read(&mut said[length..]).await.unwrap();
+        let read = peer.read(&mut said[length..]).await.unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&said[..length]));
+        length += read;
     }
     peer.write_all(b"secret").await.unwrap();
     let mut body = kept.lock().unwrap().take().unwrap();

@@ -97,8 +97,8 @@ impl<S> Shared<S> {
         }
         while *decoder != Decoder::Done {
             match decoder.next(input) {
-                Ok(Part::More | Part::End) | Err(_) => return false,
-                Ok(Part::Data(_) | Part::Trailers(_)) => {}
+                Ok(Part::More) | Err(_) => return false,
+                Ok(Part::Data(_) | Part::Trailers(_) | Part::End) => {}
             }
         }
         true
