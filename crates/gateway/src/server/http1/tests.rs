@@ -318,7 +318,8 @@ async fn a_body_that_outlives_its_answer_never_sees_the_next_request() {
         assert!(read > 0, "{}", String::from_utf8_lossy(&said[..length]));
         length += read;
     }
-    peer.write_all(b"secret").await.unwrap();
+    // The gateway may have closed the connection by now.
+    let _ = peer.write_all(b"secret").await;
     let mut body = kept.lock().unwrap().take().unwrap();
     assert!(!body.is_end_stream(), "it is broken off, not ended");
     assert!(body.frame().await.unwrap().is_err());
