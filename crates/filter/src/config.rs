@@ -8,7 +8,7 @@ use services::{Bytes, Duration};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterConfig {
-    /// The module: a path relative to the config. Routes that name the same module share it.
+    /// The module: a path relative to the config. It is compiled once, however many routes name it.
     pub wasm: String,
     /// What logs, metrics and the module itself call the filter. Without it: the module's file name.
     #[serde(default)]
@@ -17,14 +17,15 @@ pub struct FilterConfig {
     #[serde(default)]
     #[schemars(with = "Option<serde_json::Value>")]
     pub config: serde_json::Value,
-    /// The same for the virtual machine, which filters with the same module, `vm_id` and `vm_config` share.
+    /// The same for the virtual machine, which filters with the same module, `vm_config` and a `vm_id` share.
     #[serde(default)]
     #[schemars(with = "Option<serde_json::Value>")]
     pub vm_config: serde_json::Value,
     /// Which of its root contexts a module with several takes.
     #[serde(default)]
     pub root_id: String,
-    /// Filters with the same `vm_id` share data and queues.
+    /// Filters with the same `vm_id` share data and queues, and those that have one share their instances too, if
+    /// module and `vm_config` are the same.
     #[serde(default)]
     pub vm_id: String,
     /// Filters with a higher priority see the request earlier. Those with the same one keep their order.

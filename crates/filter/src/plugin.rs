@@ -18,6 +18,9 @@ use crate::stats::{Stats, count};
 use crate::stream::Stream;
 use crate::vm::{Vm, VmKey};
 
+/// Numbers of filters that share their instances with none.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
 /// A filter of a route. When it is dropped, its root contexts end.
 pub(crate) struct Plugin {
     pub(crate) spec: Arc<Spec>,
@@ -69,6 +72,7 @@ impl Plugin {
             vm_id: config.vm_id.clone(),
             vm_config: vm_config.clone(),
             memory: config.limits.memory.0,
+            alone: config.vm_id.is_empty().then(|| NUMBERS.fetch_add(1, Relaxed)),
         };
         let spec = Arc::new(Spec {
             number: NEXT.fetch_add(1, Relaxed),

@@ -232,7 +232,10 @@ impl Bench {
     fn filter(&self, name: &str, code: &str) -> FilterConfig {
         let name = format!("{name}.wasm");
         self.write(&name, &assemble(code));
-        FilterConfig::of(name)
+        let mut filter = FilterConfig::of(name);
+        // What is built for tests is slow.
+        filter.limits.time = services::Duration::from_millis(100);
+        filter
     }
 
     fn try_chain(&self, config: &[FilterConfig]) -> Result<Arc<Chain>, Vec<Refused>> {

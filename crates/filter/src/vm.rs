@@ -22,6 +22,8 @@ pub(crate) struct VmKey {
     pub(crate) vm_id: String,
     pub(crate) vm_config: Bytes,
     pub(crate) memory: u64,
+    /// A number of its own where the filter has no `vm_id`: what traps there ends no other filter's requests.
+    pub(crate) alone: Option<u64>,
 }
 
 /// A virtual machine.

@@ -201,10 +201,22 @@ impl Maker {
     }
 }
 
+/// The cluster in a message `GrpcService` of Envoy's, which is what its modules name for gRPC: the field
+/// `cluster_name` in the field `envoy_grpc`, both the first.
+fn cluster(upstream: &str) -> Option<&str> {
+    let field = |bytes: &'_ str| -> Option<std::ops::Range<usize>> {
+        let [b'\n', length @ ..=127, ..] = bytes.as_bytes() else { return None };
+        Some(2..2 + usize::from(*length))
+    };
+    let service = upstream.get(field(upstream)?)?;
+    service.get(field(service)?)
+}
+
 /// The service that a module means. Envoy's modules say a cluster's name, Istio's one with the host at its
 /// end, those of nginx a host and a port.
 pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<Service>, Status> {
     let spec = host.spec().ok_or(Status::BadArgument)?;
+    let upstream = cluster(upstream).unwrap_or(upstream);
     let named = spec.services.get(upstream).or_else(|| {
         let address = upstream.rsplit_once("://").map_or(upstream, |(_, rest)| rest).trim_end_matches('/');
         let address = address.rsplit_once('|').map_or(address, |(_, host)| host);

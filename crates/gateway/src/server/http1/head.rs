@@ -65,8 +65,7 @@ impl Asked {
             is_head: head.method == Method::HEAD,
             framing,
             is_doubtful,
-            stays: !is_doubtful
-                && !says(headers, b"close") && (!is_old || says(headers, b"keep-alive")),
+            stays: !is_doubtful && !says(headers, b"close") && (!is_old || says(headers, b"keep-alive")),
             expects_continue: !is_old && headers.contains_key(EXPECT),
             takes_trailers: takes_trailers(headers),
         }

@@ -371,11 +371,7 @@ async fn who_takes_no_more_is_cut_off_where_the_connection_took_more_than_the_sy
         }
     }
     impl AsyncWrite for Greedy {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             Poll::Ready(Ok(bytes.len()))
         }
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
