@@ -211,7 +211,9 @@ impl Host {
 
     /// A context is gone, and with it the calls that only it waits for.
     pub(crate) fn forget(&mut self, id: u32) {
-        self.contexts.remove(&id);
+        if let Some(Context::Root(_)) = self.contexts.remove(&id) {
+            self.core.filters.queues.leave(&self.slot, self.generation, Some(id));
+        }
         self.calls.drop_of(id);
         if self.current.as_ref().is_some_and(|(current, _)| *current == id) {
             self.current = None;
@@ -275,6 +277,15 @@ impl Host {
         if self.lingering.len() > most { self.lingering.pop_front() } else { None }
     }
 
+    /// The streams of a root context whose module is not done with them.
+    pub(crate) fn lingering_of(&self, root: u32) -> Vec<u32> {
+        let is_of_it = |id: &u32| match self.contexts.get(id) {
+            Some(Context::Stream(stream)) => stream.root == root,
+            _ => false,
+        };
+        self.lingering.iter().copied().filter(is_of_it).collect()
+    }
+
     /// The effective context's module is done with it, if it was asked.
     pub(crate) fn done(&mut self) -> Result<(), Status> {
         let id = self.current.as_ref().map(|(id, _)| *id).ok_or(Status::NotFound)?;
@@ -306,6 +317,7 @@ impl Host {
 
     /// Tells every stream that this was its instance, and ends what goes on beside.
     pub(crate) fn bury(&mut self) {
+        self.core.filters.queues.leave(&self.slot, self.generation, None);
         for (_, context) in self.contexts.drain() {
             if let Context::Stream(stream) = context {
                 stream.die();

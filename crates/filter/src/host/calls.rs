@@ -109,6 +109,13 @@ impl Calls {
     }
 }
 
+/// Tasks don't outlive an instance, however it goes.
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.drop_all();
+    }
+}
+
 /// `proxy_http_call`
 #[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
 pub(super) fn http_call(
