@@ -161,6 +161,11 @@ impl Filtered {
         if !self.ended && self.pull(context)?.is_ready() {
             return Poll::Ready(Ok(()));
         }
+        self.poll_time(context).map(Ok)
+    }
+
+    /// Fails the exchange once the time is up.
+    fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let deadline = self.stream.exchange.deadline();
         let side = self.side;
         let timer = self.timer.get_or_insert_with(|| {
@@ -170,7 +175,7 @@ impl Filtered {
         });
         ready!(timer.as_mut().poll(context));
         self.stream.fail(Failed::Paused(Arc::clone(&self.stream.spec.name)));
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
     }
 
     /// Whether calls are under way that the request has to wait for.
@@ -229,7 +234,8 @@ impl http_body::Body for Filtered {
                 continue;
             }
             if !this.skipped && this.waits() {
-                return Poll::Pending;
+                ready!(this.poll_time(context));
+                continue;
             }
             let mut state = this.stream.state();
             let half = state.half(this.side);

@@ -332,9 +332,7 @@ impl Instance {
         let found = host.root_of(pending)?;
         host.received = received;
         if let Some(Context::Stream(stream)) = host.contexts.get(&pending.context) {
-            let mut state = stream.state();
-            state.waiting = state.waiting.saturating_sub(1);
-            drop(state);
+            stream.end_call(pending.is_stream);
             let stream = Arc::clone(stream);
             host.woken.push(stream);
         }
