@@ -59,8 +59,6 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// The host ends the exchange, on its account.
     pub(crate) failed: Option<Failed>,
-    /// It asked to see bodies while it holds the head back.
-    pub(crate) asks: bool,
     /// Calls that it waits for, gRPC streams not among them; and all that it has made.
     pub(crate) waiting: u32,
     pub(crate) calls: u32,
@@ -74,6 +72,8 @@ pub(crate) struct State {
 pub(crate) struct Half {
     /// What the module may see of the body: the last piece, with all that is held back before it.
     pub(crate) data: Bytes,
+    /// It asked to see the body while it holds the head back.
+    pub(crate) asks: bool,
     /// Whether the body's callbacks have begun: before, there is no body to see.
     pub(crate) open: bool,
     /// The module said that it may go on.
