@@ -41,6 +41,9 @@ pub(crate) use properties::parse as parse_property;
 
 /// The most entries of a module's table.
 const TABLE_ELEMENTS: usize = 1 << 20;
+/// The most tables, and the most memories: each could be as large as allowed.
+const TABLES: usize = 16;
+const MEMORIES: usize = 1;
 
 /// What an instance knows of the outside.
 pub(crate) struct Host {
@@ -407,5 +410,13 @@ impl ResourceLimiter for Room {
 
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> GuestResult<bool> {
         Ok(desired <= TABLE_ELEMENTS)
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES
     }
 }

@@ -65,6 +65,7 @@ const IMPORTS: &[(&str, &str, usize)] = &[
 /// What every module has: a marker, a memory, an allocator.
 const COMMON: &str = r#"
     (import "env" "proxy_increment_metric" (func $increment (param i32 i64) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 4)
     (global $free (mut i32) (i32.const 65536))
     (global $seen (mut i32) (i32.const 0))

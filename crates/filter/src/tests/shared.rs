@@ -118,6 +118,23 @@ async fn foreign_functions_compress_and_the_unknown_are_not_found() {
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-text"), "abcabcabc");
 }
 
+#[tokio::test]
+async fn what_no_clock_counts_is_bounded() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $foreign «compress» «0123456789» (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 2) (call $foreign «compress» «0123456789a» (i32.const 0) (i32.const 4)))
+            (i32.store (i32.const 4) (i32.const 1000))
+            (i32.store (i32.const 12) (i32.const 100000))
+            (call $want (i32.const 0) (call $write (i32.const 1) (i32.const 0) (i32.const 2) (i32.const 16)))
+            (call $want (i32.const 65536) (i32.load (i32.const 16)))
+            (i32.const 0))"#;
+    let mut filter = bench.filter("bounded", code);
+    filter.limits.buffer = services::Bytes(10);
+    assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_timer_goes_on_after_a_trap_without_any_request() {
     let bench = Bench::new();
