@@ -56,15 +56,26 @@ impl Filtered {
     }
 
     /// Shows the module what has come while it holds the head back. Ready when there is something to look at:
-    /// `true` if it was the body that made it let go.
+    /// `true` if it was the body that made it let go. What a module waits for that does not look at bodies is
+    /// something else, so no more is taken then than may be held back.
     pub(crate) fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
-        if self.ended {
+        if self.ended || (!self.asks() && self.is_full()) {
             return Poll::Pending;
         }
         ready!(self.pull(context))?;
-        self.check_length();
-        let is_over = self.stream.is_over();
-        Poll::Ready(Ok(!is_over && !self.paused && self.stream.state().asks))
+        if self.asks() {
+            self.check_length();
+        }
+        Poll::Ready(Ok(!self.stream.is_over() && !self.paused && self.asks()))
+    }
+
+    fn asks(&self) -> bool {
+        self.stream.state().half(self.side).asks
+    }
+
+    /// Whether as much is held back as may be.
+    fn is_full(&self) -> bool {
+        self.stream.state().half(self.side).data.len() as u64 >= self.stream.spec.limits.buffer.0
     }
 
     /// Takes one piece of the inner body, and tells the module.
@@ -161,6 +172,11 @@ impl Filtered {
         if !self.ended && self.pull(context)?.is_ready() {
             return Poll::Ready(Ok(()));
         }
+        self.poll_time(context).map(Ok)
+    }
+
+    /// Fails the exchange once the time is up.
+    fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let deadline = self.stream.exchange.deadline();
         let side = self.side;
         let timer = self.timer.get_or_insert_with(|| {
@@ -170,7 +186,7 @@ impl Filtered {
         });
         ready!(timer.as_mut().poll(context));
         self.stream.fail(Failed::Paused(Arc::clone(&self.stream.spec.name)));
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
     }
 
     /// Whether calls are under way that the request has to wait for.
@@ -229,7 +245,8 @@ impl http_body::Body for Filtered {
                 continue;
             }
             if !this.skipped && this.waits() {
-                return Poll::Pending;
+                ready!(this.poll_time(context));
+                continue;
             }
             let mut state = this.stream.state();
             let half = state.half(this.side);

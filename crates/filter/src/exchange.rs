@@ -152,7 +152,12 @@ impl Run {
                             held &= !let_go;
                             continue;
                         }
-                        Poll::Ready(Err(_)) => return Poll::Ready(Err(Failed::Broken(side.name()))),
+                        // Another filter may have ended it, and says why.
+                        Poll::Ready(Err(_)) => {
+                            let broken = || Err(Failed::Broken(side.name()));
+                            let news = self.news(context);
+                            return Poll::Ready(news.map_or_else(broken, |news| news.map(Some)));
+                        }
                         Poll::Pending => {}
                     }
                 }
@@ -294,6 +299,8 @@ impl Run {
         for stream in self.streams.iter().rev() {
             let is_end = body.is_end_stream() || self.exchange.is_bodiless();
             let number = self.count(Side::Response);
+            // What it said of an answer before there was one is not about this one.
+            stream.state().half(Side::Response).resumed = false;
             let action = stream.enter(|instance| instance.on_headers(stream, Side::Response, number, is_end));
             // Who is gone has nothing to say; whether that is the end of it, the verdict knows.
             let action = action.unwrap_or(Action::Continue);
@@ -313,7 +320,8 @@ impl Run {
                     body = Held::new(first, body, announced).boxed_unsync();
                 }
                 Err(local) => {
-                    let (head, local) = self.local(local).into_parts();
+                    let (mut head, local) = self.local(local).into_parts();
+                    extensions = std::mem::take(&mut head.extensions);
                     self.exchange.messages().set_response(head);
                     body = local;
                 }

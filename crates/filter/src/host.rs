@@ -41,6 +41,9 @@ pub(crate) use properties::parse as parse_property;
 
 /// The most entries of a module's table.
 const TABLE_ELEMENTS: usize = 1 << 20;
+/// The most tables, and the most memories: each could be as large as allowed.
+const TABLES: usize = 16;
+const MEMORIES: usize = 1;
 
 /// What an instance knows of the outside.
 pub(crate) struct Host {
@@ -211,7 +214,9 @@ impl Host {
 
     /// A context is gone, and with it the calls that only it waits for.
     pub(crate) fn forget(&mut self, id: u32) {
-        self.contexts.remove(&id);
+        if let Some(Context::Root(_)) = self.contexts.remove(&id) {
+            self.core.filters.queues.leave(&self.slot, self.generation, Some(id));
+        }
         self.calls.drop_of(id);
         if self.current.as_ref().is_some_and(|(current, _)| *current == id) {
             self.current = None;
@@ -275,6 +280,15 @@ impl Host {
         if self.lingering.len() > most { self.lingering.pop_front() } else { None }
     }
 
+    /// The streams of a root context whose module is not done with them.
+    pub(crate) fn lingering_of(&self, root: u32) -> Vec<u32> {
+        let is_of_it = |id: &u32| match self.contexts.get(id) {
+            Some(Context::Stream(stream)) => stream.root == root,
+            _ => false,
+        };
+        self.lingering.iter().copied().filter(is_of_it).collect()
+    }
+
     /// The effective context's module is done with it, if it was asked.
     pub(crate) fn done(&mut self) -> Result<(), Status> {
         let id = self.current.as_ref().map(|(id, _)| *id).ok_or(Status::NotFound)?;
@@ -306,6 +320,7 @@ impl Host {
 
     /// Tells every stream that this was its instance, and ends what goes on beside.
     pub(crate) fn bury(&mut self) {
+        self.core.filters.queues.leave(&self.slot, self.generation, None);
         for (_, context) in self.contexts.drain() {
             if let Context::Stream(stream) = context {
                 stream.die();
@@ -395,5 +410,13 @@ impl ResourceLimiter for Room {
 
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> GuestResult<bool> {
         Ok(desired <= TABLE_ELEMENTS)
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES
     }
 }

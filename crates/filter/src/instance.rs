@@ -188,6 +188,11 @@ impl Instance {
         Ok(Action::of(action))
     }
 
+    /// Whether the module has this context still: SDKs panic where they are called with one that was deleted.
+    fn knows(&self, stream: &Stream) -> bool {
+        self.store.data().contexts.contains_key(&stream.id)
+    }
+
     /// A piece of a body, with all that is held back; `end` if it is the last.
     pub(crate) fn on_body(
         &mut self,
@@ -196,6 +201,9 @@ impl Instance {
         size: u32,
         end: bool,
     ) -> GuestResult<Action> {
+        if !self.knows(stream) {
+            return Ok(Action::Continue);
+        }
         let (name, callback) = match side {
             Side::Request => ("proxy_on_request_body", &self.exports.on_request_body),
             Side::Response => ("proxy_on_response_body", &self.exports.on_response_body),
@@ -207,6 +215,9 @@ impl Instance {
 
     /// The trailers of a message.
     pub(crate) fn on_trailers(&mut self, stream: &Stream, side: Side, count: u32) -> GuestResult<Action> {
+        if !self.knows(stream) {
+            return Ok(Action::Continue);
+        }
         let (name, callback) = match side {
             Side::Request => ("proxy_on_request_trailers", &self.exports.on_request_trailers),
             Side::Response => ("proxy_on_response_trailers", &self.exports.on_response_trailers),
@@ -218,7 +229,7 @@ impl Instance {
 
     /// The exchange is over: done, log, delete. A stream whose module is not done yet lingers.
     pub(crate) fn end(&mut self, stream: &Stream) -> GuestResult<()> {
-        if !self.store.data().contexts.contains_key(&stream.id) {
+        if !self.knows(stream) {
             return Ok(());
         }
         let done = self.exports.on_done.as_ref();
@@ -255,6 +266,10 @@ impl Instance {
     /// A filter goes: its root context ends.
     pub(crate) fn retire(&mut self, spec: &Spec) -> GuestResult<()> {
         let Some(id) = self.roots.remove(&spec.number) else { return Ok(()) };
+        // Its streams that linger go before it: nothing that they wait for is told to a root that is gone.
+        for child in self.store.data().lingering_of(id) {
+            self.finish(child)?;
+        }
         let done = self.exports.on_done.as_ref();
         call(&mut self.store, id, spec.limits.time.0, "proxy_on_done", done, id, 1)?;
         self.delete(id)
@@ -317,9 +332,7 @@ impl Instance {
         let found = host.root_of(pending)?;
         host.received = received;
         if let Some(Context::Stream(stream)) = host.contexts.get(&pending.context) {
-            let mut state = stream.state();
-            state.waiting = state.waiting.saturating_sub(1);
-            drop(state);
+            stream.end_call(pending.is_stream);
             let stream = Arc::clone(stream);
             host.woken.push(stream);
         }

@@ -159,7 +159,12 @@ impl Head<'_> {
                 };
             }
             (Self::Response(head), b":status") => {
-                head.status = StatusCode::from_bytes(value).map_err(|_| bad)?;
+                let status = StatusCode::from_bytes(value).map_err(|_| bad)?;
+                // The one of an upgrade may stay, as a module that writes all headers back has it.
+                if status != head.status && !(200..600).contains(&status.as_u16()) {
+                    return Err(bad);
+                }
+                head.status = status;
             }
             // A call's answer, and what nobody knows: kept out of the fields.
             (_, [b':', ..]) => {}
@@ -316,6 +321,22 @@ mod tests {
         assert_eq!(read(b"\0\0\0\0"), Ok(vec![]));
         assert_eq!(read(b"\x01"), Err(Status::BadArgument));
         assert_eq!(read(b"\xff\xff\xff\xff"), Err(Status::BadArgument));
+    }
+
+    #[test]
+    fn a_status_that_ends_no_exchange_is_refused() {
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        for (before, status, expected) in [
+            (200, "201", Ok(())),
+            (200, "599", Ok(())),
+            (200, "101", Err(Status::BadArgument)),
+            (200, "600", Err(Status::BadArgument)),
+            (101, "101", Ok(())),
+        ] {
+            parts.status = StatusCode::from_u16(before).unwrap();
+            let written = Head::Response(&mut parts).replace(b":status", status.as_bytes());
+            assert_eq!(written, expected, "{status}");
+        }
     }
 
     #[test]

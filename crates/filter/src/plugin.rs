@@ -106,13 +106,18 @@ impl Plugin {
         result.map_err(NotReady::into_reason)
     }
 
-    /// Begins what goes on beside requests: an instance with the filter in it, and its timers.
+    /// Begins what goes on beside requests: an instance with the filter in it, and its timers, also those in
+    /// instances that requests have made before.
     pub(crate) fn start(&self) {
         self.spec.started.store(true, Relaxed);
         let used = self.vm.slots.iter().filter(|slot| slot.is_used());
         let slots: Vec<_> = used.chain(self.vm.slots.first()).take(1).collect();
         for slot in slots {
-            if let Ok(state) = slot.prepare(slot.lock(), &self.spec) {
+            drop(slot.prepare(slot.lock(), &self.spec));
+        }
+        for slot in &self.vm.slots {
+            let state = slot.lock();
+            if state.has_instance() {
                 let _ = slot.run(state, |instance| {
                     instance.start_timer(&self.spec);
                     Ok(())

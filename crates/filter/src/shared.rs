@@ -109,6 +109,16 @@ impl Queues {
         Ok(id)
     }
 
+    /// A root context is gone, or all of an instance: it is told no more, in turn with those that are there.
+    pub(crate) fn leave(&self, slot: &Weak<Slot>, generation: u64, root: Option<u32>) {
+        for queue in &mut lock(&self.inner).all {
+            queue.consumers.retain(|known| {
+                let is_of_it = known.slot.ptr_eq(slot) && known.generation == generation;
+                !is_of_it || root.is_some_and(|root| known.root != root)
+            });
+        }
+    }
+
     pub(crate) fn resolve(&self, vm_id: &str, name: &str) -> Option<u32> {
         lock(&self.inner).find(vm_id, name)
     }

@@ -114,7 +114,7 @@ impl Slot {
         result.map_err(|trapped| {
             let dead = state.kill();
             drop(state);
-            self.bury(dead, &trapped);
+            self.bury(dead, &trapped, None);
             Gone
         })
     }
@@ -155,15 +155,17 @@ impl Slot {
             Err(crate::instance::NotReady::Trapped(trapped)) => {
                 let dead = state.kill();
                 drop(state);
-                self.bury(dead, &trapped);
+                // Not again by itself what can't even start: that would go on for ever.
+                self.bury(dead, &trapped, Some(spec));
                 Err(crate::instance::NotReady::Trapped(trapped))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Tells the log and everybody who has a context in it.
-    fn bury(&self, dead: Option<Box<Instance>>, trapped: &Trapped) {
+    /// Tells the log and everybody who has a context in it, and has the next one made, but not for who is to be
+    /// left out.
+    fn bury(&self, dead: Option<Box<Instance>>, trapped: &Trapped, without: Option<&Spec>) {
         let Some(dead) = dead else { return };
         let (spec, reason) = (dead.current_spec(), dead.reason(trapped));
         let name = spec.as_ref().map_or("", |spec| &spec.name);
@@ -172,7 +174,11 @@ impl Slot {
         if let Some(observer) = &self.core.filters.observer {
             observer.see(&Event::Trapped { filter: name, reason: &reason });
         }
-        self.revive(dead.to_revive());
+        let mut specs = dead.to_revive();
+        specs.retain(|spec| without.is_none_or(|without| without.number != spec.number));
+        if !specs.is_empty() {
+            self.revive(specs);
+        }
         dead.bury();
     }
 
@@ -220,6 +226,11 @@ impl State {
             Some(again) if Instant::now() < again => Err(crate::instance::NotReady::Later),
             _ => Ok(()),
         }
+    }
+
+    /// Whether there is an instance, or one may be made.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.instance.is_some() || self.wait_over().is_ok()
     }
 
     /// The instance, if there is one: for whoever cleans up.

@@ -59,9 +59,7 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// The host ends the exchange, on its account.
     pub(crate) failed: Option<Failed>,
-    /// It asked to see bodies while it holds the head back.
-    pub(crate) asks: bool,
-    /// Calls that it waits for, and all that it has made.
+    /// Calls that it waits for, gRPC streams not among them; and all that it has made.
     pub(crate) waiting: u32,
     pub(crate) calls: u32,
     /// Bytes of headers that it has written.
@@ -74,6 +72,8 @@ pub(crate) struct State {
 pub(crate) struct Half {
     /// What the module may see of the body: the last piece, with all that is held back before it.
     pub(crate) data: Bytes,
+    /// It asked to see the body while it holds the head back.
+    pub(crate) asks: bool,
     /// Whether the body's callbacks have begun: before, there is no body to see.
     pub(crate) open: bool,
     /// The module said that it may go on.
@@ -199,10 +199,23 @@ impl Stream {
         std::mem::take(&mut self.state().half(side).resumed)
     }
 
-    /// The module said that a message may go on.
+    /// The module said that a message may go on, whatever calls of its are still under way.
     pub(crate) fn resume(&self, side: Side) {
-        self.state().half(side).resumed = true;
+        let mut state = self.state();
+        state.half(side).resumed = true;
+        if side == Side::Request {
+            state.waiting = 0;
+        }
+        drop(state);
         self.wake();
+    }
+
+    /// A call is over: one less to wait for, unless it was a gRPC stream, which never was waited for.
+    pub(crate) fn end_call(&self, is_stream: bool) {
+        if !is_stream {
+            let mut state = self.state();
+            state.waiting = state.waiting.saturating_sub(1);
+        }
     }
 
     /// Counts headers that the module writes; `false` if they are too many.

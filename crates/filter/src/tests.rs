@@ -65,6 +65,7 @@ const IMPORTS: &[(&str, &str, usize)] = &[
 /// What every module has: a marker, a memory, an allocator.
 const COMMON: &str = r#"
     (import "env" "proxy_increment_metric" (func $increment (param i32 i64) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 4)
     (global $free (mut i32) (i32.const 65536))
     (global $seen (mut i32) (i32.const 0))
@@ -174,6 +175,8 @@ impl Transport for Answers {
         self.asked.lock().unwrap().push(format!("{} {service} {path}", request.method()));
         self.told.notify_one();
         let dropped = Dropped(Arc::clone(&self.dropped));
+        let hops = services::headers::hops(request.headers()).to_string();
+        let upgrades = request.headers().contains_key("upgrade").to_string();
         if request.headers().get("content-type").is_some_and(|value| value == "application/grpc") {
             return futures_util::future::ready(Ok(grpc_answer(request))).boxed();
         }
@@ -186,6 +189,7 @@ impl Transport for Answers {
             let mut text = path.into_bytes();
             text.extend_from_slice(&body);
             let response = Response::builder().status(if text.starts_with(b"/no") { 403 } else { 200 });
+            let response = response.header("x-hops", hops).header("x-upgrades", upgrades);
             Ok(response.header("x-from", "service").body(body::full(text)).unwrap())
         }
         .boxed()

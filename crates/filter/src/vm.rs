@@ -55,14 +55,24 @@ impl Vm {
     }
 
     /// A slot that is free: this thread's own, if it is in use already, or another one; else an unused one; and
-    /// if there is none, its own once it is free.
+    /// if there is none, its own once it is free. One that has to wait for its next instance is taken only if no
+    /// other is in use: a module that traps everywhere is not to do so in ever more places.
     pub(crate) fn pick(&self) -> (&Arc<Slot>, MutexGuard<'_, State>) {
         let own = thread_number() % self.slots.len().max(1);
         let order = || self.slots.iter().cycle().skip(own).take(self.slots.len());
-        let free = |used: bool| {
-            order().filter(move |slot| slot.is_used() == used).find_map(|slot| Some((slot, slot.try_lock()?)))
-        };
-        if let Some(found) = free(true).or_else(|| free(false)) {
+        let (mut waiting, mut is_busy) = (None, false);
+        for slot in order().filter(|slot| slot.is_used()) {
+            match slot.try_lock() {
+                Some(state) if state.is_ready() => return (slot, state),
+                Some(_) => waiting = waiting.or(Some(slot)),
+                None => is_busy = true,
+            }
+        }
+        if !is_busy && let Some(slot) = waiting {
+            return (slot, slot.lock());
+        }
+        let unused = order().filter(|slot| !slot.is_used()).find_map(|slot| Some((slot, slot.try_lock()?)));
+        if let Some(found) = unused {
             return found;
         }
         // There is at least one slot: `available_parallelism` is not zero.

@@ -50,8 +50,8 @@ pub(super) fn set(guest: &mut Guest<'_>, kind: u32, start: u32, size: u32, data:
     let stream = host.stream().ok_or(Status::BadArgument)?;
     let limit = stream.spec.limits.buffer.0;
     let mut state = stream.state();
-    state.asks = true;
     let half = state.half(side);
+    half.asks = true;
     if !half.open {
         return Err(Status::BadArgument.into());
     }
@@ -88,10 +88,10 @@ fn side(kind: BufferType) -> Option<Side> {
     }
 }
 
-/// A module that looks at a body is one that wants to see bodies.
+/// A module that looks at a body is one that wants to see it.
 fn note_asking(host: &Host, kind: BufferType) {
-    if let (Some(_), Some(stream)) = (side(kind), host.stream()) {
-        stream.state().asks = true;
+    if let (Some(side), Some(stream)) = (side(kind), host.stream()) {
+        stream.state().half(side).asks = true;
     }
 }
 

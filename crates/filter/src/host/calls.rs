@@ -9,11 +9,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::HOST;
+use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
-use services::headers::Arrival;
+use services::headers::{self, Arrival};
 use services::{Body, Call, Service, body};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -42,6 +42,8 @@ pub(crate) struct Pending {
     task: AbortHandle,
     /// Made when the exchange was over already: it goes on without.
     detached: bool,
+    /// A gRPC stream: nobody waits for its end.
+    pub(crate) is_stream: bool,
     /// What a gRPC stream still sends.
     pub(super) messages: Option<mpsc::Sender<Bytes>>,
 }
@@ -56,6 +58,7 @@ pub(super) struct Maker {
     context: u32,
     root: u32,
     detached: bool,
+    is_stream: bool,
 }
 
 impl Calls {
@@ -109,6 +112,13 @@ impl Calls {
     }
 }
 
+/// Tasks don't outlive an instance, however it goes.
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.drop_all();
+    }
+}
+
 /// `proxy_http_call`
 #[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
 pub(super) fn http_call(
@@ -126,13 +136,14 @@ pub(super) fn http_call(
 ) -> Done {
     let upstream = guest.text((upstream, upstream_length))?;
     guest.about(|| upstream.clone());
-    let head = head(guest.bytes((headers, headers_length))?)?;
+    let mut head = head(guest.bytes((headers, headers_length))?)?;
     let body = Bytes::copy_from_slice(guest.bytes((body, body_length))?);
     let trailers = trailers_of(guest.bytes((trailers, trailers_length))?)?;
     // Before anything is sent: the module has to hear of its number.
     guest.put_u32(to, 0)?;
     let service = service(guest.host(), &upstream)?;
-    let maker = Maker::new(guest.host_mut())?;
+    let maker = Maker::new(guest.host_mut(), false)?;
+    maker.mark(&mut head.headers);
     let token = maker.token;
     let time = if timeout == 0 { service.timeout() } else { Duration::from_millis(timeout.into()) };
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
@@ -155,8 +166,9 @@ fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Received) {
 }
 
 impl Maker {
-    /// Takes a call out of what the effective context may make.
-    pub(super) fn new(host: &mut Host) -> Result<Self, Status> {
+    /// Takes a call out of what the effective context may make. A request waits for its end, but not for that of
+    /// a gRPC stream.
+    pub(super) fn new(host: &mut Host, is_stream: bool) -> Result<Self, Status> {
         let runtime = Handle::try_current().map_err(|_| Status::InternalFailure)?;
         let (context, current) = host.current.clone().ok_or(Status::BadArgument)?;
         let spec = Arc::clone(current.spec());
@@ -172,10 +184,12 @@ impl Maker {
                     return Err(Status::InternalFailure);
                 }
                 state.calls += 1;
-                state.waiting += 1;
+                state.waiting += u32::from(!is_stream);
                 drop(state);
                 let is_over = stream.exchange.messages().is_over;
-                let call = if is_over { Call::unlimited() } else { stream.exchange.call.clone() };
+                let call = &stream.exchange.call;
+                // What is over has no budget any more, but it went round as often as it did.
+                let call = if is_over { Call { hops: call.hops, ..Call::unlimited() } } else { call.clone() };
                 (stream.root, call, is_over)
             }
         };
@@ -185,7 +199,15 @@ impl Maker {
         // What the module says of others goes out as it says it.
         let arrival = call.arrival.map(|arrival| Arrival { is_trusted: true, ..arrival });
         let call = Call { rights: None, payer: None, arrival, ..call };
-        Ok(Self { call, slot, generation, token, runtime, context, root, detached })
+        Ok(Self { call, slot, generation, token, runtime, context, root, detached, is_stream })
+    }
+
+    /// Notes in a call how many gateways the request has passed already: otherwise a call that comes back to the
+    /// same filter would be made without end.
+    pub(super) fn mark(&self, headers: &mut HeaderMap) {
+        for _ in headers::hops(headers)..self.call.hops {
+            headers.append(headers::CDN_LOOP, HeaderValue::from_static("orfa"));
+        }
     }
 
     /// Sends it on its way.
@@ -196,8 +218,8 @@ impl Maker {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = self.runtime.spawn(task).abort_handle();
-        let Self { context, root, detached, token, .. } = self;
-        host.calls.pending.insert(token, Pending { context, root, task, detached, messages });
+        let Self { context, root, detached, is_stream, token, .. } = self;
+        host.calls.pending.insert(token, Pending { context, root, task, detached, is_stream, messages });
     }
 }
 
@@ -243,7 +265,10 @@ fn head(pairs: &[u8]) -> Result<http::request::Parts, Status> {
     *request.uri_mut() = PathAndQuery::from_static("/").into();
     let (mut head, ()) = request.into_parts();
     Head::Request(&mut head, &mut Scheme(false)).set_all(&pairs)?;
-    head.headers.remove(HOST);
+    // A filter that sends a request's headers on to be checked must not ask for an upgrade with them.
+    for name in [HOST, CONNECTION, UPGRADE] {
+        head.headers.remove(name);
+    }
     Ok(head)
 }
 

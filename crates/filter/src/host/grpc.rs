@@ -105,11 +105,13 @@ fn start(
     guest.put_u32(to, 0)?;
     // Envoy takes the name of a cluster or a whole configuration; only the first means something here.
     let service = service(guest.host(), &upstream)?;
-    let request = request(&name, &method, guest.bytes(metadata)?, payload)?;
-    let maker = Maker::new(guest.host_mut())?;
+    let mut request = request(&name, &method, guest.bytes(metadata)?, payload)?;
+    let is_stream = sender.is_some();
+    let maker = Maker::new(guest.host_mut(), is_stream)?;
+    maker.mark(request.headers_mut());
     let spec = guest.host().spec().ok_or(Status::BadArgument)?;
     let (limit, services) = (spec.limits.buffer.0, spec.services.clone());
-    let (token, is_stream) = (maker.token, sender.is_some());
+    let token = maker.token;
     let told = Told { slot: maker.slot.clone(), generation: maker.generation, token, is_stream, limit };
     let answer = services.forward(&maker.call, &service, request);
     maker.spawn(guest.host_mut(), sender, async move {
@@ -163,9 +165,7 @@ pub(super) fn cancel(guest: &mut Guest<'_>, token: u32) -> Done {
     let host = guest.host_mut();
     let pending = host.calls.cancel(token).ok_or(Status::NotFound)?;
     if let Some(super::Context::Stream(stream)) = host.contexts.get(&pending.context) {
-        let mut state = stream.state();
-        state.waiting = state.waiting.saturating_sub(1);
-        drop(state);
+        stream.end_call(pending.is_stream);
         stream.wake();
     }
     Ok(())

@@ -43,8 +43,13 @@ pub(super) fn set(guest: &mut Guest<'_>, path: u32, of: u32, value: u32, length:
     let (path, value) = (guest.bytes((path, of))?, guest.bytes((value, length))?);
     let host = guest.host();
     // APISIX's way of asking for bodies.
-    if let (b"wasm_process_req_body" | b"wasm_process_resp_body", Some(stream)) = (path, host.stream()) {
-        stream.state().asks = value != b"false" && value != b"0";
+    let side = match path {
+        b"wasm_process_req_body" => Some(Side::Request),
+        b"wasm_process_resp_body" => Some(Side::Response),
+        _ => None,
+    };
+    if let (Some(side), Some(stream)) = (side, host.stream()) {
+        stream.state().half(side).asks = value != b"false" && value != b"0";
         return Ok(());
     }
     Ok(keep(host, path, value)?)

@@ -22,6 +22,8 @@ const NOTSUP: u32 = 58;
 const MAX_RANDOM: u32 = 64 << 10;
 /// The most pieces of one write, and subscriptions of one wait.
 const MAX_PIECES: u32 = 1024;
+/// The most bytes of one write: the rest is for the next.
+const MAX_WRITE: u32 = 64 << 10;
 /// The longest line that is kept before it is logged.
 const LONGEST_LINE: usize = 8 << 10;
 
@@ -171,9 +173,9 @@ fn fd_write(guest: &mut Guest<'_>, fd: u32, pieces: u32, count: u32, to: u32) ->
     let list = at(memory, (pieces, count * 8))?;
     for piece in list.chunks_exact(8) {
         let (address, length) = piece.split_at(4);
-        let (address, length) = (word(address), word(length));
-        write(host, level, at(memory, (address, length))?);
-        written = written.saturating_add(length);
+        let length = word(length).min(MAX_WRITE - written);
+        write(host, level, at(memory, (word(address), length))?);
+        written += length;
     }
     guest.put_u32(to, written)
 }

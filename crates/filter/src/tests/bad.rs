@@ -205,10 +205,25 @@ async fn one_that_goes_on_trapping_is_left_alone_for_a_while() {
     assert_eq!(stats.failed, 50);
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_that_can_not_start_again_is_not_started_again_by_itself() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_configure") (param i32 i32) (result i32)
+            (call $want (i32.const 1) (call $get_data «k» (i32.const 0) (i32.const 4) (i32.const 8)))
+            (call $want (i32.const 0) (call $set_data «k» «1» (i32.const 0)))
+            (i32.const 1))
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) unreachable)"#);
+    chain.start();
+    assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Trapped("test".into()));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(bench.stats().traps, 2);
+}
+
 #[tokio::test]
 async fn headers_without_end_are_refused() {
     let bench = Bench::new();
-    let chain = bench.of(r#"
+    let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (local $status i32)
             (loop $more
@@ -218,7 +233,11 @@ async fn headers_without_end_are_refused() {
             (i32.const 0))
         (func (export "proxy_on_vm_start") (param i32 i32) (result i32)
             (memory.fill (i32.const 65536) (i32.const 0x61) (i32.const 1000))
-            (i32.const 1))"#);
+            (i32.const 1))"#;
+    // Each is told to whoever watches: that takes its time.
+    let mut filter = bench.filter("test", code);
+    filter.limits.time = services::Duration::from_millis(10_000);
+    let chain = bench.chain(&[filter]);
     let answer = send(&chain, get("/")).await.unwrap();
     assert_eq!(answer.headers.get_all("got-x-more").iter().count(), 1022);
 }
@@ -245,6 +264,21 @@ async fn a_request_that_is_given_up_ends_its_streams() {
     assert!((&mut waiting).now_or_never().is_none());
     drop(waiting);
     assert!(bench.seen().contains(&"log logged".to_owned()));
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_done_ends_before_its_filter() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_done") (param i32) (result i32) (i32.const 0))
+        (func (export "proxy_on_log") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «logged»)))
+        (func (export "proxy_on_delete") (param i32))"#);
+    send(&chain, get("/")).await.unwrap();
+    bench.seen();
+    drop(chain);
+    let seen = bench.seen();
+    let ends: Vec<_> = seen.iter().filter(|words| words.starts_with("proxy_on_")).collect();
+    assert_eq!(ends, ["proxy_on_log", "proxy_on_delete", "proxy_on_done", "proxy_on_delete"]);
 }
 
 #[tokio::test]

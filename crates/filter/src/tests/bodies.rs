@@ -61,9 +61,10 @@ async fn too_large_a_body_to_hold_back_is_refused() {
         for head in
             ["", "(func (export \"proxy_on_SIDE_headers\") (param i32 i32 i32) (result i32) (i32.const 1))"]
         {
+            let short = if side == "request" { "req" } else { "resp" };
             let code_text = format!(
                 "{} (func (export \"proxy_on_{side}_body\") (param i32 i32 i32) (result i32)
-                    (call $want (i32.const 0) (call $set_property «wasm_process_req_body» «true»)) (i32.const 1))",
+                    (call $want (i32.const 0) (call $set_property «wasm_process_{short}_body» «true»)) (i32.const 1))",
                 head.replace("SIDE", side)
             );
             let mut filter = bench.filter("large", &code_text);
@@ -79,6 +80,75 @@ async fn too_large_a_body_to_hold_back_is_refused() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn an_answer_of_any_length_can_wait_for_a_call() {
+    let bench = Bench::new();
+    let mut filter = bench.filter(
+        "waits",
+        r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $set_property «wasm_process_req_body» «true»)) (i32.const 0))
+        (func (export "proxy_on_response_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id))
+            (call $want (i32.const 0) (call $http_call «auth» ‹:method GET|:path /yes|:authority any›
+                «» ‹› (i32.const 5000) (i32.const 16)))
+            (i32.const 1))
+        (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $continue (i32.const 1))))"#,
+    );
+    filter.limits.buffer = services::Bytes(10);
+    let handle = async |_| Response::new(pieces(&["0123456789", "0123456789", "0123456789"]));
+    let (chain, call) = (bench.chain(&[filter]), call(Duration::from_secs(60)));
+    let response = chain.around(get("/"), &call, facts(), handle).await.unwrap();
+    assert_eq!(whole(response).await.unwrap().body, "0123456789".repeat(3));
+}
+
+#[tokio::test]
+async fn who_refuses_a_body_is_heard_though_another_holds_the_head() {
+    let bench = Bench::new();
+    let refuses = bench.filter(
+        "refuses",
+        r#"
+        (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $respond (i32.const 401) «» «no» ‹› (i32.const -1))) (i32.const 1))"#,
+    );
+    let holds = bench.filter(
+        "holds",
+        r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
+        (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 1))"#,
+    );
+    let chain = bench.chain(&[refuses, holds]);
+    assert_eq!(send(&chain, post("body")).await.unwrap().status, 401);
+}
+
+#[tokio::test]
+async fn an_answer_in_place_of_another_has_nothing_of_it() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $respond (i32.const 400) «» «no» ‹› (i32.const -1))) (i32.const 1))"#);
+    let handle = async |_| {
+        Response::builder().header("x-from", "it").extension(7_u8).body(body::full("hello")).unwrap()
+    };
+    let response = chain.around(get("/"), &Call::unlimited(), facts(), handle).await.unwrap();
+    assert_eq!((response.status().as_u16(), response.headers().len()), (400, 0));
+    assert_eq!(response.extensions().get::<u8>(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_not_let_go_before_it_has_come() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $continue (i32.const 1))) (i32.const 0))
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))"#);
+    assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Paused("test".into()));
 }
 
 #[tokio::test]

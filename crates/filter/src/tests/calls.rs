@@ -55,6 +55,52 @@ async fn a_request_waits_for_calls_even_if_the_module_let_it_go() {
 }
 
 #[tokio::test]
+async fn a_call_says_how_many_gateways_the_request_has_passed_and_asks_for_no_upgrade() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id))
+            (call $want (i32.const 0) (call $http_call «auth»
+                ‹:method GET|:path /yes|:authority any|connection upgrade|upgrade websocket|cdn-loop orfa›
+                «» ‹› (i32.const 5000) (i32.const 16)))
+            (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $get (i32.const 6) «x-hops» (i32.const 0) (i32.const 4)))
+            (call $text (i32.const 0) «x-hops»)
+            (call $want (i32.const 0) (call $get (i32.const 6) «x-upgrades» (i32.const 0) (i32.const 4)))
+            (call $text (i32.const 0) «x-upgrades»)
+            (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
+    let call = Call { hops: 3, ..call(Duration::from_secs(60)) };
+    let response = bench.of(code).around(get("/"), &call, facts(), echo).await.unwrap();
+    let answer = whole(response).await.unwrap();
+    assert_eq!((answer.header("got-x-hops"), answer.header("got-x-upgrades")), ("4", "false"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_goes_on_when_the_module_says_so_whatever_is_under_way() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            CALL (call $want (i32.const 0) (call $continue (i32.const 0))) (i32.const 0))"#;
+    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/wait")));
+    let began = tokio::time::Instant::now();
+    assert_eq!(send(&chain, get("/")).await.unwrap().status, 200);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_request_does_not_wait_for_a_stream_of_grpc() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
+            (i32.const 0))"#);
+    assert_eq!(send(&chain, get("/")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn an_answer_can_be_waited_for_in_the_response() {
     let bench = Bench::new();
     let code = r#"

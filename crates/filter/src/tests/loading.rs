@@ -56,6 +56,7 @@ fn a_module_that_can_not_be_had_is_refused_with_a_code() {
             ),
             "/0/config filter-start-failed",
         ),
+        (format!("{abi} {memory} {malloc} (memory 1)"), "/0/config filter-start-failed"),
     ];
     for (text, wanted) in cases {
         bench.write("bad.wasm", &wat::parse_str(format!("(module {text})")).unwrap());

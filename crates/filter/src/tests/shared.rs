@@ -21,10 +21,7 @@ async fn data_is_shared_and_compared_before_it_is_swapped() {
     }
 }
 
-#[tokio::test]
-async fn who_registered_a_queue_is_told_of_what_comes() {
-    let bench = Bench::new();
-    let chain = bench.of(r#"
+const QUEUE: &str = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 0) (call $register «q» (i32.const 32))) (i32.const 1))
@@ -37,8 +34,30 @@ async fn who_registered_a_queue_is_told_of_what_comes() {
             (call $want (i32.const 0) (call $effective (global.get $id)))
             (call $want (i32.const 0) (call $dequeue (local.get $queue) (i32.const 0) (i32.const 4)))
             (call $text (i32.const 0) «x-item»)
-            (call $want (i32.const 0) (call $continue (i32.const 0))))"#);
+            (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
+
+#[tokio::test]
+async fn who_registered_a_queue_is_told_of_what_comes() {
+    let bench = Bench::new();
+    let chain = bench.of(QUEUE);
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-item"), "item");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_went_with_a_reload_takes_no_notice_from_who_came() {
+    let bench = Bench::new();
+    let mut filter = bench.filter("queue", QUEUE);
+    let before = bench.chain(&[filter.clone()]);
+    filter.config = "next".into();
+    let chain = bench.chain(&[filter]);
+    for _ in 0..2 {
+        assert_eq!(send(&before, get("/")).await.unwrap().header("got-x-item"), "item");
+    }
+    chain.start();
+    drop(before);
+    for _ in 0..3 {
+        assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-item"), "item");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,6 +116,23 @@ async fn foreign_functions_compress_and_the_unknown_are_not_found() {
         .replace("\\u{12}", "\u{12}")
         .as_str());
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-text"), "abcabcabc");
+}
+
+#[tokio::test]
+async fn what_no_clock_counts_is_bounded() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $foreign «compress» «0123456789» (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 2) (call $foreign «compress» «0123456789a» (i32.const 0) (i32.const 4)))
+            (i32.store (i32.const 4) (i32.const 1000))
+            (i32.store (i32.const 12) (i32.const 100000))
+            (call $want (i32.const 0) (call $write (i32.const 1) (i32.const 0) (i32.const 2) (i32.const 16)))
+            (call $want (i32.const 65536) (i32.load (i32.const 16)))
+            (i32.const 0))"#;
+    let mut filter = bench.filter("bounded", code);
+    filter.limits.buffer = services::Bytes(10);
+    assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
 }
 
 #[tokio::test(start_paused = true)]
