@@ -27,6 +27,9 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// How many routes have the same filter.
 const ROUTES: usize = 100;
 
+/// Headlines, by their names.
+type Scores = Vec<(String, Score)>;
+
 /// What is done to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
@@ -183,7 +186,7 @@ fn added(rows: &[Row], server: &str, more: Case, less: Case) -> Vec<f64> {
     cost(rows, server, more).iter().zip(cost(rows, server, less)).map(|(more, less)| more - less).collect()
 }
 
-fn scores(rows: &[Row], proxies: &[Proxy]) -> Vec<(String, Score)> {
+fn scores(rows: &[Row], proxies: &[Proxy]) -> Scores {
     let (orfa, envoy) = (Proxy::Orfa.name(), Proxy::Envoy.name());
     let score = |name: &str, values: &[f64], unit: &str, better, target, against: String| {
         let score = Score {
@@ -224,7 +227,7 @@ fn lower(name: &str, value: f64, unit: &str, target: f64, against: String) -> (S
 }
 
 /// What routes with filters take: of the same module in Go where there is one, each with its configuration.
-fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Row>, Vec<(String, Score)>)> {
+fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Row>, Scores)> {
     let (module, name) = match &modules.fault_in_go {
         Some(module) => (module, "the example in Go"),
         None => (&modules.fault, "a module of one page"),

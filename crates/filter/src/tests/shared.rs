@@ -47,6 +47,7 @@ async fn who_registered_a_queue_is_told_of_what_comes() {
 async fn who_went_with_a_reload_takes_no_notice_from_who_came() {
     let bench = Bench::new();
     let mut filter = bench.filter("queue", QUEUE);
+    filter.vm_id = "one".to_owned();
     let before = bench.chain(&[filter.clone()]);
     filter.config = "next".into();
     let chain = bench.chain(&[filter]);

@@ -186,8 +186,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let text = answer::head(&head, framing, asked, stays, self.wire.end_of_interim());
         let has_trailers = asked.takes_trailers && head.headers.contains_key(header::TRAILER);
         let trailers = if has_trailers { announced(&head.headers) } else { Box::default() };
-        let framing = if answer::has_body(head.status, asked) { framing } else { Framing::Length(0) };
-        self.send(Sending::new(text, body, framing, trailers)).await?;
+        let sending = if answer::has_body(head.status, asked) && framing != Framing::Length(0) {
+            Sending::new(text, body, framing, trailers)
+        } else {
+            drop(body);
+            Sending::head_only(text)
+        };
+        self.send(sending).await?;
         Ok(match tunnel {
             Some(tunnel) => Next::Tunnel(tunnel),
             None if stays && self.wire.is_read() => Next::Request,

@@ -22,8 +22,9 @@ const SMALL: usize = 2 << 10;
 /// A message, and how far it has come.
 #[derive(Debug)]
 pub struct Sending<B> {
-    /// Whole until the first of it is taken.
-    body: B,
+    /// Whole until the first of it is taken, and gone with the last: before that is written, so that whoever
+    /// counts by the body has counted when the other side has read it.
+    body: Option<B>,
     framing: Framing,
     /// The trailers that may follow the body.
     trailers: Box<[HeaderName]>,
@@ -62,7 +63,25 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     pub fn new(head: Vec<u8>, body: B, framing: Framing, trailers: Box<[HeaderName]>) -> Self {
         let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
         let stage = if framing == Framing::Length(0) { Stage::End } else { Stage::Body };
-        Self { body, framing, trailers, stage, pending, is_begun: false, is_sent: false, is_stuck: false }
+        Self {
+            body: Some(body),
+            framing,
+            trailers,
+            stage,
+            pending,
+            is_begun: false,
+            is_sent: false,
+            is_stuck: false,
+        }
+    }
+
+    /// A message that is its head alone.
+    #[must_use]
+    pub fn head_only(head: Vec<u8>) -> Self {
+        let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
+        let (framing, trailers, stage) = (Framing::Length(0), Box::default(), Stage::End);
+        let (is_begun, is_sent, is_stuck) = (false, false, false);
+        Self { body: None, framing, trailers, stage, pending, is_begun, is_sent, is_stuck }
     }
 
     /// Whether all of it is written.
@@ -91,10 +110,10 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         }
     }
 
-    /// What is left of the body.
+    /// The body, if it is still whole.
     #[must_use]
-    pub fn into_body(self) -> B {
-        self.body
+    pub fn into_body(self) -> Option<B> {
+        self.body.filter(|_| !self.is_begun)
     }
 
     /// Writes what there is, and whether something was written. That the connection takes no more is no error
@@ -132,14 +151,16 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         if self.pending.first_ref().last_ref().has_remaining() || self.pending.last_ref().has_remaining() {
             return Ok(Poll::Ready(()));
         }
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+        let Some(body) = &mut self.body else { return Ok(Poll::Ready(())) };
+        let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) else {
             return Ok(Poll::Pending);
         };
+        let is_last = body.is_end_stream();
         self.is_begun = true;
         match frame.transpose()?.map(http_body::Frame::into_data) {
             Some(Ok(data)) => {
                 self.put(data)?;
-                if self.body.is_end_stream() {
+                if is_last {
                     self.end(None)?;
                 }
             }
@@ -172,7 +193,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) -> Result<(), OtherLength> {
-        self.stage = Stage::End;
+        (self.stage, self.body) = (Stage::End, None);
         match self.framing {
             Framing::Length(0) | Framing::UntilClose => Ok(()),
             Framing::Length(_) => Err(OtherLength),

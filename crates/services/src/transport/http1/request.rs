@@ -9,7 +9,7 @@ use http_body::Body as _;
 
 use super::super::connect::Stream;
 use super::super::{TransportError, Unsent};
-use crate::body::{Body, Error};
+use crate::body::{Body, Error, empty};
 use crate::http1::{Framing, Sending, announced, put};
 
 /// A request, and how far it has come.
@@ -58,7 +58,8 @@ impl Outgoing {
             (_, true) => Unsent::Lost(TransportError::Broken(error)),
             (true, false) => Unsent::Lost(TransportError::Unreachable(error)),
             (false, false) => {
-                let request = Request::from_parts(self.head, self.sending.into_body());
+                let body = self.sending.into_body().unwrap_or_else(empty);
+                let request = Request::from_parts(self.head, body);
                 Unsent::Whole(Box::new(request), error)
             }
         }
