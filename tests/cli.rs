@@ -2,6 +2,7 @@
 
 mod call;
 mod dev;
+mod filter;
 
 use std::path::Path;
 use std::process::{Output, Stdio};

@@ -55,12 +55,7 @@ impl Server {
     /// Starts the gateway with a query route as an operator has it, access log on. `slow` is the address
     /// of the one service that programs may call.
     pub(crate) fn orfa(binary: &Path, cores: &str, slow: SocketAddr) -> Result<Self> {
-        let yaml = format!(
-            "services: {{ slow: {{ url: 'http://{slow}' }} }}\n\
-             routes:\n  - path: /query\n    query:\n      services: [slow]\n      \
-             limits: {{ cpu: 50ms, deadline: 5s, memory: 16MiB, calls: 200 }}\n"
-        );
-        Self::gateway(binary, cores, &yaml)
+        Self::gateway(binary, cores, &query_route(slow))
     }
 
     /// Starts the gateway with one route, which passes everything on to a service, or answers itself.
@@ -167,6 +162,15 @@ impl Drop for Server {
         workers.for_each(|pid| _ = kill_process(pid, Signal::KILL));
         let _ = self.child.wait();
     }
+}
+
+/// A query route whose programs may call the one service at this address.
+pub(crate) fn query_route(slow: SocketAddr) -> String {
+    format!(
+        "services: {{ slow: {{ url: 'http://{slow}' }} }}\n\
+         routes:\n  - path: /query\n    query:\n      services: [slow]\n      \
+         limits: {{ cpu: 50ms, deadline: 5s, memory: 16MiB, calls: 200 }}\n"
+    )
 }
 
 /// A program on a core.

@@ -1,0 +1,79 @@
+//! `orfa filter`: a project to begin with, and a module that is tried without a gateway.
+
+use super::{folder, run, text};
+
+/// It says `x-seen: yes` to the service, and answers what is asked of `/secret` itself.
+const MODULE: &str = r#"(module
+    (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_log" (func $log (param i32 i32 i32) (result i32)))
+    (memory (export "memory") 1)
+    (data (i32.const 16) "x-seen")
+    (data (i32.const 32) "yes")
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param i32) (result i32) (i32.const 1024))
+    (func (export "proxy_on_context_create") (param i32 i32))
+    (func (export "proxy_on_configure") (param i32 i32) (result i32)
+        (i32.ne (local.get 1) (i32.const 3)))
+    (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+        (drop (call $log (i32.const 2) (i32.const 32) (i32.const 3)))
+        (drop (call $add (i32.const 2) (i32.const 16) (i32.const 6) (i32.const 32) (i32.const 3)))
+        (i32.const 0)))"#;
+
+fn with_module() -> tempfile::TempDir {
+    let folder = folder(&[]);
+    std::fs::write(folder.path().join("m.wasm"), wat::parse_str(MODULE).expect("a module")).expect("written");
+    folder
+}
+
+#[tokio::test]
+async fn test_prints_what_module_and_host_say_to_each_other_and_the_answer() {
+    let folder = with_module();
+    let arguments = [
+        "filter",
+        "test",
+        "m.wasm",
+        "--config",
+        "four",
+        "--request",
+        "POST /a?b=1",
+        "-H",
+        "x-a: b",
+        "--body",
+        "hi",
+        "--response",
+        "201",
+        "--response-body",
+        "made",
+    ];
+    let output = run(folder.path(), &arguments).await;
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let places: Vec<_> = [
+        "proxy_on_configure(",
+        "  the service is asked: POST /a?b=1\n",
+        "proxy_on_response_headers(",
+        "    info: yes\n",
+        "    proxy_add_header_map_value(",
+        "\n201 Created\n",
+        "x-seen: yes\n",
+        "\nmade\n",
+    ]
+    .iter()
+    .map(|part| said.find(part).unwrap_or_else(|| panic!("{part:?} in {said}")))
+    .collect();
+    assert!(places.is_sorted(), "{said}");
+}
+
+#[tokio::test]
+async fn test_says_why_a_module_is_refused() {
+    let folder = with_module();
+    let refused = run(folder.path(), &["filter", "test", "m.wasm", "--config", "abc"]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("(filter-config-refused)"), "{}", text(&refused.stderr));
+    let missing = run(folder.path(), &["filter", "test", "none.wasm"]).await;
+    assert!(text(&missing.stderr).contains("(filter-module-unreadable)"), "{}", text(&missing.stderr));
+    let wrong =
+        run(folder.path(), &["filter", "test", "m.wasm", "--config", "four", "--request", "GET"]).await;
+    assert_eq!(wrong.status.code(), Some(64));
+    assert!(text(&wrong.stderr).contains("(bad-request)"), "{}", text(&wrong.stderr));
+}
