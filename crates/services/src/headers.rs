@@ -202,6 +202,12 @@ pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<It
     lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
 
+/// Whether a list has this member, which is a token.
+#[must_use]
+pub fn lists(headers: &HeaderMap, name: &HeaderName, member: &[u8]) -> bool {
+    tokens(headers, name).any(|found| found.eq_ignore_ascii_case(member))
+}
+
 /// How many ORFA gateways a request has passed, from its `CDN-Loop`. For [`crate::Call::hops`].
 #[must_use]
 pub fn hops(headers: &HeaderMap) -> u8 {
@@ -252,7 +258,7 @@ pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
 
 /// Whether the sender says that trailers won't be lost on it (RFC 9110, 10.1.4); we don't lose them either.
 pub fn takes_trailers(headers: &HeaderMap) -> bool {
-    tokens(headers, &TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+    lists(headers, &TE, b"trailers")
 }
 
 /// Appends our `Via`, for a message that was received in this version of HTTP.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::io::InspectReader;
 
 use crate::body::Body;
-use crate::headers::tokens;
+use crate::headers::lists;
 use crate::targets::Lease;
 use crate::transport::Stream;
 
@@ -99,8 +99,7 @@ pub(crate) fn is_switch(response: &Response<Body>) -> bool {
 }
 
 fn asks(headers: &HeaderMap) -> bool {
-    let mut options = tokens(headers, &CONNECTION);
-    headers.contains_key(UPGRADE) && options.any(|option| option.eq_ignore_ascii_case(b"upgrade"))
+    headers.contains_key(UPGRADE) && lists(headers, &CONNECTION, b"upgrade")
 }
 
 /// Passes bytes on both ways until both sides have ended, one of them breaks, or nothing has moved for so long.

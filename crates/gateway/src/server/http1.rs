@@ -20,6 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use services::body::Error;
+use services::headers::lists;
 use services::http1::{Framing, Sending, announced};
 use services::{Body, Tunnel};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -182,7 +183,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             head.status = StatusCode::BAD_GATEWAY;
         }
         let framing = answer::framing(&head, &body, asked);
-        let stays = asked.stays && framing != Framing::UntilClose && !answer::says_close(&head.headers);
+        let stays = asked.stays
+            && framing != Framing::UntilClose
+            && !lists(&head.headers, &header::CONNECTION, b"close");
         let text = answer::head(&head, framing, asked, stays, self.wire.end_of_interim());
         let has_trailers = asked.takes_trailers && head.headers.contains_key(header::TRAILER);
         let trailers = if has_trailers { announced(&head.headers) } else { Box::default() };

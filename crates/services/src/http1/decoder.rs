@@ -1,10 +1,15 @@
 //! Where the body of a message ends (RFC 9112, sections 6 and 7), as it arrives.
 
+use std::task::{Context, Poll, ready};
+
 use bytes::Bytes;
 use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use tokio::io::AsyncRead;
 
 use super::fields::trailers;
 use super::input::Input;
+use crate::body::Error;
 
 /// The longest line with a chunk's size and extensions, and the largest trailers.
 const MAX_LINE: usize = 4 << 10;
@@ -141,11 +146,46 @@ impl Decoder {
         }
     }
 
+    /// The next of the body, reading as much as it takes.
+    pub fn poll_frame<S: AsyncRead + Unpin>(
+        &mut self,
+        input: &mut Input,
+        stream: &mut S,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Frame<Bytes>>, Error>> {
+        loop {
+            let frame = match self.next(input)? {
+                Part::Data(data) => Some(Frame::data(data)),
+                Part::Trailers(fields) => Some(Frame::trailers(fields)),
+                Part::End => None,
+                Part::More => {
+                    if !ready!(input.poll_more(stream, context))? {
+                        self.end()?;
+                    }
+                    continue;
+                }
+            };
+            // Whoever reads may know the length and not ask again: the end is looked for at once.
+            self.settle(input)?;
+            return Poll::Ready(Ok(frame));
+        }
+    }
+
+    /// How much is still to come, as far as that is known.
+    #[must_use]
+    pub fn size_hint(&self) -> SizeHint {
+        match *self {
+            Self::Length(left) => SizeHint::with_exact(left),
+            Self::Done => SizeHint::with_exact(0),
+            _ => SizeHint::default(),
+        }
+    }
+
     /// The connection has ended.
     ///
     /// # Errors
     /// Where the body had not.
-    pub fn end(&mut self) -> Result<(), Wrong> {
+    fn end(&mut self) -> Result<(), Wrong> {
         match std::mem::replace(self, Self::Done) {
             Self::UntilClose | Self::Done => Ok(()),
             _ => Err(Wrong::Short),

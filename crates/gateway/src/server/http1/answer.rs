@@ -4,9 +4,8 @@ use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
-use http::{HeaderMap, StatusCode, Version, response};
+use http::{StatusCode, Version, response};
 use http_body::Body;
-use services::headers::tokens;
 use services::http1::{Framing, content_length, put};
 
 use super::head::Asked;
@@ -31,11 +30,6 @@ pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -
         None if asked.version == Version::HTTP_10 => Framing::UntilClose,
         None => Framing::Chunked,
     }
-}
-
-/// Whether the connection ends with it.
-pub(super) fn says_close(headers: &HeaderMap) -> bool {
-    tokens(headers, &CONNECTION).any(|option| option.eq_ignore_ascii_case(b"close"))
 }
 
 /// The status line and the fields, after what has to come before them.

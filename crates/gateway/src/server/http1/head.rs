@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT};
 use http::{HeaderMap, Method, Request, Uri, Version, request};
 use httparse::{Error, ParserConfig, Status};
-use services::headers::{takes_trailers, tokens};
+use services::headers::{lists, takes_trailers};
 use services::http1::{Framing, Input, content_length, fields, has_bare_line_feed, is_chunked};
 
 use crate::refusal::Refusal;
@@ -65,7 +65,9 @@ impl Asked {
             is_head: head.method == Method::HEAD,
             framing,
             is_doubtful,
-            stays: !is_doubtful && !says(headers, b"close") && (!is_old || says(headers, b"keep-alive")),
+            stays: !is_doubtful
+                && !lists(headers, &CONNECTION, b"close")
+                && (!is_old || lists(headers, &CONNECTION, b"keep-alive")),
             expects_continue: !is_old && headers.contains_key(EXPECT),
             takes_trailers: takes_trailers(headers),
         }
@@ -121,8 +123,4 @@ fn framing(headers: &HeaderMap, version: Version) -> Option<Framing> {
         (true, None) if version == Version::HTTP_11 => Some(Framing::Chunked),
         (true, _) => None,
     }
-}
-
-fn says(headers: &HeaderMap, option: &[u8]) -> bool {
-    tokens(headers, &CONNECTION).any(|said| said.eq_ignore_ascii_case(option))
 }

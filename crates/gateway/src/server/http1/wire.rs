@@ -194,24 +194,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Result<Part, Error>> {
-        if self.stream.is_none() {
-            return Poll::Ready(Err(Gone.into()));
-        }
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, Error>> {
         ready!(self.poll_interim(context))?;
-        loop {
-            match self.decoder.next(&mut self.input)? {
-                Part::More => {}
-                part => {
-                    // Whoever reads may know the length and not ask again: the end is looked for at once.
-                    self.decoder.settle(&mut self.input)?;
-                    return Poll::Ready(Ok(part));
-                }
-            }
-            if !ready!(self.poll_more(context))? {
-                self.decoder.end()?;
-            }
-        }
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(Gone.into())) };
+        self.decoder.poll_frame(&mut self.input, stream, context)
     }
 }
 
@@ -227,17 +213,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
         if wire.turn != self.1 {
             return Poll::Ready(Some(Err(Gone.into())));
         }
-        let part = ready!(wire.poll_part(context));
+        let next = ready!(wire.poll_frame(context));
         if wire.decoder == Decoder::Done {
             wire.watcher.take().into_iter().for_each(Waker::wake);
         }
-        drop(wire);
-        Poll::Ready(match part {
-            Ok(Part::Data(data)) => Some(Ok(Frame::data(data))),
-            Ok(Part::Trailers(fields)) => Some(Ok(Frame::trailers(fields))),
-            Ok(Part::End | Part::More) => None,
-            Err(error) => Some(Err(error)),
-        })
+        Poll::Ready(next.transpose())
     }
 
     fn is_end_stream(&self) -> bool {
@@ -247,12 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
 
     fn size_hint(&self) -> SizeHint {
         let wire = self.0.lock();
-        match wire.decoder {
-            _ if wire.turn != self.1 => SizeHint::default(),
-            Decoder::Length(left) => SizeHint::with_exact(left),
-            Decoder::Done => SizeHint::with_exact(0),
-            _ => SizeHint::default(),
-        }
+        if wire.turn == self.1 { wire.decoder.size_hint() } else { SizeHint::default() }
     }
 }
 

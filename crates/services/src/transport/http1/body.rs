@@ -9,7 +9,7 @@ use http_body::{Frame, SizeHint};
 use super::request::Outgoing;
 use super::{Connection, Endpoint, Parts};
 use crate::body::Error;
-use crate::http1::{Decoder, Part};
+use crate::http1::Decoder;
 
 /// One that was not there at once, with the connection that it arrives on.
 pub(super) struct Arriving {
@@ -35,23 +35,11 @@ impl Arriving {
         Self { decoder, open: Some(Open { connection, outgoing, home }) }
     }
 
-    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Result<Part, Error>> {
-        let Some(open) = &mut self.open else { return Poll::Ready(Ok(Part::End)) };
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, Error>> {
+        let Some(open) = &mut self.open else { return Poll::Ready(Ok(None)) };
         let Parts { stream, input } = &mut *open.connection.0;
         open.outgoing.go_on(stream, context)?;
-        loop {
-            match self.decoder.next(input)? {
-                Part::More => {}
-                part => {
-                    // Whoever reads may know the length and not ask again: the end is looked for at once.
-                    self.decoder.settle(input)?;
-                    return Poll::Ready(Ok(part));
-                }
-            }
-            if !ready!(input.poll_more(stream, context))? {
-                self.decoder.end()?;
-            }
-        }
+        self.decoder.poll_frame(input, stream, context)
     }
 
     /// Sends the connection home once the answer is there to its end.
@@ -71,19 +59,14 @@ impl http_body::Body for Arriving {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let part = ready!(self.poll_part(context));
-        if part.is_err() {
+        let next = ready!(self.poll_next(context));
+        if next.is_err() {
             self.open = None;
             self.decoder = Decoder::Done;
         } else if self.decoder == Decoder::Done {
             self.finish();
         }
-        Poll::Ready(match part {
-            Ok(Part::Data(data)) => Some(Ok(Frame::data(data))),
-            Ok(Part::Trailers(fields)) => Some(Ok(Frame::trailers(fields))),
-            Ok(Part::End | Part::More) => None,
-            Err(error) => Some(Err(error)),
-        })
+        Poll::Ready(next.transpose())
     }
 
     fn is_end_stream(&self) -> bool {
@@ -91,10 +74,6 @@ impl http_body::Body for Arriving {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.decoder {
-            Decoder::Length(left) => SizeHint::with_exact(left),
-            Decoder::Done => SizeHint::with_exact(0),
-            _ => SizeHint::default(),
-        }
+        self.decoder.size_hint()
     }
 }

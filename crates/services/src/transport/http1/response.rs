@@ -7,10 +7,10 @@ use std::mem::MaybeUninit;
 
 use bytes::Bytes;
 use http::header::CONNECTION;
-use http::{HeaderMap, Method, Response, StatusCode, Version};
+use http::{Method, Response, StatusCode, Version};
 use httparse::Status;
 
-use crate::headers::tokens;
+use crate::headers::lists;
 use crate::http1::{Doubt, Framing, Input, content_length, fields, is_chunked};
 
 /// The largest head, and the most headers in it.
@@ -72,7 +72,7 @@ fn parse(text: &Bytes, asked: &Method) -> Result<Head, Wrong> {
     *response.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
     *response.headers_mut() = fields(text, parsed.headers).ok_or(Wrong::Header)?;
     let framing = framing(&mut response, asked)?;
-    let is_last = response.version() == Version::HTTP_10 || says_close(response.headers());
+    let is_last = response.version() == Version::HTTP_10 || lists(response.headers(), &CONNECTION, b"close");
     Ok(Head { response, framing, is_last })
 }
 
@@ -94,10 +94,6 @@ fn framing(response: &mut Response<()>, asked: &Method) -> Result<Framing, Wrong
         (false, Some(length)) => Ok(Framing::Length(length)),
         (false, None) => Ok(Framing::UntilClose),
     }
-}
-
-fn says_close(headers: &HeaderMap) -> bool {
-    tokens(headers, &CONNECTION).any(|option| option.eq_ignore_ascii_case(b"close"))
 }
 
 impl From<Doubt> for Wrong {
