@@ -1,10 +1,10 @@
-//! The JavaScript environment: QuickJS-ng, a small library and one entry, `orfa_javascript`.
+//! The JavaScript environment: QuickJS-ng, a small library and two entries, `orfa_javascript_load` and `_run`.
 //!
 //! Everything up to the first line of a program happens in `start`, a constructor: the host runs it once
 //! when it is built and keeps the memory as a snapshot, from which every run begins. So nothing in it may
 //! ask the host for anything, and nothing that has to differ between runs may be fixed in it.
 //!
-//! A run ends with `done` or `fail` and frees nothing: its memory goes as a whole.
+//! A run ends with `done` or `fail` and frees little: its memory goes as a whole, soon.
 #include "host.h"
 
 #include <stdio.h>
@@ -352,22 +352,40 @@ static void answer(JSContext *ctx, JSValueConst value) {
 
 /* ---- the entry ---- */
 
-EXPORT(orfa_javascript)
-void orfa_javascript(char *source, uint32_t source_len, char *input, uint32_t input_len, char *services, uint32_t services_len) {
+static JSValue exports, program, services_object;
+
+/* Reads a program. It is run once by most hosts, and another time for a client that keeps its instance. */
+EXPORT(orfa_javascript_load)
+void orfa_javascript_load(char *source, uint32_t source_len, char *services, uint32_t services_len) {
     JSContext *ctx = context;
     running = true;
     JS_UpdateStackTop(runtime);
-    JSValue exports = load(ctx, source, source_len);
-    JSValue program = JS_IsException(exports) ? JS_UNDEFINED : JS_GetPropertyStr(ctx, exports, "default");
+    exports = load(ctx, source, source_len);
+    program = JS_IsException(exports) ? JS_UNDEFINED : JS_GetPropertyStr(ctx, exports, "default");
     if (!JS_IsFunction(ctx, program))
         fail(BAD_ANSWER, "the program exports no function: it needs `export default async function (input, services) { ... }`");
-    JSValue arguments[] = {read_input(ctx, exports, input, input_len), services_new(ctx, services, services_len)};
-    if (JS_IsException(arguments[0]) || JS_IsException(arguments[1]))
+    services_object = services_new(ctx, services, services_len);
+    if (JS_IsException(services_object))
+        fail_uncaught(ctx, THREW);
+}
+
+EXPORT(orfa_javascript_run)
+void orfa_javascript_run(char *input, uint32_t input_len) {
+    JSContext *ctx = context;
+    JS_UpdateStackTop(runtime);
+    JSValue arguments[] = {read_input(ctx, exports, input, input_len), JS_DupValue(ctx, services_object)};
+    if (JS_IsException(arguments[0]))
         fail_uncaught(ctx, THREW);
     JSValue result = JS_Call(ctx, program, JS_UNDEFINED, 2, (JSValueConst *)arguments);
     if (JS_IsException(result))
         fail_uncaught(ctx, THREW);
-    answer(ctx, awaited(ctx, result));
+    JSValue value = awaited(ctx, result);
+    answer(ctx, value);
+    /* What one run of many would leave behind; the rest is little, and goes with the instance. */
+    JS_FreeValue(ctx, value);
+    JS_FreeValue(ctx, arguments[0]);
+    JS_FreeValue(ctx, arguments[1]);
+    free(input);
 }
 
 /* Evaluates the prelude and keeps its hooks. */

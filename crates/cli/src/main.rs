@@ -10,6 +10,7 @@ mod dev;
 mod draw;
 mod exit;
 mod filter;
+mod keys;
 mod logs;
 mod query;
 mod serve;
@@ -44,6 +45,9 @@ enum Verb {
     /// About filters, which are Proxy-Wasm modules.
     #[command(subcommand)]
     Filter(filter::Verb),
+    /// About developers' keys.
+    #[command(subcommand)]
+    Keys(keys::Verb),
     /// About query programs.
     #[command(subcommand)]
     Query(query::Verb),
@@ -65,7 +69,9 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
         Verb::Config(config::Verb::Schema) => config::schema(),
         Verb::Filter(filter::Verb::New(arguments)) => filter::new(arguments),
         Verb::Filter(filter::Verb::Test(arguments)) => one_thread(filter::test::run(arguments)),
+        Verb::Keys(keys::Verb::New(arguments)) => keys::new(arguments),
         Verb::Query(query::Verb::Build(arguments)) => query::build(arguments),
+        Verb::Query(query::Verb::Sign(arguments)) => query::sign::run(arguments),
     }
 }
 

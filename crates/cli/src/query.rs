@@ -1,6 +1,7 @@
 //! `orfa query`: what is done to programs before they are sent.
 
 mod build;
+pub(crate) mod sign;
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use build::{BuildError, Built, Metadata, Options};
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
     Build(Arguments),
+    Sign(sign::Arguments),
 }
 
 /// Build a C program to a query module: compiler, linker and post-link step in one.

@@ -43,6 +43,7 @@ struct Builder<'a> {
     services: Services,
     runtime: Option<Arc<query::Runtime>>,
     filters: Option<Arc<filter::Filters>>,
+    trusted: Arc<query::Trusted>,
     source: &'a Source,
 }
 
@@ -82,7 +83,9 @@ impl<'a> Builder<'a> {
             services.map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
         let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
         let filters = filters(config, previous.and_then(|life| life.filters.as_ref()))?;
-        Ok(Self { services, runtime, filters, source })
+        let trusted = query::Trusted::new(&config.trust);
+        let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
+        Ok(Self { services, runtime, filters, trusted: Arc::new(trusted), source })
     }
 
     fn routes(&self, config: &Config, metrics: &Metrics) -> Result<Routes, BuildError> {
@@ -115,13 +118,18 @@ impl<'a> Builder<'a> {
 
     fn way(&self, pointer: &str, route: &RouteConfig) -> Result<Way, Vec<Mistake>> {
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
-            let query = query::Query::new(config, &self.services, runtime);
+            let query = query::Query::new(config, &self.ground(route, runtime));
             let pointer = format!("{pointer}/query");
             return query.map(Way::Query).map_err(|problems| mistakes(self.source, &pointer, problems));
         }
         let proxy = route.proxy.as_ref().and_then(|config| Proxy::new(config, route, &self.services));
         let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];
         proxy.map(Way::Proxy).ok_or_else(missing)
+    }
+
+    fn ground<'b>(&'b self, route: &'b RouteConfig, runtime: &'b Arc<query::Runtime>) -> query::Ground<'b> {
+        let (services, trusted, folder) = (&self.services, &self.trusted, self.source.folder());
+        query::Ground { path: &route.path, services, runtime, trusted, folder }
     }
 
     /// The filters of a route.
@@ -167,7 +175,9 @@ fn runtime(
         previous.keep_to(delay);
         return Ok(Some(Arc::clone(previous)));
     }
-    let runtime = is_needed.then(|| query::Runtime::new(&config.runtime)).transpose()?;
+    let mut settings = config.runtime.clone();
+    settings.folder = settings.folder.map(|folder| config.source.folder().join(folder));
+    let runtime = is_needed.then(|| query::Runtime::new(&settings)).transpose()?;
     runtime.iter().for_each(|runtime| runtime.keep_to(delay));
     if let Some((instances, wanted)) = runtime.as_deref().map(query::Runtime::instances)
         && instances < wanted

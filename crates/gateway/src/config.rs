@@ -74,6 +74,9 @@ pub struct Config {
     /// What callers may do, a row for each caller or group; `anonymous` and `others` are rows too.
     #[serde(default)]
     pub rights: RightsConfig,
+    /// Developers' keys, by the names that signatures give: what their programs may do.
+    #[serde(default)]
+    pub trust: query::TrustConfig,
     /// How the gateway protects itself from more than it can do.
     #[serde(default)]
     pub shed: ShedConfig,
@@ -227,10 +230,23 @@ impl Config {
         tls.flat_map(|tls| tls.files()).for_each(|file| self.source.note_file(file));
         let filters = self.routes.iter().flat_map(|route| &route.filters);
         filters.for_each(|filter| self.source.note_file(&filter.wasm));
+        self.note_stored();
         let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
         keys.filter(|keys| !crate::identity::config::is_url(keys))
             .iter()
             .for_each(|keys| self.source.note_file(keys));
+    }
+
+    /// Stored programs, and the folders that hold them, where new ones may come.
+    fn note_stored(&mut self) {
+        let folder = self.source.folder().to_owned();
+        let queries = self.routes.iter().filter_map(|route| route.query.as_ref());
+        for file in
+            queries.flat_map(|query| &query.stored).flat_map(|list| query::stored_files(&folder, list))
+        {
+            file.parent().into_iter().for_each(|folder| self.source.note_file(folder));
+            self.source.note_file(&file);
+        }
     }
 
     /// What `admin` says where there is to be no such listener.

@@ -231,8 +231,12 @@ fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> 
     let (hops, trace) = (hops(headers), entry.trace().clone());
     let headers = if route.way.makes_calls() { lent(headers, comes) } else { Arc::default() };
     let client = &entry.client;
-    let arrival = Arrival { peer: client.peer, is_secure: client.is_secure(), is_trusted: client.is_trusted };
-    let arrival = Some(arrival);
+    let arrival = Some(Arrival {
+        peer: client.peer,
+        client: client.address.ip(),
+        is_secure: client.is_secure(),
+        is_trusted: client.is_trusted,
+    });
     Call { caller: Caller::Anonymous, rights: None, payer: None, arrival, hops, headers, trace, budget }
 }
 

@@ -48,6 +48,10 @@ impl Routes {
         // A wildcard of the table matches no empty rest, but `/shop/` is below `/shop/*` too, unless
         // it is a route of its own.
         for route in routes {
+            // Below a query route are its stored programs, where the config has no other route.
+            if let Way::Query(_) = route.way {
+                let _ = table.insert(pattern(&format!("{}/*", route.path)), Arc::clone(&route));
+            }
             if let Some(folder) = route.path.strip_suffix('*').filter(|folder| folder.ends_with('/')) {
                 let _ = table.insert(literal(folder), Arc::clone(&route));
             }

@@ -69,7 +69,7 @@ impl Way {
     /// The methods that pages can use here, for browsers that ask first.
     pub(crate) fn methods(&self) -> &'static str {
         match self {
-            Self::Query(_) => "POST, QUERY",
+            Self::Query(query) => query.methods(),
             Self::Proxy(_) => "GET, HEAD, POST, PUT, PATCH, DELETE, QUERY",
         }
     }

@@ -1,19 +1,22 @@
 //! What an HTTP request asks for: a program, its input, its limits.
 //!
 //! The body is the input followed by the program, and `ORFA-Input` says where the one ends; or it is a
-//! form with the parts `program` and `input`. Nothing runs before all of it is read and understood.
+//! form with the parts `program` and `input`; or all input, where the program is named and not sent. Nothing runs
+//! before all of it is read and understood.
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
 use bytes::{Bytes, BytesMut};
+use http::Request;
 use http::header::{CONTENT_ENCODING, HeaderMap};
-use http::{Method, Request};
 use http_body_util::BodyExt;
 use services::Body;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::cached::CacheAsk;
 use crate::config::LimitsConfig;
 use crate::limits::Limits;
 use crate::problem::{QueryError, content_type};
+use crate::trust::Signature;
 
 /// What a program is written in, as far as the gateway sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,14 +26,23 @@ pub(crate) enum Language {
     Typescript,
 }
 
-/// A request, understood.
+/// Which program a request means.
+#[derive(Debug)]
+pub(crate) struct Which {
+    pub(crate) language: Language,
+    /// `None` where it is named and not sent.
+    pub(crate) program: Option<Bytes>,
+    pub(crate) cache: Option<CacheAsk>,
+    pub(crate) trust: Option<Signature>,
+}
+
+/// What is to be done with the program.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    pub(crate) language: Language,
-    pub(crate) program: Bytes,
     pub(crate) input: Bytes,
-    pub(crate) limits: Limits,
-    /// The method was QUERY: only safe calls may be made.
+    /// What the client grants.
+    pub(crate) granted: Option<String>,
+    /// The method was a safe one: only safe calls may be made.
     pub(crate) safe_only: bool,
     /// `Prefer: calls` (RFC 7240): list the upstream calls in `Server-Timing`.
     pub(crate) list_calls: bool,
@@ -42,46 +54,127 @@ enum Layout {
     Form(String),
 }
 
+impl Language {
+    /// Its media type (RFC 9239 for JavaScript).
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Wasm => "application/wasm",
+            Self::Javascript => "text/javascript",
+            Self::Typescript => "text/typescript",
+        }
+    }
+
+    /// The language of a file with this ending.
+    pub(crate) fn by_ending(ending: &str) -> Option<Self> {
+        match ending {
+            "wasm" => Some(Self::Wasm),
+            "js" | "mjs" => Some(Self::Javascript),
+            "ts" | "mts" => Some(Self::Typescript),
+            _ => None,
+        }
+    }
+}
+
 impl Ask {
-    /// Reads a request to its end.
+    /// Reads a request with a program, or with the name of one that is kept, to its end.
     ///
     /// # Errors
     /// Everything that is wrong before a program is looked at.
-    pub(crate) async fn read(request: Request<Body>, config: &LimitsConfig) -> Result<Self, QueryError> {
+    pub(crate) async fn read(
+        request: Request<Body>,
+        config: &LimitsConfig,
+    ) -> Result<(Which, Self), QueryError> {
         let (head, body) = request.into_parts();
-        let safe_only = method(&head.method)?;
-        not_yet(&head.headers)?;
+        let safe_only = match head.method.as_str() {
+            "POST" => false,
+            "QUERY" => true,
+            _ => return Err(QueryError::Method { method: head.method, allowed: "POST, QUERY" }),
+        };
+        let rest = Rest::read(&head.headers, config)?;
         let layout = layout(&head.headers)?;
-        let limits = limits(&head.headers, config)?;
-        let list_calls = prefers_calls(&head.headers);
-        let body = collect(body, config.body.0).await?;
-        let body = decode(&head.headers, body, config.body.0).await?;
+        let cache = CacheAsk::read(&head.headers)?;
+        let trust = Signature::read(&head.headers)?;
+        let body = read_body(&head.headers, body, config).await?;
+        let is_named = cache.as_ref().is_some_and(|cache| cache.named.is_some());
         let (language, input, program) = match layout {
             Layout::Plain(language) => {
-                let (input, program) = split(&head.headers, body)?;
+                let (input, program) = split(&head.headers, body, is_named)?;
                 (language, input, program)
             }
             Layout::Form(boundary) => form(boundary, body).await?,
         };
-        check_size(&program, config.program.0)?;
-        Ok(Self { language, program, input, limits, safe_only, list_calls })
+        let program = Some(program).filter(|program| !program.is_empty() || !is_named);
+        program.iter().try_for_each(|program| check_size(program, config.program.0))?;
+        Ok((Which { language, program, cache, trust }, rest.ask(input, safe_only)))
+    }
+
+    /// Reads a request for a stored program: its input is the body, or the URL's parameters.
+    ///
+    /// # Errors
+    /// Everything that is wrong before the program runs.
+    pub(crate) async fn read_input(
+        request: Request<Body>,
+        config: &LimitsConfig,
+    ) -> Result<Self, QueryError> {
+        let (head, body) = request.into_parts();
+        let rest = Rest::read(&head.headers, config)?;
+        let (input, safe_only) = match head.method.as_str() {
+            "GET" | "HEAD" => (parameters(head.uri.query().unwrap_or_default()), true),
+            "POST" => (read_body(&head.headers, body, config).await?, false),
+            "QUERY" => (read_body(&head.headers, body, config).await?, true),
+            _ => return Err(QueryError::Method { method: head.method, allowed: STORED_METHODS }),
+        };
+        Ok(rest.ask(input, safe_only))
     }
 }
 
-fn method(method: &Method) -> Result<bool, QueryError> {
-    match method.as_str() {
-        "POST" => Ok(false),
-        "QUERY" => Ok(true),
-        _ => Err(QueryError::Method(method.clone())),
+/// The methods of stored programs.
+pub(crate) const STORED_METHODS: &str = "GET, HEAD, POST, QUERY";
+
+/// What the headers say of either.
+struct Rest {
+    granted: Option<String>,
+    list_calls: bool,
+}
+
+impl Rest {
+    fn read(headers: &HeaderMap, config: &LimitsConfig) -> Result<Self, QueryError> {
+        not_yet(headers)?;
+        let granted = single(headers, "ORFA-Limit")?;
+        granted.map(|text| Limits::caps(config).granted(text)).transpose()?;
+        Ok(Self { granted: granted.map(str::to_owned), list_calls: prefers_calls(headers) })
+    }
+
+    fn ask(self, input: Bytes, safe_only: bool) -> Ask {
+        let Self { granted, list_calls } = self;
+        Ask { input, granted, safe_only, list_calls }
     }
 }
 
-/// Caching, trust and recordings are announced by QUERY.md and come later; until then they are refused,
-/// since a client that asks for them relies on them.
+/// The parameters of a URL as a JSON object. A value is text as it stands there, and a list where a name stands
+/// there more than once.
+fn parameters(query: &str) -> Bytes {
+    let mut input = serde_json::Map::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let value = serde_json::Value::from(&*value);
+        match input.get_mut(&*name) {
+            None => drop(input.insert(name.into_owned(), value)),
+            Some(serde_json::Value::Array(values)) => values.push(value),
+            Some(first) => *first = serde_json::Value::Array(vec![first.take(), value]),
+        }
+    }
+    serde_json::Value::Object(input).to_string().into()
+}
+
+async fn read_body(headers: &HeaderMap, body: Body, config: &LimitsConfig) -> Result<Bytes, QueryError> {
+    let body = collect(body, config.body.0).await?;
+    decode(headers, body, config.body.0).await
+}
+
+/// Recordings are announced by QUERY.md and come later; until then they are refused, since a client that
+/// asks for them relies on them.
 fn not_yet(headers: &HeaderMap) -> Result<(), QueryError> {
-    let asked =
-        ["ORFA-Cache", "ORFA-Trust", "ORFA-Debug"].into_iter().find(|name| headers.contains_key(*name));
-    asked.map_or(Ok(()), |name| Err(QueryError::NotYet(name)))
+    if headers.contains_key("ORFA-Debug") { Err(QueryError::NotYet("ORFA-Debug")) } else { Ok(()) }
 }
 
 fn layout(headers: &HeaderMap) -> Result<Layout, QueryError> {
@@ -103,14 +196,6 @@ fn language(essence: &str) -> Option<Language> {
     }
 }
 
-fn limits(headers: &HeaderMap, config: &LimitsConfig) -> Result<Limits, QueryError> {
-    let caps = Limits::caps(config);
-    match single(headers, "ORFA-Limit")? {
-        Some(text) => caps.granted(text),
-        None => Ok(caps),
-    }
-}
-
 fn prefers_calls(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     values
@@ -119,7 +204,10 @@ fn prefers_calls(headers: &HeaderMap) -> bool {
 }
 
 /// A header that may stand there once.
-fn single<'a>(headers: &'a HeaderMap, header: &'static str) -> Result<Option<&'a str>, QueryError> {
+pub(crate) fn single<'a>(
+    headers: &'a HeaderMap,
+    header: &'static str,
+) -> Result<Option<&'a str>, QueryError> {
     let mut values = headers.get_all(header).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -176,10 +264,13 @@ async fn inflate(decoder: impl AsyncRead + Unpin, limit: u64) -> Result<Bytes, Q
     Ok(out.freeze())
 }
 
-/// Divides the body into input and program. Without `ORFA-Input` all of it is program.
-fn split(headers: &HeaderMap, mut body: Bytes) -> Result<(Bytes, Bytes), QueryError> {
+/// Divides the body into input and program. Without `ORFA-Input` all of it is program, or all input where the
+/// program is named.
+fn split(headers: &HeaderMap, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
     const HEADER: &str = "ORFA-Input";
-    let Some(text) = single(headers, HEADER)? else { return Ok((Bytes::new(), body)) };
+    let Some(text) = single(headers, HEADER)? else {
+        return Ok(if is_named { (body, Bytes::new()) } else { (Bytes::new(), body) });
+    };
     let number: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
     let number = number.ok().and_then(|item| item.bare_item.as_integer());
     let number = number.and_then(|number| usize::try_from(i64::from(number)).ok());
@@ -222,12 +313,7 @@ fn unexpected(name: Option<&str>) -> String {
 fn part_language(field: &multer::Field<'_>) -> Result<Language, QueryError> {
     let by_type = field.content_type().and_then(|mime| language(mime.essence_str()));
     let ending = field.file_name().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
-    let by_name = match ending {
-        Some("wasm") => Some(Language::Wasm),
-        Some("js" | "mjs") => Some(Language::Javascript),
-        Some("ts" | "mts") => Some(Language::Typescript),
-        _ => None,
-    };
+    let by_name = ending.and_then(Language::by_ending);
     // The file name goes first: clients guess types, and guess `video/mp2t` for `.ts`.
     by_name.or(by_type).ok_or_else(|| match field.content_type() {
         Some(mime) => QueryError::ContentType(mime.to_string()),

@@ -1,8 +1,12 @@
 //! What an operator writes of queries: the struct under a route's `query:`, and `runtime:`.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use services::{Bytes, Duration};
+
+use crate::cached::Mode;
 
 /// A route that answers query programs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -17,6 +21,14 @@ pub struct QueryConfig {
     /// Whose programs run.
     #[serde(default)]
     pub programs: Programs,
+    /// Files with programs of your own, relative to the config, `*` for any name: `./queries/*`. Each is
+    /// called by its name below the route's path, and as `NAME@HASH`.
+    #[serde(default)]
+    pub stored: Vec<String>,
+    /// How programs may be kept between requests. `instance` lets a program that promises to have no state go on
+    /// living, for one client each.
+    #[serde(default = "code_mode")]
+    pub modes: Vec<Mode>,
     /// The caps. A client can grant less with `ORFA-Limit`, never more.
     #[serde(default)]
     pub limits: LimitsConfig,
@@ -29,6 +41,10 @@ pub enum Programs {
     /// Anybody's.
     #[default]
     Any,
+    /// Those that a key under `trust:` has signed.
+    Signed,
+    /// None but those under `stored:`.
+    Stored,
 }
 
 /// The caps of a route's programs.
@@ -112,7 +128,7 @@ impl Default for LimitsConfig {
 }
 
 /// What all query routes share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuntimeConfig {
     /// Programs of a kind (C, JavaScript, plain) that run at once; further ones wait for their turn. Each
@@ -125,15 +141,40 @@ pub struct RuntimeConfig {
     pub memory: Bytes,
     /// Memory for compiled programs.
     pub cache: Bytes,
+    /// A folder of the gateway's own (mode 0700; made where there is none), where compiled programs outlast
+    /// a restart. Without it none do.
+    pub folder: Option<PathBuf>,
+    /// What that folder may hold.
+    pub folder_size: Bytes,
+    /// What tokens are sealed with: 32 characters at least. Gateways with the same secret take each other's tokens.
+    /// Without it the folder keeps one, or tokens end with the process.
+    #[schemars(length(min = 32))]
+    pub secret: Option<String>,
     /// Programs that are compiled at once.
     #[schemars(range(min = 1, max = 64))]
     pub compile_threads: u32,
+    /// How much compiling one caller's unseen programs may take in ten seconds; programs that a key under `trust:`
+    /// has signed are not counted.
+    pub compile_time: Duration,
 }
 
 impl Default for RuntimeConfig {
     fn default() -> Self {
-        Self { instances: None, memory: Bytes(128 << 20), cache: Bytes(64 << 20), compile_threads: 1 }
+        Self {
+            instances: None,
+            memory: Bytes(128 << 20),
+            cache: Bytes(64 << 20),
+            folder: None,
+            folder_size: Bytes(256 << 20),
+            secret: None,
+            compile_threads: 1,
+            compile_time: Duration::from_millis(500),
+        }
     }
+}
+
+fn code_mode() -> Vec<Mode> {
+    vec![Mode::Code]
 }
 
 fn safe_methods() -> Vec<String> {

@@ -10,8 +10,9 @@ use crate::guest::Guest;
 use crate::host;
 use crate::start::StartError;
 
-/// The function of the JavaScript environment that runs a program.
-const RUN_JAVASCRIPT: &str = "orfa_javascript";
+/// The functions of the JavaScript environment that read a program, and run it.
+const LOAD_JAVASCRIPT: &str = "orfa_javascript_load";
+const RUN_JAVASCRIPT: &str = "orfa_javascript_run";
 
 /// An environment in its sandbox.
 pub(crate) struct Environment {
@@ -33,6 +34,7 @@ pub(crate) struct CEnvironment {
 /// `env:javascript@1`.
 pub(crate) struct JavascriptEnvironment {
     pub(crate) base: Environment,
+    pub(crate) load: ModuleExport,
     pub(crate) run: ModuleExport,
 }
 
@@ -69,8 +71,9 @@ impl CEnvironment {
 impl JavascriptEnvironment {
     pub(crate) fn load(pool: Pool) -> Result<Self, StartError> {
         let base = Environment::load(Class::Javascript, pool, &environments::JAVASCRIPT)?;
+        let load = export(&base.module, environments::JAVASCRIPT.name, LOAD_JAVASCRIPT)?;
         let run = export(&base.module, environments::JAVASCRIPT.name, RUN_JAVASCRIPT)?;
-        Ok(Self { base, run })
+        Ok(Self { base, load, run })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a running program has: its allowance, its futures, the answer that it builds, its console. The
 //! data of its store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use services::{Call, Service, Services};
 use crate::futures::Futures;
 use crate::limits::{Limit, Limits};
 use crate::problem::QueryError;
+use crate::trust::KeyConfig;
 
 /// How much of the console is kept, in bytes: the end of it.
 const CONSOLE: usize = 4096;
@@ -23,6 +24,25 @@ pub(crate) struct Access {
     pub(crate) methods: Vec<http::Method>,
     /// The services' names with commas between, as the JavaScript environment takes them.
     pub(crate) names: String,
+}
+
+impl Access {
+    pub(crate) fn new(services: HashMap<String, Arc<Service>>, methods: Vec<http::Method>) -> Self {
+        let sorted: BTreeMap<_, _> = services.iter().collect();
+        let names = sorted.values().map(|service| &**service.name()).collect::<Vec<_>>().join(",");
+        Self { services, methods, names }
+    }
+
+    /// What is left of it for the programs that a key has signed.
+    pub(crate) fn narrowed(&self, key: &KeyConfig) -> Self {
+        let among = |names: &[String], name: &str| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let service = |name: &str| key.services.as_ref().is_none_or(|names| among(names, name));
+        let method =
+            |name: &str| key.methods.as_ref().is_none_or(|names| names.iter().any(|known| known == name));
+        let services = self.services.iter().filter(|(name, _)| service(name));
+        let methods = self.methods.iter().filter(|name| method(name.as_str()));
+        Self::new(services.map(|(name, it)| (name.clone(), it.clone())).collect(), methods.cloned().collect())
+    }
 }
 
 /// A program's state on the host's side.
@@ -75,6 +95,30 @@ impl Guest {
             place: None,
             used: (0, 0),
         }
+    }
+
+    /// Takes the memory of the guest that ran before it in the same instance. `false` if that is more than this one
+    /// may have.
+    pub(crate) fn follow(&mut self, before: &Self) -> bool {
+        if before.used.0 > self.limits.size(Limit::Memory) {
+            return false;
+        }
+        self.memory = before.memory;
+        self.used = (before.used.0, 0);
+        true
+    }
+
+    /// What the run that is over leaves behind. Nothing of it stays but the memory.
+    pub(crate) fn rest(&mut self) -> (Answer, Console) {
+        self.steps_aside();
+        self.futures = Futures::default();
+        self.call.headers = Arc::default();
+        (std::mem::take(&mut self.answer), std::mem::take(&mut self.console))
+    }
+
+    /// Bytes of linear memory.
+    pub(crate) fn linear(&self) -> usize {
+        self.used.0
     }
 
     /// Runs from now on.

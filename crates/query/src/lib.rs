@@ -1,19 +1,26 @@
 //! The query: a program that the client sends runs beside the services and answers in one request.
 //!
 //! The way of a request, a file a step:
-//! `ask.rs` (what the HTTP request asks for) → `program.rs` (checked, compiled once per content hash, kept) →
-//! `run.rs` (a fresh instance, the host functions of `host.rs`, limits) → `answer.rs` (HTTP again); `route.rs` is
-//! the way itself, `runtime.rs` what all routes share. `problem.rs` holds all that can go wrong on it, `config.rs` what an operator writes, `limits.rs` the
-//! limits that exist twice. The protocol and the ABI stand in docs/query.md and in `query-abi`.
+//! `ask.rs` (what the HTTP request asks for) → `claim.rs` (whose program it is, and by what right it runs: `owner.rs`,
+//! `cached.rs`, `token.rs`, `trust.rs`) → `program.rs` (checked, compiled once for each owner, kept) → `run.rs` (an instance,
+//! fresh or one of `live.rs`, the host functions of `host.rs`, limits) → `answer.rs` (HTTP again). `route.rs` is the way itself,
+//! `runtime.rs` what all routes share, `stored.rs` the programs that the operator deploys. `problem.rs` holds all that can go wrong on it,
+//! `config.rs` what an operator writes, `limits.rs` the limits that exist twice, `allowance.rs` what compiling may take. The protocol
+//! and the ABI stand in docs/query.md and in `query-abi`.
 
+mod allowance;
 mod answer;
 mod ask;
+mod cached;
+mod claim;
 mod config;
 mod environment;
 mod futures;
 mod guest;
 mod host;
 mod limits;
+mod live;
+mod owner;
 mod pools;
 mod problem;
 mod program;
@@ -21,13 +28,19 @@ mod route;
 mod run;
 mod runtime;
 mod start;
+mod stored;
+mod token;
+mod trust;
 mod typescript;
 
 #[cfg(test)]
 mod fuzz;
 
+pub use cached::Mode;
 pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
-pub use route::Query;
+pub use route::{Ground, Query};
 pub use runtime::{Instances, Runtime};
 pub use services::Report;
 pub use start::StartError;
+pub use stored::files as stored_files;
+pub use trust::{KeyConfig, TrustConfig, Trusted, is_low, public_key, signed};

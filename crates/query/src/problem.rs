@@ -3,7 +3,7 @@
 //! What was asked for wrongly is the client's fault (4xx). What the program did is the program's: 422,
 //! so that a stranger's bug never pages the operator.
 
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use query_abi::Failure;
 use serde_json::{Map, Value};
@@ -16,8 +16,8 @@ use crate::program::check::Refusal;
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QueryError {
-    #[error("the method {0} is not for query routes")]
-    Method(http::Method),
+    #[error("the method {method} is not for this")]
+    Method { method: http::Method, allowed: &'static str },
     #[error("the request has no Content-Type")]
     NoContentType,
     #[error("the Content-Type `{0}` is not one of a program")]
@@ -42,6 +42,30 @@ pub(crate) enum QueryError {
     NoProgram,
     #[error("the program has {size} bytes, more than {limit}")]
     ProgramSize { size: usize, limit: u64 },
+    #[error("the token is not one of this gateway, or its key is gone")]
+    TokenUnknown,
+    #[error("the token's time is over")]
+    TokenExpired,
+    #[error("the token is another caller's")]
+    TokenCaller,
+    #[error("the key that signed the token's program counts no more")]
+    TokenRevoked,
+    #[error("the program that is named is not here, or not here any more")]
+    ProgramUnknown,
+    #[error("there is no key `{0}` whose signatures count here")]
+    KeyUnknown(String),
+    #[error("the time of the key `{0}` is over")]
+    KeyExpired(String),
+    #[error("this is not a signature of this program by the key `{0}`")]
+    SignatureWrong(String),
+    #[error("this route runs only signed programs")]
+    Unsigned,
+    #[error("this route runs only stored programs")]
+    NotStored,
+    #[error("there is no stored program `{0}`")]
+    StoredUnknown(String),
+    #[error("too many programs that nobody has sent before: compiling takes its time")]
+    CompileRate { wait: std::time::Duration },
     #[error("the program is not UTF-8")]
     NotText,
     #[error("{0}")]
@@ -106,10 +130,24 @@ fn whose(granted: bool) -> &'static str {
     if granted { "which is what ORFA-Limit grants" } else { "which is the cap of this route" }
 }
 
+impl QueryError {
+    /// Whether the client only has to send the program again.
+    fn wants_program(&self) -> bool {
+        matches!(
+            self,
+            Self::TokenUnknown
+                | Self::TokenExpired
+                | Self::TokenCaller
+                | Self::TokenRevoked
+                | Self::ProgramUnknown
+        )
+    }
+}
+
 impl Problem for QueryError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Method(_) => "method-not-allowed",
+            Self::Method { .. } => "method-not-allowed",
             Self::NoContentType => "content-type-missing",
             Self::ContentType(_) => "content-type-unknown",
             Self::Header { .. } => "header-malformed",
@@ -122,6 +160,18 @@ impl Problem for QueryError {
             Self::BrokenBody => "body-broken",
             Self::NoProgram => "program-missing",
             Self::ProgramSize { .. } => "program-too-large",
+            Self::TokenUnknown => "program-token-unknown",
+            Self::TokenExpired => "program-token-expired",
+            Self::TokenCaller => "program-token-caller",
+            Self::TokenRevoked => "program-token-revoked",
+            Self::ProgramUnknown => "program-unknown",
+            Self::KeyUnknown(_) => "trust-key-unknown",
+            Self::KeyExpired(_) => "trust-key-expired",
+            Self::SignatureWrong(_) => "trust-signature-wrong",
+            Self::Unsigned => "program-unsigned",
+            Self::NotStored => "program-not-stored",
+            Self::StoredUnknown(_) => "stored-unknown",
+            Self::CompileRate { .. } => "compile-rate",
             Self::NotText => "program-not-text",
             Self::Module(refusal) => refusal.code(),
             Self::Syntax { .. } => "program-syntax",
@@ -144,7 +194,15 @@ impl Problem for QueryError {
 
     fn status(&self) -> StatusCode {
         match self {
-            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            _ if self.wants_program() => StatusCode::CONFLICT,
+            Self::KeyUnknown(_)
+            | Self::KeyExpired(_)
+            | Self::SignatureWrong(_)
+            | Self::Unsigned
+            | Self::NotStored => StatusCode::FORBIDDEN,
+            Self::StoredUnknown(_) => StatusCode::NOT_FOUND,
+            Self::CompileRate { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::ContentType(_) | Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
             Self::BodySize(_) | Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -161,7 +219,19 @@ impl Problem for QueryError {
             Self::Overloaded(overloaded) => overloaded.fault(),
             Self::Gateway(_) => Fault::Gateway,
             Self::Call { reason, .. } if reason.fault() == Fault::Client => Fault::Client,
-            Self::Method(_)
+            Self::Method { .. }
+            | Self::TokenUnknown
+            | Self::TokenExpired
+            | Self::TokenCaller
+            | Self::TokenRevoked
+            | Self::ProgramUnknown
+            | Self::KeyUnknown(_)
+            | Self::KeyExpired(_)
+            | Self::SignatureWrong(_)
+            | Self::Unsigned
+            | Self::NotStored
+            | Self::StoredUnknown(_)
+            | Self::CompileRate { .. }
             | Self::NoContentType
             | Self::ContentType(_)
             | Self::Header { .. }
@@ -181,7 +251,17 @@ impl Problem for QueryError {
 
     fn hint(&self) -> String {
         match self {
-            Self::Method(_) => "send a program with POST, or with QUERY if it makes only safe calls".into(),
+            Self::Method { .. } => "send a program with POST, or with QUERY if it makes only safe calls".into(),
+            _ if self.wants_program() => "send the program again; the answer brings a new token".into(),
+            Self::KeyUnknown(_) | Self::KeyExpired(_) => "sign it with a key that `trust` names".into(),
+            Self::SignatureWrong(_) => {
+                "`orfa query sign` prints the header for a program; it holds for these bytes and this Content-Type only"
+                    .into()
+            }
+            Self::Unsigned => "send `ORFA-Trust` with the program: `orfa query sign` prints it".into(),
+            Self::NotStored => "call one of the stored programs by its name, below this path".into(),
+            Self::StoredUnknown(_) => "a version that the route does not list any more is gone for good".into(),
+            Self::CompileRate { .. } => "send it again after Retry-After; programs that were sent before go on".into(),
             Self::NoContentType | Self::ContentType(_) => "use application/wasm, text/javascript, text/typescript, or \
                  multipart/form-data with the parts `program` and `input`"
                 .into(),
@@ -203,6 +283,9 @@ impl Problem for QueryError {
 
     fn members(&self) -> Map<String, Value> {
         let mut members = Map::new();
+        if self.wants_program() {
+            members.insert("send_program".into(), true.into());
+        }
         if let Self::Failed { line: line @ 1.., column, .. } | Self::Syntax { line: line @ 1.., column, .. } =
             self
         {
@@ -217,10 +300,13 @@ impl Problem for QueryError {
             Self::Overloaded(overloaded) => overloaded.headers(),
             _ => HeaderMap::new(),
         };
-        if matches!(self, Self::Method(_)) {
-            headers.insert(ALLOW, HeaderValue::from_static("POST, QUERY"));
+        if let Self::Method { allowed, .. } = self {
+            headers.insert(ALLOW, HeaderValue::from_static(allowed));
         }
-        if matches!(self, Self::Method(_) | Self::NoContentType | Self::ContentType(_)) {
+        if let Self::CompileRate { wait } = self {
+            headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+        }
+        if matches!(self, Self::Method { .. } | Self::NoContentType | Self::ContentType(_)) {
             headers.insert(ACCEPT_QUERY, HeaderValue::from_static(ACCEPTED));
         }
         headers

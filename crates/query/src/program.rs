@@ -5,14 +5,13 @@ pub(crate) mod check;
 use std::sync::Arc;
 
 use query_abi::{CONSTRUCTORS, ENTRY, HOST_MODULE};
-use sandbox::{Extern, ExternType, Key, Module, ModuleExport};
-use sha2::{Digest, Sha256};
+use sandbox::{Extern, ExternType, Module, ModuleExport};
 
-use crate::ask::{Ask, Language};
+use crate::ask::Language;
 use crate::environment::CEnvironment;
 use crate::problem::QueryError;
 use crate::typescript;
-use check::{Facts, Refusal};
+use check::Refusal;
 
 /// A program that can be run any number of times.
 #[derive(Clone)]
@@ -23,6 +22,17 @@ pub(crate) enum Program {
     Javascript(Arc<str>),
     /// A module that brings its own memory.
     Plain(Arc<Module>),
+}
+
+impl Program {
+    /// Its class as a number: C, JavaScript, plain.
+    pub(crate) fn class(&self) -> u8 {
+        match self {
+            Self::C(_) => 0,
+            Self::Javascript(_) => 1,
+            Self::Plain(_) => 2,
+        }
+    }
 }
 
 /// A query module, with its imports looked up.
@@ -37,16 +47,6 @@ pub(crate) struct CProgram {
 pub(crate) enum Import {
     Environment(ModuleExport),
     Host(String),
-}
-
-/// The content hash of a program: what its cache key is made of.
-pub(crate) fn key(ask: &Ask) -> Key {
-    let language: &[u8] = match ask.language {
-        Language::Wasm => b"wasm\0",
-        Language::Javascript => b"javascript\0",
-        Language::Typescript => b"typescript\0",
-    };
-    Sha256::new().chain_update(language).chain_update(&ask.program).finalize().into()
 }
 
 /// Source text for the JavaScript environment: the types of TypeScript become spaces, so that lines and
@@ -66,11 +66,11 @@ pub(crate) fn javascript(language: Language, source: &[u8]) -> Result<Arc<str>, 
     Ok(stripped.into())
 }
 
-/// Compiles a query module and looks its imports up in the environment.
-pub(crate) fn link(environment: &CEnvironment, facts: &Facts, wasm: &[u8]) -> Result<CProgram, QueryError> {
-    let module = environment.sandbox.compile(wasm).map_err(|error| Refusal::Malformed(error.to_string()))?;
+/// Looks a query module's imports up in the environment.
+pub(crate) fn link(environment: &CEnvironment, module: Module) -> Result<CProgram, QueryError> {
     let imports = module.imports().map(|import| find(environment, &import)).collect::<Result<_, _>>()?;
-    let constructors = facts.constructors.then(|| module.get_export_index(CONSTRUCTORS)).flatten();
+    let has_constructors = module.get_export(CONSTRUCTORS).is_some_and(|export| export.func().is_some());
+    let constructors = has_constructors.then(|| module.get_export_index(CONSTRUCTORS)).flatten();
     let entry = module.get_export_index(ENTRY).ok_or(Refusal::NoEntry)?;
     Ok(CProgram { module, imports, constructors, entry })
 }

@@ -1,29 +1,66 @@
 //! A query route: what it may call, and the way of a request through the other files.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
-use services::{Body, Call, ConfigProblem, Problem, Report, Services, Trace};
+use services::{Body, Call, ConfigProblem, Problem, Report, Services};
+use tokio::time::timeout;
 
 use crate::answer::{self, Times};
-use crate::ask::Ask;
-use crate::config::{CallerLimits, QueryConfig};
+use crate::ask::{Ask, STORED_METHODS};
+use crate::cached::{self, Done, Mode};
+use crate::claim::{Claim, Judge};
+use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
 use crate::guest::{Access, Guest};
 use crate::limits::{Limit, Limits};
-use crate::problem::{Failed, QueryError};
+use crate::problem::{Failed, QueryError, short};
 use crate::program::Program;
 use crate::run::{self, Ended, run};
 use crate::runtime::Runtime;
+use crate::stored::Stored;
+use crate::trust::Trusted;
 
 /// A query route.
 pub struct Query {
+    /// The route's path; what is below it names a stored program.
+    path: Box<str>,
     config: QueryConfig,
     access: Arc<Access>,
+    /// What the programs may reach that a key has signed.
+    by_key: HashMap<Arc<str>, Arc<Access>>,
+    trusted: Arc<Trusted>,
+    stored: Stored,
     services: Services,
     runtime: Arc<Runtime>,
+}
+
+/// What a route is made of beside its own config.
+#[derive(Clone, Copy)]
+pub struct Ground<'a> {
+    /// The route's path.
+    pub path: &'a str,
+    /// The services of the gateway.
+    pub services: &'a Services,
+    /// Where programs run.
+    pub runtime: &'a Arc<Runtime>,
+    /// The developers' keys.
+    pub trusted: &'a Arc<Trusted>,
+    /// Where relative paths begin.
+    pub folder: &'a Path,
+}
+
+/// A program that may run: how, and what is told of it.
+struct Ready {
+    program: Program,
+    ask: Ask,
+    limits: Limits,
+    access: Arc<Access>,
+    claim: Option<Claim>,
+    compiled: Option<Duration>,
 }
 
 impl Query {
@@ -31,23 +68,46 @@ impl Query {
     /// route's `query:`.
     ///
     /// # Errors
-    /// Services that do not exist, methods that are none, a memory cap above the pool's.
-    pub fn new(
-        config: &QueryConfig,
-        services: &Services,
-        runtime: &Arc<Runtime>,
-    ) -> Result<Self, Vec<ConfigProblem>> {
+    /// Services that do not exist, methods that are none, a memory cap above the pool's, stored programs that
+    /// are none.
+    pub fn new(config: &QueryConfig, ground: &Ground<'_>) -> Result<Self, Vec<ConfigProblem>> {
+        let Ground { path, services, runtime, trusted, folder } = *ground;
         let mut problems = Vec::new();
         let access = access(config, services, &mut problems);
         if config.limits.memory.0 > runtime.memory {
             let message = "this is more than `runtime.memory`, the largest memory of any program";
             problems.push(problem("/limits/memory", message.into(), "raise `runtime.memory`, or grant less"));
         }
-        if !problems.is_empty() {
-            return Err(problems);
+        if config.programs == Programs::Stored && config.stored.is_empty() {
+            let message = "only stored programs run here, and there are none";
+            problems.push(problem("/programs", message.into(), "list files under `stored`"));
         }
-        let (config, services, runtime) = (config.clone(), services.clone(), runtime.clone());
-        Ok(Self { config, access: Arc::new(access), services, runtime })
+        let stored = Stored::new(&config.stored, folder, runtime, config.limits.program.0);
+        let stored = stored.map_err(|wrong| {
+            let place = |problem: ConfigProblem| ConfigProblem {
+                pointer: format!("/stored{}", problem.pointer),
+                ..problem
+            };
+            problems.extend(wrong.into_iter().map(place));
+        });
+        let (Ok(stored), true) = (stored, problems.is_empty()) else { return Err(problems) };
+        let by_key = trusted.all().map(|key| (Arc::clone(&key.name), Arc::new(access.narrowed(&key.config))));
+        Ok(Self {
+            path: path.trim_end_matches("/*").into(),
+            by_key: by_key.collect(),
+            access: Arc::new(access),
+            trusted: Arc::clone(trusted),
+            stored,
+            config: config.clone(),
+            services: services.clone(),
+            runtime: Arc::clone(runtime),
+        })
+    }
+
+    /// The methods that this route takes, stored programs included.
+    #[must_use]
+    pub fn methods(&self) -> &'static str {
+        if self.stored.is_empty() { "POST, QUERY" } else { STORED_METHODS }
     }
 
     /// Whether a program that came now would run in good time.
@@ -56,8 +116,9 @@ impl Query {
         self.runtime.line.has_room(now)
     }
 
-    /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions. `seen` is the caller, the client's headers and the hops; the allowance is made
-    /// here, of the limits. The response carries a [`Report`] in its extensions.
+    /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions. `seen` is the caller, the
+    /// client's headers and the hops; the allowance is made here, of the limits. The response carries a [`Report`] in
+    /// its extensions.
     ///
     /// # Errors
     /// Everything in `problem.rs`.
@@ -71,52 +132,97 @@ impl Query {
 
     async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = Instant::now();
-        let (ask, program, compiled) = self.prepare(request, &seen.trace).await?;
-        let call = Call { budget: Arc::new(run::budget(&ask.limits)), ..seen };
+        let ready = self.prepare(request, &seen).await?;
+        let Ready { program, ask, limits, access, claim, compiled } = ready;
+        let call = Call { budget: Arc::new(run::budget(&limits)), ..seen };
         let budget = call.budget.clone();
-        let guest = Guest::new(self.access.clone(), self.services.clone(), call, ask.limits, ask.safe_only);
-        let ended = run(&self.runtime, &program, guest, &ask.input).await;
+        let guest = Guest::new(access.clone(), self.services.clone(), call, limits, ask.safe_only);
+        let session = claim.as_ref().filter(|claim| claim.mode == Some(Mode::Instance));
+        let session = session.map(|claim| (claim.session, claim.key));
+        let live = session.and_then(|(session, key)| self.runtime.lives.take(session, key));
+        let is_reused = live.is_some();
+        let mut ended = run(&self.runtime, &program, guest, &ask.input, live, session.is_some()).await;
+        if let (Some((session, key)), Some(live)) = (session, ended.live.take()) {
+            self.runtime.lives.put(session, key, live);
+        }
         let report = Report { made: budget.made(), since: Some(budget.started), cpu: ended.cpu };
         let times = Times { started, compiled, cpu: ended.cpu, list_calls: ask.list_calls };
-        self.finish(ended, &times, report)
+        let mut response = finish(ended, &access, &times, report)?;
+        if let Some(claim) = claim {
+            let done = match compiled {
+                _ if is_reused => Done::Reused,
+                Some(_) => Done::Compiled,
+                None => Done::Found,
+            };
+            let token = claim.token(&self.runtime.sealer)?;
+            let told = claim.mode.and_then(|mode| cached::told(mode, done, token.as_deref()));
+            response.headers_mut().extend(told.map(|told| (cached::CACHE, told)));
+        }
+        Ok(response)
     }
 
     /// Reads the request and gets its program ready.
-    async fn prepare(
-        &self,
-        request: Request<Body>,
-        trace: &Trace,
-    ) -> Result<(Ask, Program, Option<Duration>), QueryError> {
-        let reads = trace.phase("read");
+    async fn prepare(&self, request: Request<Body>, seen: &Call) -> Result<Ready, QueryError> {
+        let reads = seen.trace.phase("read");
         let config = match request.extensions().get::<Arc<CallerLimits>>() {
             Some(caller) => self.config.limits.and(caller),
             None => self.config.limits,
         };
         let caps = Limits::caps(&config);
-        let reading = Ask::read(request, &config);
-        let read = tokio::time::timeout(caps.millis(Limit::Deadline), reading).await;
-        let ask = read.unwrap_or_else(|_| Err(caps.exceeded(Limit::Deadline)))?;
+        let time = caps.millis(Limit::Deadline);
+        let late = || caps.exceeded(Limit::Deadline);
+        if let Some(name) = self.stored_name(request.uri().path()) {
+            let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
+            let ask = timeout(time, Ask::read_input(request, &config)).await.map_err(|_| late())??;
+            let (program, access) = (program.clone(), self.access.clone());
+            let limits = granted(&config, &ask)?;
+            return Ok(Ready { program, ask, limits, access, claim: None, compiled: None });
+        }
+        let (which, ask) = timeout(time, Ask::read(request, &config)).await.map_err(|_| late())??;
         drop(reads);
-        let _compiles = trace.phase("compile");
-        let (program, compiled) = self.runtime.program(&ask).await?;
-        Ok((ask, program, compiled))
+        let claim = self.judge().claim(&which, seen)?;
+        let _compiles = seen.trace.phase("compile");
+        let program = timeout(time, self.runtime.program(&claim, which.program));
+        let (program, compiled) = program.await.map_err(|_| late())??;
+        let (access, config) = match &claim.trusted {
+            Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),
+            None => (&self.access, config),
+        };
+        let (limits, access) = (granted(&config, &ask)?, access.clone());
+        Ok(Ready { program, ask, limits, access, claim: Some(claim), compiled })
     }
 
-    fn finish(
-        &self,
-        ended: Ended,
-        times: &Times,
-        report: Report,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
-        let timing = answer::timing(times, &report);
-        if let Err(error) = ended.result {
-            return Err(Failed { error, timing, console: ended.console.into_text(), report }.into());
-        }
-        let vary = answer::vary(&self.access, &report.made);
-        let mut response = answer::respond(ended.answer, &timing, vary);
-        response.extensions_mut().insert(report);
-        Ok(response)
+    /// The name that a path has below the route's own.
+    fn stored_name<'p>(&self, path: &'p str) -> Option<&'p str> {
+        path.strip_prefix(&*self.path)?.strip_prefix('/').filter(|name| !name.is_empty())
     }
+
+    fn judge(&self) -> Judge<'_> {
+        let (trusted, sealer) = (&*self.trusted, &self.runtime.sealer);
+        Judge { trusted, sealer, programs: self.config.programs, modes: &self.config.modes }
+    }
+}
+
+/// The limits that hold: the client's, where it grants less than the config.
+fn granted(config: &LimitsConfig, ask: &Ask) -> Result<Limits, QueryError> {
+    let caps = Limits::caps(config);
+    ask.granted.as_ref().map_or(Ok(caps), |text| caps.granted(text))
+}
+
+fn finish(
+    ended: Ended,
+    access: &Access,
+    times: &Times,
+    report: Report,
+) -> Result<Response<Body>, Box<dyn Problem>> {
+    let timing = answer::timing(times, &report);
+    if let Err(error) = ended.result {
+        return Err(Failed { error, timing, console: ended.console.into_text(), report }.into());
+    }
+    let vary = answer::vary(access, &report.made);
+    let mut response = answer::respond(ended.answer, &timing, vary);
+    response.extensions_mut().insert(report);
+    Ok(response)
 }
 
 fn access(config: &QueryConfig, services: &Services, problems: &mut Vec<ConfigProblem>) -> Access {
@@ -134,9 +240,7 @@ fn access(config: &QueryConfig, services: &Services, problems: &mut Vec<ConfigPr
             }
         }
     }
-    let sorted: BTreeMap<_, _> = known.iter().collect();
-    let names = sorted.values().map(|service| &**service.name()).collect::<Vec<_>>().join(",");
-    Access { methods: methods(config, problems), services: known, names }
+    Access::new(known, methods(config, problems))
 }
 
 fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Method> {

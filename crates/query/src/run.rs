@@ -1,4 +1,4 @@
-//! One run of a program: a fresh instance, its input, its end.
+//! One run of a program: an instance, its input, its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
-    Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, Store, Trap, Trapped, UpdateDeadline,
+    Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, Store, Trap, Trapped, TypedFunc,
+    UpdateDeadline,
 };
 use services::{Budget, Overloaded, Payer};
 use tokio::time::timeout_at;
@@ -14,6 +15,7 @@ use tokio::time::timeout_at;
 use crate::environment::{CEnvironment, Environment, JavascriptEnvironment};
 use crate::guest::{Answer, Console, Guest};
 use crate::limits::Limit;
+use crate::live::{Live, Seat};
 use crate::problem::QueryError;
 use crate::program::{CProgram, Externs, Import, Program};
 use crate::runtime::Runtime;
@@ -24,40 +26,80 @@ pub(crate) struct Ended {
     pub(crate) answer: Answer,
     pub(crate) console: Console,
     pub(crate) cpu: Duration,
+    /// The instance, if it can go on living.
+    pub(crate) live: Option<Live>,
 }
 
-/// Runs a program to its end, or to the first of its limits.
-pub(crate) async fn run(runtime: &Runtime, program: &Program, mut guest: Guest, input: &Bytes) -> Ended {
+/// The functions of an instance by which it runs another time.
+pub(crate) struct Entry {
+    run: TypedFunc<(u32, u32), ()>,
+    alloc: Alloc,
+}
+
+/// How an instance gets room for an input.
+enum Alloc {
+    Function(TypedFunc<u32, u32>),
+    /// A plain module that allocates nothing: its memory grows.
+    Growing,
+}
+
+/// Runs a program to its end, or to the first of its limits: in an instance that lives already, or in a
+/// fresh one; `lives` says whether it is to go on living.
+pub(crate) async fn run(
+    runtime: &Runtime,
+    program: &Program,
+    mut guest: Guest,
+    input: &Bytes,
+    live: Option<Live>,
+    lives: bool,
+) -> Ended {
     let limits = guest.limits;
     let deadline = guest.call.budget.deadline;
     let trace = guest.call.trace.clone();
+    let payer = guest.call.payer.clone();
     let waits = trace.phase("queue");
-    let Ok(_place) = timeout_at(deadline.into(), runtime.place(program)).await else {
-        return ended(Err(limits.exceeded(Limit::Deadline)), guest, Duration::ZERO);
+    let (mut store, seat) = match live.filter(|live| guest.follow(live.store.data())) {
+        Some(Live { mut store, seat }) => {
+            *store.data_mut() = guest;
+            store.set_epoch_deadline(1);
+            (store, Some(seat))
+        }
+        None => (store(runtime.engine(program), guest), None),
+    };
+    let permit = match &seat {
+        Some(_) => None,
+        None => match timeout_at(deadline.into(), runtime.place(program)).await {
+            Ok(permit) => permit,
+            Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), store.into_data(), Duration::ZERO),
+        },
     };
     match timeout_at(deadline.into(), runtime.line.stand()).await {
-        Ok(Ok(place)) => guest.takes(place),
-        Ok(Err(sandbox::TooLong)) => return ended(Err(Overloaded.into()), guest, Duration::ZERO),
-        Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), guest, Duration::ZERO),
+        Ok(Ok(place)) => store.data_mut().takes(place),
+        Ok(Err(sandbox::TooLong)) => return ended(Err(Overloaded.into()), store.into_data(), Duration::ZERO),
+        Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), store.into_data(), Duration::ZERO),
     }
     drop(waits);
     let _runs = trace.phase("run");
     let _running = runtime.ticker.run();
-    let payer = guest.call.payer.clone();
-    let mut store = store(runtime.engine(program), guest);
-    let entered = enter(runtime, program, &mut store, input);
+    let entered = enter(runtime, program, &mut store, seat.as_ref(), input);
     let metered = Metered::new(entered, limits.millis(Limit::Cpu), runtime.gate.clone());
     let mut charged = Charged { metered, payer };
     let result = timeout_at(deadline.into(), &mut charged.metered).await;
     let cpu = charged.metered.spent();
     drop(charged);
-    let result = match result {
-        Ok(Ok(Ok(()))) => Ok(()),
-        Ok(Ok(Err(error))) => Err(reason(error)),
-        Ok(Err(sandbox::OverCpu)) => Err(limits.exceeded(Limit::Cpu)),
-        Err(_) => Err(limits.exceeded(Limit::Deadline)),
+    let entry = match result {
+        Ok(Ok(Ok(entry))) => entry,
+        Ok(Ok(Err(error))) => return ended(Err(reason(error)), store.into_data(), cpu),
+        Ok(Err(sandbox::OverCpu)) => return ended(Err(limits.exceeded(Limit::Cpu)), store.into_data(), cpu),
+        Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), store.into_data(), cpu),
     };
-    ended(result, store.into_data(), cpu)
+    if !lives {
+        return ended(Ok(()), store.into_data(), cpu);
+    }
+    let fresh = entry.zip(permit).map(|(entry, permit)| Seat::new(entry, permit, store.data()));
+    let (answer, console) = store.data_mut().rest();
+    let live = seat.or(fresh).map(|seat| Live { store, seat });
+    Ended { live, ..finished(Ok(()), answer, console, cpu) }
 }
 
 /// A run that somebody pays for: also one that is dropped because its client went away.
@@ -74,13 +116,17 @@ impl<F: Future> Drop for Charged<F> {
     }
 }
 
-/// Checks that a run which went well has an answer.
 fn ended(result: Result<(), QueryError>, guest: Guest, cpu: Duration) -> Ended {
+    finished(result, guest.answer, guest.console, cpu)
+}
+
+/// Checks that a run which went well has an answer.
+fn finished(result: Result<(), QueryError>, answer: Answer, console: Console, cpu: Duration) -> Ended {
     let result = match result {
-        Ok(()) if guest.answer.body.is_none() => Err(QueryError::NoAnswer),
+        Ok(()) if answer.body.is_none() => Err(QueryError::NoAnswer),
         result => result,
     };
-    Ended { result, answer: guest.answer, console: guest.console, cpu }
+    Ended { result, answer, console, cpu, live: None }
 }
 
 /// The budget of upstream calls that a run's limits make.
@@ -103,18 +149,32 @@ fn store(engine: &sandbox::Engine, guest: Guest) -> Store<Guest> {
     store
 }
 
+/// Runs the program; by which functions it can run again, where the instance is a fresh one.
 async fn enter(
     runtime: &Runtime,
     program: &Program,
     store: &mut Store<Guest>,
+    seat: Option<&Seat>,
     input: &Bytes,
-) -> GuestResult<()> {
-    match program {
-        Program::C(program) => enter_c(&runtime.c, program, store, input).await?,
-        Program::Javascript(source) => enter_javascript(&runtime.javascript, source, store, input).await?,
-        Program::Plain(module) => enter_plain(runtime, module, store, input).await?,
-    }
-    settle_unsafe(store.data_mut()).await
+) -> GuestResult<Option<Entry>> {
+    let entry = match (seat, program) {
+        (Some(seat), _) => {
+            enter_again(&seat.entry, store, input).await?;
+            None
+        }
+        (None, Program::C(program)) => Some(enter_c(&runtime.c, program, store, input).await?),
+        (None, Program::Javascript(source)) => {
+            Some(enter_javascript(&runtime.javascript, source, store, input).await?)
+        }
+        (None, Program::Plain(module)) => Some(enter_plain(runtime, module, store, input).await?),
+    };
+    settle_unsafe(store.data_mut()).await?;
+    Ok(entry)
+}
+
+async fn enter_again(entry: &Entry, store: &mut Store<Guest>, input: &Bytes) -> GuestResult<()> {
+    let input = entry.alloc.place(store, input).await?;
+    entry.run.call_async(&mut *store, input).await
 }
 
 /// Waits for the unsafe calls that the program did not wait for.
@@ -132,7 +192,7 @@ async fn enter_c(
     program: &CProgram,
     store: &mut Store<Guest>,
     input: &Bytes,
-) -> GuestResult<()> {
+) -> GuestResult<Entry> {
     let base = instantiate(&environment.base, store).await?;
     let imports = imports(&environment.base, base, program, store)?;
     let query = Instance::new_async(&mut *store, &program.module, &imports).await?;
@@ -140,9 +200,11 @@ async fn enter_c(
         let constructors = function(&query, store, constructors, CONSTRUCTORS)?.typed::<(), ()>(&*store)?;
         constructors.call_async(&mut *store, ()).await?;
     }
-    let (address, len) = place(&environment.base, base, store, input).await?;
-    let entry = function(&query, store, &program.entry, ENTRY)?.typed::<(u32, u32), ()>(&*store)?;
-    entry.call_async(&mut *store, (address, len)).await
+    let alloc = Alloc::of(&environment.base, &base, store)?;
+    let run = function(&query, store, &program.entry, ENTRY)?.typed::<(u32, u32), ()>(&*store)?;
+    let entry = Entry { run, alloc };
+    enter_again(&entry, store, input).await?;
+    Ok(entry)
 }
 
 async fn enter_javascript(
@@ -150,15 +212,19 @@ async fn enter_javascript(
     source: &str,
     store: &mut Store<Guest>,
     input: &Bytes,
-) -> GuestResult<()> {
+) -> GuestResult<Entry> {
     let instance = instantiate(&environment.base, store).await?;
     let names = store.data().access.clone();
-    let (source, source_len) = place(&environment.base, instance, store, source.as_bytes()).await?;
-    let (input, input_len) = place(&environment.base, instance, store, input).await?;
-    let (names, names_len) = place(&environment.base, instance, store, names.names.as_bytes()).await?;
-    let run = function(&instance, store, &environment.run, "orfa_javascript")?;
-    let run = run.typed::<(u32, u32, u32, u32, u32, u32), ()>(&*store)?;
-    run.call_async(&mut *store, (source, source_len, input, input_len, names, names_len)).await
+    let alloc = Alloc::of(&environment.base, &instance, store)?;
+    let (source, source_len) = alloc.place(store, source.as_bytes()).await?;
+    let (names, names_len) = alloc.place(store, names.names.as_bytes()).await?;
+    let load = function(&instance, store, &environment.load, "orfa_javascript_load")?;
+    let load = load.typed::<(u32, u32, u32, u32), ()>(&*store)?;
+    load.call_async(&mut *store, (source, source_len, names, names_len)).await?;
+    let run = function(&instance, store, &environment.run, "orfa_javascript_run")?.typed(&*store)?;
+    let entry = Entry { run, alloc };
+    enter_again(&entry, store, input).await?;
+    Ok(entry)
 }
 
 async fn enter_plain(
@@ -166,7 +232,7 @@ async fn enter_plain(
     module: &Module,
     store: &mut Store<Guest>,
     input: &Bytes,
-) -> GuestResult<()> {
+) -> GuestResult<Entry> {
     let instance = runtime.plain.1.instantiate_async(&mut *store, module).await?;
     store.data_mut().memory = instance.get_memory(&mut *store, MEMORY);
     for constructors in ["_initialize", CONSTRUCTORS] {
@@ -174,9 +240,14 @@ async fn enter_plain(
             constructors.call_async(&mut *store, ()).await?;
         }
     }
-    let (address, len) = place_plain(instance, store, input).await?;
-    let entry = instance.get_typed_func::<(u32, u32), ()>(&mut *store, ENTRY)?;
-    entry.call_async(&mut *store, (address, len)).await
+    let alloc = match instance.get_func(&mut *store, ALLOC) {
+        Some(alloc) => Alloc::Function(alloc.typed(&*store)?),
+        None => Alloc::Growing,
+    };
+    let run = instance.get_typed_func::<(u32, u32), ()>(&mut *store, ENTRY)?;
+    let entry = Entry { run, alloc };
+    enter_again(&entry, store, input).await?;
+    Ok(entry)
 }
 
 /// A fresh instance of an environment, its memory known to the host functions.
@@ -211,41 +282,35 @@ fn function(
     found.ok_or_else(|| gateway(&format!("`{name}` is gone")))
 }
 
-/// Copies bytes into memory that the environment allocates.
-async fn place(
-    environment: &Environment,
-    instance: Instance,
-    store: &mut Store<Guest>,
-    bytes: &[u8],
-) -> GuestResult<(u32, u32)> {
-    let alloc = function(&instance, store, &environment.alloc, ALLOC)?;
-    place_with(alloc, store, bytes).await
+impl Alloc {
+    /// The environment's.
+    fn of(environment: &Environment, instance: &Instance, store: &mut Store<Guest>) -> GuestResult<Self> {
+        Ok(Self::Function(function(instance, store, &environment.alloc, ALLOC)?.typed(&*store)?))
+    }
+
+    /// Copies bytes into memory that the guest allocates.
+    async fn place(&self, store: &mut Store<Guest>, bytes: &[u8]) -> GuestResult<(u32, u32)> {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        if len == 0 {
+            return Ok((0, 0));
+        }
+        let address = match self {
+            Self::Function(alloc) => alloc.call_async(&mut *store, len).await?,
+            Self::Growing => grow(store, bytes.len()).await?,
+        };
+        write(store, address, bytes)?;
+        Ok((address, len))
+    }
 }
 
-async fn place_with(alloc: Func, store: &mut Store<Guest>, bytes: &[u8]) -> GuestResult<(u32, u32)> {
-    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    if len == 0 {
-        return Ok((0, 0));
-    }
-    let alloc = alloc.typed::<u32, u32>(&*store)?;
-    let address = alloc.call_async(&mut *store, len).await?;
-    write(store, address, bytes)?;
-    Ok((address, len))
-}
-
-/// A plain module allocates its input itself if it exports `orfa_alloc`; otherwise its memory grows.
-async fn place_plain(instance: Instance, store: &mut Store<Guest>, bytes: &[u8]) -> GuestResult<(u32, u32)> {
-    if let Some(alloc) = instance.get_func(&mut *store, ALLOC) {
-        return place_with(alloc, store, bytes).await;
-    }
+/// Where so many bytes begin by which a plain module's memory grows.
+async fn grow(store: &mut Store<Guest>, bytes: usize) -> GuestResult<u32> {
     let memory = store.data().memory.ok_or_else(|| gateway("the module has no memory"))?;
-    let pages = bytes.len().div_ceil(64 << 10) as u64;
+    let pages = bytes.div_ceil(64 << 10) as u64;
     let over = |guest: &Guest| Trapped::new(guest.limits.exceeded(Limit::Memory));
     let grown = memory.grow_async(&mut *store, pages).await;
     let at = grown.map_err(|_| over(store.data()))? << 16;
-    let address = u32::try_from(at).map_err(|_| over(store.data()))?;
-    write(store, address, bytes)?;
-    Ok((address, bytes.len() as u32))
+    u32::try_from(at).map_err(|_| over(store.data()))
 }
 
 fn write(store: &mut Store<Guest>, address: u32, bytes: &[u8]) -> GuestResult<()> {

@@ -4,20 +4,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use sandbox::{Cache, CacheStats, Engine, Gate, Line, Linker, Sandbox, Ticker};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use bytes::Bytes;
+use sandbox::{
+    Background, Cache, CacheStats, Content, CpuClock, Disk, Engine, Gate, Key, Line, Linker, Module, Sandbox,
+    Ticker,
+};
+use sha2::{Digest, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::ask::{Ask, Language};
+use crate::allowance::Allowance;
+use crate::ask::Language;
+use crate::claim::Claim;
 use crate::config::RuntimeConfig;
 use crate::environment::{CEnvironment, JavascriptEnvironment};
 use crate::guest::Guest;
 use crate::host;
+use crate::live::Lives;
 use crate::pools::{self, Pools};
 use crate::problem::QueryError;
 use crate::program::{self, Program, check};
 use crate::start::StartError;
+use crate::token::Sealer;
 
-/// Where programs run: the environments, the cache of compiled programs, the clock.
+/// Where programs run: the environments, what is kept of programs, the clock.
 pub struct Runtime {
     pub(crate) c: CEnvironment,
     pub(crate) javascript: JavascriptEnvironment,
@@ -25,9 +34,13 @@ pub struct Runtime {
     pub(crate) ticker: Ticker,
     pub(crate) gate: Gate,
     pub(crate) line: Line,
-    places: [Semaphore; 3],
+    places: [Arc<Semaphore>; 3],
+    pub(crate) lives: Lives,
+    pub(crate) sealer: Sealer,
     cache: Cache<Program>,
-    compiling: Semaphore,
+    disk: Option<Disk>,
+    background: Background,
+    allowance: Allowance,
     compiling_nanos: AtomicU64,
     pub(crate) memory: u64,
     instances: (u32, u32),
@@ -56,6 +69,9 @@ impl Runtime {
         let mut linker = Linker::new(plain.engine());
         host::add(&mut linker).map_err(StartError::link("of plain modules"))?;
         let ticker = Ticker::start(&[c.sandbox.engine(), javascript.base.sandbox.engine(), plain.engine()])?;
+        let secret = secret(config)?;
+        let folder = config.folder.as_ref();
+        let disk = folder.map(|folder| Disk::open(folder, &secret, config.folder_size.0)).transpose()?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Arc::new(Self {
             c,
@@ -64,9 +80,13 @@ impl Runtime {
             ticker,
             gate: Gate::new(threads),
             line: Line::new(threads),
-            places: [(); 3].map(|()| Semaphore::new(instances as usize)),
+            places: [(); 3].map(|()| Arc::new(Semaphore::new(instances as usize))),
+            lives: Lives::new(instances),
+            sealer: Sealer::new(&secret),
             cache: Cache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
-            compiling: Semaphore::new(config.compile_threads.max(1) as usize),
+            disk,
+            background: Background::start(config.compile_threads.max(1) as usize)?,
+            allowance: Allowance::new(config.compile_time.0),
             compiling_nanos: AtomicU64::new(0),
             memory: config.memory.0,
             instances: (instances, wanted),
@@ -86,7 +106,13 @@ impl Runtime {
         self.cache.stats()
     }
 
-    /// The time that compiling has taken so far.
+    /// How many instances go on living between requests.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.lives.count()
+    }
+
+    /// The CPU time that compiling has taken so far.
     #[must_use]
     pub fn compiling_time(&self) -> Duration {
         Duration::from_nanos(self.compiling_nanos.load(Relaxed))
@@ -117,64 +143,160 @@ impl Runtime {
     }
 
     /// Waits for one of the pool's instances.
-    pub(crate) async fn place(&self, program: &Program) -> Option<SemaphorePermit<'_>> {
-        let class = match program {
-            Program::C(_) => 0,
-            Program::Javascript(_) => 1,
-            Program::Plain(_) => 2,
-        };
-        self.places[class].acquire().await.ok()
+    pub(crate) async fn place(&self, program: &Program) -> Option<OwnedSemaphorePermit> {
+        self.places[usize::from(program.class())].clone().acquire_owned().await.ok()
     }
 
-    /// The program of a request, compiled once per content hash; the time that it took if it was done now.
+    /// The program that a request may run: found, or made now; and the time that making it took.
+    ///
+    /// # Errors
+    /// Programs that are named and not here, that are none, or too many of them.
     pub(crate) async fn program(
         self: &Arc<Self>,
-        ask: &Ask,
+        claim: &Claim,
+        sent: Option<Bytes>,
     ) -> Result<(Program, Option<Duration>), QueryError> {
+        if let Some(found) = self.cache.get(claim.key) {
+            return Ok((found, None));
+        }
         let started = Instant::now();
-        let mut made = false;
-        let make = || {
-            made = true;
-            self.clone().make(ask.language, ask.program.clone())
+        let mut compiled = false;
+        let make = || async {
+            if let Some(restored) = self.restored(claim.key).await {
+                return Ok(restored);
+            }
+            compiled = true;
+            self.made(claim, sent.ok_or(QueryError::ProgramUnknown)?).await
         };
-        let program = self.cache.get_or_make(program::key(ask), make).await?;
-        Ok((program, made.then(|| started.elapsed())))
+        let program = self.cache.get_or_make(claim.key, claim.owner.id(), make).await?;
+        Ok((program, compiled.then(|| started.elapsed())))
     }
 
-    /// Checks and compiles a program on a thread of its own, so that requests go on meanwhile.
-    async fn make(
-        self: Arc<Self>,
-        language: Language,
-        bytes: bytes::Bytes,
-    ) -> Result<(Program, usize), QueryError> {
-        let runtime = self.clone();
-        let _turn = self.compiling.acquire().await.map_err(|error| QueryError::Gateway(error.to_string()))?;
+    /// What an earlier process of this gateway compiled.
+    async fn restored(self: &Arc<Self>, key: Key) -> Option<(Program, usize)> {
+        self.disk.as_ref()?;
+        let runtime = Arc::clone(self);
+        self.background.run(move || runtime.restore(key)).await?
+    }
+
+    /// Checks and compiles a program in the background, so that requests go on meanwhile, at its owner's charge.
+    async fn made(self: &Arc<Self>, claim: &Claim, bytes: Bytes) -> Result<(Program, usize), QueryError> {
+        let owner = claim.owner.id();
+        let is_charged = claim.trusted.is_none();
+        let turn = match is_charged {
+            true => Some(self.allowance.turn(owner, Instant::now())?.lock_owned().await),
+            false => None,
+        };
+        // Those who came with it may have used up what was left.
+        turn.is_some().then(|| self.allowance.turn(owner, Instant::now())).transpose()?;
+        let (runtime, language, key) = (Arc::clone(self), claim.language, claim.key);
+        let is_kept = claim.mode.is_some();
+        let job = move || {
+            let clock = CpuClock::now();
+            let made = runtime.compile(language, &bytes);
+            let took = clock.elapsed();
+            if is_charged {
+                runtime.allowance.charge(owner, took, Instant::now());
+            }
+            runtime.compiling_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+            if let (Ok((program, _)), true) = (&made, is_kept) {
+                runtime.keep(key, program);
+            }
+            runtime.cache.sweep();
+            drop(turn);
+            made
+        };
+        let made = self.background.run(job).await;
+        made.unwrap_or_else(|| Err(QueryError::Gateway("a program could not be compiled".into())))
+    }
+
+    /// A program of the operator's, at once.
+    pub(crate) fn stored(&self, language: Language, bytes: &[u8]) -> Result<Program, QueryError> {
         let started = Instant::now();
-        let made = tokio::task::spawn_blocking(move || runtime.compile(language, &bytes)).await;
+        let made = self.compile(language, bytes);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.compiling_nanos.fetch_add(took, Relaxed);
-        made.unwrap_or_else(|error| Err(QueryError::Gateway(error.to_string())))
+        made.map(|(program, _)| program)
     }
 
     fn compile(&self, language: Language, bytes: &[u8]) -> Result<(Program, usize), QueryError> {
-        /// What an item weighs beyond its code.
-        const OVERHEAD: usize = 1024;
         if language != Language::Wasm {
-            let source = program::javascript(language, bytes)?;
-            let weight = source.len() + OVERHEAD;
-            return Ok((Program::Javascript(source), weight));
+            return Ok(weighed(Program::Javascript(program::javascript(language, bytes)?)));
         }
         let facts = check::check(bytes, &|name| self.c.export(name).is_some())?;
-        let (program, image) = if facts.environment {
-            let program = program::link(&self.c, &facts, bytes)?;
-            let image = program.module.image_range();
-            (Program::C(Arc::new(program)), image)
-        } else {
-            let module =
-                self.plain.0.compile(bytes).map_err(|error| check::Refusal::Malformed(error.to_string()))?;
-            let image = module.image_range();
-            (Program::Plain(Arc::new(module)), image)
+        let sandbox = if facts.environment { &self.c.sandbox } else { &self.plain.0 };
+        let module = sandbox.compile(bytes);
+        let module = module.map_err(|error| check::Refusal::Malformed(error.to_string()))?;
+        if facts.environment {
+            return Ok(weighed(Program::C(Arc::new(program::link(&self.c, module)?))));
+        }
+        Ok(weighed(Program::Plain(Arc::new(module))))
+    }
+
+    /// Writes a program to the disk. The tag is its class.
+    fn keep(&self, key: Key, program: &Program) {
+        let Some(disk) = &self.disk else { return };
+        let content = match program {
+            Program::C(program) => Content::Code(&program.module),
+            Program::Plain(module) => Content::Code(module),
+            Program::Javascript(source) => Content::Text(source.as_bytes()),
         };
-        Ok((program, image.end as usize - image.start as usize + OVERHEAD))
+        disk.write(&key, program.class(), content);
+    }
+
+    /// Reads a program from the disk. What another version of the engine wrote is removed.
+    fn restore(&self, key: Key) -> Option<(Program, usize)> {
+        let disk = self.disk.as_ref()?;
+        let kept = disk.read(&key)?;
+        let module = |sandbox: &Sandbox| sandbox.restore(&kept);
+        let program = match kept.tag() {
+            C => module(&self.c.sandbox)
+                .and_then(|module| program::link(&self.c, module).ok())
+                .map(Arc::new)
+                .map(Program::C),
+            JAVASCRIPT => {
+                std::str::from_utf8(kept.bytes()).ok().map(|source| Program::Javascript(source.into()))
+            }
+            PLAIN => module(&self.plain.0).map(Arc::new).map(Program::Plain),
+            _ => None,
+        };
+        if program.is_none() {
+            disk.remove(&key);
+        }
+        program.map(weighed)
+    }
+}
+
+/// The classes as tags on the disk.
+const C: u8 = 0;
+const JAVASCRIPT: u8 = 1;
+const PLAIN: u8 = 2;
+
+/// A program and its weight: its code, and what is kept beside it.
+fn weighed(program: Program) -> (Program, usize) {
+    const OVERHEAD: usize = 1024;
+    let size = |module: &Module| {
+        let image = module.image_range();
+        image.end as usize - image.start as usize
+    };
+    let weight = match &program {
+        Program::C(program) => size(&program.module),
+        Program::Plain(module) => size(module),
+        Program::Javascript(source) => source.len(),
+    };
+    (program, weight + OVERHEAD)
+}
+
+/// What tokens are sealed with and the folder's files are signed with: the operator's secret, the folder's
+/// own, or one of this process.
+fn secret(config: &RuntimeConfig) -> Result<[u8; 32], StartError> {
+    match (&config.secret, &config.folder) {
+        (Some(secret), _) => Ok(Sha256::digest(secret).into()),
+        (None, Some(folder)) => Ok(sandbox::secret_in(folder)?),
+        (None, None) => {
+            let mut secret = [0; 32];
+            getrandom::fill(&mut secret).map_err(|error| std::io::Error::other(error.to_string()))?;
+            Ok(secret)
+        }
     }
 }

@@ -6,6 +6,9 @@ pub enum StartError {
     /// The pool can't be reserved, or an environment does not load.
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
+    /// The folder of compiled programs can't be used.
+    #[error(transparent)]
+    Disk(#[from] sandbox::DiskError),
     /// The environment and the host functions do not fit together.
     #[error("the environment {environment} can't be linked: {reason}")]
     Link {
@@ -22,8 +25,8 @@ pub enum StartError {
         /// What it lacks.
         name: &'static str,
     },
-    /// No thread for the clock.
-    #[error("no thread for the clock: {0}")]
+    /// No thread for the clock or for compiling, or no random bytes.
+    #[error("the system refuses: {0}")]
     Thread(#[from] std::io::Error),
 }
 

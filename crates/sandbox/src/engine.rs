@@ -3,6 +3,7 @@
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, Module, PoolingAllocationConfig};
 
 use crate::class::{Class, Pool, STACK_KEPT, TABLE_KEPT};
+use crate::disk::Kept;
 
 /// Host functions run on the guest's stack: room for them beyond what the guest may use.
 const HOST_STACK: usize = 256 << 10;
@@ -82,6 +83,19 @@ impl Sandbox {
         let loaded = unsafe { Module::deserialize(&self.engine, precompiled) };
         loaded.or_else(|_| self.compile(wasm))
     }
+
+    /// Loads a module that a [`crate::Disk`] kept; `None` where it was made by another version, or for another
+    /// machine.
+    #[must_use]
+    pub fn restore(&self, kept: &Kept) -> Option<Module> {
+        // SAFETY: `deserialize` runs the machine code that it is given. A `Kept` comes from `Disk::read` alone,
+        // which checks that a gateway with this one's secret wrote these very bytes, in a folder that belongs to
+        // its user and to nobody else; and what `Disk::write` marks as code, `Module::serialize` made. wasmtime
+        // checks version, settings and CPU features, and refuses what does not fit.
+        #[expect(unsafe_code, reason = "compiled code that this gateway wrote itself, authenticated")]
+        let loaded = unsafe { Module::deserialize(&self.engine, kept.code()?) };
+        loaded.ok()
+    }
 }
 
 /// Compiles a module for a class, to be embedded and given to [`Sandbox::load`].
@@ -111,7 +125,9 @@ impl Error {
 /// replayed: NaNs are canonical, relaxed SIMD is off, and threads are not even compiled in.
 fn settings(class: Class) -> Config {
     let mut config = Config::new();
+    // Programs are compiled by a thread of low priority, and not by all of the machine's.
     config
+        .parallel_compilation(false)
         .epoch_interruption(true)
         .cranelift_nan_canonicalization(true)
         .wasm_relaxed_simd(false)

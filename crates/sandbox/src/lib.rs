@@ -3,10 +3,12 @@
 //! It knows engines, pools, limits and time, and no ABI. A [`Sandbox`] is one engine for one [`Class`]
 //! of guests with its own pool, because what a C query and a JavaScript query keep resident differs by
 //! a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the [`Ticker`] only makes
-//! it yield, and before they run they stand in a [`Line`]. [`snapshot()`] and [`precompile`] are what `environments/build.rs` does at build time.
+//! it yield, and before they run they stand in a [`Line`]. Compiled code is kept in a [`Cache`] and on [`Disk`]. [`snapshot()`] and [`precompile`] are what `environments/build.rs` does at build time.
 
+mod background;
 mod cache;
 mod class;
+mod disk;
 mod engine;
 mod line;
 mod meter;
@@ -14,8 +16,10 @@ mod room;
 mod snapshot;
 mod ticker;
 
-pub use cache::{Cache, CacheStats, Key};
+pub use background::Background;
+pub use cache::{Cache, CacheStats, Key, OwnerId};
 pub use class::{Class, Pool};
+pub use disk::{Content, Disk, DiskError, Kept, secret_in};
 pub use engine::{Error, Sandbox, precompile};
 pub use line::{Line, Place, TooLong};
 pub use meter::{CpuClock, Gate, Metered, OverCpu};

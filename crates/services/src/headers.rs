@@ -81,6 +81,8 @@ const FORBIDDEN_PREFIXES: [&str; 2] = ["proxy-", "orfa-"];
 pub struct Arrival {
     /// The address of who is connected: the client, or a proxy before the gateway.
     pub peer: IpAddr,
+    /// The address of the client, as far as those proxies are believed.
+    pub client: IpAddr,
     /// Whether the connection is encrypted.
     pub is_secure: bool,
     /// Whether it is a proxy whose word is believed. What anybody else says in the name of one goes no

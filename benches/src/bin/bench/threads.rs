@@ -10,7 +10,7 @@ use benches::scoreboard::{self, Better, Score};
 use benches::stats::{median, spread};
 use bytes::Bytes;
 use http::Request;
-use query::{Query, QueryConfig, Runtime, RuntimeConfig};
+use query::{Ground, Query, QueryConfig, Runtime, RuntimeConfig};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use services::{Call, ServiceConfig, Services};
@@ -67,7 +67,9 @@ fn route() -> Result<Query> {
     let services = Services::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
     let runtime = Runtime::new(&RuntimeConfig::default())?;
     let config: QueryConfig = serde_json::from_str(r#"{"services":["nobody"]}"#)?;
-    Query::new(&config, &services, &runtime).map_err(|problems| anyhow!("{problems:?}"))
+    let (trusted, folder) = (std::sync::Arc::default(), std::path::Path::new("."));
+    let ground = Ground { path: "/query", services: &services, runtime: &runtime, trusted: &trusted, folder };
+    Query::new(&config, &ground).map_err(|problems| anyhow!("{problems:?}"))
 }
 
 /// Requests, and CPU microseconds of each.

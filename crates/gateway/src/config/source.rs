@@ -65,7 +65,7 @@ impl Source {
     }
 
     /// Notes a file that the config names; a relative path starts in the config's folder.
-    pub(crate) fn note_file(&mut self, file: &str) {
+    pub(crate) fn note_file(&mut self, file: impl AsRef<Path>) {
         let file = self.folder.join(file);
         if !self.files.contains(&file) {
             self.files.push(file);

@@ -70,8 +70,6 @@ pub(crate) enum Refusal {
 pub(crate) struct Facts {
     /// It shares the memory of the C environment; otherwise it is a plain module with its own.
     pub(crate) environment: bool,
-    /// It exports constructors.
-    pub(crate) constructors: bool,
 }
 
 impl Refusal {
@@ -273,7 +271,7 @@ impl Shape {
         if let Some(constructors) = self.constructors {
             self.check_type(CONSTRUCTORS, constructors, (&[], &[]), "()")?;
         }
-        Ok(Facts { environment: self.environment, constructors: self.constructors.is_some() })
+        Ok(Facts { environment: self.environment })
     }
 
     /// What only a module that brings its own memory has to keep: the host must find it.

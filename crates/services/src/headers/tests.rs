@@ -116,7 +116,8 @@ fn an_intermediary_adds_to_what_was_said() {
         .header("via", "2 front")
         .header("cookie", "a=1")
         .header("cookie", "b=2");
-    let arrival = Arrival { peer: "2001:db8::1".parse().unwrap(), is_secure: false, is_trusted: true };
+    let peer = "2001:db8::1".parse().unwrap();
+    let arrival = Arrival { peer, client: peer, is_secure: false, is_trusted: true };
     let (mut head, ()) = request.body(()).unwrap().into_parts();
     mark_forwarded(&mut head, Some(arrival));
     let all = |name| head.headers.get_all(name).iter().collect::<Vec<_>>();
@@ -144,7 +145,7 @@ fn a_stranger_does_not_speak_in_the_name_of_a_proxy() {
         let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
         head.headers = headers(&claims);
         let peer = "192.0.2.1".parse().unwrap();
-        mark_forwarded(&mut head, Some(Arrival { peer, is_secure: true, is_trusted }));
+        mark_forwarded(&mut head, Some(Arrival { peer, client: peer, is_secure: true, is_trusted }));
         head.headers
     };
     let stranger = sent(false);

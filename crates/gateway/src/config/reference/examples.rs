@@ -103,6 +103,19 @@ services:
 ",
     ),
     (
+        "trust.NAME",
+        "\
+trust:
+  shop:
+    public: MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==
+    expires: 2027-06-30
+    services: [catalog]
+    methods: [GET]
+    modes: [code]
+    limits: { cpu: 20ms, calls: 50 }
+",
+    ),
+    (
         "cors",
         "\
 cors:
@@ -205,7 +218,9 @@ routes:
     query:
       services: [catalog]
       methods: [GET, POST]
-      programs: any
+      programs: signed
+      stored: [./queries/*, ./queries/2026/*]
+      modes: [code, instance]
 ",
     ),
     (
@@ -262,5 +277,18 @@ routes:
     ),
     ("drain", "drain: { delay: 10s, timeout: 1m }\n"),
     ("log", "log: { access: false }\n"),
-    ("runtime", "runtime: { instances: 128, memory: 64MiB, cache: 128MiB, compile_threads: 2 }\n"),
+    (
+        "runtime",
+        "\
+runtime:
+  instances: 128
+  memory: 64MiB
+  cache: 128MiB
+  folder: /var/cache/orfa
+  folder_size: 512MiB
+  secret: \"${file:/run/secrets/orfa}\"
+  compile_threads: 2
+  compile_time: 1s
+",
+    ),
 ];

@@ -1,0 +1,167 @@
+//! Instances that go on living: the mode *instance*.
+//!
+//! What a program leaves in its memory, it finds there the next time. So an instance serves one session, which is
+//! one client's token; it is used by one request at a time, and thrown away when it traps, goes over a limit, or has
+//! grown by more than [`GROWTH`]. An instance keeps its place in the pool: all together hold half of
+//! the places at most, and the least worthy goes first (uses over the time since the last one).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sandbox::{Key, Store};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::guest::Guest;
+use crate::run::Entry;
+use crate::token::Session;
+
+/// By how much an instance may grow, in bytes of linear memory.
+pub(crate) const GROWTH: usize = 512 << 10;
+/// How many instances one session may have: those that were in use at once.
+const EACH: usize = 4;
+/// How long an instance lives that nobody uses.
+const IDLE: Duration = Duration::from_secs(60);
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// An instance between two requests.
+pub(crate) struct Live {
+    pub(crate) store: Store<Guest>,
+    pub(crate) seat: Seat,
+}
+
+/// What belongs to an instance beside its store.
+pub(crate) struct Seat {
+    pub(crate) entry: Entry,
+    /// Its place in the pool.
+    _permit: OwnedSemaphorePermit,
+    /// Bytes of linear memory after its first run.
+    first: usize,
+    uses: u32,
+    last: Instant,
+}
+
+/// All of them.
+pub(crate) struct Lives {
+    most: usize,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    sessions: HashMap<(Session, Key), Vec<Live>>,
+    count: usize,
+    is_swept: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(entry: Entry, permit: OwnedSemaphorePermit, guest: &Guest) -> Self {
+        Self { entry, _permit: permit, first: guest.linear(), uses: 0, last: Instant::now() }
+    }
+
+    fn value(&self, now: Instant) -> f64 {
+        let age = now.saturating_duration_since(self.last) + Duration::from_secs(1);
+        f64::from(self.uses) / age.as_secs_f64()
+    }
+}
+
+impl Lives {
+    pub(crate) fn new(instances: u32) -> Self {
+        Self { most: (instances / 2) as usize, inner: Arc::default() }
+    }
+
+    /// An instance of this session, for one request.
+    pub(crate) fn take(&self, session: Session, key: Key) -> Option<Live> {
+        let mut inner = lock(&self.inner);
+        let lives = inner.sessions.get_mut(&(session, key))?;
+        let live = lives.pop();
+        if lives.is_empty() {
+            inner.sessions.remove(&(session, key));
+        }
+        inner.count -= usize::from(live.is_some());
+        live
+    }
+
+    /// Gives one back, or a new one.
+    pub(crate) fn put(&self, session: Session, key: Key, mut live: Live) {
+        if live.store.data().linear() > live.seat.first + GROWTH || self.most == 0 {
+            return;
+        }
+        let now = Instant::now();
+        live.seat.uses = live.seat.uses.saturating_add(1);
+        live.seat.last = now;
+        // What goes is dropped after the lock is.
+        let mut gone = Vec::new();
+        let mut inner = lock(&self.inner);
+        let lives = inner.sessions.entry((session, key)).or_default();
+        if lives.len() >= EACH {
+            return;
+        }
+        lives.push(live);
+        inner.count += 1;
+        if inner.count > self.most {
+            gone.extend(inner.least(now));
+        }
+        if !std::mem::replace(&mut inner.is_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.inner)));
+        }
+        drop(inner);
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.inner).count
+    }
+}
+
+impl Inner {
+    /// Takes the least worthy out.
+    fn least(&mut self, now: Instant) -> Option<Live> {
+        let values = self
+            .sessions
+            .iter()
+            .flat_map(|(key, lives)| lives.iter().map(|live| (live.seat.value(now), *key)));
+        let (_, key) = values.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        let lives = self.sessions.get_mut(&key)?;
+        let index = (0..lives.len())
+            .min_by(|a, b| lives[*a].seat.value(now).total_cmp(&lives[*b].seat.value(now)))?;
+        let live = lives.swap_remove(index);
+        if lives.is_empty() {
+            self.sessions.remove(&key);
+        }
+        self.count -= 1;
+        Some(live)
+    }
+
+    /// Takes those out that nobody has used for long.
+    fn idle(&mut self, now: Instant) -> Vec<Live> {
+        let mut idle = Vec::new();
+        self.sessions.retain(|_, lives| {
+            idle.extend(lives.extract_if(.., |live| now.saturating_duration_since(live.seat.last) > IDLE));
+            !lives.is_empty()
+        });
+        self.count -= idle.len();
+        idle
+    }
+}
+
+/// Lets idle ones go, until none are left.
+async fn sweep(lives: std::sync::Weak<Mutex<Inner>>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(lives) = lives.upgrade() else { return };
+        let mut inner = lock(&lives);
+        let gone = inner.idle(Instant::now());
+        inner.is_swept = inner.count > 0;
+        let is_over = inner.count == 0;
+        drop(inner);
+        drop(gone);
+        if is_over {
+            return;
+        }
+    }
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}

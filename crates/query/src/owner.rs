@@ -1,0 +1,126 @@
+//! To whom a kept program belongs.
+//!
+//! What one caller runs is nobody else's affair, and how long an answer takes would tell it: so a program is compiled
+//! and kept once for each owner. Programs that many clients send are signed (their key owns them, and
+//! whoever sends the signature shares them) or stored (they are the operator's).
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use sandbox::{Key, OwnerId};
+use services::{Call, Caller};
+use sha2::{Digest, Sha256};
+
+use crate::ask::Language;
+
+/// SHA-256 of a program's bytes.
+pub(crate) type Hash = [u8; 32];
+/// The first bytes of an owner's hash: enough to tell it from others, too few to find it.
+pub(crate) type Mark = [u8; 8];
+
+/// To whom a program belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A registered developer's key.
+    Key(Arc<str>),
+    /// A caller that said who it is.
+    Caller(Caller),
+    /// A client that did not, by its network: an IPv4 address, or the first 64 bits of an IPv6 address.
+    Network(IpAddr),
+}
+
+impl Owner {
+    /// The owner of what a call brings along without a signature.
+    pub(crate) fn of(call: &Call) -> Self {
+        match (&call.caller, call.arrival) {
+            (Caller::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
+            (caller, _) => Self::Caller(caller.clone()),
+        }
+    }
+
+    /// The key under which a program of this owner is kept.
+    pub(crate) fn key(&self, language: Language, hash: &Hash) -> Key {
+        self.hasher().chain_update([language as u8]).chain_update(hash).finalize().into()
+    }
+
+    /// The owner as a number, for its share of what there is.
+    pub(crate) fn id(&self) -> OwnerId {
+        u64::from_be_bytes(self.mark())
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        let mut mark = Mark::default();
+        mark.copy_from_slice(&self.hasher().finalize()[..8]);
+        mark
+    }
+
+    fn hasher(&self) -> Sha256 {
+        let mut address = [0; 16];
+        let (tag, name): (u8, &[u8]) = match self {
+            Self::Key(name) => (0, name.as_bytes()),
+            Self::Caller(Caller::Anonymous) => (1, &[]),
+            Self::Caller(Caller::Named(name)) => (2, name.as_bytes()),
+            Self::Caller(Caller::Subject(name)) => (3, name.as_bytes()),
+            Self::Network(IpAddr::V4(v4)) => {
+                address[..4].copy_from_slice(&v4.octets());
+                (4, &address[..4])
+            }
+            Self::Network(IpAddr::V6(v6)) => {
+                address = v6.octets();
+                (5, &address)
+            }
+        };
+        Sha256::new().chain_update([tag]).chain_update((name.len() as u64).to_be_bytes()).chain_update(name)
+    }
+}
+
+/// Who holds a token: an anonymous client is not asked for its address where its program is a key's.
+pub(crate) fn holder(call: &Call, owner: &Owner) -> Mark {
+    match owner {
+        Owner::Key(_) => Owner::Caller(call.caller.clone()).mark(),
+        owner => owner.mark(),
+    }
+}
+
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_owners_share_a_program() {
+        let name = || Arc::from("shop");
+        let address = |text: &str| Owner::Network(network(text.parse().unwrap()));
+        let owners = [
+            Owner::Key(name()),
+            Owner::Caller(Caller::Named(name())),
+            Owner::Caller(Caller::Subject(name())),
+            Owner::Caller(Caller::Anonymous),
+            address("192.0.2.1"),
+            address("192.0.2.2"),
+            address("2001:db8:0:1::1"),
+            address("2001:db8:0:2::1"),
+        ];
+        let keys: std::collections::HashSet<Key> =
+            owners.iter().map(|owner| owner.key(Language::Wasm, &[7; 32])).collect();
+        assert_eq!(keys.len(), owners.len());
+        assert_ne!(owners[0].key(Language::Wasm, &[7; 32]), owners[0].key(Language::Javascript, &[7; 32]));
+    }
+
+    #[test]
+    fn a_household_is_one_owner() {
+        let one = network("2001:db8::1".parse().unwrap());
+        assert_eq!(one, network("2001:db8::ffff:1".parse().unwrap()));
+        let mapped = network("::ffff:192.0.2.1".parse().unwrap());
+        assert_eq!(mapped, network("192.0.2.1".parse().unwrap()));
+    }
+}

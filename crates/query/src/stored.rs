@@ -1,0 +1,132 @@
+//! Stored programs: those that the operator deploys, called by name below the route's path.
+//!
+//! `stored` lists files, with `*` for any name. The name of a program is its file's without the ending, and the first
+//! file of a name answers to it; every listed file also answers to `NAME@HASH`, the first digits (16 at least) of its
+//! SHA-256, so that apps in the field go on with the version that they were built with, for as long as
+//! the operator lists it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use services::ConfigProblem;
+use sha2::{Digest, Sha256};
+
+use crate::ask::Language;
+use crate::owner::Hash;
+use crate::program::Program;
+use crate::runtime::Runtime;
+
+/// The fewest digits of a hash that name a version.
+const DIGITS: usize = 16;
+
+/// The stored programs of a route.
+#[derive(Default)]
+pub(crate) struct Stored {
+    names: HashMap<String, Vec<(Hash, Program)>>,
+}
+
+impl Stored {
+    /// Reads, checks and compiles the files of these patterns, relative to `folder`; or all that is wrong. The
+    /// pointers are those below `stored`.
+    ///
+    /// # Errors
+    /// Patterns that no file fits, files that can't be read or are no programs.
+    pub(crate) fn new(
+        patterns: &[String],
+        folder: &Path,
+        runtime: &Arc<Runtime>,
+        limit: u64,
+    ) -> Result<Self, Vec<ConfigProblem>> {
+        let (mut stored, mut problems) = (Self::default(), Vec::new());
+        for (index, pattern) in patterns.iter().enumerate() {
+            if let Err(error) = glob::Pattern::new(pattern) {
+                problems.push(problem(index, format!("`{pattern}` is no pattern: {}", error.msg), ""));
+                continue;
+            }
+            let files = files(folder, pattern);
+            if files.is_empty() {
+                problems.push(problem(index, format!("no file fits `{pattern}`"), HINT));
+            }
+            for file in files {
+                if let Err((message, hint)) = stored.add(&file, runtime, limit) {
+                    problems.push(problem(index, format!("{}: {message}", file.display()), &hint));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(stored) } else { Err(problems) }
+    }
+
+    fn add(&mut self, file: &Path, runtime: &Arc<Runtime>, limit: u64) -> Result<(), (String, String)> {
+        let (name, language) =
+            named(file).ok_or_else(|| ("this is no program".to_owned(), HINT.to_owned()))?;
+        let bytes = std::fs::read(file).map_err(|error| (error.to_string(), String::new()))?;
+        if bytes.len() as u64 > limit {
+            return Err((format!("the program has {} bytes, more than {limit}", bytes.len()), String::new()));
+        }
+        let program = runtime.stored(language, &bytes);
+        let program = program.map_err(|error| (placed(&error), services::Problem::hint(&error)))?;
+        let versions = self.names.entry(name).or_default();
+        let hash: Hash = Sha256::digest(&bytes).into();
+        if versions.iter().all(|(known, _)| *known != hash) {
+            versions.push((hash, program));
+        }
+        Ok(())
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The program that a name, or a name and a hash, stands for.
+    pub(crate) fn find(&self, name: &str) -> Option<&Program> {
+        let Some((name, digits)) = name.split_once('@') else {
+            return self.names.get(name)?.first().map(|(_, program)| program);
+        };
+        let fits = |hash: &Hash| hex(hash).starts_with(digits);
+        let versions = self.names.get(name).filter(|_| digits.len() >= DIGITS)?;
+        versions.iter().find(|(hash, _)| fits(hash)).map(|(_, program)| program)
+    }
+}
+
+const HINT: &str = "programs are files that end in .wasm, .js, .mjs, .ts or .mts, with letters, digits, `-`, `_` and \
+                    `.` in their names";
+
+/// The files that a pattern stands for, by name.
+#[must_use]
+pub fn files(folder: &Path, pattern: &str) -> Vec<PathBuf> {
+    let is_pattern = pattern.contains(['*', '?', '[']);
+    if !is_pattern {
+        return Some(folder.join(pattern)).filter(|file| file.is_file()).into_iter().collect();
+    }
+    let folder = glob::Pattern::escape(&folder.to_string_lossy());
+    let found = glob::glob(&format!("{folder}/{}", pattern.strip_prefix("./").unwrap_or(pattern)));
+    let files = found.into_iter().flatten().flatten();
+    files.filter(|file| file.is_file() && named(file).is_some()).collect()
+}
+
+/// The name and language of a file; `None` if it is none of a program.
+fn named(file: &Path) -> Option<(String, Language)> {
+    let name = file.file_stem()?.to_str()?;
+    let language = Language::by_ending(file.extension()?.to_str()?)?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (!name.ends_with(".d") && name.bytes().all(is_plain)).then(|| (name.to_owned(), language))
+}
+
+/// What is wrong with a program, and where.
+fn placed(error: &crate::problem::QueryError) -> String {
+    let members = services::Problem::members(error);
+    match (members.get("line"), members.get("column")) {
+        (Some(line), Some(column)) => format!("line {line}, column {column}: {error}"),
+        _ => error.to_string(),
+    }
+}
+
+pub(crate) fn hex(hash: &Hash) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn problem(index: usize, message: String, hint: &str) -> ConfigProblem {
+    ConfigProblem { pointer: format!("/{index}"), message, hint: hint.to_owned() }
+}

@@ -1,0 +1,210 @@
+//! Tokens: what a client sends instead of a program that the gateway knows.
+//!
+//! A token is sealed, so that nobody can make or read one, and holds everything that a later request is judged
+//! by: no table is needed, and gateways that share `runtime.secret` take each other's. The sealing key is another one
+//! every day (HMAC-SHA-256 of the day, by the secret), and a token ends before its key's second day does.
+//!
+//! Sealed are the mode and language (a byte), the program's SHA-256 (32), who holds it and the key that signed it (8
+//! each), its end (4, seconds since 1970) and its session (8); before it stand the day (a byte) and the nonce (12),
+//! behind it the tag (16).
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac;
+
+use crate::ask::Language;
+use crate::cached::Mode;
+use crate::owner::{Hash, Mark};
+use crate::problem::QueryError;
+
+/// An instance that goes on living is the session's, and a session is a token's.
+pub(crate) type Session = [u8; 8];
+
+/// Seconds that a token lives.
+const LIFE: u32 = DAY;
+const DAY: u32 = 24 * 3600;
+const SEALED: usize = 1 + 32 + 8 + 8 + 4 + 8;
+const HEAD: usize = 1 + NONCE_LEN;
+const TAG: usize = 16;
+
+/// What a token says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) mode: Mode,
+    pub(crate) language: Language,
+    pub(crate) hash: Hash,
+    /// Who may use it.
+    pub(crate) holder: Mark,
+    /// The owner, if it is the key that signed the program; zeros if the holder owns it.
+    pub(crate) key: Mark,
+    pub(crate) session: Session,
+    /// Seconds since 1970.
+    pub(crate) ends: u32,
+}
+
+/// Seals tokens and opens them.
+pub(crate) struct Sealer {
+    secret: hmac::Key,
+    days: Mutex<Vec<(u32, LessSafeKey)>>,
+}
+
+impl Sealer {
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
+        Self { secret: hmac::Key::new(hmac::HMAC_SHA256, secret), days: Mutex::default() }
+    }
+
+    /// Seals a token that lives from now on.
+    pub(crate) fn seal(&self, token: Token) -> Result<Vec<u8>, QueryError> {
+        self.seal_at(Token { ends: now().saturating_add(LIFE), ..token }, now())
+    }
+
+    fn seal_at(&self, token: Token, now: u32) -> Result<Vec<u8>, QueryError> {
+        let failed = |_| QueryError::Gateway("a token could not be sealed".into());
+        let day = now / DAY;
+        let mut nonce = [0; NONCE_LEN];
+        getrandom::fill(&mut nonce).map_err(|error| QueryError::Gateway(error.to_string()))?;
+        let mut bytes = Vec::with_capacity(HEAD + SEALED + TAG);
+        let mut sealed = token.bytes();
+        let nonce_bytes = nonce;
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = self
+            .with(day, |key| key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut sealed))
+            .map_err(failed)?;
+        bytes.push(day as u8);
+        bytes.extend_from_slice(&nonce_bytes);
+        bytes.extend_from_slice(&sealed);
+        bytes.extend_from_slice(tag.as_ref());
+        Ok(bytes)
+    }
+
+    /// Opens a token.
+    ///
+    /// # Errors
+    /// When this gateway did not seal it, or it has ended.
+    pub(crate) fn open(&self, bytes: &[u8]) -> Result<Token, QueryError> {
+        self.open_at(bytes, now())
+    }
+
+    fn open_at(&self, bytes: &[u8], now: u32) -> Result<Token, QueryError> {
+        let mut sealed: [u8; HEAD + SEALED + TAG] = bytes.try_into().map_err(|_| QueryError::TokenUnknown)?;
+        let (head, sealed) = sealed.split_at_mut(HEAD);
+        let nonce = Nonce::try_assume_unique_for_key(&head[1..]).map_err(|_| QueryError::TokenUnknown)?;
+        // The day is the last one with this byte; a clock that is a little ahead elsewhere is no matter.
+        let today = now / DAY + 1;
+        let day = today.saturating_sub(u32::from((today as u8).wrapping_sub(head[0])));
+        let open = |key: &LessSafeKey| {
+            key.open_in_place(nonce, Aad::empty(), sealed).map(|bytes| Token::read(bytes))
+        };
+        let token = self.with(day, open).map_err(|_| QueryError::TokenUnknown)?;
+        let token = token.ok_or(QueryError::TokenUnknown)?;
+        if token.ends < now { Err(QueryError::TokenExpired) } else { Ok(token) }
+    }
+
+    /// Whether a token has so little time left that its holder should get another.
+    pub(crate) fn is_old(token: &Token) -> bool {
+        token.ends.saturating_sub(now()) < LIFE / 2
+    }
+
+    /// Uses the key of a day. The last few are kept.
+    fn with<T>(&self, day: u32, use_key: impl FnOnce(&LessSafeKey) -> T) -> T {
+        let mut days = self.days.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = days.iter().position(|(known, _)| *known == day).unwrap_or_else(|| {
+            days.truncate(2);
+            days.insert(0, (day, self.key(day)));
+            0
+        });
+        use_key(&days[at].1)
+    }
+
+    fn key(&self, day: u32) -> LessSafeKey {
+        let mut context = hmac::Context::with_key(&self.secret);
+        context.update(b"orfa token v1");
+        context.update(&day.to_be_bytes());
+        let bytes = context.sign();
+        #[expect(clippy::unwrap_used, reason = "the bytes of HMAC-SHA-256 are as many as the key has")]
+        LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, bytes.as_ref()).unwrap())
+    }
+}
+
+impl Token {
+    fn bytes(&self) -> [u8; SEALED] {
+        let mut bytes = [0; SEALED];
+        bytes[0] = ((self.mode as u8) << 4) | self.language as u8;
+        let parts: [&[u8]; 5] =
+            [&self.hash, &self.holder, &self.key, &self.ends.to_be_bytes(), &self.session];
+        let mut at = 1;
+        for part in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        let (hash, rest) = rest.split_first_chunk()?;
+        let (holder, rest) = rest.split_first_chunk()?;
+        let (key, rest) = rest.split_first_chunk()?;
+        let (ends, rest) = rest.split_first_chunk()?;
+        let (session, _) = rest.split_first_chunk()?;
+        let mode = [Mode::Code, Mode::Instance].into_iter().find(|mode| *mode as u8 == kind >> 4)?;
+        let languages = [Language::Wasm, Language::Javascript, Language::Typescript];
+        let language = languages.into_iter().find(|language| *language as u8 == kind & 15)?;
+        let ends = u32::from_be_bytes(*ends);
+        Some(Self { mode, language, hash: *hash, holder: *holder, key: *key, session: *session, ends })
+    }
+}
+
+fn now() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u32::try_from(since.as_secs()).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: u32 = 20_000 * DAY + DAY / 2;
+
+    fn token() -> Token {
+        Token {
+            mode: Mode::Instance,
+            language: Language::Typescript,
+            hash: [1; 32],
+            holder: [2; 8],
+            key: [3; 8],
+            session: [4; 8],
+            ends: NOON + LIFE,
+        }
+    }
+
+    #[test]
+    fn what_was_sealed_is_opened_until_it_ends() {
+        let sealer = Sealer::new(&[7; 32]);
+        let sealed = sealer.seal_at(token(), NOON).unwrap();
+        assert_eq!(sealer.open_at(&sealed, NOON).unwrap(), token());
+        assert_eq!(sealer.open_at(&sealed, NOON + LIFE).unwrap(), token());
+        assert!(matches!(sealer.open_at(&sealed, NOON + LIFE + 1), Err(QueryError::TokenExpired)));
+        assert!(matches!(sealer.open_at(&sealed, NOON + 90 * DAY), Err(QueryError::TokenExpired)));
+        let (ahead, behind) = (sealer.seal_at(token(), NOON + DAY).unwrap(), NOON);
+        assert_eq!(sealer.open_at(&ahead, behind).unwrap(), token(), "another gateway's clock is ahead");
+    }
+
+    #[test]
+    fn nobody_else_makes_one() {
+        let sealer = Sealer::new(&[7; 32]);
+        let sealed = sealer.seal_at(token(), NOON).unwrap();
+        for at in 0..sealed.len() {
+            let mut forged = sealed.clone();
+            forged[at] ^= 1;
+            assert!(matches!(sealer.open_at(&forged, NOON), Err(QueryError::TokenUnknown)), "byte {at}");
+        }
+        for len in 0..sealed.len() {
+            assert!(matches!(sealer.open_at(&sealed[..len], NOON), Err(QueryError::TokenUnknown)));
+        }
+        let other = Sealer::new(&[8; 32]);
+        assert!(matches!(other.open_at(&sealed, NOON), Err(QueryError::TokenUnknown)));
+    }
+}

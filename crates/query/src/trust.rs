@@ -1,0 +1,174 @@
+//! `ORFA-Trust`: programs that a registered developer's key has signed.
+//!
+//! A signature is ECDSA on P-256 with SHA-256, `r` and `s` in 32 bytes each with `s` in the lower half of its range, over
+//! `ORFA-Trust v1`, the media type, the environment and the program's SHA-256, with a line feed
+//! between each. So whoever has a program's hash and signature can ask for it without sending it.
+
+mod config;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::HeaderMap;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+use services::ConfigProblem;
+use sfv::{BareItem, Item, Parser};
+
+use crate::ask::{Language, single};
+use crate::owner::{Hash, Mark, Owner};
+use crate::problem::QueryError;
+
+pub use config::{KeyConfig, TrustConfig, public_key};
+
+const NAME: &str = "ORFA-Trust";
+/// Half of the order of P-256 (FIPS 186-5): a larger `s` is the same signature written in another way.
+const HALF_ORDER: [u8; 32] = [
+    0x7f, 0xff, 0xff, 0xff, 0x80, 0x00, 0x00, 0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xde,
+    0x73, 0x7d, 0x56, 0xd3, 0x8b, 0xcf, 0x42, 0x79, 0xdc, 0xe5, 0x61, 0x7e, 0x31, 0x92, 0xa8,
+];
+
+/// A signature as a request brings it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(crate) key: String,
+    pub(crate) bytes: [u8; 64],
+}
+
+/// The registered keys, as they are known to all routes.
+#[derive(Debug, Default)]
+pub struct Trusted {
+    keys: HashMap<Arc<str>, Arc<TrustedKey>>,
+}
+
+/// A registered developer's key.
+#[derive(Debug)]
+pub(crate) struct TrustedKey {
+    pub(crate) name: Arc<str>,
+    pub(crate) config: KeyConfig,
+    /// The point, uncompressed.
+    public: Vec<u8>,
+    ends: Option<SystemTime>,
+    mark: Mark,
+}
+
+/// What a signature is made over. The environment is the one that the media type implies; a module names
+/// its own among its imports.
+#[must_use]
+pub fn signed(media_type: &str, hash: &[u8; 32]) -> Vec<u8> {
+    let environment =
+        if media_type == Language::Wasm.media_type() { "" } else { query_abi::ENVIRONMENT_JAVASCRIPT };
+    let mut message = format!("ORFA-Trust v1\n{media_type}\n{environment}\n").into_bytes();
+    message.extend_from_slice(hash);
+    message
+}
+
+/// Whether `s` is in the lower half.
+#[must_use]
+pub fn is_low(s: &[u8]) -> bool {
+    s <= &HALF_ORDER[..]
+}
+
+impl Signature {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// When it is there and none.
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, QueryError> {
+        let wrong = |detail: &str| QueryError::Header { header: NAME, detail: detail.to_owned() };
+        let Some(text) = single(headers, NAME)? else { return Ok(None) };
+        let item: Result<Item, _> = Parser::new(text).parse();
+        let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `:...:;keyid=\"name\"`"))?;
+        let bytes = item.bare_item.as_byte_sequence().and_then(|bytes| bytes.try_into().ok());
+        let bytes =
+            bytes.ok_or_else(|| wrong("the signature has to be 64 bytes in base64 between colons"))?;
+        let key = match item.params.get("keyid") {
+            Some(BareItem::String(key)) => key.as_str().to_owned(),
+            Some(BareItem::Token(key)) => key.as_str().to_owned(),
+            _ => return Err(wrong("`keyid` has to name the key")),
+        };
+        Ok(Some(Self { key, bytes }))
+    }
+}
+
+impl Trusted {
+    /// The keys of a config, or all its mistakes. The pointers are those below `trust`.
+    ///
+    /// # Errors
+    /// Keys that are none, dates that are none.
+    pub fn new(config: &TrustConfig) -> Result<Self, Vec<ConfigProblem>> {
+        let mut problems = Vec::new();
+        let mut keys = HashMap::new();
+        for (name, config) in config {
+            match TrustedKey::new(name, config) {
+                Ok(key) => drop(keys.insert(Arc::clone(&key.name), Arc::new(key))),
+                Err(wrong) => problems.extend(wrong),
+            }
+        }
+        if problems.is_empty() { Ok(Self { keys }) } else { Err(problems) }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<TrustedKey>> {
+        self.keys.values()
+    }
+
+    /// The key whose signature this is.
+    ///
+    /// # Errors
+    /// When it is no registered key's, the key's time is over, or the signature is not over this program.
+    pub(crate) fn verify(
+        &self,
+        signature: &Signature,
+        language: Language,
+        hash: &Hash,
+    ) -> Result<&Arc<TrustedKey>, QueryError> {
+        let shown = || crate::problem::short(&signature.key);
+        let key = self.keys.get(&*signature.key).ok_or_else(|| QueryError::KeyUnknown(shown()))?;
+        if key.is_over(SystemTime::now()) {
+            return Err(QueryError::KeyExpired(shown()));
+        }
+        let is_its = is_low(&signature.bytes[32..]) && key.signed(language, hash, &signature.bytes);
+        if is_its { Ok(key) } else { Err(QueryError::SignatureWrong(shown())) }
+    }
+
+    /// The key that signed a token's program, if it still counts.
+    pub(crate) fn by_mark(&self, mark: Mark) -> Option<&Arc<TrustedKey>> {
+        let now = SystemTime::now();
+        self.keys.values().find(|key| key.mark == mark && !key.is_over(now))
+    }
+}
+
+impl TrustedKey {
+    fn new(name: &str, config: &KeyConfig) -> Result<Self, Vec<ConfigProblem>> {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let mut problems = Vec::new();
+        let mut note = |field: &str, (message, hint): (String, &str)| {
+            problems.push(ConfigProblem {
+                pointer: format!("{pointer}/{field}"),
+                message,
+                hint: hint.to_owned(),
+            });
+        };
+        let public = config::public_key_of(&config.public).map_err(|wrong| note("public", wrong)).ok();
+        let ends = config.expires.as_deref().map(config::date).transpose();
+        let ends = ends.map_err(|wrong| note("expires", wrong)).ok();
+        let (Some(public), Some(ends)) = (public, ends) else { return Err(problems) };
+        // The mark is the key's own: another key under the same name is another key.
+        let point: String = public.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mark = Owner::Key(format!("{name}\0{point}").into()).mark();
+        Ok(Self { name: name.into(), config: config.clone(), public, ends, mark })
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    fn is_over(&self, now: SystemTime) -> bool {
+        self.ends.is_some_and(|ends| ends <= now)
+    }
+
+    fn signed(&self, language: Language, hash: &Hash, signature: &[u8]) -> bool {
+        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &self.public);
+        key.verify(&signed(language.media_type(), hash), signature).is_ok()
+    }
+}
