@@ -163,3 +163,22 @@ async fn the_client_library_sends_a_program_once_and_again_when_it_is_asked_for(
     ];
     assert_eq!(seen, expected.map(|(cache, length)| json!([cache, length])).iter().collect::<Vec<_>>());
 }
+
+#[tokio::test]
+#[ignore = "`stored` is not there yet"]
+async fn the_client_library_calls_stored_programs_by_name_and_version() {
+    let page = Page::new().await;
+    let routes = format!(
+        "
+  - path: /query
+    query: {{ services: [up], stored: ['queries/*'] }}
+    cors: {{ origins: ['{}'] }}
+",
+        page.origin()
+    );
+    let files = &[("queries/next.js", "export default ({ n }) => Number(n) + 1")];
+    let house = House::own_with(&routes, files).await;
+    let report = page.open(include_str!("browser/stored.js"), house.gateway.address).await;
+    let gone = json!({ "ours": true, "status": 404 });
+    assert_eq!(report, json!({ "post": 2, "get": 3, "query": 4, "version": 5, "gone": gone }));
+}

@@ -40,6 +40,12 @@ const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 /// What pages import as `/client.js`.
 const CLIENT: &str = include_str!("../../sdk/javascript/client.js");
 
+/// The page up to its script.
+const OPENING: &str = r#"<!doctype html><meta charset=utf-8><title>A page</title>
+<script>onerror = (failed) => { fetch("/report", { method: "POST", body: JSON.stringify({ failed }) }); }</script>
+<script type=module>
+"#;
+
 /// A page that is still to be opened.
 pub(super) struct Page {
     listener: TcpListener,
@@ -147,10 +153,9 @@ async fn answer(request: Request<Incoming>, mut site: Site) -> Result<Response<F
     }
 }
 
-/// The page, with a cookie for its visitor.
+/// The page, with a cookie for its visitor. A script that fails reports so.
 fn page(script: &str) -> Response<Full<Bytes>> {
-    let opening = "<!doctype html><meta charset=utf-8><title>A page</title><script type=module>\n";
-    let mut response = typed("text/html", format!("{opening}{script}</script>"));
+    let mut response = typed("text/html", format!("{OPENING}{script}</script>"));
     let cookie = HeaderValue::from_static("visitor=seven; Path=/; SameSite=Lax; HttpOnly");
     response.headers_mut().insert(SET_COOKIE, cookie);
     response
