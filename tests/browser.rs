@@ -1,4 +1,5 @@
-//! Pages in a real browser: what `cors:` means to them, and not what we think that it means.
+//! Pages in a real browser: what `cors:` means to them, and not what we think that it means; and the client
+//! library in its element, on a page of another origin than the gateway's.
 
 mod page;
 
@@ -6,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::support::House;
 use page::Page;
+
+/// Asks everything that a page can ask without a library.
+const BARE: &str = include_str!("browser/page.js");
 
 /// A gateway for pages of this origin.
 async fn house(origin: &str) -> House {
@@ -29,7 +33,7 @@ fn document(answer: &Value) -> Value {
 async fn a_page_of_a_listed_origin_asks_and_reads_answers_times_and_errors() {
     let page = Page::new().await;
     let house = house(&page.origin()).await;
-    let report = page.open(house.gateway.address).await;
+    let report = page.open(BARE, house.gateway.address).await;
 
     for case in ["query", "method"] {
         let answer = &report[case];
@@ -66,11 +70,115 @@ async fn a_page_of_a_listed_origin_asks_and_reads_answers_times_and_errors() {
 async fn a_page_of_another_origin_reads_nothing_and_runs_nothing() {
     let (listed, page) = (Page::new().await, Page::new().await);
     let house = house(&listed.origin()).await;
-    let report = page.open(house.gateway.address).await;
+    let report = page.open(BARE, house.gateway.address).await;
     let cases = report.as_object().expect("a report");
     assert_eq!(cases.len(), 11, "{report:#}");
     for (case, answer) in cases {
         assert_eq!(answer, &json!({ "refused": "TypeError" }), "{case}");
     }
     assert_eq!(house.upstream.hits("/json"), 0, "a program ran");
+}
+
+/// A gateway for programs that pages of this origin send by the library.
+async fn house_of_programs(origin: &str) -> House {
+    let routes = format!(
+        "
+  - path: /query
+    query: {{ services: [up], methods: [GET, POST], limits: {{ deadline: 60s }} }}
+    cors: {{ origins: ['{origin}'] }}
+  - {{ path: /closed, query: {{ services: [up] }}, cors: {{ origins: ['https://other.example.org'] }} }}
+"
+    );
+    House::own(&routes).await
+}
+
+#[tokio::test]
+async fn the_client_library_brings_answers_and_errors_to_a_page_of_another_origin() {
+    let page = Page::new().await;
+    let house = house_of_programs(&page.origin()).await;
+    let script = include_str!("browser/client.js");
+    let report = page.open_until(script, house.gateway.address, house.upstream.seen("/hang")).await;
+
+    for (case, answer) in [
+        ("called", json!(3)),
+        ("typed", json!("Hi, Zoë")),
+        ("bytes", json!([1, 2])),
+        ("nothing", Value::Null),
+    ] {
+        assert_eq!(report[case], answer, "{case}: {report:#}");
+    }
+    assert!(report["headers"].as_str().is_some_and(|timing| timing.contains("total;dur=")), "{report:#}");
+
+    for (case, code, status) in [
+        ("threw", "program-threw", 422),
+        ("limit", "limit-cpu", 422),
+        ("unsafe", "program-threw", 422),
+        ("away", "answer-status", 429),
+        ("kept", "unreachable", 0),
+    ] {
+        let error = &report[case];
+        let seen = (&error["ours"], &error["name"], &error["code"], &error["status"]);
+        assert_eq!(
+            seen,
+            (&json!(true), &json!("OrfaError"), &json!(code), &json!(status)),
+            "{case}: {error:#}"
+        );
+    }
+    let threw = &report["threw"];
+    assert_eq!((&threw["line"], &threw["console"]), (&json!(3), &json!("here\n")), "{threw:#}");
+    let call = json!({ "service": "up", "method": "POST", "path": "/echo", "status": 200 });
+    assert_eq!(report["unsafe"]["calls"], json!([call]));
+    assert_eq!((&report["away"]["retryAfter"], &report["away"]["body"]), (&json!(3000), &json!("later")));
+
+    let cancelled = &report["cancelled"];
+    assert_eq!(
+        (&cancelled["name"], &cancelled["ours"]),
+        (&json!("AbortError"), &json!(false)),
+        "{cancelled:#}"
+    );
+    house.upstream.closed("/hang").await;
+}
+
+#[tokio::test]
+#[ignore = "ORFA-Cache is not there yet"]
+async fn the_client_library_sends_a_program_once_and_again_when_it_is_asked_for() {
+    let page = Page::new().await;
+    let house = house_of_programs(&page.origin()).await;
+    let report = page.open(include_str!("browser/tokens.js"), house.gateway.address).await;
+    assert_eq!(report["answers"], json!([3, 7, 11, 15, 10, 1, 2]), "{report:#}");
+
+    let input = r#"{"a":1,"b":2}"#.len();
+    let whole = input + "export default ({ a, b }) => a + b".len();
+    let seen: Vec<_> = report["sent"].as_array().into_iter().flatten().collect();
+    let expected = [
+        ("code", whole),
+        ("code;token=", input),
+        ("code;token=", input), // another page, by the store
+        ("code;token=", input), // of another time: the program is asked for
+        ("code", whole),
+        ("code;token=", input),
+        ("code;hash=", input), // unknown: the program is asked for
+        ("code", whole),
+        ("code;token=", input),
+    ];
+    assert_eq!(seen, expected.map(|(cache, length)| json!([cache, length])).iter().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+#[ignore = "`stored` is not there yet"]
+async fn the_client_library_calls_stored_programs_by_name_and_version() {
+    let page = Page::new().await;
+    let routes = format!(
+        "
+  - path: /query
+    query: {{ services: [up], stored: ['queries/*'] }}
+    cors: {{ origins: ['{}'] }}
+",
+        page.origin()
+    );
+    let files = &[("queries/next.js", "export default ({ n }) => Number(n) + 1")];
+    let house = House::own_with(&routes, files).await;
+    let report = page.open(include_str!("browser/stored.js"), house.gateway.address).await;
+    let gone = json!({ "ours": true, "status": 404 });
+    assert_eq!(report, json!({ "post": 2, "get": 3, "query": 4, "version": 5, "gone": gone }));
 }

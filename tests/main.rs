@@ -4,6 +4,7 @@
 mod admin;
 mod browser;
 mod cli;
+mod client;
 mod docs;
 mod grpc;
 mod identity;

@@ -1,6 +1,6 @@
 /**
  * Types of an ORFA query in JavaScript or TypeScript. Nothing to install: copy this file beside the
- * program, and write
+ * program (or, beside `@orfa/client`, import them from "@orfa/client/program"), and write
  *
  * ```ts
  * import type { Services } from "./orfa";
@@ -60,7 +60,7 @@ export type Body = unknown;
 export interface FetchInit {
   /** GET where it is missing. */
   method?: string;
-  headers?: HeadersInit;
+  headers?: ConstructorParameters<typeof Headers>[0];
   /** Text, bytes or a form. An object is refused: write `JSON.stringify(object)` and the content type. */
   body?: string | ArrayBuffer | ArrayBufferView | URLSearchParams | null;
 }

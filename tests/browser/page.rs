@@ -1,7 +1,8 @@
 //! A page with an origin of its own, and the browser that opens it: a Chromium without a window.
 //!
-//! The page's server hands out a script, and the script sends back what it could read: nothing has to
-//! reach into the browser.
+//! The page's server hands out a script and the client library, and the script sends back what it could
+//! read: nothing has to reach into the browser. A script that has to wait for something of the test's asks its
+//! server for `/until`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,15 +10,16 @@ use std::process::Stdio;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue, SET_COOKIE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use testkit::patiently;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Keeps Chromium from everything that is not this test: windows, the network, the machine's settings.
 const FLAGS: &[&str] = &[
@@ -35,10 +37,27 @@ const FLAGS: &[&str] = &[
 /// Its names on the systems that have it.
 const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
+/// What pages import as `/client.js`.
+const CLIENT: &str = include_str!("../../sdk/javascript/client.js");
+
+/// The page up to its script.
+const OPENING: &str = r#"<!doctype html><meta charset=utf-8><title>A page</title>
+<script>onerror = (failed) => { fetch("/report", { method: "POST", body: JSON.stringify({ failed }) }); }</script>
+<script type=module>
+"#;
+
 /// A page that is still to be opened.
 pub(super) struct Page {
     listener: TcpListener,
     address: SocketAddr,
+}
+
+/// What the page's server needs for its answers.
+#[derive(Clone)]
+struct Site {
+    script: &'static str,
+    reports: mpsc::Sender<Value>,
+    until: watch::Receiver<bool>,
 }
 
 impl Page {
@@ -53,17 +72,34 @@ impl Page {
         format!("http://localhost:{}", self.address.port())
     }
 
-    /// Opens it, and waits for what it reports of this gateway.
-    pub(super) async fn open(self, gateway: SocketAddr) -> Value {
+    /// Opens it with this script, and waits for what it reports of this gateway.
+    pub(super) async fn open(self, script: &'static str, gateway: SocketAddr) -> Value {
+        self.open_until(script, gateway, std::future::ready(())).await
+    }
+
+    /// The same; `/until` is answered as soon as `until` has come.
+    pub(super) async fn open_until(
+        self,
+        script: &'static str,
+        gateway: SocketAddr,
+        until: impl Future<Output = ()>,
+    ) -> Value {
         let url = format!("{}/?gateway=http://localhost:{}", self.origin(), gateway.port());
-        let (send, mut reports) = mpsc::channel(1);
-        let server = tokio::spawn(serve(self.listener, send));
+        let (reports, mut reported) = mpsc::channel(1);
+        let (came, until_came) = watch::channel(false);
+        let server = tokio::spawn(serve(self.listener, Site { script, reports, until: until_came }));
         let folder = tempfile::tempdir().expect("a folder");
         let mut chromium = chromium(&url, folder.path());
+        let until = async {
+            until.await;
+            came.send_replace(true);
+            std::future::pending().await
+        };
         let report = patiently("the page's report", async {
             tokio::select! {
-                report = reports.recv() => report.expect("a report"),
+                report = reported.recv() => report.expect("a report"),
                 ended = chromium.wait() => panic!("Chromium ended before the page did: {ended:?}"),
+                () = until => unreachable!("it never ends"),
             }
         });
         let report = report.await;
@@ -91,33 +127,42 @@ fn binary() -> PathBuf {
     found.expect("Chromium is missing: `scripts/setup test` says what to do, ORFA_CHROMIUM names another")
 }
 
-async fn serve(listener: TcpListener, reports: mpsc::Sender<Value>) {
+async fn serve(listener: TcpListener, site: Site) {
     // Connections end with the set, which ends with this task.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        let reports = reports.clone();
-        let service = service_fn(move |request| answer(request, reports.clone()));
+        let site = site.clone();
+        let service = service_fn(move |request| answer(request, site.clone()));
         connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
 }
 
-/// The page, with a cookie for its visitor; and what takes its report.
-async fn answer(
-    request: Request<Incoming>,
-    reports: mpsc::Sender<Value>,
-) -> Result<Response<Full<Bytes>>, hyper::Error> {
-    if request.method() == Method::POST {
-        let report = request.into_body().collect().await?.to_bytes();
-        let report = serde_json::from_slice(&report).unwrap_or_default();
-        let _ = reports.send(report).await;
-        return Ok(Response::default());
+async fn answer(request: Request<Incoming>, mut site: Site) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    match request.uri().path() {
+        "/report" => {
+            let report = request.into_body().collect().await?.to_bytes();
+            let _ = site.reports.send(serde_json::from_slice(&report).unwrap_or_default()).await;
+            Ok(Response::default())
+        }
+        "/until" => {
+            let _ = site.until.wait_for(|came| *came).await;
+            Ok(Response::default())
+        }
+        "/client.js" => Ok(typed("text/javascript", CLIENT)),
+        _ => Ok(page(site.script)),
     }
-    let page = concat!(
-        "<!doctype html><meta charset=utf-8><title>A page</title><script type=module>\n",
-        include_str!("page.js"),
-        "</script>"
-    );
-    let response = Response::builder().header("content-type", "text/html");
-    let response = response.header("set-cookie", "visitor=seven; Path=/; SameSite=Lax; HttpOnly");
-    Ok(response.body(Full::from(page)).expect("these headers are fine"))
+}
+
+/// The page, with a cookie for its visitor. A script that fails reports so.
+fn page(script: &str) -> Response<Full<Bytes>> {
+    let mut response = typed("text/html", format!("{OPENING}{script}</script>"));
+    let cookie = HeaderValue::from_static("visitor=seven; Path=/; SameSite=Lax; HttpOnly");
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    response
+}
+
+fn typed(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body.into()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
 }

@@ -54,12 +54,17 @@ impl House {
 
     /// A house of one's own: for tests that count what their service saw, or end badly on purpose.
     pub(crate) async fn own(routes: &str) -> Self {
+        Self::own_with(routes, &[]).await
+    }
+
+    /// The same, with files beside its config.
+    pub(crate) async fn own_with(routes: &str, files: &'static [(&str, &str)]) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let routes = routes.to_owned();
         let started = runtime.spawn(async move {
             let upstream = misbehave::start().await;
-            let gateway = Gateway::start(crate::orfa(), &config(&upstream.url(), &routes)).await;
-            (gateway, upstream)
+            let config = config(&upstream.url(), &routes);
+            (Gateway::start_with(crate::orfa(), &config, files).await, upstream)
         });
         let (gateway, upstream) = started.await.expect("a gateway");
         Self { gateway, upstream, runtime: Some(runtime) }

@@ -1,0 +1,40 @@
+// What the types promise: tsc checks this file, nothing runs it.
+import { orfa, OrfaError, type Callable } from "@orfa/client";
+import type { Service } from "@orfa/client/program";
+
+const gateway = orfa("https://api.example.org", { headers: () => ({ a: "b" }), store: localStorage, fetch });
+
+// A function's own types are those of its calls.
+const sum = gateway.program(async ({ n }: { n: number }, { up }: { up: Service }) => n + (await up.get<number>("/n")));
+const answer: Promise<number> = sum({ n: 1 }, { signal: AbortSignal.timeout(1), limits: { cpu: 5 } });
+// @ts-expect-error: the program needs its input
+sum();
+// @ts-expect-error: another input
+sum({ n: "1" });
+// @ts-expect-error: no such limit
+sum({ n: 1 }, { limits: { cups: 5 } });
+
+// Without names of one's own, any service.
+export const any = gateway.program(({ n }: { n: number }, { up }) => up?.get("/json", { n }));
+// @ts-expect-error: a service has no such method
+gateway.program((_: {}, { up }) => up?.fly());
+
+// An input that may be left out, and answers that are none or whatever the program says.
+const nothing: Promise<null> = gateway.program(({ n = 8 }: { n?: number }) => void n)();
+const anything: Promise<string> = gateway.program(() => new Response("x"))();
+const response: Promise<Response> = sum.fetch({ n: 1 });
+
+// Text and names have no types of their own.
+const named: Callable<{ customer: number }, string[]> = gateway.stored("orders", { method: "GET" });
+const text: Promise<any> = gateway.program("export default () => 1", { type: "text/typescript", hash: true })();
+// @ts-expect-error: not a mode
+gateway.program("", { cache: "disk" });
+
+export function told(error: unknown) {
+  if (!(error instanceof OrfaError)) throw error;
+  const place: [string, number | undefined, number | undefined] = [error.code, error.line, error.retryAfter];
+  return [place, error.calls?.map(({ service, status }) => `${service} ${status}`), answer, nothing, anything];
+}
+export const rest = [response, named, text];
+// @ts-expect-error: only the client makes them
+new OrfaError();
