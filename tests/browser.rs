@@ -140,7 +140,6 @@ async fn the_client_library_brings_answers_and_errors_to_a_page_of_another_origi
 }
 
 #[tokio::test]
-#[ignore = "ORFA-Cache is not there yet"]
 async fn the_client_library_sends_a_program_once_and_again_when_it_is_asked_for() {
     let page = Page::new().await;
     let house = house_of_programs(&page.origin()).await;
@@ -165,7 +164,6 @@ async fn the_client_library_sends_a_program_once_and_again_when_it_is_asked_for(
 }
 
 #[tokio::test]
-#[ignore = "`stored` is not there yet"]
 async fn the_client_library_calls_stored_programs_by_name_and_version() {
     let page = Page::new().await;
     let routes = format!(

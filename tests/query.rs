@@ -1,10 +1,13 @@
 //! The query runtime under bad input, and what is right in spite of it: every test names the exact code
 //! of the problem, and then asks a good query of the same gateway.
 
+mod cached;
 mod host;
 mod http;
 mod javascript;
 mod limits;
 mod modules;
 mod programs;
+mod stored;
+mod trusted;
 mod upstream;

@@ -2,7 +2,7 @@
 //
 // The way of a call: `Program` or `stored` makes a request of an input, `sender` sends it, `read` makes an
 // answer or an OrfaError of the response. A program keeps its token in memory, and on the `Shelf` if there
-// is a store. It is sent again in one case: the gateway says `send-program`, and so that nothing ran.
+// is a store. It is sent again in one case: the gateway asks for it (`send_program`), and so says that nothing ran.
 
 /** @import * as Types from "./client.d.ts" */
 /** @typedef {Uint8Array<ArrayBuffer>} Bytes */
@@ -254,7 +254,7 @@ function waitOf(response) {
 async function asksForProgram(response) {
   if (!isProblem(response)) return false;
   const problem = await response.clone().json().catch(() => null);
-  return problem?.code === "send-program";
+  return problem?.send_program === true;
 }
 
 /** @param {Response} response */

@@ -49,7 +49,7 @@ impl Routes {
         // it is a route of its own.
         for route in routes {
             // Below a query route are its stored programs, where the config has no other route.
-            if let Way::Query(_) = route.way {
+            if matches!(&route.way, Way::Query(query) if query.has_stored()) {
                 let _ = table.insert(pattern(&format!("{}/*", route.path)), Arc::clone(&route));
             }
             if let Some(folder) = route.path.strip_suffix('*').filter(|folder| folder.ends_with('/')) {

@@ -16,7 +16,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// How a route answers.
 pub(crate) enum Way {
     /// By running the program in the request.
-    Query(query::Query),
+    Query(Box<query::Query>),
     /// By passing the request on.
     Proxy(Proxy),
 }

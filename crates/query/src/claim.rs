@@ -33,6 +33,9 @@ pub(crate) struct Claim {
     token: Option<Token>,
 }
 
+/// A token, and the key that signed its program.
+type Opened = (Token, Option<Arc<TrustedKey>>);
+
 /// What claims are judged by.
 pub(crate) struct Judge<'a> {
     pub(crate) trusted: &'a Trusted,
@@ -84,11 +87,7 @@ impl Judge<'_> {
     }
 
     /// The token of a request that sends no program, opened and judged, with the key that signed its program.
-    fn token(
-        &self,
-        which: &Which,
-        call: &Call,
-    ) -> Result<Option<(Token, Option<Arc<TrustedKey>>)>, QueryError> {
+    fn token(&self, which: &Which, call: &Call) -> Result<Option<Opened>, QueryError> {
         let Some(CacheAsk { named: Some(Named::Token(bytes)), .. }) = &which.cache else { return Ok(None) };
         if which.program.is_some() {
             return Ok(None);

@@ -104,6 +104,12 @@ impl Query {
         })
     }
 
+    /// Whether there are programs below the route's path.
+    #[must_use]
+    pub fn has_stored(&self) -> bool {
+        !self.stored.is_empty()
+    }
+
     /// The methods that this route takes, stored programs included.
     #[must_use]
     pub fn methods(&self) -> &'static str {

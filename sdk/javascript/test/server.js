@@ -40,6 +40,11 @@ export function problem(status, code, members = {}, headers = {}) {
   return { status, headers: { "content-type": "application/problem+json", ...headers }, body };
 }
 
+/** The gateway does not know the program that was named. */
+export function unknown() {
+  return problem(409, "program-unknown", { send_program: true });
+}
+
 /** An answer that brings a token. */
 export function withToken(token, body = { ok: true }) {
   return { headers: { "orfa-cache": `code;token=:${token}:;did=compiled` }, body };

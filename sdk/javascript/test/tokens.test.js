@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 
 import { orfa } from "../client.js";
-import { gateway, problem, signal, withToken } from "./server.js";
+import { gateway, problem, signal, withToken, unknown } from "./server.js";
 
 const source = "export default ({ n }) => n";
 const hash = createHash("sha256").update(source).digest("base64");
@@ -42,7 +42,7 @@ test("a gateway that no longer knows the token gets the program, once, and nobod
   let known = "b25l";
   const { url, requests } = await gateway(t, ({ headers }) => {
     const token = headers["orfa-cache"].match(/token=:(.*):/)?.[1];
-    return token && token !== known ? problem(428, "send-program") : withToken(known, { known });
+    return token && token !== known ? unknown() : withToken(known, { known });
   });
   const program = orfa(url).program(source);
   await program({ n: 1 });
@@ -58,10 +58,10 @@ test("a gateway that no longer knows the token gets the program, once, and nobod
 
 test("a gateway that asks for the program again and again gets it once", async (t) => {
   let calls = 0;
-  const { url, requests } = await gateway(t, () => (calls++ ? problem(428, "send-program") : withToken("b25l")));
+  const { url, requests } = await gateway(t, () => (calls++ ? unknown() : withToken("b25l")));
   const program = orfa(url).program(source);
   await program();
-  await assert.rejects(program(), { name: "OrfaError", code: "send-program", status: 428 });
+  await assert.rejects(program(), { name: "OrfaError", code: "program-unknown", status: 409 });
   assert.equal(requests.length, 3);
 });
 
@@ -91,7 +91,7 @@ test("a token that was fetched meanwhile is not forgotten with the old one", asy
   const [late, now] = signal();
   const { url, requests } = await gateway(t, async ({ headers, text }) => {
     if (text === '{"n":2}') await late;
-    if (headers["orfa-cache"] === "code;token=:b25l:") return problem(428, "send-program");
+    if (headers["orfa-cache"] === "code;token=:b25l:") return unknown();
     const tokens = { 1: "b25l", 3: "dHdv" };
     return headers["orfa-cache"] === "code" && tokens[text[5]] ? withToken(tokens[text[5]]) : { body: {} };
   });
@@ -126,7 +126,7 @@ test("by hash, the program travels only where nobody has sent it before", async 
   const known = new Set();
   const { url, requests } = await gateway(t, ({ headers, text }) => {
     const [, asked] = headers["orfa-cache"].match(/hash=:(.*):/) ?? [];
-    if (asked && !known.has(asked)) return problem(428, "send-program");
+    if (asked && !known.has(asked)) return unknown();
     if (text.endsWith(source)) known.add(hash);
     return withToken("b25l");
   });
@@ -169,7 +169,7 @@ test("a store that answers later will do, keeps the latest 32 tokens, and forget
   let refused = false;
   // At once, so that all tokens come before the first is stored.
   const fetch = async () => {
-    const { status, headers, body } = refused ? problem(428, "send-program") : withToken("b25l");
+    const { status, headers, body } = refused ? unknown() : withToken("b25l");
     return new Response(JSON.stringify(body), { status, headers });
   };
   const own = orfa("https://api.example.org", { store: shared, fetch });

@@ -286,7 +286,7 @@ runtime:
   cache: 128MiB
   folder: /var/cache/orfa
   folder_size: 512MiB
-  secret: \"${file:/run/secrets/orfa}\"
+  secret: \"${file:catalog.key}\"
   compile_threads: 2
   compile_time: 1s
 ",

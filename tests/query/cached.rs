@@ -1,0 +1,307 @@
+//! Programs that are kept: by token, by hash, over a restart, as live instances; and who learns nothing of it.
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use testkit::http::Response;
+
+use crate::support::{House, Query, build, plain, problem};
+
+const ADD: &str = "export default ({ a, b }) => a + b";
+const COUNT: &str = "let runs = 0\nexport default ({ fail, grow }) => { runs++; if (fail) throw new Error('on purpose'); \
+                     if (grow) globalThis.kept = new Uint8Array(grow); return runs }";
+
+/// The mode, the token (empty where none came), and what was done.
+fn told(answer: &Response) -> (String, String, String) {
+    assert!(answer.status.is_success(), "{}", answer.text());
+    let field = answer.header("orfa-cache").to_owned();
+    let part = |name: &str| {
+        let found = field.split(';').find_map(|part| part.strip_prefix(name));
+        found.unwrap_or_default().to_owned()
+    };
+    (field.split(';').next().unwrap_or_default().to_owned(), part("token="), part("did="))
+}
+
+/// A request that names a program and sends only input.
+fn named(content_type: &str, cache: &str, input: &str) -> Query {
+    Query::new(content_type, input).header("orfa-cache", cache)
+}
+
+fn hash(program: impl AsRef<[u8]>) -> String {
+    use base64::Engine as _;
+    format!(":{}:", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(program)))
+}
+
+fn javascript(cache: &str, input: &str) -> Query {
+    named("text/javascript", cache, input)
+}
+
+/// The problem that says that the program has to be sent again, by this code.
+async fn asks_again(house: &House, query: Query, code: &str) {
+    let document = problem(&query.send(house).await, 409, code);
+    assert_eq!(document["send_program"], true, "{document}");
+}
+
+#[tokio::test]
+async fn a_program_is_sent_once_and_named_by_its_token_from_then_on() {
+    let house = House::shared().await;
+    let c =
+        build("#include <orfa.h>\nvoid orfa(const void *input, int len) { orfa_done(input, len); }").await;
+    for (content_type, program, input, output) in [
+        ("text/javascript", ADD.as_bytes(), r#"{"a":1,"b":2}"#, "3"),
+        ("text/typescript", b"export default (n: number) => n * 2", "4", "8"),
+        ("application/wasm", &c, "abc", "abc"),
+    ] {
+        let whole = Query::new(content_type, program).input(input).header("orfa-cache", "code");
+        let first = whole.clone().send(&house).await;
+        let (mode, token, did) = told(&first);
+        assert_eq!(
+            (&*mode, first.text().as_str(), token.is_empty()),
+            ("code", output, false),
+            "{content_type}"
+        );
+        assert!(["compiled", "found"].contains(&&*did), "{did}");
+        for _ in 0..2 {
+            let again = named(content_type, &format!("code;token={token}"), input).send(&house).await;
+            assert_eq!(told(&again), ("code".into(), String::new(), "found".into()), "{content_type}");
+            assert_eq!(again.text(), output);
+        }
+    }
+    let base = Query::javascript(ADD).input(r#"{"a":1,"b":2}"#).send(&house).await;
+    assert_eq!((base.text().as_str(), base.header("orfa-cache")), ("3", ""), "nothing was asked for");
+}
+
+#[tokio::test]
+async fn a_hash_names_a_program_that_its_caller_has_sent() {
+    let house = House::own(ROUTES).await;
+    let program = "export default () => 'by hash'";
+    let by_hash = javascript(&format!("code;hash={}", hash(program)), "");
+    asks_again(&house, by_hash.clone(), "program-unknown").await;
+    house.answer(Query::javascript(program)).await;
+    let answer = by_hash.send(&house).await;
+    assert_eq!(answer.text(), "by hash");
+    assert!(!told(&answer).1.is_empty(), "a token comes with the first answer");
+    asks_again(&house, javascript(&format!("code;hash={}", hash("another")), ""), "program-unknown").await;
+    let other = named("text/typescript", &format!("code;hash={}", hash(program)), "");
+    asks_again(&house, other, "program-unknown").await;
+}
+
+const ROUTES: &str = "
+  - path: /query
+    query: { services: [up], modes: [code, instance], limits: { cpu: 1s, deadline: 30s } }
+callers:
+  shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' }
+  other: { key: 'sha256:22cfe0361107c0d46ccfbdd706d01fff4127b8fcc0bad4a2d9b9685b81d5f63d' }
+rights: { anonymous: {}, shop: {}, other: {} }
+";
+
+#[tokio::test]
+async fn a_token_is_its_callers_own_and_nobody_learns_what_others_run() {
+    let house = House::own(ROUTES).await;
+    let by = |query: Query, key: &str| query.header("x-api-key", key);
+    let (shop, other) = ("a-long-and-random-key-of-the-shop", "a-long-and-random-key-of-another");
+    let first = by(Query::javascript("export default () => 1").header("orfa-cache", "code"), shop);
+    let (_, token, _) = told(&first.send(&house).await);
+    let named = javascript(&format!("code;token={token}"), "");
+    assert_eq!(by(named.clone(), shop).send(&house).await.text(), "1");
+    asks_again(&house, by(named.clone(), other), "program-token-caller").await;
+    asks_again(&house, named, "program-token-caller").await;
+    let hash = javascript(&format!("code;hash={}", hash("export default () => 1")), "");
+    asks_again(&house, by(hash.clone(), other), "program-unknown").await;
+    asks_again(&house, hash, "program-unknown").await;
+    let sent = by(Query::javascript("export default () => 1").header("orfa-cache", "code"), other);
+    assert_eq!(told(&sent.send(&house).await).2, "compiled", "it was there, and nobody else is told");
+}
+
+#[tokio::test]
+async fn what_is_no_token_of_this_gateway_means_send_it_again() {
+    let house = House::shared().await;
+    let (_, token, _) =
+        told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
+    let forged = token.replacen(&token[10..11], if &token[10..11] == "A" { "B" } else { "A" }, 1);
+    for cache in [&forged, ":AA==:", "::"] {
+        asks_again(&house, javascript(&format!("code;token={cache}"), "{}"), "program-token-unknown").await;
+    }
+    let typed = named("text/typescript", &format!("code;token={token}"), "{}");
+    asks_again(&house, typed, "program-token-unknown").await;
+    let both = format!("code;token={token};hash={}", hash(ADD));
+    for wrong in ["base", "code;token=abc", "code;hash=:YWJj:", &both] {
+        house.refuse(javascript(wrong, "{}"), 400, "header-malformed").await;
+    }
+    // A program that comes along counts more than any token.
+    let whole = Query::javascript(ADD)
+        .input(r#"{"a":1,"b":1}"#)
+        .header("orfa-cache", &format!("code;token={forged}"));
+    assert_eq!(whole.send(&house).await.text(), "2");
+}
+
+#[tokio::test]
+async fn a_restart_starts_warm_where_there_is_a_folder() {
+    let house = House::own(&format!("{ROUTES}runtime: {{ folder: kept }}\n")).await;
+    let counted = plain("", "(call $done (local.get $at) (local.get $len))");
+    let c =
+        build("#include <orfa.h>\nvoid orfa(const void *input, int len) { orfa_done(input, len); }").await;
+    let programs: [(&str, &[u8]); 3] = [
+        ("application/wasm", &c),
+        ("application/wasm", &counted),
+        ("text/javascript", b"export default (i) => i.x"),
+    ];
+    let mut tokens = Vec::new();
+    for (content_type, program) in programs {
+        let query = Query::new(content_type, program).input(r#"{"x":1}"#).header("orfa-cache", "code");
+        tokens.push(told(&query.send(&house).await).1);
+    }
+    let next = house.gateway.successor(crate::orfa()).await;
+    for ((content_type, _), token) in programs.iter().zip(&tokens) {
+        let headers = [("content-type", *content_type), ("orfa-cache", &*format!("code;token={token}"))];
+        let url = format!("{}/query", next.url);
+        let answer = testkit::http::request("POST", &url, &headers, r#"{"x":1}"#).await.expect("an answer");
+        assert_eq!(told(&answer).2, "found");
+        assert!(!answer.header("server-timing").contains("compile"), "{}", answer.header("server-timing"));
+    }
+    let folder = house.gateway.directory().join("kept");
+    for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {
+        let mut bytes = std::fs::read(entry.path()).expect("a file");
+        if entry.path().extension().is_some() {
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            std::fs::write(entry.path(), bytes).expect("written");
+        }
+    }
+    let last = house.gateway.successor(crate::orfa()).await;
+    let headers =
+        [("content-type", "application/wasm"), ("orfa-cache", &*format!("code;token={}", tokens[0]))];
+    let url = format!("{}/query", last.url);
+    let answer = testkit::http::request("POST", &url, &headers, "").await.expect("an answer");
+    problem(&answer, 409, "program-unknown");
+}
+
+#[tokio::test]
+async fn without_a_folder_a_restart_forgets() {
+    let house = House::own(ROUTES).await;
+    let (_, token, _) =
+        told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
+    let next = house.gateway.successor(crate::orfa()).await;
+    let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
+    let answer = testkit::http::request("POST", &format!("{}/query", next.url), &headers, "").await;
+    problem(&answer.expect("an answer"), 409, "program-token-unknown");
+}
+
+#[tokio::test]
+async fn gateways_with_the_same_secret_take_each_others_tokens() {
+    let house =
+        House::own(&format!("{ROUTES}runtime: {{ secret: a-long-secret-that-two-gateways-share }}\n")).await;
+    let next = house.gateway.successor(crate::orfa()).await;
+    let (_, token, _) =
+        told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
+    let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
+    let answer = testkit::http::request("POST", &format!("{}/query", next.url), &headers, "").await;
+    // It has no such program, but the token is good.
+    problem(&answer.expect("an answer"), 409, "program-unknown");
+}
+
+#[tokio::test]
+async fn a_program_finds_nothing_of_the_run_before_unless_its_instance_is_kept() {
+    let house = House::own(ROUTES).await;
+    for (mode, expected) in [("", ["1", "1", "1"]), ("code", ["1", "1", "1"]), ("instance", ["1", "2", "3"])]
+    {
+        let mut cache = mode.to_owned();
+        let mut runs = Vec::new();
+        for run in 0..3 {
+            let query = match (mode, run) {
+                ("", _) => Query::javascript(COUNT).input("{}"),
+                (_, 0) => Query::javascript(COUNT).input("{}").header("orfa-cache", &cache),
+                _ => javascript(&cache, "{}"),
+            };
+            let answer = query.send(&house).await;
+            if run == 0 && !mode.is_empty() {
+                cache = format!("{mode};token={}", told(&answer).1);
+            }
+            if run > 0 && mode == "instance" {
+                assert_eq!(told(&answer).2, "reused");
+            }
+            runs.push(answer.text());
+        }
+        assert_eq!(runs, expected, "{mode}");
+    }
+}
+
+/// Begins a session with an instance of its own; how it is named.
+async fn session(house: &House, content_type: &str, program: impl Into<Vec<u8>>, input: &str) -> String {
+    let query = Query::new(content_type, program).input(input).header("orfa-cache", "instance");
+    let answer = query.send(house).await;
+    assert_eq!(told(&answer).0, "instance");
+    format!("instance;token={}", told(&answer).1)
+}
+
+#[tokio::test]
+async fn an_instance_serves_one_session() {
+    let house = House::own(ROUTES).await;
+    let one = session(&house, "text/javascript", COUNT, "{}").await;
+    let two = session(&house, "text/javascript", COUNT, "{}").await;
+    assert_eq!(javascript(&one, "{}").send(&house).await.text(), "2");
+    assert_eq!(javascript(&one, "{}").send(&house).await.text(), "3");
+    assert_eq!(javascript(&two, "{}").send(&house).await.text(), "2");
+}
+
+#[tokio::test]
+async fn an_instance_that_fails_goes_over_a_limit_or_grows_is_thrown_away() {
+    let house = House::own(ROUTES).await;
+    let named = session(&house, "text/javascript", COUNT, "{}").await;
+    assert_eq!(javascript(&named, "{}").send(&house).await.text(), "2");
+    problem(&javascript(&named, r#"{"fail":1}"#).send(&house).await, 422, "program-threw");
+    assert_eq!(javascript(&named, "{}").send(&house).await.text(), "1", "after it threw");
+    let spins = javascript(&named, r#"{"fail":0}"#).limit("memory=700000");
+    problem(&spins.send(&house).await, 422, "limit-memory");
+    assert_eq!(javascript(&named, "{}").send(&house).await.text(), "1", "after it went over a limit");
+    assert_eq!(javascript(&named, r#"{"grow":2000000}"#).send(&house).await.text(), "2");
+    assert_eq!(javascript(&named, "{}").send(&house).await.text(), "1", "after it grew");
+}
+
+#[tokio::test]
+async fn modules_are_kept_as_instances_too() {
+    let house = House::own(ROUTES).await;
+    let body = "(global.set $runs (i32.add (global.get $runs) (i32.const 1)))
+        (i32.store8 (i32.const 64) (i32.add (global.get $runs) (i32.const 48)))
+        (call $done (i32.const 64) (i32.const 1))";
+    let counts = plain("(global $runs (mut i32) (i32.const 0))", body);
+    let named = session(&house, "application/wasm", counts, "").await;
+    for run in ["2", "3"] {
+        let again = Query::new("application/wasm", "").header("orfa-cache", &named);
+        assert_eq!(again.send(&house).await.text(), run);
+    }
+    let source = "#include <orfa.h>\nstatic int runs;\nvoid orfa(const void *input, int len) { char text = '0' + ++runs; orfa_done(&text, 1); }";
+    let named = session(&house, "application/wasm", build(source).await, "").await;
+    let again = Query::new("application/wasm", "").header("orfa-cache", &named);
+    assert_eq!(again.send(&house).await.text(), "2");
+}
+
+#[tokio::test]
+async fn an_instance_is_only_kept_where_the_operator_allows_it() {
+    let house = House::shared().await;
+    let answer = Query::javascript(COUNT).input("{}").header("orfa-cache", "instance").send(&house).await;
+    let (mode, token, _) = told(&answer);
+    assert_eq!(mode, "code", "the next mode that is open");
+    assert_eq!(javascript(&format!("instance;token={token}"), "{}").send(&house).await.text(), "1");
+}
+
+#[tokio::test]
+async fn who_sends_ever_new_programs_waits_and_what_is_known_goes_on() {
+    let house = House::own(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
+    let known = Query::javascript(ADD).input(r#"{"a":1,"b":1}"#);
+    assert_eq!(house.answer(known.clone()).await, "2");
+    let mut refused: Option<Value> = None;
+    for number in 0..200 {
+        let answer = Query::javascript(&format!("export default () => {number}")).send(&house).await;
+        if answer.status == 429 {
+            assert!(answer.header("retry-after").parse::<u32>().is_ok_and(|seconds| seconds > 0));
+            refused = Some(problem(&answer, 429, "compile-rate"));
+            break;
+        }
+        assert_eq!(answer.json(), json!(number));
+    }
+    assert!(refused.is_some(), "200 programs");
+    assert_eq!(house.answer(known).await, "2");
+    let other = Query::javascript("export default () => 'new'")
+        .header("x-api-key", "a-long-and-random-key-of-the-shop");
+    assert_eq!(house.answer(other).await, "new", "another caller's programs are another matter");
+}

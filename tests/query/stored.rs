@@ -1,0 +1,113 @@
+//! Stored programs: the operator's own, by name and by version.
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::support::{House, Query, problem};
+
+const ROUTES: &str = "
+  - path: /query
+    query: { services: [up], methods: [GET, POST], stored: [./queries/*, ./queries/old/*], limits: { deadline: 30s } }
+  - path: /only
+    query: { services: [up], programs: stored, stored: [queries/echo.js], limits: { deadline: 30s } }
+";
+const ECHO: &str = "export default (input) => input";
+const OLD: &str = "export default () => 'as it was'";
+const FILES: &[(&str, &str)] = &[
+    ("queries/echo.js", ECHO),
+    ("queries/typed.ts", "export default ({ n }: { n: number }) => n + 1"),
+    ("queries/write.js", "export default async (_, { up }) => (await up.post('/echo', 1)).method"),
+    ("queries/notes.md", "no program"),
+    ("queries/old/echo.js", OLD),
+];
+
+fn version(program: &str) -> String {
+    Sha256::digest(program).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn get(path: &str) -> Query {
+    Query::untyped("").method("GET").at(path)
+}
+
+#[tokio::test]
+async fn a_stored_program_is_called_by_its_name() {
+    let house = House::own_with(ROUTES, FILES).await;
+    let post = |path: &str, input: &str| Query::untyped(input).at(path);
+    assert_eq!(house.answer(post("/query/echo", r#"{"a":[1]}"#)).await, r#"{"a":[1]}"#);
+    assert_eq!(house.answer(post("/query/typed", r#"{"n":1}"#)).await, "2");
+    assert_eq!(house.answer(post("/query/echo", "7").method("QUERY")).await, "7");
+    let answer = get("/query/echo?n=8&name=a%20b&n=9&empty=").send(&house).await;
+    assert_eq!(answer.json(), json!({ "n": ["8", "9"], "name": "a b", "empty": "" }));
+    let head = get("/query/echo").method("HEAD").send(&house).await;
+    assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
+}
+
+#[tokio::test]
+async fn a_version_is_there_as_long_as_it_is_listed() {
+    let house = House::own_with(ROUTES, FILES).await;
+    for (program, answer) in [(ECHO, "{}"), (OLD, "as it was")] {
+        let hash = version(program);
+        assert_eq!(house.answer(get(&format!("/query/echo@{hash}"))).await, answer);
+        assert_eq!(house.answer(get(&format!("/query/echo@{}", &hash[..16]))).await, answer);
+    }
+    for name in [
+        "gone",
+        "echo@",
+        "echo@0123456789abcdef",
+        &format!("echo@{}", &version(ECHO)[..15]),
+        "notes",
+        "echo.js",
+    ] {
+        problem(&get(&format!("/query/{name}")).send(&house).await, 404, "stored-unknown");
+    }
+}
+
+#[tokio::test]
+async fn a_safe_method_makes_safe_calls_only() {
+    let house = House::own_with(ROUTES, FILES).await;
+    assert_eq!(house.answer(Query::untyped("").at("/query/write")).await, "POST");
+    problem(&get("/query/write").send(&house).await, 422, "call-method");
+    problem(&Query::untyped("").at("/query/write").method("QUERY").send(&house).await, 422, "call-method");
+    let answer = Query::untyped("").at("/query/write").method("PUT").send(&house).await;
+    problem(&answer, 405, "method-not-allowed");
+    assert_eq!(answer.header("allow"), "GET, HEAD, POST, QUERY");
+}
+
+#[tokio::test]
+async fn nothing_else_runs_where_only_stored_programs_may() {
+    let house = House::own_with(ROUTES, FILES).await;
+    assert_eq!(house.answer(get("/only/echo")).await, "{}");
+    problem(&Query::javascript(ECHO).at("/only").send(&house).await, 403, "program-not-stored");
+}
+
+#[tokio::test]
+async fn a_program_that_is_none_is_a_mistake_of_the_config_and_the_old_ones_stay() {
+    let house = House::own_with(ROUTES, FILES).await;
+    house.gateway.rewrite("queries/typed.ts", "export default ({ n }: { n: number }) => n +");
+    house.gateway.ask_to_reload();
+    let line = house.gateway.logged(|line| line.contains("typed.ts")).await.expect("a line");
+    assert!(line.contains("line 1, column"), "{line}");
+    assert_eq!(house.answer(Query::untyped(r#"{"n":1}"#).at("/query/typed")).await, "2");
+}
+
+#[tokio::test]
+async fn a_new_file_is_a_new_program() {
+    let house = House::own_with(ROUTES, FILES).await;
+    house.gateway.rewrite("queries/late.js", "export default () => 'late'");
+    house.gateway.ask_to_reload();
+    house.gateway.logged(|line| line.contains("is in force")).await.expect("a reload");
+    assert_eq!(house.answer(get("/query/late")).await, "late");
+}
+
+#[tokio::test]
+async fn a_list_that_no_file_fits_is_a_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("orfa.yaml");
+    let text = "services: { up: { url: http://127.0.0.1:1 } }\nroutes:\n  - path: /query\n    query: { services: [up], stored: [nowhere/*] }\n";
+    std::fs::write(&config, text).expect("written");
+    let checked = tokio::process::Command::new(crate::orfa()).arg("check").arg(&config).output();
+    let checked = checked.await.expect("orfa runs");
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert_eq!(checked.status.code(), Some(64), "{said}");
+    assert!(said.contains("no file fits `nowhere/*`"), "{said}");
+}

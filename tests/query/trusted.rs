@@ -1,0 +1,179 @@
+//! Signed programs: made by `orfa keys new` and `orfa query sign`, judged by the gateway.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use tokio::process::Command;
+
+use crate::support::{House, Query, problem};
+
+const PROGRAM: &str = "export default (_, services) => Object.keys(services)";
+const CALLS: &str =
+    "export default async ({ method }, { up }) => (await up.fetch('/echo', { method })).status";
+
+/// The output of `orfa`, which goes well.
+async fn orfa(folder: &Path, arguments: &[&str]) -> String {
+    let output =
+        Command::new(crate::orfa()).args(arguments).current_dir(folder).output().await.expect("orfa runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A folder with the key `shop`, and what the config has to say of it.
+async fn key() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let printed = orfa(folder.path(), &["keys", "new", "shop"]).await;
+    (folder, printed)
+}
+
+/// The header of a program.
+async fn sign(folder: &Path, name: &str, program: &str) -> String {
+    std::fs::write(folder.join(name), program).expect("written");
+    orfa(folder, &["query", "sign", name, "--key", "shop.pem"]).await.trim().to_owned()
+}
+
+fn routes(trust: &str) -> String {
+    format!(
+        "
+  - path: /query
+    query: {{ services: [up, guarded], methods: [GET, POST], modes: [code, instance], limits: {{ deadline: 30s }} }}
+  - path: /signed
+    query: {{ services: [up, guarded], methods: [GET, POST], programs: signed, limits: {{ deadline: 30s }} }}
+callers:
+  shop: {{ key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' }}
+  other: {{ key: 'sha256:22cfe0361107c0d46ccfbdd706d01fff4127b8fcc0bad4a2d9b9685b81d5f63d' }}
+rights: {{ anonymous: {{}}, shop: {{}}, other: {{}} }}
+{trust}"
+    )
+}
+
+#[tokio::test]
+async fn only_what_is_signed_runs_where_the_operator_wants_it_so() {
+    let (folder, trust) = key().await;
+    let house = House::own(&routes(&trust)).await;
+    let signed = sign(folder.path(), "a.js", PROGRAM).await;
+    let send =
+        |program: &str, header: &str| Query::javascript(program).at("/signed").header("orfa-trust", header);
+    assert_eq!(house.answer(send(PROGRAM, &signed)).await, r#"["guarded","up"]"#);
+    problem(&Query::javascript(PROGRAM).at("/signed").send(&house).await, 403, "program-unsigned");
+    problem(&send("export default () => 1", &signed).send(&house).await, 403, "trust-signature-wrong");
+    let typed = Query::typescript(PROGRAM).at("/signed").header("orfa-trust", &signed);
+    problem(&typed.send(&house).await, 403, "trust-signature-wrong");
+    let stranger = signed.replace("\"shop\"", "\"nobody\"");
+    problem(&send(PROGRAM, &stranger).send(&house).await, 403, "trust-key-unknown");
+    problem(&send(PROGRAM, &high(&signed)).send(&house).await, 403, "trust-signature-wrong");
+    for wrong in [":AA==:;keyid=\"shop\"", &*signed.replace(";keyid=\"shop\"", ""), "abc", ":AA==:, :AA==:"] {
+        problem(&send(PROGRAM, wrong).send(&house).await, 400, "header-malformed");
+    }
+    // A signature that is wrong is wrong where none is needed, too.
+    let wrong = Query::javascript("export default () => 1").header("orfa-trust", &signed);
+    problem(&wrong.send(&house).await, 403, "trust-signature-wrong");
+}
+
+/// The same signature with `s` in the upper half of its range.
+fn high(signed: &str) -> String {
+    let order = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551";
+    let order: Vec<u8> =
+        (0..32).map(|at| u8::from_str_radix(&order[2 * at..2 * at + 2], 16).expect("digits")).collect();
+    let end = signed.rfind(':').expect("a byte sequence");
+    let mut bytes = STANDARD.decode(&signed[1..end]).expect("base64");
+    let mut borrow = 0i16;
+    for at in (0..32).rev() {
+        let difference = i16::from(order[at]) - i16::from(bytes[32 + at]) - borrow;
+        borrow = i16::from(difference < 0);
+        bytes[32 + at] = difference.rem_euclid(256) as u8;
+    }
+    format!(":{}{}", STANDARD.encode(bytes), &signed[end..])
+}
+
+#[tokio::test]
+async fn whoever_has_the_signature_shares_the_program() {
+    let (folder, trust) = key().await;
+    let house = House::own(&routes(&trust)).await;
+    let signed = sign(folder.path(), "a.js", PROGRAM).await;
+    let by = |query: Query, who: &str| {
+        query.header("orfa-trust", &signed).header("x-api-key", &format!("a-long-and-random-key-of-{who}"))
+    };
+    let hash = STANDARD.encode(Sha256::digest(PROGRAM));
+    let named = Query::new("text/javascript", "{}")
+        .header("orfa-cache", &format!("code;hash=:{hash}:"))
+        .at("/signed");
+    problem(&by(named.clone(), "another").send(&house).await, 409, "program-unknown");
+    let sent = by(Query::javascript(PROGRAM).at("/signed"), "the-shop").send(&house).await;
+    assert_eq!(sent.status, 200);
+    let answer = by(named.clone(), "another").send(&house).await;
+    assert_eq!(answer.text(), r#"["guarded","up"]"#, "the other's first request, without the program");
+    assert!(answer.header("orfa-cache").ends_with(";did=found"));
+    problem(&named.send(&house).await, 403, "program-unsigned");
+}
+
+#[tokio::test]
+async fn a_key_opens_no_more_than_it_says() {
+    let (folder, trust) = key().await;
+    let rights = "    services: [up]\n    methods: [GET]\n    modes: [code]\n    limits: { calls: 1 }\n";
+    let house = House::own(&routes(&format!("{trust}{rights}"))).await;
+    let signed = sign(folder.path(), "a.js", PROGRAM).await;
+    let query = Query::javascript(PROGRAM).header("orfa-trust", &signed).header("orfa-cache", "instance");
+    let answer = query.send(&house).await;
+    assert!(answer.header("orfa-cache").starts_with("code;"), "{}", answer.header("orfa-cache"));
+    assert_eq!(answer.text(), r#"["up"]"#);
+
+    let signed = sign(folder.path(), "b.js", CALLS).await;
+    let call = |method: &str| {
+        let input = format!(r#"{{"method":"{method}"}}"#);
+        Query::javascript(CALLS).input(&input).header("orfa-trust", &signed)
+    };
+    assert_eq!(house.answer(call("GET")).await, "200");
+    problem(&call("POST").send(&house).await, 422, "call-method");
+
+    let twice = "export default async (_, { up }) => { await up.get('/json'); await up.get('/json') }";
+    let signed = sign(folder.path(), "c.js", twice).await;
+    let answer = Query::javascript(twice).header("orfa-trust", &signed).send(&house).await;
+    problem(&answer, 422, "limit-calls");
+}
+
+#[tokio::test]
+async fn a_key_that_counts_no_more_ends_its_tokens() {
+    let (folder, trust) = key().await;
+    let house = House::own(&routes(&trust)).await;
+    let signed = sign(folder.path(), "a.js", PROGRAM).await;
+    let sent = Query::javascript(PROGRAM)
+        .header("orfa-trust", &signed)
+        .header("orfa-cache", "code")
+        .send(&house)
+        .await;
+    let token = sent.header("orfa-cache").split(";did").next().expect("a token").to_owned();
+    let named = Query::new("text/javascript", "{}").header("orfa-cache", &token);
+    assert_eq!(named.clone().send(&house).await.status, 200);
+    let config = std::fs::read_to_string(house.gateway.directory().join("orfa.yaml")).expect("the config");
+
+    let over = config.replace("    public:", "    expires: 2020-01-01\n    public:");
+    house.gateway.rewrite("orfa.yaml", &over);
+    house.gateway.ask_to_reload();
+    house.gateway.logged(|line| line.contains("is in force")).await.expect("a reload");
+    problem(&named.clone().send(&house).await, 409, "program-token-revoked");
+    let again = Query::javascript(PROGRAM).header("orfa-trust", &signed);
+    problem(&again.send(&house).await, 403, "trust-key-expired");
+}
+
+#[tokio::test]
+async fn a_key_is_not_written_over_and_a_bad_one_is_a_mistake() {
+    let (folder, _) = key().await;
+    let again =
+        Command::new(crate::orfa()).args(["keys", "new", "shop"]).current_dir(folder.path()).output().await;
+    let again = again.expect("orfa runs");
+    assert_eq!(again.status.code(), Some(1), "{}", String::from_utf8_lossy(&again.stderr));
+
+    let text = "services: { up: { url: http://127.0.0.1:1 } }\nroutes: [{ path: /query, query: { services: [up] } }]\n\
+                trust: { a: { public: AAAA }, b: { public: AAAA, expires: tomorrow } }\n";
+    std::fs::write(folder.path().join("orfa.yaml"), text).expect("written");
+    let mut check = Command::new(crate::orfa());
+    let checked = check.args(["check"]).current_dir(folder.path()).output().await;
+    let checked = checked.expect("orfa runs");
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert_eq!(checked.status.code(), Some(64), "{said}");
+    assert_eq!(said.matches("no public key on P-256").count(), 2, "{said}");
+    assert!(said.contains("`tomorrow` is no date"), "{said}");
+}
