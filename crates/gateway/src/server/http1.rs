@@ -32,6 +32,7 @@ use super::{IDLE, UNREAD};
 use crate::client::Client;
 use crate::refusal::Refusal;
 use crate::respond;
+pub(super) use answer::{has_body, may_have_length};
 use head::{Asked, Head};
 use wire::{Shared, Writer};
 
@@ -189,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let text = answer::head(&head, framing, asked, stays, self.wire.end_of_interim());
         let has_trailers = asked.takes_trailers && head.headers.contains_key(header::TRAILER);
         let trailers = if has_trailers { announced(&head.headers) } else { Box::default() };
-        let sending = if answer::has_body(head.status, asked) && framing != Framing::Length(0) {
+        let sending = if has_body(head.status, asked.is_head) && framing != Framing::Length(0) {
             Sending::new(text, body, framing, trailers)
         } else {
             drop(body);

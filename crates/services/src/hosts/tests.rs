@@ -1,3 +1,5 @@
+//! What patterns open, where it may lead, and how many hosts are kept.
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
