@@ -34,13 +34,14 @@ use crate::refusal::Refusal;
 use crate::respond;
 pub(super) use answer::{has_body, may_have_length};
 use head::{Asked, Head};
-use wire::{Shared, Writer};
+use wire::{Ahead, Shared, Writer};
 
 /// How long the head of a request may take once it has begun. One that is on its way comes in one piece or
 /// two; who sends it byte by byte wants to hold the connection.
 const HEAD: Duration = Duration::from_secs(10);
-/// How much is read ahead of a request that is being answered, to see whether its client is still there.
-const AHEAD: usize = 64 << 10;
+/// How much is read ahead of a request that is being answered, and of its body while nobody takes that, to see
+/// whether the client is still there.
+const AHEAD: Ahead = Ahead { of_body: 8 << 10, of_rest: 64 << 10 };
 
 /// A connection, request after request.
 struct Conversation<S> {
