@@ -174,10 +174,11 @@ impl Modules {
         format!("runtime: {{ instances: 2 }}\n{}{route}", self.proxied(filters))
     }
 
-    /// The same without a route for queries, which is quicker to build.
+    /// The same without a route for queries, which is quicker to build. Machines that run tests are busy with
+    /// others: that is no overload.
     fn proxied(&self, filters: &[(&str, &str)]) -> String {
         format!(
-            "services: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
+            "shed: {{ automatic: false }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
              - {{ path: '/echo/*', proxy: echo, filters: [{}] }}\n",
             self.filters(filters)
         )

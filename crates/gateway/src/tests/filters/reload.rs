@@ -66,7 +66,11 @@ async fn a_reload_in_the_middle_of_a_paused_body_drops_and_mixes_nothing() {
     let load: Vec<_> = load.collect();
     for turn in 0..20 {
         let before = answered.load(Relaxed);
-        until(|| answered.load(Relaxed) > before + 10).await;
+        until(|| {
+            assert!(!load.iter().any(tokio::task::JoinHandle::is_finished), "a request went wrong");
+            answered.load(Relaxed) > before + 10
+        })
+        .await;
         if turn % 4 == 0 {
             modules.put("says", &format!("{code} (data (i32.const 3000) \"{turn}\")"));
         }
