@@ -60,6 +60,26 @@ async fn an_answer_that_is_larger_than_a_filter_may_hold_back_is_the_services_fa
     assert_eq!(log.matches(r#""status":502,"code":"filter-response-too-large""#).count(), 4, "{log}");
 }
 
+#[tokio::test]
+async fn what_is_held_back_for_ever_is_answered_when_the_routes_time_is_up() {
+    let holds = |callback: &str| {
+        format!(r#"(func (export "{callback}") (param i32 i32 i32) (result i32) (i32.const 1))"#)
+    };
+    for callback in ["proxy_on_request_headers", "proxy_on_request_body", "proxy_on_response_headers"] {
+        let modules = Modules::new(&[("holds", &holds(callback))]);
+        let text = modules.proxied(&[("holds", "")]);
+        let rig = Rig::new(&text.replace("proxy: echo,", "proxy: echo, limits: { deadline: 50ms },")).await;
+        for request in [post("/echo/a", "body"), chunked("/echo/a", "body")] {
+            let answer = rig.ask(request).await;
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{callback}");
+            assert_eq!(answer.json()["code"], "filter-paused", "{callback}");
+        }
+        assert_eq!((rig.stats("holds").failed, rig.stats("holds").traps), (2, 0), "{callback}");
+        let log = rig.end().await.log;
+        assert_eq!(log.matches(r#""status":503,"code":"filter-paused""#).count(), 2, "{log}");
+    }
+}
+
 fn program(text: &str, chunked: bool) -> http::Request<Body> {
     let mut request = post("/query", text);
     request.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
