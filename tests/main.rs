@@ -6,6 +6,7 @@ mod browser;
 mod cli;
 mod client;
 mod docs;
+mod filters;
 mod grpc;
 mod identity;
 mod life;

@@ -70,6 +70,8 @@ async fn test_says_why_a_module_is_refused() {
     let refused = run(folder.path(), &["filter", "test", "m.wasm", "--config", "abc"]).await;
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("(filter-config-refused)"), "{}", text(&refused.stderr));
+    let host = run(folder.path(), &["filter", "test", "m.wasm", "--config", "four", "--host", "a/b"]).await;
+    assert!(text(&host.stderr).contains("(filter-host-invalid)"), "{}", text(&host.stderr));
     let missing = run(folder.path(), &["filter", "test", "none.wasm"]).await;
     assert!(text(&missing.stderr).contains("(filter-module-unreadable)"), "{}", text(&missing.stderr));
     let wrong =

@@ -12,7 +12,7 @@ use new::Language;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
     New(Arguments),
-    Test(test::Arguments),
+    Test(Box<test::Arguments>),
 }
 
 /// Begin a filter: a project that builds, in a folder of its name.

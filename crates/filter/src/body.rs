@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
-use services::Body;
 use services::body::Error;
+use services::{Body, Problem};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::abi::{Action, Side};
@@ -199,14 +199,16 @@ impl Filtered {
         if self.skipped || !self.stream.is_over() {
             return Ok(());
         }
-        let (is_dead, is_ended) = {
+        let (is_dead, is_ended, failed) = {
             let state = self.stream.state();
-            (state.dead, state.local.is_some() || state.failed.is_some() || state.closed)
+            let is_ended = state.local.is_some() || state.failed.is_some() || state.closed;
+            (state.dead, is_ended, state.failed.clone())
         };
         if !is_dead || is_ended || self.stream.spec.on_trap == OnTrap::Closed {
             // Before that, it is the exchange that counts.
             if self.stream.exchange.messages().has_left {
                 count(&self.stream.spec.stats.failed);
+                failed.iter().for_each(|failed| self.tell(failed));
             }
             return Err(Ended.into());
         }
@@ -214,6 +216,12 @@ impl Filtered {
         self.skipped = true;
         self.set_paused(false);
         Ok(())
+    }
+
+    /// Tells the log what the client can't be told any more.
+    fn tell(&self, failed: &Failed) {
+        let filter = &*self.stream.spec.name;
+        tracing::warn!(target: "filter", filter, code = failed.code(), "an answer is cut short: {failed}");
     }
 
     fn waiter(&self) -> Waiter {

@@ -41,6 +41,11 @@ pub struct FilterConfig {
     /// The services that the module may call, by name. Without it: all that the config has.
     #[serde(default)]
     pub services: Option<Vec<String>>,
+    /// The hosts that the module may call beside services: `auth.internal:8080`, `*.example.org`, `10.0.0.0/8`;
+    /// without a port, at every port. Where a `*` leads to an address that is not public, nothing is sent, unless
+    /// a network here holds it. Not with `dialect: strict`.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// The caps.
     #[serde(default)]
     pub limits: FilterLimits,
@@ -112,6 +117,7 @@ impl FilterConfig {
             on_trap: OnTrap::Closed,
             dialect: Dialect::Lenient,
             services: None,
+            hosts: Vec::new(),
             limits: FilterLimits::default(),
         }
     }

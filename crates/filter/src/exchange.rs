@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::{Extensions, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -37,6 +37,8 @@ struct Run {
     chain: Arc<Chain>,
     exchange: Arc<Exchange>,
     streams: Vec<Arc<Stream>>,
+    /// The length that the request's head, and then the answer's, announced before filters saw it.
+    length: Option<HeaderValue>,
 }
 
 /// What becomes of a message after a filter.
@@ -59,9 +61,10 @@ where
 {
     let (mut head, body) = request.into_parts();
     let extensions = std::mem::take(&mut head.extensions);
+    let length = head.headers.get(CONTENT_LENGTH).cloned();
     let exchange = Exchange::new(head, call, facts);
     let streams = Vec::with_capacity(chain.plugins().len());
-    let mut run = Run { chain: Arc::clone(chain), exchange, streams };
+    let mut run = Run { chain: Arc::clone(chain), exchange, streams, length };
     let answered = match run.request(body).await? {
         Step::Next(body) => run.handle(body, extensions, handle).await?,
         Step::Answer(local) => Err(local),
@@ -207,15 +210,17 @@ impl Run {
         H: FnOnce(Request<Body>) -> F,
         F: Future<Output = Response<Body>>,
     {
+        let mut begun = None;
         if self.looks_at(Side::Request) && !body.is_end_stream() {
             let waits = self.streams.iter().all(|stream| stream.is_lenient()) && !self.exchange.is_grpc();
             match self.hold(&mut body, Side::Request, waits).await? {
-                Ok(first) => {
-                    let announced = self.announced(Side::Request);
-                    body = Held::new(first, body, announced).boxed_unsync();
-                }
+                Ok(first) => begun = Some(first),
                 Err(local) => return Ok(Err(local)),
             }
+        }
+        let announced = self.announced(Side::Request);
+        if let Some(first) = begun {
+            body = Held::new(first, body, announced).boxed_unsync();
         }
         let keeps = self.streams.iter().any(|stream| stream.has.looks_back());
         let mut head = self.exchange.messages().let_request_go(keeps).ok_or_else(no_head)?;
@@ -265,15 +270,19 @@ impl Run {
         self.streams.iter().any(|stream| stream.state().half(side).held)
     }
 
-    /// The length that a head announces of a body that nobody has changed.
+    /// The length that a head announced of a body that nobody has changed. What filters make of it is nothing
+    /// that anybody has counted.
     fn announced(&self, side: Side) -> Option<u64> {
-        let changed = self.streams.iter().any(|stream| stream.state().half(side).changed);
+        let is_changed = self.streams.iter().any(|stream| stream.state().half(side).changed);
+        if side == Side::Response && self.exchange.is_bodiless() {
+            return None;
+        }
         let mut messages = self.exchange.messages();
         let headers = match side {
             Side::Request => &mut messages.request.as_mut()?.headers,
             Side::Response => &mut messages.response.as_mut()?.headers,
         };
-        if changed {
+        if is_changed || !headers.get_all(CONTENT_LENGTH).iter().eq(&self.length) {
             headers.remove(CONTENT_LENGTH);
         }
         headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
@@ -292,8 +301,9 @@ impl Run {
     }
 
     /// The response through all filters that have seen the request, the last one first.
-    async fn respond(self, response: Response<Body>) -> Result<Response<Body>, Failed> {
+    async fn respond(mut self, response: Response<Body>) -> Result<Response<Body>, Failed> {
         let (mut head, mut body) = response.into_parts();
+        self.length = head.headers.get(CONTENT_LENGTH).cloned();
         let mut extensions = std::mem::take(&mut head.extensions);
         self.exchange.messages().set_response(head);
         for stream in self.streams.iter().rev() {
@@ -308,24 +318,28 @@ impl Run {
                 Step::Next(next) => body = next,
                 Step::Answer(local) => {
                     (head, body) = self.local(local).into_parts();
+                    self.length = None;
                     extensions = std::mem::take(&mut head.extensions);
                     self.exchange.messages().set_response(head);
                 }
             }
         }
+        let mut begun = None;
         if self.looks_at(Side::Response) && !body.is_end_stream() {
             match self.hold(&mut body, Side::Response, false).await? {
-                Ok(first) => {
-                    let announced = self.announced(Side::Response);
-                    body = Held::new(first, body, announced).boxed_unsync();
-                }
+                Ok(first) => begun = Some(first),
                 Err(local) => {
                     let (mut head, local) = self.local(local).into_parts();
+                    self.length = None;
                     extensions = std::mem::take(&mut head.extensions);
                     self.exchange.messages().set_response(head);
                     body = local;
                 }
             }
+        }
+        let announced = self.announced(Side::Response);
+        if let Some(first) = begun {
+            body = Held::new(first, body, announced).boxed_unsync();
         }
         let keeps = self.streams.iter().any(|stream| stream.has.log || stream.has.response_body);
         let mut head = self.exchange.messages().let_response_go(keeps).ok_or_else(no_head)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use services::Services;
+use services::{Hosts, Services};
 
 use crate::abi::{Action, Side};
 use crate::config::{self, Dialect, FilterConfig, FilterLimits, OnTrap};
@@ -42,6 +42,8 @@ pub(crate) struct Spec {
     pub(crate) services: Services,
     /// The services that it may call; `None` for all.
     pub(crate) open: Option<Vec<String>>,
+    /// What it may call beside them.
+    pub(crate) hosts: Hosts,
     pub(crate) stats: Arc<Stats>,
     /// Whether what goes on beside requests may begin, and whether it has to end.
     pub(crate) started: AtomicBool,
@@ -65,6 +67,10 @@ impl Plugin {
         if let Some(unknown) = named.find(|name| services.get(name).is_none()) {
             return Err(Reason::Service(unknown.clone()));
         }
+        let hosts = Hosts::new(&config.hosts).map_err(|error| Reason::Host(error.to_string()))?;
+        if config.dialect == Dialect::Strict && !config.hosts.is_empty() {
+            return Err(Reason::Host("`dialect: strict` knows no hosts, as Envoy knows none".to_owned()));
+        }
         let module = filters.module(&folder.join(&config.wasm))?;
         let vm_config = config::bytes(&config.vm_config);
         let key = VmKey {
@@ -86,6 +92,7 @@ impl Plugin {
             limits: config.limits,
             services: services.clone(),
             open: config.services.clone(),
+            hosts,
             stats: filters.stats_of(config.name()),
             started: AtomicBool::new(false),
             ended: AtomicBool::new(false),

@@ -48,6 +48,9 @@ pub enum Reason {
     /// A service that the config does not have.
     #[error("there is no service `{0}`")]
     Service(String),
+    /// What opens no hosts.
+    #[error("{0}")]
+    Host(String),
 }
 
 impl Reason {
@@ -66,6 +69,7 @@ impl Reason {
             Self::VmStart => "filter-start-refused",
             Self::Configure => "filter-config-refused",
             Self::Service(_) => "filter-service-unknown",
+            Self::Host(_) => "filter-host-invalid",
         }
     }
 
@@ -81,6 +85,7 @@ impl Reason {
             Self::Import(_) => "Only the functions of Proxy-Wasm and WASI preview 1 are there.",
             Self::Start(_) | Self::VmStart | Self::Configure => "The module's own log lines may say why.",
             Self::Service(_) => "Name one of the config's services.",
+            Self::Host(_) => "Write `auth.internal:8080`, `*.example.org` or `10.0.0.0/8`, or leave it out.",
         }
     }
 
@@ -90,6 +95,7 @@ impl Reason {
             Self::Start(_) | Self::Configure => "/config",
             Self::VmStart => "/vm_config",
             Self::Service(_) => "/services",
+            Self::Host(_) => "/hosts",
             _ => "/wasm",
         }
     }

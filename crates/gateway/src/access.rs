@@ -434,9 +434,10 @@ impl http_body::Body for Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        // Nobody asks further once as many bytes are there as were announced, or none are needed (HEAD, 304).
+        // Nobody asks further once as many bytes are there as were announced, or none are to be sent.
         let is_all = self.body.is_end_stream() || self.body.size_hint().exact() == Some(0);
-        let bodiless = self.entry.method == Method::HEAD || self.entry.status == StatusCode::NOT_MODIFIED;
+        let is_empty = matches!(self.entry.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let bodiless = self.entry.method == Method::HEAD || is_empty;
         if self.entry.ended == Ended::NotYet && (is_all || bodiless) {
             self.entry.ended = Ended::Well;
         }

@@ -161,7 +161,7 @@ impl Life {
         entry.service = route.filters.as_ref().and_then(|_| route.way.service().cloned());
         let answer = match &route.filters {
             None => route.way.handle(request, call).await,
-            Some(chain) => filtered(route, chain, request, call, entry).await, // request and response filters
+            Some(chain) => filtered((route, chain), comes, request, call, entry).await, // request and response filters
         };
         answer.map_err(|problem| blamed(problem, route, entry))
     }
@@ -188,15 +188,25 @@ fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Pr
 
 /// What a route answers whose requests and answers go through filters, which see its problems as answers.
 async fn filtered(
-    route: &Route,
-    chain: &Arc<filter::Chain>,
+    (route, chain): (&Route, &Arc<filter::Chain>),
+    comes: Comes,
     request: Request<Body>,
     call: Call,
     entry: &Entry,
 ) -> Result<Response<Body>, Box<dyn Problem>> {
     let facts = entry.client.facts(&route.path);
-    let handle = |request| async {
-        let answer = route.way.handle(request, call.clone()).await;
+    // Credentials that were taken out of the request: filters see none of them.
+    let kept =
+        if route.way.makes_calls() { without(&call.headers, request.headers()) } else { HeaderMap::new() };
+    let handle = |request: Request<Body>| async {
+        let mut call = call.clone();
+        if route.way.makes_calls() {
+            let credentials = without(&kept, request.headers());
+            let mut headers = request.headers().clone();
+            credentials.iter().for_each(|(name, value)| _ = headers.append(name, value.clone()));
+            call.headers = lent(&headers, comes);
+        }
+        let answer = route.way.handle(request, call).await;
         answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)))
     };
     Ok(chain.around(request, &call, facts, handle).await?)
@@ -238,6 +248,12 @@ fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> 
         is_trusted: client.is_trusted,
     });
     Call { caller: Caller::Anonymous, rights: None, payer: None, arrival, hops, headers, trace, budget }
+}
+
+/// The headers whose names the others don't have.
+fn without(headers: &HeaderMap, others: &HeaderMap) -> HeaderMap {
+    let missing = headers.iter().filter(|(name, _)| !others.contains_key(*name));
+    missing.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The client's headers, for calls that are made on its behalf.

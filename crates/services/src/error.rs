@@ -50,6 +50,14 @@ pub enum CallError {
         /// What happened, with the address.
         source: Error,
     },
+    /// The host's name leads to an address that only the operator could open.
+    #[error("the host `{service}` has a private address, which no pattern of hosts writes out")]
+    PrivateAddress {
+        /// Host and port.
+        service: Arc<str>,
+        /// What happened, with the address.
+        source: Error,
+    },
     /// It took longer than it may.
     #[error("the service `{service}` {} {timeout} ({})", .waited.text(), .waited.setting())]
     Timeout {
@@ -127,7 +135,8 @@ impl CallError {
             Self::Method(_)
             | Self::Loop(_)
             | Self::ServiceForbidden(_)
-            | Self::ServiceMethodForbidden { .. } => Kind::Forbidden,
+            | Self::ServiceMethodForbidden { .. }
+            | Self::PrivateAddress { .. } => Kind::Forbidden,
             Self::Limit(_) => Kind::Limit,
             Self::Unreachable { .. } => Kind::Unreachable,
             Self::Timeout { .. } => Kind::Timeout,
@@ -148,6 +157,7 @@ impl Problem for CallError {
             Self::Limit(code) => code,
             Self::Loop(_) => "upstream-loop",
             Self::Unreachable { .. } => "upstream-unreachable",
+            Self::PrivateAddress { .. } => "host-address-private",
             Self::Timeout { .. } => "upstream-timeout",
             Self::Stalled { .. } => "body-timeout",
             Self::Broken { .. } => "upstream-broken",
@@ -163,7 +173,9 @@ impl Problem for CallError {
             Self::Loop(_) => StatusCode::LOOP_DETECTED,
             Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Stalled { .. } => StatusCode::REQUEST_TIMEOUT,
-            Self::Unreachable { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
+            Self::Unreachable { .. } | Self::PrivateAddress { .. } | Self::Broken { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
         }
     }
 
@@ -187,6 +199,9 @@ impl Problem for CallError {
             }
             Self::Limit(_) => "Ask for less, or grant more with `ORFA-Limit`, up to the operator's cap.",
             Self::Loop(_) => "The operator should look where the service's `url` leads.",
+            Self::PrivateAddress { .. } => {
+                "The operator can write the name or the network out under `hosts`."
+            }
             Self::Unreachable { .. } | Self::Timeout { .. } => "Try again later.",
             Self::Stalled { .. } => "Send the body without long pauses.",
             Self::Broken { .. } => "The call may have had its effect; ask the service before repeating it.",

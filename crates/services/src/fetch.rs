@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::body::{Body, Error, full};
 use crate::config::{Protocol, ServiceTlsConfig};
 use crate::headers::AGENT;
+use crate::hosts::Reach;
 use crate::transport::{Dial, Endpoint, Live, Origin, Transport, TransportError, tls};
 
 /// How long connecting may take, where the caller gives more for all of it.
@@ -58,7 +59,13 @@ impl Fetch {
     pub fn new() -> Result<Self, Error> {
         let tls = tls::client(&ServiceTlsConfig::default(), Protocol::Auto, Path::new(""));
         let tls = Some(tls.map_err(|mistake| mistake.message)?);
-        let dial = Dial { timeout: CONNECT_TIMEOUT, protocol: Protocol::Auto, tls, server_name: None };
+        let dial = Dial {
+            timeout: CONNECT_TIMEOUT,
+            protocol: Protocol::Auto,
+            tls,
+            server_name: None,
+            reach: Reach::Everywhere,
+        };
         Ok(Self { dial, origins: Arc::default() })
     }
 

@@ -2,12 +2,13 @@
 
 use std::fmt::{Debug, Display};
 use std::str::{FromStr, from_utf8};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::{Bytes, CpuPerTime, Duration, PerTime, Percent, ServiceConfig, Statuses};
 use crate::path::{self, Glob};
-use crate::{Services, headers};
+use crate::{Hosts, Services, headers};
 
 #[test]
 fn a_number_with_a_unit_is_what_it_is_written_as() {
@@ -69,6 +70,20 @@ fn a_glob_matches_in_time_and_itself() {
         let Ok(glob) = Glob::parse(pattern) else { return };
         let _ = glob.matches(path);
         assert!(pattern.contains('*') || glob.matches(pattern), "{pattern}");
+    });
+}
+
+#[test]
+fn a_host_is_a_place_that_is_read_the_same_way_again() {
+    let words =
+        &["a", ".", "*", "example.org", ":", "80", "[", "]", "::1", "10.0.0.1", "/8", "ffff:", "@", "-"];
+    let all = Hosts::new(&["*".to_owned()]).unwrap();
+    ::fuzz::check(words, |text: &[u8]| {
+        let Ok(text) = from_utf8(text) else { return };
+        let _ = Hosts::new(&[text.to_owned()]);
+        let Some(host) = all.service(text, false) else { return };
+        let again = all.service(host.name(), false).unwrap();
+        assert!(Arc::ptr_eq(&host, &again), "{text}");
     });
 }
 

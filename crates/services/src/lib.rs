@@ -6,8 +6,8 @@
 //! status, whose fault; `gateway` alone turns it into HTTP.
 //!
 //! Read next: `call.rs` and `problem.rs` (the seam), `config.rs` (what an operator writes),
-//! `client.rs` (the way of one request), `targets.rs` (where it goes), `transport.rs` (what may be swapped for a recording), `fetch.rs`
-//! (the gateway's own errands).
+//! `client.rs` (the way of one request), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
+//! `transport.rs` (what may be swapped for a recording), `fetch.rs` (the gateway's own errands).
 
 pub mod body;
 pub mod call;
@@ -16,6 +16,7 @@ pub mod config;
 mod error;
 pub mod fetch;
 pub mod headers;
+mod hosts;
 pub mod http1;
 pub mod path;
 pub mod problem;
@@ -36,6 +37,7 @@ pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights};
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
 pub use fetch::{Fetch, FetchError};
+pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
 pub use problem::{Fault, Kind, Overloaded, Problem};
 pub use service::Service;

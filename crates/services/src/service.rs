@@ -11,6 +11,7 @@ use rustls::pki_types::ServerName;
 
 use crate::config::{ConfigProblem, HealthConfig, RetriesConfig, ServiceConfig, ServiceTlsConfig};
 use crate::headers::{CDN_LOOP, HOP_BY_HOP, Rules};
+use crate::hosts::Reach;
 use crate::path::{self, Glob, PathError};
 use crate::stats::Tally;
 use crate::targets::{Checks, Plan, Targets};
@@ -100,10 +101,26 @@ impl Service {
         folder: &Path,
         before: Option<&Self>,
     ) -> Result<Self, Vec<ConfigProblem>> {
-        let mut reader = Reader { base: format!("/{}", escape(name)), problems: Vec::new() };
+        let mut reader = Reader::new(name);
         reader.check_name(name);
+        Self::read(reader, name, (config, folder), before, Reach::Everywhere)
+    }
+
+    /// A host that is called as a service of which nothing is configured; `None` if there can be none.
+    pub(crate) fn at(authority: &str, scheme: &str, reach: Reach) -> Option<Self> {
+        let config = ServiceConfig::at(format!("{scheme}://{authority}"));
+        Self::read(Reader::new(authority), authority, (&config, Path::new("")), None, reach).ok()
+    }
+
+    fn read(
+        mut reader: Reader,
+        name: &str,
+        (config, folder): (&ServiceConfig, &Path),
+        before: Option<&Self>,
+        reach: Reach,
+    ) -> Result<Self, Vec<ConfigProblem>> {
         let name: Arc<str> = name.into();
-        let dial = reader.dial(config, folder);
+        let dial = Dial { reach, ..reader.dial(config, folder) };
         let origins = reader.origins(&name, config, &dial).into_iter();
         let origins = origins.map(|origin| kept(origin, before)).collect();
         let dns = reader.time("/dns", config.dns.0);
@@ -153,6 +170,10 @@ struct Reader {
 }
 
 impl Reader {
+    fn new(name: &str) -> Self {
+        Self { base: format!("/{}", escape(name)), problems: Vec::new() }
+    }
+
     fn report(&mut self, below: &str, message: String, hint: &str) {
         let pointer = format!("{}{below}", self.base);
         self.problems.push(ConfigProblem { pointer, message, hint: hint.to_owned() });
@@ -193,7 +214,13 @@ impl Reader {
                     "Leave it out, or use TLS.",
                 );
             }
-            return Dial { timeout, protocol: config.protocol, tls: None, server_name: None };
+            return Dial {
+                timeout,
+                protocol: config.protocol,
+                tls: None,
+                server_name: None,
+                reach: Reach::Everywhere,
+            };
         }
         let written = config.tls.clone().unwrap_or_default();
         let tls = tls::client(&written, config.protocol, folder);
@@ -210,7 +237,7 @@ impl Reader {
             }
             parsed.ok()
         });
-        Dial { timeout, protocol: config.protocol, tls: tls.ok(), server_name }
+        Dial { timeout, protocol: config.protocol, tls: tls.ok(), server_name, reach: Reach::Everywhere }
     }
 
     fn first_byte(&mut self, config: &ServiceConfig) -> Option<Duration> {

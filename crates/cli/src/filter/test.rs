@@ -1,5 +1,6 @@
 //! `orfa filter test`: a module sees one exchange, made up on the command line, and everything that it and its
-//! host say to each other is printed. No gateway runs; with `--service` its calls really go out.
+//! host say to each other is printed. No gateway runs; with `--service` or
+//! `--host` its calls really go out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,6 +53,9 @@ pub(crate) struct Arguments {
     /// A service that the module may call: 'auth=http://localhost:9000'.
     #[arg(long = "service", value_name = "NAME=URL")]
     services: Vec<String>,
+    /// Hosts that the module may call beside them: 'localhost:9000', '*.example.org'.
+    #[arg(long = "host", value_name = "PATTERN")]
+    hosts: Vec<String>,
 }
 
 /// What was seen, as lines.
@@ -102,6 +106,7 @@ fn config(arguments: &Arguments) -> FilterConfig {
         config: text(&arguments.config),
         vm_config: text(&arguments.vm_config),
         root_id: arguments.root_id.clone(),
+        hosts: arguments.hosts.clone(),
         dialect: if arguments.strict { filter::Dialect::Strict } else { filter::Dialect::Lenient },
         ..FilterConfig::of(&arguments.module)
     }

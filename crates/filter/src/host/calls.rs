@@ -14,7 +14,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use services::headers::{self, Arrival};
-use services::{Body, Call, Service, body};
+use services::{Body, Call, CallError, Problem, Service, body};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -22,6 +22,7 @@ use tokio::task::AbortHandle;
 use super::{Context, Done, Guest, Host, Received};
 use crate::abi::Status;
 use crate::message::{self, Head, Scheme};
+use crate::plugin::Spec;
 use crate::slot::Slot;
 use crate::stats::count;
 
@@ -136,12 +137,12 @@ pub(super) fn http_call(
 ) -> Done {
     let upstream = guest.text((upstream, upstream_length))?;
     guest.about(|| upstream.clone());
-    let mut head = head(guest.bytes((headers, headers_length))?)?;
+    let (mut head, scheme) = head(guest.bytes((headers, headers_length))?)?;
     let body = Bytes::copy_from_slice(guest.bytes((body, body_length))?);
     let trailers = trailers_of(guest.bytes((trailers, trailers_length))?)?;
     // Before anything is sent: the module has to hear of its number.
     guest.put_u32(to, 0)?;
-    let service = service(guest.host(), &upstream)?;
+    let service = target(guest.host(), &upstream, scheme)?;
     let maker = Maker::new(guest.host_mut(), false)?;
     maker.mark(&mut head.headers);
     let token = maker.token;
@@ -150,12 +151,19 @@ pub(super) fn http_call(
     let services = guest.host().spec().ok_or(Status::BadArgument)?.services.clone();
     let answer = services.forward(&maker.call, &service, Request::from_parts(head, payload(body, trailers)));
     let (slot, generation) = (maker.slot.clone(), maker.generation);
+    let filter = guest.host().spec().map_or_else(Arc::default, |spec| Arc::clone(&spec.name));
     maker.spawn(guest.host_mut(), None, async move {
-        let whole = async { receive(answer.await.ok()?, limit).await };
+        let answer = async { answer.await.inspect_err(|error| tell(&filter, &upstream, error)).ok() };
+        let whole = async { receive(answer.await?, limit).await };
         let received = tokio::time::timeout(time, whole).await.ok().flatten().unwrap_or_default();
         deliver(&slot, generation, token, received);
     });
     guest.put_u32(to, token)
+}
+
+/// Tells the log why a call has no answer: its module hears only that there is none.
+fn tell(filter: &str, upstream: &str, error: &CallError) {
+    tracing::warn!(target: "filter", filter, upstream, code = error.code(), "a call failed: {error}");
 }
 
 fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Received) {
@@ -239,23 +247,44 @@ fn cluster(upstream: &str) -> Option<&str> {
 pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<Service>, Status> {
     let spec = host.spec().ok_or(Status::BadArgument)?;
     let upstream = cluster(upstream).unwrap_or(upstream);
+    registered(host, spec, upstream).ok_or_else(|| refuse(spec, upstream))
+}
+
+/// The service that a module means with an HTTP call, or the host, where one of its patterns opens that. It is
+/// spoken to in TLS if the module says `https`, here or as `:scheme`.
+fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<Service>, Status> {
+    let spec = host.spec().ok_or(Status::BadArgument)?;
+    let unregistered = || {
+        let said = upstream.split_once("://").map(|(scheme, _)| scheme);
+        let is_secure = said.map_or(scheme.0, |said| said.eq_ignore_ascii_case("https"));
+        spec.hosts.service(address(upstream), is_secure)
+    };
+    registered(host, spec, upstream).or_else(unregistered).ok_or_else(|| refuse(spec, upstream))
+}
+
+fn registered(host: &Host, spec: &Spec, upstream: &str) -> Option<Arc<Service>> {
     let named = spec.services.get(upstream).or_else(|| {
-        let address = upstream.rsplit_once("://").map_or(upstream, |(_, rest)| rest).trim_end_matches('/');
+        let address = address(upstream);
         let address = address.rsplit_once('|').map_or(address, |(_, host)| host);
         let lenient = host.is_lenient().then_some(address)?;
         let host = lenient.rsplit_once(':').map_or(lenient, |(host, _)| host);
         spec.services.at(lenient).or_else(|| spec.services.get(lenient)).or_else(|| spec.services.get(host))
     });
-    let open = named.filter(|service| spec.opens(service.name()));
-    let Some(service) = open else {
-        tracing::warn!(target: "filter", filter = &*spec.name, upstream, "no service that it may call");
-        return Err(Status::BadArgument);
-    };
-    Ok(Arc::clone(service))
+    named.filter(|service| spec.opens(service.name())).cloned()
 }
 
-/// The head of a request: method, path and authority have to be there.
-fn head(pairs: &[u8]) -> Result<http::request::Parts, Status> {
+/// A target without scheme and path.
+fn address(upstream: &str) -> &str {
+    upstream.rsplit_once("://").map_or(upstream, |(_, rest)| rest).trim_end_matches('/')
+}
+
+fn refuse(spec: &Spec, upstream: &str) -> Status {
+    tracing::warn!(target: "filter", filter = &*spec.name, upstream, "neither a service nor a host that it may call");
+    Status::BadArgument
+}
+
+/// The head of a request, and its scheme: method, path and authority have to be there.
+fn head(pairs: &[u8]) -> Result<(http::request::Parts, Scheme), Status> {
     let pairs = message::read(pairs)?;
     let has = |name: &[u8]| pairs.iter().any(|(known, value)| *known == name && !value.is_empty());
     if ![b":method".as_slice(), b":path", b":authority"].into_iter().all(has) {
@@ -264,12 +293,13 @@ fn head(pairs: &[u8]) -> Result<http::request::Parts, Status> {
     let mut request = Request::new(());
     *request.uri_mut() = PathAndQuery::from_static("/").into();
     let (mut head, ()) = request.into_parts();
-    Head::Request(&mut head, &mut Scheme(false)).set_all(&pairs)?;
+    let mut scheme = Scheme(false);
+    Head::Request(&mut head, &mut scheme).set_all(&pairs)?;
     // A filter that sends a request's headers on to be checked must not ask for an upgrade with them.
     for name in [HOST, CONNECTION, UPGRADE] {
         head.headers.remove(name);
     }
-    Ok(head)
+    Ok((head, scheme))
 }
 
 fn trailers_of(pairs: &[u8]) -> Result<HeaderMap, Status> {

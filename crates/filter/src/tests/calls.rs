@@ -40,6 +40,33 @@ async fn an_answer_decides_on_a_paused_request() {
 }
 
 #[tokio::test]
+async fn a_host_is_called_where_a_pattern_of_the_filter_opens_it() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id)) CALL (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
+    for (upstream, asked) in [
+        ("10.0.0.7:8080", "GET 10.0.0.7:8080 /yes"),
+        ("http://10.0.0.7/", "GET 10.0.0.7:80 /yes"),
+        ("https://10.0.0.7", "GET 10.0.0.7:443 /yes"),
+    ] {
+        let mut filter = bench.filter("test", &code.replace("CALL", &call_to(upstream, "/yes")));
+        filter.hosts = vec!["*.example.org".to_owned(), "10.0.0.0/8".to_owned()];
+        assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
+        assert_eq!(bench.answers.asked.lock().unwrap().pop().as_deref(), Some(asked));
+    }
+    let refused = call_to("11.0.0.7:8080", "/yes").replacen("0", "2", 1);
+    let mut filter =
+        bench.filter("test", &code.replace("CALL", &refused).replace("(i32.const 1))", "(i32.const 0))"));
+    filter.hosts = vec!["10.0.0.0/8".to_owned()];
+    assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn a_request_waits_for_calls_even_if_the_module_let_it_go() {
     let bench = Bench::new();
     let code = r#"

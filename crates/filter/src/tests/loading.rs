@@ -70,6 +70,12 @@ fn a_module_that_can_not_be_had_is_refused_with_a_code() {
     let mut filter = bench.filter("good", "");
     filter.services = Some(vec!["nobody".to_owned()]);
     assert_eq!(code(bench.try_chain(&[filter])), "/0/services filter-service-unknown");
+    let mut filter = bench.filter("good", "");
+    filter.hosts = vec!["http://auth".to_owned()];
+    assert_eq!(code(bench.try_chain(&[filter.clone()])), "/0/hosts filter-host-invalid");
+    filter.hosts = vec!["auth".to_owned()];
+    filter.dialect = crate::Dialect::Strict;
+    assert_eq!(code(bench.try_chain(&[filter])), "/0/hosts filter-host-invalid");
 }
 
 /// Refuses, or traps, by what its configuration begins with; and answers with it.

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -176,8 +177,11 @@ impl Connection {
                 true => services::body::empty(),
                 false => body.map_err(Into::into).boxed_unsync(),
             });
+            let is_head = request.method() == Method::HEAD;
             // Boxed, since an idle connection keeps the room for it otherwise.
-            Box::pin(async move { Ok::<_, Infallible>(live(&current, request, client).await) })
+            Box::pin(
+                async move { Ok::<_, Infallible>(allowed(live(&current, request, client).await, is_head)) },
+            )
         });
         let stream = TokioIo::new(Patient::new(stream, begun));
         let mut connection = Box::pin(protocols.http2.serve_connection(stream, service));
@@ -202,6 +206,18 @@ async fn live(current: &Current, request: Request<Body>, client: Client) -> Resp
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// An answer over HTTP/2 without the body that it may not have: the library sends what it is given.
+fn allowed(mut response: Response<Logged>, is_head: bool) -> Response<Either<Logged, Empty<Bytes>>> {
+    let status = response.status();
+    if !http1::may_have_length(status) {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    response.map(|body| match http1::has_body(status, is_head) {
+        true => Either::Left(body),
+        false => Either::Right(Empty::new()),
+    })
 }
 
 /// Waits until the connection had better come to its end: before its first request it gets more time.

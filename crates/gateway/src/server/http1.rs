@@ -32,14 +32,16 @@ use super::{IDLE, UNREAD};
 use crate::client::Client;
 use crate::refusal::Refusal;
 use crate::respond;
+pub(super) use answer::{has_body, may_have_length};
 use head::{Asked, Head};
-use wire::{Shared, Writer};
+use wire::{Ahead, Shared, Writer};
 
 /// How long the head of a request may take once it has begun. One that is on its way comes in one piece or
 /// two; who sends it byte by byte wants to hold the connection.
 const HEAD: Duration = Duration::from_secs(10);
-/// How much is read ahead of a request that is being answered, to see whether its client is still there.
-const AHEAD: usize = 64 << 10;
+/// How much is read ahead of a request that is being answered, and of its body while nobody takes that, to see
+/// whether the client is still there.
+const AHEAD: Ahead = Ahead { of_body: 8 << 10, of_rest: 64 << 10 };
 
 /// A connection, request after request.
 struct Conversation<S> {
@@ -189,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let text = answer::head(&head, framing, asked, stays, self.wire.end_of_interim());
         let has_trailers = asked.takes_trailers && head.headers.contains_key(header::TRAILER);
         let trailers = if has_trailers { announced(&head.headers) } else { Box::default() };
-        let sending = if answer::has_body(head.status, asked) && framing != Framing::Length(0) {
+        let sending = if has_body(head.status, asked.is_head) && framing != Framing::Length(0) {
             Sending::new(text, body, framing, trailers)
         } else {
             drop(body);

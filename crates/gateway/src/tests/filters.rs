@@ -1,11 +1,17 @@
 //! Filters on routes: what goes through them, what is refused before it is in force, what a reload keeps.
 
+mod bad;
+mod bodies;
+mod calls;
+mod heads;
+mod reload;
+
 use std::path::{Path, PathBuf};
 
 use http::StatusCode;
 use tempfile::TempDir;
 
-use super::rig::{Rig, get, post};
+use super::rig::{self, Rig, get, post};
 use crate::{BuildError, Config, Gateway, config};
 
 /// What every module here has. `add` adds a header to a map (2 is the response's), `respond` answers.
@@ -14,9 +20,21 @@ const COMMON: &str = r#"
     (import "env" "proxy_send_local_response"
         (func $respond (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
     (import "env" "proxy_get_buffer_bytes" (func $buffer (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_set_buffer_bytes" (func $set_buffer (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_get_header_map_value" (func $get (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_replace_header_map_value" (func $replace (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_get_header_map_pairs" (func $pairs (param i32 i32 i32) (result i32)))
+    (import "env" "proxy_get_shared_data" (func $get_data (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_set_shared_data" (func $set_data (param i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_record_metric" (func $record (param i32 i64) (result i32)))
+    (import "env" "proxy_http_call"
+        (func $http_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_set_effective_context" (func $effective (param i32) (result i32)))
+    (import "env" "proxy_continue_stream" (func $continue (param i32) (result i32)))
+    (import "env" "proxy_done" (func $done (result i32)))
     (import "env" "proxy_define_metric" (func $define (param i32 i32 i32 i32) (result i32)))
     (import "env" "proxy_increment_metric" (func $increment (param i32 i64) (result i32)))
-    (memory (export "memory") 1)
+    (memory (export "memory") 3)
     (global $free (mut i32) (i32.const 4096))
     (data (i32.const 16) "x-filter")
     (data (i32.const 32) "one")
@@ -25,10 +43,15 @@ const COMMON: &str = r#"
     (func (export "proxy_abi_version_0_2_1"))
     (func (export "malloc") (param i32) (result i32)
         (local $at i32)
+        ;; What one callback is given is not needed by the next.
+        (if (i32.gt_u (i32.add (global.get $free) (local.get 0)) (i32.const 0x20000))
+            (then (global.set $free (i32.const 4096))))
         (local.set $at (global.get $free))
         (global.set $free (i32.add (global.get $free) (local.get 0)))
         (local.get $at))
     (func (export "proxy_on_context_create") (param i32 i32))
+    (func $want (param $wanted i32) (param $status i32)
+        (if (i32.ne (local.get $wanted) (local.get $status)) (then unreachable)))
     (func $say (param $text i32)
         (drop (call $add (i32.const 2) (i32.const 16) (i32.const 8) (local.get $text) (i32.const 3))))
 "#;
@@ -60,6 +83,69 @@ const COUNTS: &str = r#"
         (drop (call $increment (global.get $metric) (i64.const 1)))
         (i32.const 0))"#;
 
+/// The metric of modules that count, and the host's number of it at 128.
+const METRIC: &str = r#"
+    (func (export "proxy_on_configure") (param i32 i32) (result i32)
+        (call $want (i32.const 0) (call $define (i32.const TYPE) (i32.const 64) (i32.const 13) (i32.const 128)))
+        (i32.const 1))
+    (func $count (call $want (i32.const 0) (call $increment (i32.load (i32.const 128)) (i64.const 1))))"#;
+
+/// A counter of the module's, which `$count` counts up.
+fn counter() -> String {
+    METRIC.replace("TYPE", "0")
+}
+
+/// `GET /path` as the headers of a call, at 1024; `$ask` makes it, to the service `echo`.
+fn asks(path: &str) -> String {
+    let pairs = [(":method", "GET"), (":path", path), (":authority", "a")];
+    let mut bytes = 3_u32.to_le_bytes().to_vec();
+    for (name, value) in pairs {
+        bytes.extend([name.len(), value.len()].iter().flat_map(|length| (*length as u32).to_le_bytes()));
+    }
+    let texts = pairs.iter().flat_map(|(name, value)| [name, value]);
+    texts.for_each(|text| bytes.extend(text.bytes().chain([0])));
+    let data: String = bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    format!(
+        r#"(data (i32.const 80) "echo") (data (i32.const 1024) "{data}")
+        (func $ask (call $want (i32.const 0) (call $http_call (i32.const 80) (i32.const 4)
+            (i32.const 1024) (i32.const {}) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+            (i32.const 600000) (i32.const 132))))"#,
+        bytes.len()
+    )
+}
+
+/// Waits until something is so; no longer than the whole test run may take.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Rig {
+    /// What the module counts as `seen.in.tests`; 0 where it has not begun.
+    fn counted(&self) -> u64 {
+        let metrics = self.gateway.current.life().filters.as_ref().map(|filters| filters.metrics());
+        let found = metrics.into_iter().flatten().find(|metric| metric.name == "seen.in.tests");
+        found.map_or(0, |metric| match metric.value {
+            filter::Value::Counter(count) => count,
+            filter::Value::Gauge(value) => value.cast_unsigned(),
+            filter::Value::Histogram { .. } => panic!("a histogram"),
+        })
+    }
+
+    /// What the host counts of the filter of this name.
+    fn stats(&self, name: &str) -> filter::FilterStats {
+        let stats = self.gateway.current.life().filters.as_ref().map(|filters| filters.stats());
+        stats.into_iter().flatten().find(|stats| stats.filter == name).unwrap_or_default()
+    }
+
+    /// Puts other filters in place.
+    fn put(&self, modules: &Modules, filters: &[(&str, &str)]) {
+        let config = read(&modules.proxied(filters), &self.upstream_address.to_string());
+        self.gateway.reload(&config).unwrap();
+    }
+}
+
 /// Modules in a folder.
 struct Modules(TempDir);
 
@@ -81,15 +167,27 @@ impl Modules {
 
     /// A config whose routes have these filters, each said as YAML without its module.
     fn config(&self, filters: &[(&str, &str)]) -> String {
+        let route = format!(
+            "  - {{ path: /query, query: {{ services: [echo] }}, filters: [{}] }}\n",
+            self.filters(filters)
+        );
+        format!("runtime: {{ instances: 2 }}\n{}{route}", self.proxied(filters))
+    }
+
+    /// The same without a route for queries, which is quicker to build. Machines that run tests are busy with
+    /// others: that is no overload.
+    fn proxied(&self, filters: &[(&str, &str)]) -> String {
+        format!(
+            "shed: {{ automatic: false }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
+             - {{ path: '/echo/*', proxy: echo, filters: [{}] }}\n",
+            self.filters(filters)
+        )
+    }
+
+    fn filters(&self, filters: &[(&str, &str)]) -> String {
         let entry =
             |(name, more): &(&str, &str)| format!("{{ wasm: '{}'{more} }}", self.path(name).display());
-        let filters: Vec<String> = filters.iter().map(entry).collect();
-        let filters = filters.join(", ");
-        format!(
-            "runtime: {{ instances: 2 }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
-             - {{ path: '/echo/*', proxy: echo, filters: [{filters}] }}\n  \
-             - {{ path: /query, query: {{ services: [echo] }}, filters: [{filters}] }}\n"
-        )
+        filters.iter().map(entry).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -38,11 +38,22 @@ pub(super) struct End {
 
 pub(super) struct Answer(Response<Bytes>);
 
-/// Answers with what it was asked; `/wait` only when it is let; `/any-origin` to pages of every origin.
+/// Answers with what it was asked; `/wait` only when it is let; `/pieces` without saying how long; `/any-origin`
+/// to pages of every origin.
 #[derive(Clone, Default)]
 pub(super) struct Upstream {
     arrived: Arc<Notify>,
     release: Arc<Notify>,
+    left: Arc<Notify>,
+}
+
+/// A request that waits. When it is over, answered or given up, somebody is told.
+struct Waiting(Arc<Notify>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
 }
 
 #[derive(Clone, Default)]
@@ -198,6 +209,11 @@ impl Answer {
         self.0.headers().get(name).map_or("", |value| value.to_str().unwrap())
     }
 
+    /// All values of a header.
+    pub(super) fn headers(&self, name: &str) -> Vec<&str> {
+        self.0.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+    }
+
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(self.0.body()).unwrap()
     }
@@ -229,12 +245,18 @@ impl Upstream {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         if head.uri.path() == "/wait" {
+            let _waiting = Waiting(Arc::clone(&self.left));
             self.arrived.notify_one();
             self.release.notified().await;
         }
         let text = String::from_utf8_lossy(&body);
         let echo = json!({ "method": head.method.as_str(), "path": head.uri.to_string(), "body": text });
-        let mut answer = Response::new(body::full(echo.to_string()));
+        let pieces = head.uri.path() == "/pieces";
+        let echo = echo.to_string();
+        let mut answer = Response::new(if pieces { in_pieces(&echo) } else { body::full(echo) });
+        if let Some(seen) = head.headers.get("x-user") {
+            answer.headers_mut().insert("seen-user", seen.clone());
+        }
         if let Some(origin) = head.headers.get("origin").filter(|_| head.uri.path() == "/any-origin") {
             answer.headers_mut().insert("access-control-allow-origin", origin.clone());
             answer.headers_mut().insert("access-control-allow-credentials", "true".parse().unwrap());
@@ -244,6 +266,11 @@ impl Upstream {
 
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
+    }
+
+    /// Waits until one that waited is over, answered or given up.
+    pub(super) async fn left(&self) {
+        self.left.notified().await;
     }
 
     pub(super) fn release(&self) {

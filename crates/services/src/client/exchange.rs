@@ -20,6 +20,7 @@ use crate::body::Body;
 use crate::call::{Call, Outcome};
 use crate::config::Duration;
 use crate::error::{CallError, Waited};
+use crate::hosts::is_private;
 use crate::retry::is_safe;
 use crate::service::Service;
 use crate::targets::{Lease, Outside, Peer, Verdict};
@@ -207,7 +208,11 @@ impl Exchange {
     }
 
     fn unreachable(&self, source: crate::body::Error) -> CallError {
-        CallError::Unreachable { service: self.service.name().clone(), source }
+        let service = self.service.name().clone();
+        match is_private(&source) {
+            true => CallError::PrivateAddress { service, source },
+            false => CallError::Unreachable { service, source },
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod fleet;
 mod follow;
 mod forward;
 mod health;
+mod hosts;
 mod limits;
 mod times;
 

@@ -17,6 +17,7 @@ use tokio_util::either::Either;
 use super::{Endpoint, Origin, http1, http2, tls};
 use crate::body::Error;
 use crate::config::Protocol;
+use crate::hosts::Reach;
 
 /// How a service's targets are connected to: the part of its config that is about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,8 @@ pub(crate) struct Dial {
     pub(crate) tls: Option<tls::Client>,
     /// The name that certificates have to bear, where it is not the target's host.
     pub(crate) server_name: Option<ServerName<'static>>,
+    /// Which addresses its targets may have.
+    pub(crate) reach: Reach,
 }
 
 /// TLS towards one target.
@@ -74,7 +77,7 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, "connecting took too long");
     let stream = async {
         let socket = match endpoint.address {
-            Some(address) => TcpStream::connect(address).await?,
+            Some(address) => open(origin, address).await?,
             None => any(origin, end).await?,
         };
         // A request of two packets must not wait for the target's delayed acknowledgement.
@@ -89,6 +92,11 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
     }
 }
 
+async fn open(origin: &Origin, address: SocketAddr) -> io::Result<TcpStream> {
+    origin.dial.reach.check(address)?;
+    TcpStream::connect(address).await
+}
+
 /// A connection to whichever of the name's addresses takes it first. Each gets its share of the time.
 async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
     let host = bare(origin.authority.host());
@@ -97,7 +105,7 @@ async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
     for (index, address) in addresses.iter().enumerate() {
         let left = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         let share = Instant::now() + end.duration_since(Instant::now()) / left;
-        match timeout_at(share, TcpStream::connect(address)).await {
+        match timeout_at(share, open(origin, *address)).await {
             Ok(Ok(socket)) => return Ok(socket),
             Ok(Err(error)) => result = Err(error),
             Err(_) => result = Err(io::ErrorKind::TimedOut.into()),

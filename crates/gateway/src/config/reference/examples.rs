@@ -262,6 +262,7 @@ routes:
         services: [authority]
         dialect: strict
       - { wasm: fault-injection.wasm, config: { http_status: 503, percentage: 10 }, on_trap: open }
+      - { wasm: forward-auth-of-apisix.wasm, hosts: [\"auth.internal:8080\", \"*.example.org\"] }
 ",
     ),
     (

@@ -11,12 +11,12 @@ use services::http1::{Framing, content_length, put};
 use super::head::Asked;
 
 /// Whether a body follows (RFC 9110, 6.4.1).
-pub(super) fn has_body(status: StatusCode, asked: &Asked) -> bool {
-    !asked.is_head && may_have_length(status) && status != StatusCode::NOT_MODIFIED
+pub(in crate::server) fn has_body(status: StatusCode, is_head: bool) -> bool {
+    !is_head && may_have_length(status) && status != StatusCode::NOT_MODIFIED
 }
 
 /// Whether an answer may say how long it is or would be (RFC 9110, 8.6).
-fn may_have_length(status: StatusCode) -> bool {
+pub(in crate::server) fn may_have_length(status: StatusCode) -> bool {
     !status.is_informational() && status != StatusCode::NO_CONTENT
 }
 
@@ -24,7 +24,7 @@ fn may_have_length(status: StatusCode) -> bool {
 pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -> Framing {
     let known = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let said = || content_length(&head.headers).ok().flatten();
-    let length = if has_body(head.status, asked) { known.or_else(said) } else { said().or(known) };
+    let length = if has_body(head.status, asked.is_head) { known.or_else(said) } else { said().or(known) };
     match length {
         Some(length) => Framing::Length(length),
         None if asked.version == Version::HTTP_10 => Framing::UntilClose,
@@ -69,7 +69,7 @@ pub(super) fn head(
 }
 
 fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: Framing, asked: &Asked) {
-    let has_body = has_body(head.status, asked);
+    let has_body = has_body(head.status, asked.is_head);
     match framing {
         _ if !may_have_length(head.status) => {}
         // What would have been there is not known by its absence.

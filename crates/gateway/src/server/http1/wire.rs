@@ -41,6 +41,15 @@ struct Wire<S> {
     owes_flush: bool,
     /// Who waits for the body's end, to see from then on whether the client is there.
     watcher: Option<Waker>,
+    /// Who waits for more of the body: the connection's own task may read it first.
+    reader: Option<Waker>,
+}
+
+/// How much is read ahead.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    pub(super) of_body: usize,
+    pub(super) of_rest: usize,
 }
 
 /// The body of a request, and whose turn it is.
@@ -65,6 +74,7 @@ impl<S> Shared<S> {
             interim: &[],
             owes_flush: false,
             watcher: None,
+            reader: None,
         })))
     }
 
@@ -104,15 +114,16 @@ impl<S> Shared<S> {
         true
     }
 
-    /// Whether the body is there, and not too much of what follows it.
-    /// Before the body is there, whoever asks is woken once it is.
-    pub(super) fn is_ahead_by_less_than(&self, most: usize, context: &Context<'_>) -> bool {
+    /// Whether not too much is there that nobody has read: of the body, or of what follows it. While there is too
+    /// much of the body, whoever asks is woken once that is read.
+    pub(super) fn is_ahead_by_less_than(&self, most: Ahead, context: &Context<'_>) -> bool {
         let mut wire = self.lock();
-        if wire.decoder != Decoder::Done {
+        let is_body = wire.decoder != Decoder::Done;
+        let is_less = wire.input.bytes().len() < if is_body { most.of_body } else { most.of_rest };
+        if is_body && !is_less {
             wire.watcher.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
-            return false;
         }
-        wire.input.bytes().len() < most
+        is_less
     }
 
     /// What is left to write of `100 Continue`; if it was not begun, it is no longer due.
@@ -135,7 +146,10 @@ impl<S> Shared<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
     /// Reads more; `false` at the end.
     pub(super) fn poll_more(&self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        self.lock().poll_more(context)
+        let mut wire = self.lock();
+        let more = ready!(wire.poll_more(context));
+        wire.reader.take().into_iter().for_each(Waker::wake);
+        Poll::Ready(more)
     }
 
     /// Says that nothing more will be written.
@@ -213,7 +227,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
         if wire.turn != self.1 {
             return Poll::Ready(Some(Err(Gone.into())));
         }
-        let next = ready!(wire.poll_frame(context));
+        let Poll::Ready(next) = wire.poll_frame(context) else {
+            wire.reader.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
+            return Poll::Pending;
+        };
         if wire.decoder == Decoder::Done {
             wire.watcher.take().into_iter().for_each(Waker::wake);
         }

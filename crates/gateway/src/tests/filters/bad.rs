@@ -1,0 +1,170 @@
+//! Filters that go wrong beside others, and many requests at once: each has its answer, its line and its counts.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+/// It never comes back from `/loop`, and lets everything else pass.
+const LOOPS: &str = r#"
+    (data (i32.const 144) ":path")
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (call $want (i32.const 0)
+            (call $get (i32.const 0) (i32.const 144) (i32.const 5) (i32.const 136) (i32.const 140)))
+        ;; The letter after the route's part.
+        (if (i32.eq (i32.load8_u offset=6 (i32.load (i32.const 136))) (i32.const 0x6c))
+            (then (loop $for_ever (br $for_ever))))
+        (i32.const 0))"#;
+
+/// Two routes with the same filter, and one without.
+fn beside(modules: &Modules, filter: &str) -> String {
+    let filter =
+        format!("{{ wasm: '{}', limits: {{ time: 20ms }}{filter} }}", modules.path("loops").display());
+    format!(
+        "shed: {{ automatic: false }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
+         - {{ path: '/echo/*', proxy: echo, filters: [{filter}] }}\n  \
+         - {{ path: '/next/*', proxy: echo, filters: [{filter}] }}\n  \
+         - {{ path: '/free/*', proxy: echo }}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_filter_that_loops_ends_its_own_requests_and_none_beside_them() {
+    let modules = Modules::new(&[("loops", LOOPS)]);
+    let rig = Rig::new(&beside(&modules, "")).await;
+    let looping = || async {
+        let answer = rig.ask(get("/echo/loop")).await;
+        (answer.status().as_u16(), answer.json()["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let beside = |path: &'static str| {
+        let rig = &rig;
+        async move { (rig.ask(get(path)).await.status().as_u16(), String::new()) }
+    };
+    let loops: Vec<_> = join_all((0..6).map(|_| looping())).await;
+    assert!(loops.iter().all(|loops| *loops == (503, "filter-failed".to_owned())), "{loops:?}");
+    let (loops, next, free) = tokio::join!(
+        join_all((0..3).map(|_| looping())),
+        join_all((0..40).map(|_| beside("/next/a"))),
+        join_all((0..40).map(|_| beside("/free/a"))),
+    );
+    assert!(loops.iter().all(|(status, _)| *status == 503), "{loops:?}");
+    assert!(next.iter().chain(&free).all(|(status, _)| *status == 200), "{next:?} {free:?}");
+    let stats = rig.stats("loops");
+    assert_eq!(stats.failed, 9, "{stats:?}");
+    assert!((1..=9).contains(&stats.traps), "{stats:?}");
+    let log = rig.end().await.log;
+    assert_eq!(log.matches(r#""status":503,"code":"filter-failed""#).count(), 9, "{log}");
+}
+
+/// Adds one to what the instances share, as often as it takes, and says how much it is.
+const ADDS: &str = r#"
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (local $status i32)
+        (loop $again
+            (if (i32.eqz (call $get_data (i32.const 32) (i32.const 3) (i32.const 136) (i32.const 140) (i32.const 148)))
+                (then (i32.store (i32.const 152) (i32.load (i32.load (i32.const 136)))))
+                (else (i32.store (i32.const 152) (i32.const 0)) (i32.store (i32.const 148) (i32.const 0))))
+            (i32.store (i32.const 152) (i32.add (i32.load (i32.const 152)) (i32.const 1)))
+            (local.set $status (call $set_data (i32.const 32) (i32.const 3) (i32.const 152) (i32.const 4)
+                (i32.load (i32.const 148))))
+            (br_if $again (i32.eq (local.get $status) (i32.const 8))))
+        (call $want (i32.const 0) (local.get $status))
+        (call $want (i32.const 0)
+            (call $record (i32.load (i32.const 128)) (i64.extend_i32_u (i32.load (i32.const 152)))))
+        (i32.const 0))"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_filters_share_adds_up_however_many_add_to_it_at_once() {
+    let modules = Modules::new(&[("adds", &format!("{}{ADDS}", METRIC.replace("TYPE", "1")))]);
+    let rig = Arc::new(Rig::new(&modules.proxied(&[("adds", ", limits: { time: 1s }")])).await);
+    // The first has it to itself: what is not there yet can't be compared.
+    rig.ask(get("/echo/a")).await;
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let rig = Arc::clone(&rig);
+            tokio::spawn(async move {
+                for _ in 0..25 {
+                    assert_eq!(rig.ask(get("/echo/a")).await.status(), StatusCode::OK);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    rig.ask(get("/echo/a")).await;
+    assert_eq!(rig.counted(), 202);
+}
+
+/// Takes all headers of the request, and says how many there were as the first byte of `x-filter`, from `A` on.
+const READS_ALL: &str = r#"
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (call $want (i32.const 0) (call $pairs (i32.const 0) (i32.const 136) (i32.const 140)))
+        (call $want (local.get 1) (i32.load (i32.load (i32.const 136))))
+        (i32.const 0))
+    (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+        (call $say (i32.const 32)) (i32.const 0))"#;
+
+#[tokio::test]
+async fn a_head_as_large_as_may_be_goes_through_a_filter() {
+    let modules = Modules::new(&[("reads", READS_ALL)]);
+    let rig = Rig::new(&modules.proxied(&[("reads", ", limits: { time: 1s }")])).await;
+    let request = |count: usize, length: usize| {
+        let mut request = get("/echo/a");
+        for number in 0..count {
+            let name = http::HeaderName::try_from(format!("x-{number}")).unwrap();
+            request.headers_mut().insert(name, "a".repeat(length).parse().unwrap());
+        }
+        request
+    };
+    for (count, length) in [(90, 300), (1, 50_000)] {
+        let answer = rig.ask(request(count, length)).await;
+        assert_eq!(
+            (answer.status(), answer.header("x-filter")),
+            (StatusCode::OK, "one"),
+            "{count} of {length}"
+        );
+    }
+    // None of it reaches the filter.
+    assert_eq!(rig.ask(request(3, 50_000)).await.json()["code"], "head-too-large");
+    assert_eq!(rig.stats("reads").requests, 2);
+}
+
+/// It adds headers of 1000 bytes to map WHERE until it is told to stop, and has it that it is.
+const FLOODS: &str = r#"
+    (func (export "CALLBACK") (param i32 i32 i32) (result i32)
+        (local $status i32)
+        (memory.fill (i32.const 0x21000) (i32.const 0x61) (i32.const 1000))
+        (loop $more
+            (local.set $status
+                (call $add (i32.const WHERE) (i32.const 16) (i32.const 8) (i32.const 0x21000) (i32.const 1000)))
+            (br_if $more (i32.eqz (local.get $status))))
+        (call $want (i32.const 2) (local.get $status))
+        (i32.const 0))"#;
+
+#[tokio::test]
+async fn headers_without_end_are_cut_short_and_others_have_their_answers() {
+    let floods = |callback: &str, map: &str| FLOODS.replace("CALLBACK", callback).replace("WHERE", map);
+    let modules = Modules::new(&[
+        ("asks", &floods("proxy_on_request_headers", "0")),
+        ("answers", &floods("proxy_on_response_headers", "2")),
+        ("one", ONE),
+    ]);
+    let rig = Rig::new(&modules.proxied(&[("asks", ", limits: { time: 2s }")])).await;
+    // The service of these tests takes no such head.
+    let refused = rig.ask(get("/echo/a")).await;
+    assert!(matches!(refused.status().as_u16(), 431 | 502), "{}", refused.status());
+    assert_eq!(rig.stats("asks").traps, 0);
+    rig.put(&modules, &[("answers", ", limits: { time: 2s }")]);
+    let mut stream = rig.connect().await;
+    stream.write_all(b"GET /echo/a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &answer[..100]);
+    assert!((1_000_000..1_100_000).contains(&answer.len()), "{}", answer.len());
+    assert_eq!(rig.stats("answers").traps, 0);
+    rig.put(&modules, &[("one", "")]);
+    assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "one");
+}

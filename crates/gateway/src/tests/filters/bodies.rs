@@ -1,0 +1,114 @@
+//! Bodies that filters hold back, on every kind of route: as long as they may be, too long, in place of others.
+
+use services::Body;
+
+use super::*;
+
+/// Holds the request's body back to its end.
+const HOLDS_REQUEST: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+    (i32.eqz (local.get 2)))"#;
+/// Holds the answer's body back to its end.
+const HOLDS_RESPONSE: &str = r#"(func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
+    (i32.eqz (local.get 2)))"#;
+/// Holds the request's body back to its end, and answers 418 if it begins with `0`.
+const READS: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+    (if (i32.eqz (local.get 2)) (then (return (i32.const 1))))
+    (drop (call $buffer (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 136) (i32.const 140)))
+    (if (i32.eq (i32.load8_u (i32.load (i32.const 136))) (i32.const 0x30)) (then
+        (drop (call $respond (i32.const 418) (i32.const 0) (i32.const 0) (i32.const 32) (i32.const 3)
+            (i32.const 0) (i32.const 0) (i32.const -1)))))
+    (i32.const 0))"#;
+
+fn chunked(path: &str, text: &str) -> http::Request<Body> {
+    post(path, text).map(|_| rig::in_pieces(text))
+}
+
+#[tokio::test]
+async fn a_request_that_is_larger_than_a_filter_may_hold_back_is_refused() {
+    let modules = Modules::new(&[("holds", HOLDS_REQUEST)]);
+    let rig = Rig::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
+    // More than is read at once.
+    let (small, large) = ("a".repeat(1000), "a".repeat(300_000));
+    for make in [post, chunked] {
+        let passed = rig.ask(make("/echo/a", &small)).await;
+        assert_eq!((passed.status(), &passed.json()["body"]), (StatusCode::OK, &small.as_str().into()));
+        for refused in [rig.ask(make("/echo/a", &large)).await, rig.ask_h2(make("/echo/a", &large)).await] {
+            assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
+            assert_eq!(refused.json()["code"], "filter-request-too-large");
+        }
+    }
+    assert_eq!(rig.stats("holds").failed, 4);
+    let log = rig.end().await.log;
+    assert_eq!(log.matches(r#""status":413,"code":"filter-request-too-large""#).count(), 4, "{log}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_larger_than_a_filter_may_hold_back_is_the_services_fault() {
+    let modules = Modules::new(&[("holds", HOLDS_RESPONSE)]);
+    let rig = Rig::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
+    for path in ["/echo/a", "/echo/pieces"] {
+        let passed = rig.ask(post(path, "small")).await;
+        assert_eq!((passed.status(), &passed.json()["body"]), (StatusCode::OK, &"small".into()));
+        let large = "a".repeat(300_000);
+        for refused in [rig.ask(post(path, &large)).await, rig.ask_h2(post(path, &large)).await] {
+            assert_eq!(refused.status(), StatusCode::BAD_GATEWAY, "{path}");
+            assert_eq!(refused.json()["code"], "filter-response-too-large");
+        }
+    }
+    assert_eq!(rig.stats("holds").failed, 4);
+    let log = rig.end().await.log;
+    assert_eq!(log.matches(r#""status":502,"code":"filter-response-too-large""#).count(), 4, "{log}");
+}
+
+#[tokio::test]
+async fn what_is_held_back_for_ever_is_answered_when_the_routes_time_is_up() {
+    let holds = |callback: &str| {
+        format!(r#"(func (export "{callback}") (param i32 i32 i32) (result i32) (i32.const 1))"#)
+    };
+    for callback in ["proxy_on_request_headers", "proxy_on_request_body", "proxy_on_response_headers"] {
+        let modules = Modules::new(&[("holds", &holds(callback))]);
+        let text = modules.proxied(&[("holds", "")]);
+        let rig = Rig::new(&text.replace("proxy: echo,", "proxy: echo, limits: { deadline: 50ms },")).await;
+        for request in [post("/echo/a", "body"), chunked("/echo/a", "body")] {
+            let answer = rig.ask(request).await;
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{callback}");
+            assert_eq!(answer.json()["code"], "filter-paused", "{callback}");
+        }
+        assert_eq!((rig.stats("holds").failed, rig.stats("holds").traps), (2, 0), "{callback}");
+        let log = rig.end().await.log;
+        assert_eq!(log.matches(r#""status":503,"code":"filter-paused""#).count(), 2, "{log}");
+    }
+}
+
+fn program(text: &str, chunked: bool) -> http::Request<Body> {
+    let mut request = post("/query", text);
+    request.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
+    if chunked { request.map(|_| rig::in_pieces(text)) } else { request }
+}
+
+#[tokio::test]
+async fn a_query_goes_through_filters_as_a_proxied_request_does() {
+    let modules = Modules::new(&[("reads", READS), ("holds", HOLDS_RESPONSE), ("one", ONE)]);
+    let rig = Rig::new(&modules.config(&[("one", ""), ("reads", ""), ("holds", "")])).await;
+    for chunked in [false, true] {
+        let answer = rig.ask(program("export default () => 7", chunked)).await;
+        assert_eq!((answer.status(), answer.text(), answer.header("x-filter")), (StatusCode::OK, "7", "one"));
+        assert!(answer.header("server-timing").contains("cpu"), "{}", answer.header("server-timing"));
+        let thrown = rig.ask(program("export default () => { throw new Error('no') }", chunked)).await;
+        assert_eq!((thrown.status().as_u16(), thrown.header("x-filter")), (422, "one"));
+        assert_eq!(thrown.json()["code"], "program-threw");
+        let local = rig.ask(program("0; export default () => 7", chunked)).await;
+        assert_eq!((local.status().as_u16(), local.text(), local.header("x-filter")), (418, "one", "one"));
+        assert_eq!(local.header("content-type"), "", "nothing of the query's own");
+    }
+    let held = Rig::new(&modules.config(&[("reads", ", limits: { buffer: 1KiB }")])).await;
+    let large = format!("//{}\nexport default () => 7", "a".repeat(300_000));
+    for chunked in [false, true] {
+        let refused = held.ask(program(&large, chunked)).await;
+        assert_eq!(
+            (refused.status().as_u16(), &refused.json()["code"]),
+            (413, &"filter-request-too-large".into())
+        );
+    }
+    assert_eq!(held.stats("reads").requests, 2);
+}

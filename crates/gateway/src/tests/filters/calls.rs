@@ -1,0 +1,160 @@
+//! Calls of filters: to hosts that only they may call, and calls whose request is over before them.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+/// Waits for a call before the request's head goes on; `x-user` is then `one`.
+const WAITS: &str = r#"
+    (data (i32.const 144) "x-user")
+    (global $id (mut i32) (i32.const 0))
+    (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+        (global.set $id (local.get $id)) (call $ask) (i32.const 1))
+    (func (export "proxy_on_http_call_response") (param i32 i32) (param $headers i32) (param i32 i32)
+        (call $want (i32.const 0) (call $effective (global.get $id)))
+        (if (i32.eqz (local.get $headers)) (then
+            (drop (call $respond (i32.const 504) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+                (i32.const 0) (i32.const 0) (i32.const -1)))
+            (return)))
+        (call $want (i32.const 0)
+            (call $replace (i32.const 0) (i32.const 144) (i32.const 6) (i32.const 32) (i32.const 3)))
+        (call $want (i32.const 0) (call $continue (i32.const 0))))
+    (func (export "proxy_on_log") (param i32) (call $count))"#;
+
+fn waits(path: &str) -> String {
+    format!("{}{}{WAITS}", counter(), asks(path))
+}
+
+/// A config whose only route has this filter, and no service with the name that the filter calls.
+fn without_service(modules: &Modules, more: &str) -> String {
+    let wasm = modules.path("calls");
+    format!(
+        "services: {{ shop: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
+         - {{ path: '/echo/*', proxy: shop, filters: [{{ wasm: '{}'{more} }}] }}\n",
+        wasm.display()
+    )
+}
+
+/// The module that calls a host, which stands in its text.
+fn calling(host: &str) -> String {
+    let code =
+        waits("/a").replace("(data (i32.const 80) \"echo\")", &format!("(data (i32.const 3000) \"{host}\")"));
+    code.replace("(i32.const 80) (i32.const 4)", &format!("(i32.const 3000) (i32.const {})", host.len()))
+}
+
+#[tokio::test]
+async fn a_filter_calls_a_host_that_is_no_service_where_its_hosts_open_it() {
+    let elsewhere =
+        Rig::new("services: { echo: { url: 'http://UPSTREAM' } }\nroutes: [{ path: /a, proxy: echo }]\n")
+            .await;
+    let host = elsewhere.address;
+    let modules = Modules::new(&[("calls", &calling(&host.to_string()))]);
+    for (hosts, expected) in [
+        (format!(", hosts: ['{host}']"), (200, "one")),
+        (", hosts: ['127.0.0.0/8']".to_owned(), (200, "one")),
+        // It is opened, but nobody wrote out that it may be on this machine.
+        (", hosts: ['*']".to_owned(), (504, "")),
+        (", hosts: ['*.example.org', '10.0.0.0/8']".to_owned(), (503, "")),
+        (String::new(), (503, "")),
+    ] {
+        let rig = Rig::new(&without_service(&modules, &hosts)).await;
+        let answer = rig.ask(get("/echo/a")).await;
+        assert_eq!((answer.status().as_u16(), answer.header("seen-user")), expected, "{hosts}");
+    }
+    assert_eq!(elsewhere.end().await.log.lines().count(), 2, "no other call got there");
+}
+
+#[tokio::test]
+async fn a_pattern_that_is_none_is_a_mistake_of_the_config() {
+    let modules = Modules::new(&[("calls", &calling("a"))]);
+    let text = without_service(&modules, ", hosts: ['https://auth.internal']");
+    let Err(BuildError::Config(mistakes)) = Gateway::build(read(&text, "127.0.0.1:1")) else { panic!() };
+    let said = mistakes[0].to_string();
+    assert!(said.contains("routes[0].filters[0].hosts") && said.contains("filter-host-invalid"), "{said}");
+}
+
+#[tokio::test]
+async fn a_call_ends_with_a_client_that_goes_away_and_its_filter_is_told_once() {
+    let modules = Modules::new(&[("waits", &waits("/wait"))]);
+    let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
+    let body = "a".repeat(1000);
+    for (number, head) in [
+        "GET /echo/a HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
+        // With a body that is there, and one that is not.
+        format!("POST /echo/a HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n{body}"),
+        "POST /echo/a HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n".to_owned(),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let mut stream = rig.connect().await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        rig.upstream.arrived().await;
+        assert_eq!(rig.counted(), number as u64);
+        drop(stream);
+        rig.upstream.left().await;
+        until(|| rig.counted() == number as u64 + 1).await;
+    }
+    let stats = rig.stats("waits");
+    // None of the calls came to its own end, of which the filter would have made an answer.
+    assert_eq!((stats.traps, stats.calls, stats.local_responses), (0, 3, 0), "{stats:?}");
+    // Whoever comes next has its own.
+    let next = tokio::spawn(rig.asking(get("/echo/a")));
+    rig.upstream.arrived().await;
+    rig.upstream.release();
+    assert_eq!(next.await.unwrap().header("seen-user"), "one");
+}
+
+#[tokio::test]
+async fn a_call_ends_with_a_stream_that_its_client_resets() {
+    let modules = Modules::new(&[("waits", &waits("/wait"))]);
+    let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
+    for request in [get("/echo/a"), post("/echo/a", "body")] {
+        let before = rig.counted();
+        let mut asking = Box::pin(rig.ask_h2(request));
+        tokio::select! {
+            _ = &mut asking => panic!("an answer"),
+            () = rig.upstream.arrived() => {}
+        }
+        drop(asking);
+        rig.upstream.left().await;
+        until(|| rig.counted() == before + 1).await;
+    }
+    assert_eq!(rig.stats("waits").traps, 0);
+}
+
+#[tokio::test]
+async fn a_body_is_not_asked_for_before_the_filter_has_let_its_head_go() {
+    let modules = Modules::new(&[("waits", &waits("/wait"))]);
+    let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
+    let mut stream = rig.connect().await;
+    let head = "POST /echo/a HTTP/1.1\r\nhost: a\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    rig.upstream.arrived().await;
+    let mut buffer = [0; 512];
+    assert!(stream.try_read(&mut buffer).is_err(), "nothing is said while the filter waits");
+    rig.upstream.release();
+    let read = stream.read(&mut buffer).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&buffer[..read]), "HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"body").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(r#""body":"body""#), "{answer}");
+}
+
+#[tokio::test]
+async fn what_a_filter_makes_of_a_header_is_what_a_programs_calls_carry() {
+    let modules = Modules::new(&[("waits", &waits("/a"))]);
+    let text = modules.config(&[("waits", "")]);
+    let text = text.replace("url: 'http://UPSTREAM'", "url: 'http://UPSTREAM', forward: [x-user]");
+    let rig = Rig::new(&text).await;
+    let mut request = post(
+        "/query",
+        "export default async ({}, { echo }) => {
+        const answer = await echo.fetch('/deep'); return answer.headers.get('seen-user') }",
+    );
+    request.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
+    request.headers_mut().insert("x-user", "admin".parse().unwrap());
+    let answer = rig.ask(request).await;
+    assert_eq!(answer.text(), "one", "not what the client said");
+}

@@ -1,0 +1,145 @@
+//! What filters do to heads that decide where a message ends: nothing that comes after it is mistaken for it.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+/// Answers everything itself: the status STATUS, with the body `one`.
+const ANSWERS: &str = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+    (call $want (i32.const 0) (call $respond (i32.const STATUS) (i32.const 0) (i32.const 0) (i32.const 32)
+        (i32.const 3) (i32.const 0) (i32.const 0) (i32.const -1)))
+    (i32.const 1))"#;
+/// Makes the status of every answer STATUS.
+const RESTATES: &str = r#"
+    (data (i32.const 144) ":status") (data (i32.const 152) "STATUS")
+    (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+        (call $want (i32.const WANTED)
+            (call $replace (i32.const 2) (i32.const 144) (i32.const 7) (i32.const 152) (i32.const 3)))
+        (i32.const 0))"#;
+/// Says of messages that they are 3 bytes long.
+const LIES: &str = r#"
+    (data (i32.const 144) "content-length") (data (i32.const 160) "3")
+    (func (export "CALLBACK") (param i32 i32 i32) (result i32)
+        (call $want (i32.const 0)
+            (call $replace (i32.const MAP) (i32.const 144) (i32.const 14) (i32.const 160) (i32.const 1)))
+        (i32.const 0))"#;
+/// It looks at everything, and lets everything pass.
+const LOOKS: &str = r#"
+    (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))
+    (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+        (call $say (i32.const 32)) (i32.const 0))
+    (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))
+    (func (export "proxy_on_response_trailers") (param i32 i32) (result i32) (i32.const 0))"#;
+
+/// Two requests on one connection, the second of which ends it; all that came.
+async fn twice(rig: &Rig, first: &str) -> String {
+    let mut stream = rig.connect().await;
+    let second = "GET /free HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    stream.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).await.unwrap();
+    answers
+}
+
+async fn rig(modules: &Modules) -> Rig {
+    Rig::new(&format!("{}  - {{ path: /free, proxy: echo }}\n", modules.proxied(&[("m", "")]))).await
+}
+
+#[tokio::test]
+async fn an_answer_that_may_have_no_body_has_none_whatever_a_filter_says() {
+    for (code, method) in [
+        (ANSWERS.replace("STATUS", "204"), "GET"),
+        (ANSWERS.replace("STATUS", "304"), "GET"),
+        (ANSWERS.replace("STATUS", "200"), "HEAD"),
+        (RESTATES.replace("STATUS", "204").replace("WANTED", "0"), "GET"),
+        (RESTATES.replace("STATUS", "304").replace("WANTED", "0"), "GET"),
+        (LOOKS.to_owned(), "HEAD"),
+        (LIES.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2"), "HEAD"),
+    ] {
+        let rig = rig(&Modules::new(&[("m", &code)])).await;
+        let answers = twice(&rig, &format!("{method} /echo/a HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+        let (first, rest) = answers.split_once("\r\n\r\n").unwrap();
+        assert!(rest.starts_with("HTTP/1.1 200 OK\r\n"), "{code}: {first}: {rest}");
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 2, "{answers}");
+        let request =
+            http::Request::builder().method(method).uri("/echo/a").body(services::body::empty()).unwrap();
+        assert_eq!(rig.ask_h2(request).await.text(), "", "{code}");
+        assert_eq!(rig.stats("m").traps, 0, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_yet_is_refused() {
+    for status in ["100", "101", "103", "600"] {
+        let code = RESTATES.replace("STATUS", status).replace("WANTED", "2");
+        let answer = rig(&Modules::new(&[("m", &code)])).await.ask(get("/echo/a")).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{status}");
+        let code = ANSWERS.replace("STATUS", status).replace("$want (i32.const 0)", "$want (i32.const 2)");
+        let answer = rig(&Modules::new(&[("m", &code.replace("(i32.const 1))", "(i32.const 0))"))]))
+            .await
+            .ask(get("/echo/a"))
+            .await;
+        assert_eq!(answer.status(), StatusCode::OK, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_a_filter_makes_up_ends_no_message() {
+    for path in ["/echo/a", "/echo/pieces"] {
+        let code = LIES.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2");
+        let rig = rig(&Modules::new(&[("m", &code)])).await;
+        let answers = twice(&rig, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+        // Where the length is known it is said; where it is not, the connection ends with the lie.
+        let whole = answers.contains(r#""method":"GET""#) && answers.matches("HTTP/1.1 200 OK").count() == 2;
+        let broken = answers.matches("HTTP/1.1 ").count() == 1;
+        assert!(whole || broken, "{answers}");
+    }
+    let code = LIES.replace("CALLBACK", "proxy_on_request_headers").replace("MAP", "0");
+    let rig = rig(&Modules::new(&[("m", &code)])).await;
+    let hidden = "abcGET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    for request in [post("/echo/a", hidden), post("/echo/a", hidden).map(|_| rig::in_pieces(hidden))] {
+        let answer = rig.ask(request).await;
+        assert!(matches!(answer.status().as_u16(), 200 | 502), "{}", answer.text());
+        let after = rig.ask(get("/free")).await;
+        assert_eq!(after.json()["path"], "/free", "the next request has its own answer");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_becomes_another_protocol_does_so_behind_filters() {
+    let upstream = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = upstream.local_addr().unwrap();
+    let served = tokio::spawn(async move {
+        let (mut stream, _) = upstream.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        stream
+            .write_all(
+                b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: talk\r\n\r\nhello",
+            )
+            .await
+            .unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.unwrap();
+        said
+    });
+    let modules = Modules::new(&[("m", LOOKS)]);
+    let text = modules.proxied(&[("m", "")]).replace("http://UPSTREAM", &format!("http://{address}"));
+    let rig = Rig::new(&text).await;
+    let mut stream = rig.connect().await;
+    stream
+        .write_all(b"GET /echo/talk HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: talk\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\nhello") {
+        answer.push(stream.read_u8().await.unwrap());
+    }
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 101 ") && answer.contains("x-filter: one\r\n"), "{answer}");
+    stream.write_all(b"and on").await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert_eq!(served.await.unwrap(), "and on");
+}

@@ -1,0 +1,71 @@
+//! Hosts that are no services: where their names lead is checked at the very address that is connected to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::*;
+use crate::{Hosts, Resolve};
+
+/// Every name stands for these addresses.
+struct Leads(Mutex<Vec<SocketAddr>>);
+
+impl Resolve for Leads {
+    fn resolve(&self, _: &str, _: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+        std::future::ready(Ok(self.0.lock().unwrap().clone())).boxed()
+    }
+}
+
+async fn ask(bench: &Bench, hosts: &[&str], authority: &str) -> String {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let host = Hosts::new(&hosts).unwrap().service(authority, false).unwrap();
+    let leads = Leads(Mutex::new(vec![bench.upstream.address()]));
+    let services = bench.services.clone().with_resolver(Arc::new(leads));
+    match services.send(&Call::unlimited(), &host, request("GET", "/echo")).await {
+        Ok(answer) => json(&answer)["headers"]["host"].as_str().unwrap_or_default().to_owned(),
+        Err(error) => {
+            let told = format!("{error} {}", error.hint());
+            let is_said = authority.contains("127.0.0.1");
+            assert!(is_said || !told.contains("127.0.0.1"), "an address is told: {told}");
+            format!("{} {} {:?}", error.code(), error.status().as_u16(), error.kind())
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_is_opened_is_called_as_a_service() {
+    let bench = bench().await;
+    let port = bench.upstream.address().port();
+    assert_eq!(ask(&bench, &["auth.internal"], "auth.internal:8080").await, "auth.internal:8080");
+    assert_eq!(ask(&bench, &["*.internal", "127.0.0.0/8"], "auth.internal").await, "auth.internal");
+    let literal = format!("127.0.0.1:{port}");
+    assert_eq!(ask(&bench, &["127.0.0.1"], &literal).await, literal);
+}
+
+#[tokio::test]
+async fn a_name_under_a_star_does_not_lead_behind_the_gateway() {
+    let bench = bench().await;
+    let refused = "host-address-private 502 Forbidden";
+    assert_eq!(ask(&bench, &["*"], "rebound.example.org").await, refused);
+    assert_eq!(ask(&bench, &["*.example.org", "10.0.0.0/8"], "rebound.example.org").await, refused);
+    assert_eq!(ask(&bench, &["*"], &bench.upstream.address().to_string()).await, refused);
+    assert_eq!(bench.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_several_places_is_called_where_it_may_be() {
+    let bench = bench().await;
+    let hosts = Hosts::new(&["*.example.org".to_owned(), bench.upstream.address().to_string()]).unwrap();
+    let host = hosts.service("a.example.org", false).unwrap();
+    // The second is the same server, at an address that nobody wrote out.
+    let elsewhere = SocketAddr::new("127.0.0.2".parse().unwrap(), bench.upstream.address().port());
+    let leads = Leads(Mutex::new(vec![elsewhere, bench.upstream.address()]));
+    let services = bench.services.clone().with_resolver(Arc::new(leads));
+    for _ in 0..4 {
+        let answer = services.send(&Call::unlimited(), &host, request("GET", "/echo")).await.unwrap();
+        assert_eq!(answer.status, 200);
+    }
+}

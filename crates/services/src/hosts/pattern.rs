@@ -1,0 +1,150 @@
+//! One pattern, and the places that it opens.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+/// What an operator writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    /// `auth.internal`: this name, wherever it leads.
+    Name(Box<str>, Option<u16>),
+    /// `*.example.org`: every name below, held with its dot; `*`: every name and every address.
+    Below(Box<str>, Option<u16>),
+    /// `10.0.0.0/8`, `10.1.2.3:8080`: these addresses, and names that lead there if another pattern opens them.
+    Network(IpNet, Option<u16>),
+}
+
+/// Why a text is no pattern of hosts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{pattern}` is no pattern of hosts: {reason}")]
+pub struct HostsError {
+    pattern: String,
+    reason: &'static str,
+}
+
+/// A host and a port, as a caller names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    host: Host,
+    port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Host {
+    /// In lower case.
+    Name(Box<str>),
+    /// IPv4 in IPv6's clothes is IPv4.
+    Address(IpAddr),
+}
+
+impl Pattern {
+    pub(super) fn parse(text: &str) -> Result<Self, HostsError> {
+        let wrong = |reason| HostsError { pattern: text.to_owned(), reason };
+        if text.contains("://") {
+            return Err(wrong("it begins with a scheme"));
+        }
+        if let Ok(network) = text.parse::<IpNet>() {
+            return Ok(Self::Network(network.trunc(), None));
+        }
+        if text.contains('/') {
+            return Err(wrong("it has a path, and is no network either"));
+        }
+        let (host, port) = split(text).ok_or_else(|| wrong("its port is no number from 1 to 65535"))?;
+        if let Some(below) = host.strip_prefix('*') {
+            let below = below.to_ascii_lowercase();
+            let is_whole = below.is_empty() || below.strip_prefix('.').is_some_and(is_name);
+            return match is_whole {
+                true => Ok(Self::Below(below.into(), port)),
+                false => Err(wrong("a `*` stands alone or before the first dot: `*.example.org`")),
+            };
+        }
+        match Host::read(host) {
+            Some(Host::Name(name)) => Ok(Self::Name(name, port)),
+            Some(Host::Address(address)) => Ok(Self::Network(address.into(), port)),
+            None => Err(wrong("it is neither a name nor an address")),
+        }
+    }
+
+    /// Whether it opens this place.
+    pub(super) fn opens(&self, place: &Place) -> bool {
+        let (is_host, port) = match (self, &place.host) {
+            (Self::Name(name, port), Host::Name(host)) => (name == host, port),
+            (Self::Below(below, port), Host::Name(host)) => (host.ends_with(&**below), port),
+            (Self::Below(below, port), Host::Address(_)) => (below.is_empty(), port),
+            (Self::Network(network, port), Host::Address(address)) => (network.contains(address), port),
+            (Self::Name(..), Host::Address(_)) | (Self::Network(..), Host::Name(_)) => return false,
+        };
+        is_host && port.is_none_or(|port| port == place.port)
+    }
+
+    /// Whether the operator wrote out the name itself.
+    pub(super) fn is_name(&self) -> bool {
+        matches!(self, Self::Name(..))
+    }
+
+    /// The addresses that the operator wrote out.
+    pub(super) fn network(&self) -> Option<(IpNet, Option<u16>)> {
+        match self {
+            Self::Network(network, port) => Some((*network, *port)),
+            Self::Name(..) | Self::Below(..) => None,
+        }
+    }
+}
+
+impl Place {
+    /// `auth.internal:8080`, `[::1]:8080`, with or without the port.
+    pub(super) fn read(authority: &str, default: u16) -> Option<Self> {
+        let (host, port) = split(authority)?;
+        Some(Self { host: Host::read(host)?, port: port.unwrap_or(default) })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Name(name) => write!(out, "{name}:{}", self.port),
+            Host::Address(address) => std::net::SocketAddr::new(*address, self.port).fmt(out),
+        }
+    }
+}
+
+impl Host {
+    fn read(text: &str) -> Option<Self> {
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        if let Some(bare) = bare {
+            return Some(Self::Address(bare.parse::<Ipv6Addr>().ok()?.to_canonical()));
+        }
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Some(Self::Address(address.to_canonical()));
+        }
+        is_name(text).then(|| Self::Name(text.to_ascii_lowercase().into()))
+    }
+}
+
+/// The host and the port of a text, if it has one; `None` if that is no port.
+fn split(text: &str) -> Option<(&str, Option<u16>)> {
+    // An IPv6 address without brackets has no port.
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Some((text, None));
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => {
+            let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+            Some((host, Some(port.parse().ok().filter(|port| is_number && *port != 0)?)))
+        }
+        _ => Some((text, None)),
+    }
+}
+
+/// Whether a name can be a host's. One that ends in a number is none: some resolvers take `127.1` and
+/// `2130706433` for addresses.
+fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_plain);
+    let last = text.rsplit('.').next().unwrap_or_default();
+    text.len() <= 253
+        && text.split('.').all(is_label)
+        && !last.bytes().next().is_none_or(|first| first.is_ascii_digit())
+}

@@ -1,0 +1,94 @@
+//! Which addresses may be connected to on somebody else's word: public ones, and those that the operator wrote
+//! out.
+//!
+//! The check stands where the connection is made (`transport/connect.rs`), after the name was looked up: a name
+//! that leads elsewhere the next time (DNS rebinding) is checked the next time.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::body::Error;
+
+/// Which addresses a target may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All: the operator named the target.
+    #[default]
+    Everywhere,
+    /// Public ones, and these.
+    Public(Arc<[(IpNet, Option<u16>)]>),
+}
+
+/// An address that is not public, and that nobody wrote out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not public, and no pattern of hosts writes it out")]
+struct Private(SocketAddr);
+
+/// What is not public of IPv4 (the registry of RFC 6890).
+const PRIVATE_V4: [Ipv4Net; 15] = [
+    v4([0, 0, 0, 0], 8),
+    v4([10, 0, 0, 0], 8),
+    v4([100, 64, 0, 0], 10),
+    v4([127, 0, 0, 0], 8),
+    v4([169, 254, 0, 0], 16),
+    v4([172, 16, 0, 0], 12),
+    v4([192, 0, 0, 0], 24),
+    v4([192, 0, 2, 0], 24),
+    v4([192, 88, 99, 0], 24),
+    v4([192, 168, 0, 0], 16),
+    v4([198, 18, 0, 0], 15),
+    v4([198, 51, 100, 0], 24),
+    v4([203, 0, 113, 0], 24),
+    v4([224, 0, 0, 0], 4),
+    v4([240, 0, 0, 0], 4),
+];
+/// What is public of IPv6, and what of that is not: protocols' own (Teredo among them), examples, and 6to4, which
+/// hides an IPv4 address.
+const GLOBAL_V6: Ipv6Net = v6([0x2000, 0], 3);
+const PRIVATE_V6: [Ipv6Net; 4] =
+    [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
+/// How a network with IPv6 alone writes the IPv4 address in the last four bytes (NAT64, RFC 6052).
+const NAT64: Ipv6Net = v6([0x64, 0xff9b], 96);
+
+const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
+}
+
+const fn v6([a, b]: [u16; 2], prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix)
+}
+
+impl Reach {
+    /// Whether this address may be connected to.
+    pub(crate) fn check(&self, address: SocketAddr) -> io::Result<()> {
+        let Self::Public(written) = self else { return Ok(()) };
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        let is_written = |(network, only): &(IpNet, Option<u16>)| {
+            network.contains(&ip) && only.is_none_or(|only| only == port)
+        };
+        match is_public(ip) || written.iter().any(is_written) {
+            true => Ok(()),
+            false => Err(io::Error::other(Private(address))),
+        }
+    }
+}
+
+/// Whether a connection was refused since its address is private.
+pub(crate) fn is_private(error: &Error) -> bool {
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    inner.is_some_and(|inner| inner.is::<Private>())
+}
+
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => PRIVATE_V4.iter().all(|private| !private.contains(&ip)),
+        IpAddr::V6(ip) if NAT64.contains(&ip) => {
+            let [.., a, b, c, d] = ip.octets();
+            is_public(Ipv4Addr::new(a, b, c, d).into())
+        }
+        IpAddr::V6(ip) => GLOBAL_V6.contains(&ip) && PRIVATE_V6.iter().all(|private| !private.contains(&ip)),
+    }
+}

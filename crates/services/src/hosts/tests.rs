@@ -1,0 +1,177 @@
+//! What patterns open, where it may lead, and how many hosts are kept.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn hosts(patterns: &[&str]) -> Hosts {
+    let patterns: Vec<String> = patterns.iter().map(|text| (*text).to_owned()).collect();
+    Hosts::new(&patterns).unwrap()
+}
+
+fn opens(patterns: &[&str], authority: &str) -> bool {
+    hosts(patterns).service(authority, false).is_some()
+}
+
+/// Whether a host that the patterns open may be connected to at this address.
+fn reaches(patterns: &[&str], authority: &str, address: &str) -> bool {
+    let place = Place::read(authority, 80).unwrap();
+    hosts(patterns).reach(&place).unwrap().check(address.parse().unwrap()).is_ok()
+}
+
+#[test]
+fn a_pattern_opens_what_it_says() {
+    for (pattern, opened, closed) in [
+        (
+            "auth.internal",
+            &["auth.internal", "AUTH.internal:8080"][..],
+            &[
+                "a.auth.internal",
+                "internal",
+                "auth.internal.",
+                "auth.internal:0",
+                "auth.internal:x",
+                "1.2.3.4",
+            ][..],
+        ),
+        ("auth.internal:8080", &["auth.internal:8080"], &["auth.internal", "auth.internal:80"]),
+        (
+            "*.Example.org",
+            &["a.example.org", "a.b.example.org:8443"],
+            &[
+                "example.org",
+                "notexample.org",
+                "a.example.org.evil.net",
+                ".example.org",
+                "a..example.org",
+                "user@a.example.org",
+            ],
+        ),
+        ("*.example.org:443", &["a.example.org:443"], &["a.example.org"]),
+        (
+            "*",
+            &["a.example.org", "8.8.8.8:53", "[2600::1]:80"],
+            &["", "a b", "127.1", "2130706433", "0x7f000001", "[::1"],
+        ),
+        ("10.0.0.0/8", &["10.1.2.3", "[::ffff:10.1.2.3]:80"], &["11.0.0.1", "ten.example.org"]),
+        ("10.1.2.3:80", &["10.1.2.3", "10.1.2.3:80"], &["10.1.2.3:81"]),
+        ("[fd00::1]:80", &["[FD00::1]:80", "fd00::1"], &["[fd00::1]:81", "[fd00::2]:80"]),
+        ("fd00::/8", &["[fd00::1]:8080"], &["[fe80::1]"]),
+    ] {
+        opened.iter().for_each(|host| assert!(opens(&[pattern], host), "{pattern} opens {host}"));
+        closed.iter().for_each(|host| assert!(!opens(&[pattern], host), "{pattern} does not open {host}"));
+    }
+    assert!(!opens(&[], "a.example.org"), "nothing opens nothing");
+}
+
+#[test]
+fn what_is_no_pattern_is_said() {
+    for (text, reason) in [
+        ("https://a.example.org", "it begins with a scheme"),
+        ("a.example.org/b", "it has a path, and is no network either"),
+        ("10.0.0.0/33", "it has a path, and is no network either"),
+        ("a.example.org:0", "its port is no number from 1 to 65535"),
+        ("a.example.org:+80", "its port is no number from 1 to 65535"),
+        ("a.example.org:65536", "its port is no number from 1 to 65535"),
+        ("a.*.example.org", "it is neither a name nor an address"),
+        ("*example.org", "a `*` stands alone or before the first dot: `*.example.org`"),
+        ("**", "a `*` stands alone or before the first dot: `*.example.org`"),
+        ("127.1", "it is neither a name nor an address"),
+        ("", "it is neither a name nor an address"),
+    ] {
+        let error = Hosts::new(&[text.to_owned()]).unwrap_err();
+        assert_eq!(error.to_string(), format!("`{text}` is no pattern of hosts: {reason}"));
+    }
+}
+
+#[test]
+fn a_private_address_is_reached_only_where_it_or_the_name_is_written_out() {
+    for private in [
+        "127.0.0.1:80",
+        "10.1.2.3:80",
+        "172.31.255.255:80",
+        "192.168.1.1:80",
+        "169.254.169.254:80",
+        "100.64.0.1:80",
+        "0.0.0.0:80",
+        "255.255.255.255:80",
+        "[::]:80",
+        "[::1]:80",
+        "[fe80::1]:80",
+        "[fd00:ec2::254]:80",
+        "[::ffff:169.254.169.254]:80",
+        "[::127.0.0.1]:80",
+        "[64:ff9b::a9fe:a9fe]:80",
+        "[2002:7f00:1::]:80",
+        "[ff02::1]:80",
+    ] {
+        assert!(!reaches(&["*"], "a.example.org", private), "{private}");
+        assert!(!reaches(&["*.example.org", "172.16.5.0/24"], "a.example.org", private), "{private}");
+        assert!(reaches(&["*", "a.example.org"], "a.example.org", private), "{private}");
+    }
+    for public in ["8.8.8.8:80", "[2600::1]:80", "[::ffff:8.8.8.8]:80", "[64:ff9b::808:808]:80"] {
+        assert!(reaches(&["*"], "a.example.org", public), "{public}");
+    }
+    let written = &["*.example.org", "10.0.0.0/8", "127.0.0.1:8080"];
+    assert!(reaches(written, "a.example.org", "10.1.2.3:80"));
+    assert!(reaches(written, "a.example.org", "[::ffff:10.1.2.3]:80"));
+    assert!(reaches(written, "a.example.org:8080", "127.0.0.1:8080"));
+    assert!(!reaches(written, "a.example.org", "127.0.0.1:80"), "another port");
+}
+
+#[test]
+fn as_many_hosts_are_kept_as_there_is_room_for() {
+    let hosts = hosts(&["*.example.org"]);
+    let call = |number: usize| hosts.service(&format!("h{number}.example.org"), false).unwrap();
+    let (first, second) = (call(0), call(1));
+    (2..KEPT).for_each(|number| _ = call(number));
+    assert!(Arc::ptr_eq(&call(0), &first), "it is kept");
+    assert!(!Arc::ptr_eq(&hosts.service("h0.example.org", true).unwrap(), &first), "TLS is another matter");
+    assert!(!Arc::ptr_eq(&call(1), &second), "it went, as the one that nobody called for the longest time");
+    assert!(Arc::ptr_eq(&call(0), &first));
+    assert_eq!(hosts.kept.lock().unwrap().len(), KEPT);
+    assert_eq!((&**first.name(), Arc::strong_count(&second)), ("h0.example.org:80", 1));
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-z]([a-z0-9-]{0,8}[a-z0-9])?(\\.[a-z][a-z0-9]{0,5}){0,3}"
+}
+
+proptest! {
+    #[test]
+    fn names_below_a_name_are_those_that_end_with_it_and_a_dot(name in name(), host in name(), port in 1..=u16::MAX) {
+        let pattern = format!("*.{name}");
+        let expected = host.strip_suffix(&*name).is_some_and(|before| before.ends_with('.'));
+        prop_assert_eq!(opens(&[&pattern], &host), expected);
+        let (below, at_port) = (format!("x.{name}:{port}"), format!("{pattern}:{port}"));
+        prop_assert!(opens(&[&pattern], &below) && opens(&[&at_port], &below.to_uppercase()));
+        let other = if port == 80 { 81 } else { 80 };
+        let beside = format!("x.{name}:{other}");
+        prop_assert!(!opens(&[&at_port], &beside));
+    }
+
+    #[test]
+    fn an_ipv4_address_is_as_public_in_every_spelling(bits: u32) {
+        let v4 = Ipv4Addr::from(bits);
+        let check = |ip: IpAddr| Reach::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
+        let [a, b, c, d] = v4.octets().map(u16::from);
+        let nat64 = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, a << 8 | b, c << 8 | d);
+        prop_assert_eq!(check(v4.into()), check(v4.to_ipv6_mapped().into()));
+        prop_assert_eq!(check(v4.into()), check(nat64.into()));
+        let is_odd = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_multicast()
+            || v4.is_broadcast() || v4.is_documentation() || v4.is_unspecified();
+        prop_assert!(!(is_odd && check(v4.into())));
+    }
+
+    #[test]
+    fn an_ipv6_address_that_is_local_is_not_public(bits: u128, prefix in prop::sample::select(vec![0u16, 0xfc00, 0xfd12, 0xfe80, 0xff02])) {
+        let low = bits & (u128::MAX >> 16);
+        let ip = IpAddr::from(Ipv6Addr::from(u128::from(prefix) << 112 | low));
+        let is_nat64 = low >> 32 == 0x64_ff9b << 64;
+        let is_mapped = ip.to_canonical().is_ipv4();
+        let check = Reach::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
+        prop_assert!(is_nat64 || is_mapped || !check);
+    }
+}

@@ -1,0 +1,77 @@
+//! Filters that go wrong, as an operator sees them: in the log and in the metrics.
+
+use testkit::{Gateway, http, misbehave};
+
+use crate::support::{metric, metrics};
+
+/// It never comes back from requests.
+const LOOPS: &str = r#"(module
+    (memory (export "memory") 1)
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param i32) (result i32) (i32.const 1024))
+    (func (export "proxy_on_context_create") (param i32 i32))
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (loop $for_ever (br $for_ever)) (i32.const 0)))"#;
+/// It calls a host that nobody opened to it.
+const CALLS: &str = r#"(module
+    (import "env" "proxy_http_call"
+        (func $http_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 1)
+    (data (i32.const 16) "auth.example.org:80")
+    (data (i32.const 64) "\03\00\00\00\07\00\00\00\03\00\00\00\05\00\00\00\01\00\00\00\0a\00\00\00\01\00\00\00:method\00GET\00:path\00/\00:authority\00a\00")
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param i32) (result i32) (i32.const 1024))
+    (func (export "proxy_on_context_create") (param i32 i32))
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (drop (call $http_call (i32.const 16) (i32.const 19) (i32.const 64) (i32.const 61) (i32.const 0)
+            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1000) (i32.const 8)))
+        (i32.const 0)))"#;
+
+/// It lets an answer begin, and holds back all that follows.
+const HOLDS: &str = r#"(module
+    (memory (export "memory") 1)
+    (global $begun (mut i32) (i32.const 0))
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param i32) (result i32) (i32.const 1024))
+    (func (export "proxy_on_context_create") (param i32 i32))
+    (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
+        (global.get $begun) (global.set $begun (i32.const 1))))"#;
+
+#[tokio::test]
+async fn a_filter_that_goes_wrong_has_its_answer_its_line_and_its_metrics() {
+    let upstream = misbehave::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, code) in [("loops.wasm", LOOPS), ("calls.wasm", CALLS), ("holds.wasm", HOLDS)] {
+        std::fs::write(folder.path().join(name), wat::parse_str(code).expect("a module")).expect("written");
+    }
+    let (service, folder) = (upstream.url(), folder.path().display().to_string());
+    let gateway = Gateway::start(
+        crate::orfa(),
+        &format!(
+            "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nservices: {{ up: {{ url: '{service}' }} }}\nroutes:\n  \
+             - {{ path: '/loops/*', proxy: up, filters: [{{ wasm: '{folder}/loops.wasm' }}] }}\n  \
+             - {{ path: '/calls/*', proxy: up, filters: [{{ wasm: '{folder}/calls.wasm' }}] }}\n  \
+             - {{ path: '/holds/*', proxy: up, filters: [{{ wasm: '{folder}/holds.wasm' }}] }}\n"
+        ),
+    )
+    .await;
+    let get = async |path: &str| {
+        http::request("GET", &format!("{}{path}", gateway.url), &[], "").await.expect("an answer")
+    };
+    let looped = get("/loops/json").await;
+    assert_eq!((looped.status.as_u16(), &looped.json()["code"]), (503, &"filter-failed".into()));
+    let line = gateway.logged(|line| line.contains("trapped")).await.expect("a line");
+    assert!(line.contains(r#""filter":"loops""#) && line.contains("more CPU time than 5ms"), "{line}");
+    // What it asked for is refused, and it goes on.
+    assert_eq!(get("/calls/json").await.status, 200);
+    let line = gateway.logged(|line| line.contains("neither a service nor a host")).await.expect("a line");
+    assert!(line.contains(r#""upstream":"auth.example.org:80""#), "{line}");
+    let cut = http::request("GET", &format!("{}/holds/gigabyte", gateway.url), &[], "").await;
+    assert!(cut.is_err(), "the answer has begun, so that it can only break off");
+    let line = gateway.logged(|line| line.contains("cut short")).await.expect("a line");
+    assert!(line.contains(r#""filter":"holds""#) && line.contains("filter-response-too-large"), "{line}");
+    let page = metrics(&gateway).await;
+    assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"loops\"}"), 1);
+    assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"calls\"}"), 0);
+    assert_eq!(metric(&page, "orfa_filter_failed_total{filter=\"holds\"}"), 1);
+}
