@@ -120,7 +120,10 @@ impl<'a> Builder<'a> {
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
             let query = query::Query::new(config, &self.ground(route, runtime));
             let pointer = format!("{pointer}/query");
-            return query.map(Box::new).map(Way::Query).map_err(|problems| mistakes(self.source, &pointer, problems));
+            return query
+                .map(Box::new)
+                .map(Way::Query)
+                .map_err(|problems| mistakes(self.source, &pointer, problems));
         }
         let proxy = route.proxy.as_ref().and_then(|config| Proxy::new(config, route, &self.services));
         let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];

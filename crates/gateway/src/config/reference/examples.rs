@@ -287,7 +287,7 @@ runtime:
   cache: 128MiB
   folder: /var/cache/orfa
   folder_size: 512MiB
-  secret: \"${file:catalog.key}\"
+  secret: \"${file:tokens.secret}\"
   compile_threads: 2
   compile_time: 1s
 ",
