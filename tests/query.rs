@@ -7,4 +7,5 @@ mod javascript;
 mod limits;
 mod modules;
 mod programs;
+mod recordings;
 mod upstream;
