@@ -122,9 +122,10 @@ async fn play(block: &str, folder: &Path, url: &str) {
                 session.types(command).await;
             }
             (Typed::Shell(command), _) => {
-                if let Some(over) = session.replace(Session::start(command, folder, url)) {
+                if let Some(over) = session.take() {
                     over.ends().await;
                 }
+                session = Some(Session::start(command, folder, url));
             }
             (typed, None) => panic!("{typed:?} stands before any command"),
         }

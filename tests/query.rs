@@ -6,6 +6,7 @@ mod http;
 mod javascript;
 mod limits;
 mod modules;
+mod natively;
 mod programs;
 mod recordings;
 mod upstream;

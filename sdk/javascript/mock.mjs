@@ -92,6 +92,7 @@ function now() {
 
 function setUpGlobals() {
   const put = (target, name, value) => Object.defineProperty(target, name, { value, writable: true, configurable: true });
+  for (const name of ["debug", "info", "log"]) console[name] = console.error;
   put(RealDate, "now", clock);
   put(Math, "random", mathRandom);
   put(globalThis, "crypto", { getRandomValues, randomUUID });
@@ -164,7 +165,8 @@ class ServiceError extends Error {
 }
 Object.defineProperty(ServiceError.prototype, "name", { value: "ServiceError" });
 
-// The calls under way, by handle.
+// Whether the program's function was called, and the calls under way, by handle.
+let running = false;
 const pending = new Map();
 
 const isBytes = (value) => value instanceof ArrayBuffer || ArrayBuffer.isView(value);
@@ -199,9 +201,17 @@ function headersOf(answer) {
   return new Headers(lines.map((line) => line.split(/: (.*)/s, 2)));
 }
 
+// A response whose body is there at once, as in a gateway: Node's own would take turns to read it.
 function received(answer, body) {
   const empty = body.length === 0 || [204, 205, 304].includes(answer.status);
-  return new Response(empty ? null : body, { status: answer.status, headers: headersOf(answer) });
+  const response = new Response(empty ? null : body, { status: answer.status, headers: headersOf(answer) });
+  const text = () => new TextDecoder().decode(body);
+  return Object.assign(response, {
+    json: async () => JSON.parse(text()),
+    text: async () => text(),
+    bytes: async () => new Uint8Array(body),
+    arrayBuffer: async () => new Uint8Array(body).buffer,
+  });
 }
 
 // The body as a value: JSON and text by content type, null where there is none, else a Uint8Array.
@@ -220,7 +230,7 @@ function outcome(call, { answer, error }) {
   if (answer === undefined) throw new ServiceError(call, 0, null, REASONS[error] ?? "broken");
   const good = answer.status >= 200 && answer.status < 300;
   if (call.kind === "fetch") return received(answer, bytes(answer.body));
-  if (call.kind === "head" && good) return received(answer, Buffer.alloc(0));
+  if (call.kind === "head" && good) return headersOf(answer);
   let value = null;
   try {
     if (call.kind !== "head") value = valueOf(answer);
@@ -251,7 +261,9 @@ async function settled(promise) {
   promise.then(() => (over = true), () => (over = true));
   while (!over) {
     await new Promise((next) => setImmediate(next));
-    if (!over && pending.size > 0) settleNext();
+    if (over) break;
+    if (pending.size > 0) settleNext();
+    else if (running) stop("the program waits for a promise that can never settle: no call is under way");
   }
   return promise;
 }
@@ -312,6 +324,7 @@ function compare({ status, body }) {
 
 setUpGlobals();
 const program = await settled(load());
+running = true;
 const answer = await answerOf(await settled((async () => program.default(inputFor(program.input), makeServices()))()));
 process.stdout.write(answer.body);
 compare(answer);

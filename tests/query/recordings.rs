@@ -2,19 +2,17 @@
 //! the program could not see.
 
 use std::path::Path;
-use std::process::Output;
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use testkit::Gateway;
 use testkit::http::Response;
 use testkit::misbehave;
 use tokio::process::Command;
 
-use crate::support::{House, Query, beside, build, plain, problem, request};
+use crate::support::{House, Query, Recorded, beside, build, plain, problem, replay, request, text, write};
 
 /// Calls that overlap, one that fails, time and chance.
-const JAVASCRIPT: &str = "
+pub(super) const JAVASCRIPT: &str = "
 export default async function ({ n }, { up, dead }) {
   const [slow, list, echo] = await Promise.all([
     up.get('/slow', { ms: 30 }), up.get('/json', { n }), up.fetch('/echo', { method: 'POST', body: 'hi' }),
@@ -25,71 +23,11 @@ export default async function ({ n }, { up, dead }) {
            chance: [Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(5))]] };
 }";
 
-/// A recorded run: the answer's text, or the problem, and the recording.
-struct Recorded {
-    bytes: Vec<u8>,
-    json: Value,
-}
-
-impl Recorded {
-    async fn of(query: Query) -> Self {
-        let house = House::shared().await;
-        let response = query.at("/recorded").header("orfa-debug", "?1").send(&house).await;
-        assert_eq!(response.status, 200, "{}", response.text());
-        assert_eq!(response.header("content-type"), "application/vnd.orfa.recording+json");
-        assert_eq!(response.header("cache-control"), "no-store");
-        Self { bytes: response.body.to_vec(), json: response.json() }
-    }
-
-    /// How the run ended: its answer's status, or its problem's code.
-    fn end(&self) -> &Value {
-        self.json.pointer("/end/answer/status").unwrap_or(&self.json["end"]["problem"]["code"])
-    }
-
-    async fn replay(&self, file: &str, program: &[u8]) -> Output {
-        replay(&self.bytes, file, program).await
-    }
-
-    /// That a replay ends as the recorded run did; what it says.
-    async fn same(&self, file: &str, program: &[u8]) -> Output {
-        let output = self.replay(file, program).await;
-        let calls = self.json["calls"].as_array().expect("calls").len();
-        let told = text(&output.stderr);
-        let ended = told.lines().last().unwrap_or_default();
-        let past = format!("orfa: ended at host call {}, as the recorded run", calls + 1);
-        let inside = format!("orfa: ended at host call {calls}, as the recorded run");
-        let stopped = self.json["end"]["problem"]["inside"] == false;
-        assert!(ended == inside || (stopped && ended == past), "{told}\n{}", text(&self.bytes));
-        output
-    }
-}
-
-async fn replay(recording: &[u8], file: &str, program: &[u8]) -> Output {
-    let folder = tempfile::tempdir().expect("a folder");
-    write(folder.path(), "run.json", recording);
-    write(folder.path(), file, program);
-    let mut command = Command::new(crate::orfa());
-    command.args(["query", "replay", "run.json", "--program", file]).current_dir(folder.path());
-    command.output().await.expect("orfa runs")
-}
-
-fn write(folder: &Path, name: &str, bytes: &[u8]) {
-    std::fs::write(folder.join(name), bytes).expect("written");
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
 /// Records and replays; the answers have the hash that the recording says.
 async fn reaches_the_same_bytes(query: Query, file: &str, program: &[u8]) -> Vec<u8> {
     let recorded = Recorded::of(query).await;
     let output = recorded.same(file, program).await;
-    assert_eq!(recorded.json["end"]["answer"]["sha256"], hash(&output.stdout));
+    assert!(recorded.answered(&output.stdout), "{}", text(&output.stdout));
     output.stdout
 }
 
@@ -122,7 +60,8 @@ void orfa(const void *input, int len) {
     orfa_done_as("{list:%v,first:%d,at:%lld,random:%lld}", orfa_wait_json(quick), first, orfa_clock(), random);
 }"#;
     let module = build(source).await;
-    reaches_the_same_bytes(Query::module(module.clone()).input("four"), "q.wasm", &module).await;
+    let query = Query::module(module.clone()).input("four");
+    reaches_the_same_bytes(query, "q.wasm", &module).await;
 }
 
 #[tokio::test]
@@ -267,9 +206,9 @@ async fn what_is_no_recording_is_told_apart() {
         (with("/version", json!(2)), "recording-version"),
         (with("/version", json!("one")), "recording-version"),
         (with("/calls", json!([{ "function": "return", "ended": [7] }])), "recording-malformed"),
+        (with("/calls", json!([{ "function": "http", "with": 7, "why": 8 }])), "recording-malformed"),
         (with("/services", json!(["a b"])), "recording-malformed"),
         (with("/limits", json!({})), "recording-malformed"),
-        (with("/program/language", json!("basic")), "recording-malformed"),
         (b"{}".to_vec(), "recording-malformed"),
         (b"no".to_vec(), "recording-malformed"),
         (module.clone(), "recording-malformed"),
@@ -338,6 +277,77 @@ routes:
     assert_eq!(ask(Some(keys[0].1)).await.status, 200);
     problem(&ask(Some(keys[1].1)).await, 403, "recording-forbidden");
     problem(&ask(None).await, 403, "recording-forbidden");
+}
+
+/// What `orfa` prints.
+async fn orfa(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(crate::orfa()).args(arguments).current_dir(folder).output().await;
+    let output = output.expect("orfa runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[tokio::test]
+async fn programs_of_others_are_not_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "q.js", b"export default () => 1");
+    let mut keys = String::new();
+    for name in ["open", "closed"] {
+        let printed = orfa(folder.path(), &["keys", "new", name]).await;
+        keys.push_str(printed.strip_prefix("trust:\n").expect("a key"));
+    }
+    let config = format!(
+        "
+listen: 127.0.0.1:0
+services: {{ up: {{ url: 'http://127.0.0.1:1' }} }}
+trust:
+{keys}
+routes:
+  - path: /query
+    query: {{ services: [up], stored: [q.js], recordings: {{ callers: [anyone], keys: [open] }} }}
+"
+    );
+    let gateway = Gateway::start_with(crate::orfa(), &config, &[("q.js", "export default () => 1")]).await;
+    let ask = async |path: &str, trust: Option<&str>| -> Response {
+        let mut headers = vec![("content-type", "text/javascript"), ("orfa-debug", "?1")];
+        headers.extend(trust.map(|trust| ("orfa-trust", trust)));
+        let url = format!("{}{path}", gateway.url);
+        testkit::http::request("POST", &url, &headers, "export default () => 1").await.expect("an answer")
+    };
+    assert_eq!(ask("/query", None).await.status, 200);
+    problem(&ask("/query/q", None).await, 403, "recording-not-yours");
+    for (key, status) in [("open", 200), ("closed", 403)] {
+        let trust = orfa(folder.path(), &["query", "sign", "q.js", "--key", &format!("{key}.pem")]).await;
+        let response = ask("/query", Some(trust.trim())).await;
+        assert_eq!(response.status, status, "{}", response.text());
+        if status == 403 {
+            problem(&response, 403, "recording-not-yours");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_recorded_run_finds_nothing_of_the_runs_before_it() {
+    let config = "
+listen: 127.0.0.1:0
+services: { up: { url: 'http://127.0.0.1:1' } }
+routes:
+  - { path: /query, query: { services: [up], modes: [instance], recordings: { callers: [anyone] } } }
+";
+    let gateway = Gateway::start(crate::orfa(), config).await;
+    let program = "let count = 0; export default () => String(++count)";
+    let ask = async |headers: &[(&str, &str)], body: &'static str| -> Response {
+        let headers = [&[("content-type", "text/javascript")], headers].concat();
+        let url = format!("{}/query", gateway.url);
+        testkit::http::request("POST", &url, &headers, body).await.expect("an answer")
+    };
+    let first = ask(&[("orfa-cache", "instance")], program).await;
+    let token = first.header("orfa-cache").to_owned();
+    assert_eq!((&*first.text(), &*ask(&[("orfa-cache", &token)], "").await.text()), ("1", "2"), "{token}");
+    let recorded = ask(&[("orfa-cache", &token), ("orfa-debug", "?1")], "").await;
+    let replayed = replay(&recorded.body, "q.js", program.as_bytes()).await;
+    assert_eq!(text(&replayed.stdout), "1", "{}", text(&replayed.stderr));
+    assert_eq!(ask(&[("orfa-cache", &token)], "").await.text(), "3");
 }
 
 #[tokio::test]

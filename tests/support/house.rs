@@ -30,7 +30,7 @@ const ROUTES: &str = "
   - path: /recorded
     query:
       services: [up, impatient, dead, guarded]
-      methods: [GET, POST]
+      methods: [GET, HEAD, POST]
       limits: { cpu: 300ms, deadline: 30s, calls: 20, parallel: 4, received: 64KiB, output: 32KiB }
       recordings: { callers: [anyone], size: 32KiB }
   - path: /shop

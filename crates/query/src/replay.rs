@@ -17,7 +17,7 @@ use services::{Call, Problem, ServiceConfig, Services};
 
 use crate::ask::Language;
 use crate::config::QueryConfig;
-use crate::guest::Guest;
+use crate::guest::{Answer, Guest};
 use crate::limits::{Limit, Limits};
 use crate::problem::QueryError;
 use crate::record::{End, Recording, Tape};
@@ -104,7 +104,7 @@ impl Recording {
         let (mut guest, input) = (guest(&self)?, self.input.0.clone());
         guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
         let ended = run(runtime, &program, guest, &input, None, false).await;
-        judge(ended, &end, exact)
+        judge(ended, end, exact)
     }
 }
 
@@ -159,44 +159,35 @@ fn unfit(error: &QueryError) -> ReplayError {
 }
 
 /// Compares an end with the recorded one.
-fn judge(ended: Ended, recorded: &End, exact: bool) -> Result<Replay, ReplayError> {
+fn judge(ended: Ended, recorded: End, exact: bool) -> Result<Replay, ReplayError> {
     let Tape::Plays(player) = ended.tape else {
         return Err(ReplayError::Malformed("the recording is gone".into()));
     };
     let (calls, rest) = player.place();
-    let (end, same) = match (ended.result, recorded) {
-        (Ok(()), recorded) => {
-            let same = End::of(&ended.answer) == *recorded && rest == 0;
-            let (status, body) =
-                (ended.answer.status.unwrap_or_default(), ended.answer.body.unwrap_or_default());
-            (Replayed::Answer { status, headers: ended.answer.headers, body }, same)
-        }
-        (Err(QueryError::Replay(Stop::Over)), End::Problem { code, detail, line, column, .. }) => {
-            let place = line.zip(*column);
-            (Replayed::Problem { code: code.clone(), detail: detail.clone(), place }, true)
-        }
-        (Err(QueryError::Replay(stop)), _) => return Err(ReplayError::Diverged(stop.to_string())),
-        (Err(error), recorded) => {
-            let code = error.code();
-            let same = matches!(recorded, End::Problem { code: other, .. } if other == code) && rest == 0;
-            (Replayed::Problem { code: code.to_owned(), detail: error.to_string(), place: None }, same)
-        }
+    let over = matches!(&ended.result, Err(QueryError::Replay(Stop::Over)));
+    let end = match &ended.result {
+        Ok(()) => End::of(&ended.answer),
+        Err(QueryError::Replay(Stop::Over)) => recorded.clone(),
+        Err(QueryError::Replay(stop)) => return Err(ReplayError::Diverged(stop.to_string())),
+        Err(error) => End::failed(error, false),
     };
+    let same = over || (rest == 0 && end.is_like(&recorded));
     if exact && !same {
-        return Err(ReplayError::Diverged(format!(
-            "the run ended with {}, the recorded one with {}",
-            told(&end),
-            recorded
-        )));
+        let diverged = format!("the run ended with {end}, the recorded one with {recorded}");
+        return Err(ReplayError::Diverged(diverged));
     }
-    Ok(Replay { end, same, console: ended.console.into_text(), calls })
+    Ok(Replay { end: replayed(end, ended.answer), same, console: ended.console.into_text(), calls })
 }
 
-fn told(end: &Replayed) -> String {
+fn replayed(end: End, answer: Answer) -> Replayed {
     match end {
-        Replayed::Answer { status, body, .. } => {
-            format!("an answer of status {} and {} bytes", status.as_u16(), body.len())
+        End::Answer { .. } => Replayed::Answer {
+            status: answer.status.unwrap_or_default(),
+            headers: answer.headers,
+            body: answer.body.unwrap_or_default(),
+        },
+        End::Problem { code, detail, line, column, .. } => {
+            Replayed::Problem { code, detail, place: line.zip(column) }
         }
-        Replayed::Problem { code, .. } => format!("`{code}`"),
     }
 }

@@ -183,11 +183,7 @@ async fn enter_again(entry: &Entry, store: &mut Store<Guest>, input: &Bytes) -> 
 /// Waits for the unsafe calls that the program did not wait for. To a tape, the program's return is a host call.
 async fn settle_unsafe(guest: &mut Guest) -> GuestResult<()> {
     guest.called("return", Value::Null).map_err(Trapped::new)?;
-    while guest.futures.unsafe_pending() {
-        guest.steps_aside();
-        let Some(ended) = guest.futures.next().await else { break };
-        guest.settle_one(ended).map_err(Trapped::new)?;
-    }
+    while guest.futures.unsafe_pending() && guest.settle_next().await.map_err(Trapped::new)? {}
     guest.tape.gave(None).map_err(Trapped::new)
 }
 

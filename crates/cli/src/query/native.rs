@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use environments::native::{HEADERS, SOURCES};
+use environments::toolchain::Toolchain;
 
 use super::build::{ORFA_ABI_H, ORFA_H};
 use super::debug;
@@ -24,6 +25,14 @@ const FLAGS: &[&str] = &[
     "-DYYJSON_DISABLE_NON_STANDARD=1",
 ];
 
+/// `CC`, or the clang that builds modules: another compiler may call functions in another order where C leaves it open,
+/// and then their answers come in another order than they were recorded.
+fn compiler() -> OsString {
+    let chosen = std::env::var_os("CC");
+    let clang = || Toolchain::find().map(|tools| tools.clang.into());
+    chosen.unwrap_or_else(|| clang().unwrap_or_else(|_| "cc".into()))
+}
+
 /// Compiles a query for this machine. The sources beside it go to `folder`: the debugger shows them, too.
 pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<()> {
     crate::call::read(source)?;
@@ -32,7 +41,7 @@ pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<
     for (name, text) in SOURCES.iter().chain(HEADERS).chain(&own).chain(&headers) {
         fs::write(folder.join(name), text)?;
     }
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let compiler = compiler();
     let beside = SOURCES.iter().chain(&own).map(|(name, _)| folder.join(name).into_os_string());
     let mut arguments: Vec<OsString> = FLAGS.iter().map(Into::into).collect();
     arguments.extend(["-isystem".into(), folder.into(), source.into()]);
@@ -43,7 +52,7 @@ pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<
         Complaint::failed(
             "compiler-missing",
             message,
-            "on Debian: apt-get install gcc libc6-dev; CC names another one",
+            "on Debian: apt-get install clang-19 libc6-dev; CC names another one",
         )
     })?;
     if !output.status.success() {

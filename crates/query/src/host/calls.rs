@@ -159,9 +159,22 @@ impl Guest {
         Ok(())
     }
 
+    /// Waits for the next call to end, unless a recording says that none does; false where none is under way.
+    pub(crate) async fn settle_next(&mut self) -> Result<bool, QueryError> {
+        let ended = match self.futures.try_next() {
+            None => {
+                self.tape.waits()?;
+                self.steps_aside();
+                self.futures.next().await
+            }
+            ended => ended,
+        };
+        ended.map_or(Ok(false), |ended| self.settle_one(ended).map(|()| true))
+    }
+
     /// A call that met a limit of the run ends the run; what others received counts as its memory, and
     /// what they sent no longer does.
-    pub(crate) fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
+    fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
         if let Some(limit) = ended.1.as_ref().err().and_then(limit) {
             return Err(self.limits.exceeded(limit));
         }
@@ -309,9 +322,9 @@ async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, Quer
         if let Some(index) = waited(guest, handles, all)? {
             return Ok(index);
         }
-        guest.steps_aside();
-        let Some(ended) = guest.futures.next().await else { return Ok(Code::Missing as i32) };
-        guest.settle_one(ended)?;
+        if !guest.settle_next().await? {
+            return Ok(Code::Missing as i32);
+        }
     }
 }
 

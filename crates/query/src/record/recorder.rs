@@ -67,13 +67,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(
-        program: ProgramFacts,
-        ask: &Ask,
-        access: &Access,
-        limits: &Limits,
-        size: u64,
-    ) -> Self {
+    pub(crate) fn new(program: ProgramFacts, ask: &Ask, access: &Access, limits: &Limits, size: u64) -> Self {
         let recording = Recording {
             version: VERSION,
             program,
@@ -151,7 +145,7 @@ impl Recorder {
     ) -> Result<Bytes, QueryError> {
         self.recording.end = match result {
             Ok(()) => End::of(answer),
-            Err(error) => problem(error, self.inside),
+            Err(error) => End::failed(error, self.inside),
         };
         let text = serde_json::to_vec(&self.recording);
         let text = text.map_err(|error| QueryError::Gateway(error.to_string()))?;
@@ -172,17 +166,17 @@ impl End {
             sha256: sha256(body),
         }
     }
-}
 
-fn problem(error: &QueryError, inside: bool) -> End {
-    let members = error.members();
-    let number = |name: &str| members.get(name)?.as_u64().and_then(|number| u32::try_from(number).ok());
-    End::Problem {
-        code: error.code().to_owned(),
-        detail: error.to_string(),
-        line: number("line"),
-        column: number("column"),
-        inside,
+    pub(crate) fn failed(error: &QueryError, inside: bool) -> Self {
+        let members = error.members();
+        let number = |name: &str| members.get(name)?.as_u64().and_then(|number| u32::try_from(number).ok());
+        Self::Problem {
+            code: error.code().to_owned(),
+            detail: error.to_string(),
+            line: number("line"),
+            column: number("column"),
+            inside,
+        }
     }
 }
 

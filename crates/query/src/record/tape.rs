@@ -81,6 +81,14 @@ impl Tape {
         matches!(self, Self::Plays(_))
     }
 
+    /// The program waits. In a replay whatever ended has ended by now.
+    pub(crate) fn waits(&self) -> Result<(), QueryError> {
+        match self {
+            Self::Plays(player) => Err(player.waits()),
+            Self::Off | Self::Records(_) => Ok(()),
+        }
+    }
+
     fn fits(&mut self, bytes: u32) -> Result<(), QueryError> {
         match self {
             Self::Records(recorder) => recorder.fits(bytes as usize),

@@ -24,6 +24,9 @@ pub(crate) enum Stop {
     /// The program does something else.
     #[error("host call {number}: the program calls {asked}, where the recording has {recorded}")]
     Call { number: usize, asked: String, recorded: String },
+    /// Nothing ends the wait.
+    #[error("host call {number}: the program waits for a call that did not end in the recording")]
+    Wait { number: usize },
     /// A host function gives something else: the recording is of another `orfa`, or was changed.
     #[error("host call {number}: {call} gives {gives}, where the recording has {recorded}")]
     Result { number: usize, call: String, gives: String, recorded: String },
@@ -97,6 +100,11 @@ impl Player {
 
     fn other(&self, function: &str, with: &Value, recorded: String) -> QueryError {
         Stop::Call { number: self.made, asked: shown(function, with), recorded }.into()
+    }
+
+    /// The program waits for more than has ended.
+    pub(crate) fn waits(&self) -> QueryError {
+        Stop::Wait { number: self.made }.into()
     }
 
     /// The host function returns.

@@ -231,7 +231,7 @@ callers:
   tester: { key: \"${file:shop.key}\" }
 routes:
   - path: /query
-    query: { services: [catalog], recordings: { callers: [tester], size: 1MiB } }
+    query: { services: [catalog], recordings: { callers: [tester], keys: [app], size: 1MiB } }
 ",
     ),
     (
