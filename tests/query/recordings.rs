@@ -191,6 +191,21 @@ async fn a_recording_that_was_changed_diverges_with_its_place() {
 }
 
 #[tokio::test]
+async fn a_wait_that_nothing_recorded_ends_is_told() {
+    let fields = request(1024, "GET", "http://up/json?n=1", &[], "");
+    let body = "(i32.store (i32.const 8) (call $http (i32.const 1024)))
+        (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1))) (call $done (i32.const 0) (i32.const 1))";
+    let module = plain(&fields, body);
+    let recorded = Recorded::of(Query::module(module.clone())).await;
+    let mut changed = recorded.json.clone();
+    changed["calls"][1]["ended"] = json!([]);
+    let output = replay(changed.to_string().as_bytes(), "q.wasm", &module).await;
+    let told =
+        "host call 2: the program waits for a call that did not end in the recording (replay-diverged)";
+    assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
 async fn what_is_no_recording_is_told_apart() {
     let module = plain("", "(call $done (i32.const 0) (i32.const 4))");
     let good = Recorded::of(Query::module(module.clone())).await;
