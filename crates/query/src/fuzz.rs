@@ -194,7 +194,7 @@ fn a_damaged_module_is_checked_without_panic() {
 
 #[test]
 fn a_damaged_recording_is_read_or_refused() {
-    const GOOD: &str = r#"{"version":1,"program":{"language":"wasm","sha256":"ab","environment":null},"services":["a"],
+    const GOOD: &str = r#"{"version":1,"program":{"media_type":"application/wasm","sha256":"ab","environment":null},"services":["a"],
         "methods":["GET"],"safe_only":false,"limits":{"cpu":1},"input":{"base64":"AAE="},
         "calls":[{"function":"http","with":{"url":"http://a/"},"result":1},{"function":"return","ended":[1],"part":[0,1]}],
         "responses":{"1":{"answer":{"status":200,"headers":"a: b\r\n","body":"c"}},"2":{"error":-7}},
