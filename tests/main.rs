@@ -5,6 +5,7 @@ mod admin;
 mod browser;
 mod cli;
 mod client;
+mod debugging;
 mod docs;
 mod filters;
 mod grpc;

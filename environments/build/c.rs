@@ -21,9 +21,14 @@ const YYJSON_FLAGS: &[&str] = &["-DYYJSON_DISABLE_UTILS=1", "-DYYJSON_DISABLE_NO
 /// The memory that an environment starts with: a heap that most runs don't have to grow.
 const INITIAL_MEMORY: u32 = 1024 * 1024;
 
-/// Builds the C environment in `out`; returns the linked module, before its snapshot.
+/// Builds the C environment in `out`; returns the linked module, before its snapshot. The sources of yyjson are
+/// left there too, for `native.rs`.
 pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
     let yyjson = crate_source("yyjson-sys")?.join("yyjson/src");
+    for file in ["yyjson.c", "yyjson.h"] {
+        let copied = fs::read(yyjson.join(file)).and_then(|text| fs::write(out.join(file), text));
+        copied.map_err(|error| format!("{file}: {error}"))?;
+    }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources: Vec<_> = FILES.iter().map(|file| here.join("c").join(file)).collect();
     sources.push(yyjson.join("yyjson.c"));

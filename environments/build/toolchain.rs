@@ -43,7 +43,8 @@ pub const TARGET_FLAGS: &[&str] = &[
 /// A clang that can compile for WebAssembly, and the linker beside it.
 #[derive(Clone, Debug)]
 pub struct Toolchain {
-    clang: PathBuf,
+    /// It compiles for other machines than WebAssembly as well.
+    pub clang: PathBuf,
     linker: PathBuf,
     version: String,
     sysroot: PathBuf,

@@ -2,8 +2,10 @@
 //! `javascript/`, as they are after their start, and their machine code.
 //!
 //! Nothing here runs anything; `query` does. [`toolchain`] is public because `orfa query build` calls the
-//! same clang for the author of a query.
+//! same clang for the author of a query, [`native`] because `orfa query debug` compiles the C environment for the
+//! author's own machine.
 
+pub mod native;
 #[path = "../build/toolchain.rs"]
 pub mod toolchain;
 

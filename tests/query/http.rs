@@ -221,12 +221,6 @@ async fn orfa_limit_is_a_dictionary_of_whole_numbers() {
 }
 
 #[tokio::test]
-async fn what_comes_later_is_not_ignored_now() {
-    let house = House::shared().await;
-    house.refuse(Query::javascript(HELLO).header("orfa-debug", "?1"), 501, "not-implemented").await;
-}
-
-#[tokio::test]
 async fn a_request_has_a_program_of_decent_size_and_in_utf_8() {
     let house = House::shared().await;
     house.refuse(Query::javascript(""), 400, "program-missing").await;

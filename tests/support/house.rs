@@ -27,6 +27,12 @@ const ROUTES: &str = "
       services: [up, impatient, dead, guarded]
       methods: [GET, POST, DELETE]
       limits: { deadline: 30s, parallel: 4 }
+  - path: /recorded
+    query:
+      services: [up, impatient, dead, guarded]
+      methods: [GET, HEAD, POST]
+      limits: { cpu: 300ms, deadline: 30s, calls: 20, parallel: 4, received: 64KiB, output: 32KiB }
+      recordings: { callers: [anyone], size: 32KiB }
   - path: /shop
     cors: { origins: [https://shop.example.org] }
     query: { services: [up], methods: [GET, POST] }

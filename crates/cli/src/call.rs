@@ -13,16 +13,18 @@ mod timing;
 mod tests;
 
 use std::io::{IsTerminal, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::exit::{Complaint, Exit};
+use crate::query::replay;
 use crate::{draw, terminal, units};
 pub(crate) use exchange::{Answer, Question};
-pub(crate) use program::Program;
+pub(crate) use problem::Problem;
+pub(crate) use program::{Program, read};
 
 /// Where `orfa dev` listens.
 pub(crate) const DEFAULT_URL: &str = "http://localhost:8080/query";
@@ -47,6 +49,9 @@ pub(crate) struct Arguments {
     /// What the program may use at most: 'cpu=50, calls=10' (ms, bytes, counts).
     #[arg(long, value_name = "LIMITS")]
     limit: Option<String>,
+    /// Have the run recorded, and write the recording to this file instead of printing the answer.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Tell bytes, times and the upstream calls, on the standard error.
     #[arg(short, long)]
     verbose: bool,
@@ -65,7 +70,29 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.verbose {
         terminal::complain(&report(&question, &answer, terminal::width()));
     }
-    Ok(show(&answer, &program))
+    match &arguments.record {
+        Some(file) => record(file, &answer, &program),
+        None => Ok(show(&answer, &program)),
+    }
+}
+
+/// Keeps the recording that the answer is.
+fn record(file: &Path, answer: &Answer, program: &Program) -> anyhow::Result<Exit> {
+    if problem::Problem::of(answer).is_some() {
+        return Ok(show(answer, program));
+    }
+    let recording = query::Recording::read(&answer.body).map_err(|error| replay::unreadable(&error))?;
+    write(file, &answer.body)?;
+    terminal::complain(&format!("{}: {}\n", file.display(), recording.summary()));
+    Ok(Exit::Ok)
+}
+
+/// Writes what the command line names.
+pub(crate) fn write(file: &Path, bytes: &[u8]) -> Result<(), Complaint> {
+    std::fs::write(file, bytes).map_err(|error| {
+        let message = format!("{} can't be written: {error}", file.display());
+        Complaint::failed("not-written", message, "")
+    })
 }
 
 /// Prints the answer, or the problem that came instead.
@@ -74,7 +101,7 @@ pub(crate) fn show(answer: &Answer, program: &Program) -> Exit {
         terminal::complain(&problem.render(program, terminal::width()));
         return Exit::Failed;
     }
-    print_body(answer);
+    print_body(&answer.body);
     if answer.status.is_client_error() || answer.status.is_server_error() {
         terminal::complain(&format!("orfa: the answer has status {}\n", answer.status));
         return Exit::Failed;
@@ -83,14 +110,14 @@ pub(crate) fn show(answer: &Answer, program: &Program) -> Exit {
 }
 
 /// JSON in lines for a person; for anything else the very bytes. The reader may go away: nobody's loss.
-fn print_body(answer: &Answer) {
+pub(crate) fn print_body(body: &[u8]) {
     let mut out = std::io::stdout();
     if out.is_terminal() {
-        let pretty = pretty::json(&answer.body);
-        terminal::say(pretty.as_deref().unwrap_or(&String::from_utf8_lossy(&answer.body)));
+        let pretty = pretty::json(body);
+        terminal::say(pretty.as_deref().unwrap_or(&String::from_utf8_lossy(body)));
         terminal::say("\n");
     } else {
-        let _ = out.write_all(&answer.body).and_then(|()| out.flush());
+        let _ = out.write_all(body).and_then(|()| out.flush());
     }
 }
 
@@ -125,7 +152,7 @@ fn input(arguments: &Arguments) -> anyhow::Result<Option<Bytes>> {
             Ok(Some(bytes.into()))
         }
         (Some(text), _) => Ok(Some(Bytes::copy_from_slice(text.as_bytes()))),
-        (None, Some(file)) => Ok(Some(program::read(file)?.into())),
+        (None, Some(file)) => Ok(Some(read(file)?.into())),
         (None, None) => Ok(None),
     }
 }
@@ -139,6 +166,9 @@ fn headers(arguments: &Arguments) -> anyhow::Result<HeaderMap> {
     if let Some(limit) = &arguments.limit {
         let (_, value) = header(&format!("ORFA-Limit: {limit}"))?;
         headers.insert("orfa-limit", value);
+    }
+    if arguments.record.is_some() {
+        headers.insert("orfa-debug", HeaderValue::from_static("?1"));
     }
     if arguments.verbose {
         headers.append("prefer", HeaderValue::from_static("calls"));

@@ -71,6 +71,8 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
         Verb::Filter(filter::Verb::Test(arguments)) => one_thread(filter::test::run(arguments)),
         Verb::Keys(keys::Verb::New(arguments)) => keys::new(arguments),
         Verb::Query(query::Verb::Build(arguments)) => query::build(arguments),
+        Verb::Query(query::Verb::Replay(arguments)) => one_thread(query::replay::run(arguments)),
+        Verb::Query(query::Verb::Debug(arguments)) => one_thread(query::debug::run(arguments)),
         Verb::Query(query::Verb::Sign(arguments)) => query::sign::run(arguments),
     }
 }

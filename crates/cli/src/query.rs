@@ -1,6 +1,10 @@
-//! `orfa query`: what is done to programs before they are sent.
+//! `orfa query`: what is done to programs before they are sent, and to their recordings afterwards.
 
 mod build;
+pub(crate) mod debug;
+mod native;
+mod node;
+pub(crate) mod replay;
 pub(crate) mod sign;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +16,8 @@ use build::{BuildError, Built, Metadata, Options};
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
     Build(Arguments),
+    Replay(replay::Arguments),
+    Debug(debug::Arguments),
     Sign(sign::Arguments),
 }
 

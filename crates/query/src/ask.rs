@@ -20,9 +20,12 @@ use crate::trust::Signature;
 
 /// What a program is written in, as far as the gateway sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Language {
+pub enum Language {
+    /// A module of WebAssembly.
     Wasm,
+    /// JavaScript source.
     Javascript,
+    /// TypeScript source.
     Typescript,
 }
 
@@ -46,6 +49,8 @@ pub(crate) struct Ask {
     pub(crate) safe_only: bool,
     /// `Prefer: calls` (RFC 7240): list the upstream calls in `Server-Timing`.
     pub(crate) list_calls: bool,
+    /// `ORFA-Debug: ?1`: answer with the recording.
+    pub(crate) records: bool,
 }
 
 /// How the body is laid out.
@@ -135,19 +140,20 @@ pub(crate) const STORED_METHODS: &str = "GET, HEAD, POST, QUERY";
 struct Rest {
     granted: Option<String>,
     list_calls: bool,
+    records: bool,
 }
 
 impl Rest {
     fn read(headers: &HeaderMap, config: &LimitsConfig) -> Result<Self, QueryError> {
-        not_yet(headers)?;
         let granted = single(headers, "ORFA-Limit")?;
         granted.map(|text| Limits::caps(config).granted(text)).transpose()?;
-        Ok(Self { granted: granted.map(str::to_owned), list_calls: prefers_calls(headers) })
+        let (granted, list_calls) = (granted.map(str::to_owned), prefers_calls(headers));
+        Ok(Self { granted, list_calls, records: records(headers)? })
     }
 
     fn ask(self, input: Bytes, safe_only: bool) -> Ask {
-        let Self { granted, list_calls } = self;
-        Ask { input, granted, safe_only, list_calls }
+        let Self { granted, list_calls, records } = self;
+        Ask { input, granted, safe_only, list_calls, records }
     }
 }
 
@@ -171,10 +177,15 @@ async fn read_body(headers: &HeaderMap, body: Body, config: &LimitsConfig) -> Re
     decode(headers, body, config.body.0).await
 }
 
-/// Recordings are announced by QUERY.md and come later; until then they are refused, since a client that
-/// asks for them relies on them.
-fn not_yet(headers: &HeaderMap) -> Result<(), QueryError> {
-    if headers.contains_key("ORFA-Debug") { Err(QueryError::NotYet("ORFA-Debug")) } else { Ok(()) }
+/// `ORFA-Debug`, a boolean (RFC 9651).
+fn records(headers: &HeaderMap) -> Result<bool, QueryError> {
+    const HEADER: &str = "ORFA-Debug";
+    let Some(text) = single(headers, HEADER)? else { return Ok(false) };
+    let item: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
+    let detail = || "it has to be ?1 or ?0".to_owned();
+    item.ok()
+        .and_then(|item| item.bare_item.as_boolean())
+        .ok_or_else(|| QueryError::Header { header: HEADER, detail: detail() })
 }
 
 fn layout(headers: &HeaderMap) -> Result<Layout, QueryError> {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use services::{Bytes, Duration};
 
 use crate::cached::Mode;
+use crate::record::Recordings;
 
 /// A route that answers query programs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -21,6 +22,8 @@ pub struct QueryConfig {
     /// Whose programs run.
     #[serde(default)]
     pub programs: Programs,
+    /// Whose runs are recorded when `ORFA-Debug` asks for it. By default nobody's.
+    pub recordings: Option<Recordings>,
     /// Files with programs of your own, relative to the config, `*` for any name: `./queries/*`. Each is
     /// called by its name below the route's path, and as `NAME@HASH`.
     #[serde(default)]

@@ -50,6 +50,17 @@ impl Futures {
         i32::try_from(self.slots.len()).unwrap_or(i32::MAX)
     }
 
+    /// Ends a call that does not end by itself, since a recording has its answer.
+    pub(crate) fn end(&self, ended: Ended) {
+        let _ = self.sender.send(ended);
+    }
+
+    /// The handle of a call that is still under way.
+    pub(crate) fn pending(&self, number: usize) -> Option<i32> {
+        let handle = i32::try_from(number + 1).ok()?;
+        matches!(self.get(handle)?, Slot::Pending { .. }).then_some(handle)
+    }
+
     /// The slot of a handle.
     pub(crate) fn get(&self, handle: i32) -> Option<&Slot> {
         let slot = self.slots.get(usize::try_from(handle).ok()?.checked_sub(1)?)?;

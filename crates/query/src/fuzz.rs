@@ -7,6 +7,7 @@ use http::Request;
 use services::body;
 
 use crate::LimitsConfig;
+use crate::Recording;
 use crate::ask::Ask;
 use crate::limits::{Limit, Limits};
 use crate::program::check;
@@ -188,5 +189,37 @@ fn a_damaged_module_is_checked_without_panic() {
     ::fuzz::check(&["\0asm\u{1}\0\0\0", "\u{1}", "\u{2}", "env:c@1", "orfa", "memory"], |bytes: &[u8]| {
         let _ = check::check(bytes, &|name| name == "memory");
         let _ = check::check(&::fuzz::damaged(&GOOD, bytes), &|_| true);
+    });
+}
+
+#[test]
+fn a_damaged_recording_is_read_or_refused() {
+    const GOOD: &str = r#"{"version":1,"program":{"media_type":"application/wasm","sha256":"ab","environment":null},"services":["a"],
+        "methods":["GET"],"safe_only":false,"limits":{"cpu":1},"input":{"base64":"AAE="},
+        "calls":[{"function":"http","with":{"url":"http://a/"},"result":1},{"function":"return","ended":[1],"part":[0,1]}],
+        "responses":{"1":{"answer":{"status":200,"headers":"a: b\r\n","body":"c"}},"2":{"error":-7}},
+        "end":{"problem":{"code":"limit-cpu","detail":"so","line":1,"column":null,"inside":true}}}"#;
+    assert!(Recording::read(GOOD.as_bytes()).is_ok());
+    let words = &[
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        ":",
+        ",",
+        "1",
+        "-1",
+        "null",
+        "\"version\":2",
+        "\"ended\"",
+        "\"base64\"",
+        "AA==",
+    ];
+    ::fuzz::check(words, |bytes: &[u8]| {
+        for text in [bytes.to_vec(), ::fuzz::damaged(GOOD.as_bytes(), bytes)] {
+            let Err(error) = Recording::read(&text) else { continue };
+            assert!(!error.to_string().is_empty());
+        }
     });
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use sandbox::{Caller, GuestResult, Memory, Place, ResourceLimiter, Trapped};
 use services::{Call, Service, Services};
@@ -12,6 +13,7 @@ use services::{Call, Service, Services};
 use crate::futures::Futures;
 use crate::limits::{Limit, Limits};
 use crate::problem::QueryError;
+use crate::record::{self, Tape};
 use crate::trust::KeyConfig;
 
 /// How much of the console is kept, in bytes: the end of it.
@@ -56,6 +58,7 @@ pub(crate) struct Guest {
     pub(crate) futures: Futures,
     pub(crate) answer: Answer,
     pub(crate) console: Console,
+    pub(crate) tape: Tape,
     /// Where it runs, until it waits for a service or is heavy.
     place: Option<Place>,
     /// Bytes of linear memory, and bytes that the host holds for the program.
@@ -73,6 +76,15 @@ pub(crate) struct Answer {
 /// The last lines that a program logged.
 #[derive(Debug, Default)]
 pub(crate) struct Console(String);
+
+impl Answer {
+    /// A recording in the place of what the program made.
+    pub(crate) fn recording(document: Bytes) -> Self {
+        let media_type = HeaderValue::from_static(record::MEDIA_TYPE);
+        let headers = [(CONTENT_TYPE, media_type)].into_iter().collect();
+        Self { status: None, headers, body: Some(document) }
+    }
+}
 
 impl Guest {
     pub(crate) fn new(
@@ -92,6 +104,7 @@ impl Guest {
             futures: Futures::default(),
             answer: Answer::default(),
             console: Console::default(),
+            tape: Tape::default(),
             place: None,
             used: (0, 0),
         }
@@ -199,7 +212,7 @@ impl Console {
 
 /// A checked view of the memory of a program that called a host function.
 pub(crate) struct View<'a> {
-    function: &'static str,
+    pub(crate) function: &'static str,
     pub(crate) bytes: &'a mut [u8],
     pub(crate) guest: &'a mut Guest,
 }
@@ -227,6 +240,13 @@ impl<'a> View<'a> {
         let bad = self.bad_pointer(address, len);
         let range = address as usize..address as usize + len as usize;
         self.bytes.get_mut(range).ok_or(bad)
+    }
+
+    /// The same, beside the state of the program that it is written for.
+    pub(crate) fn slice_and_guest(&mut self, address: u32, len: u32) -> GuestResult<(&mut [u8], &mut Guest)> {
+        let bad = self.bad_pointer(address, len);
+        let range = address as usize..address as usize + len as usize;
+        Ok((self.bytes.get_mut(range).ok_or(bad)?, self.guest))
     }
 
     /// UTF-8 text at `address`.

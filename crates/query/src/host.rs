@@ -6,8 +6,10 @@
 mod answer;
 mod calls;
 
+pub(crate) use calls::{HEADERS, code, header_text};
 use query_abi::{Failure, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
+use serde_json::{Value, json};
 
 use crate::guest::{Guest, View};
 use crate::problem::{QueryError, short};
@@ -19,46 +21,111 @@ const RANDOM: u32 = 64 << 10;
 pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     answer::add(linker)?;
     calls::add(linker)?;
-    linker.func_wrap(HOST_MODULE, "clock", || -> i64 { clock() })?;
-    linker.func_wrap(HOST_MODULE, "random", random)?;
-    linker.func_wrap(HOST_MODULE, "log", log)?;
-    linker.func_wrap(HOST_MODULE, "fail", fail)?;
+    linker.func_wrap(HOST_MODULE, "clock", |mut caller: Caller<'_, Guest>| {
+        call(&mut caller, "clock", |_| Ok(Value::Null), |view| Ok(clock(view)))
+    })?;
+    linker.func_wrap(HOST_MODULE, "random", |mut caller: Caller<'_, Guest>, data: u32, len: u32| {
+        call(&mut caller, "random", |_| Ok(json!({ "len": len })), |view| random(view, data, len))
+    })?;
+    linker.func_wrap(HOST_MODULE, "log", |mut caller: Caller<'_, Guest>, text: u32, len: u32| {
+        let with = |view: &mut View<'_>| Ok(json!({ "text": view.note(text, len)? }));
+        call(&mut caller, "log", with, |view| log(view, text, len))
+    })?;
+    linker.func_wrap(
+        HOST_MODULE,
+        "fail",
+        |mut caller: Caller<'_, Guest>, kind: i32, text: u32, len: u32, line: u32, column: u32| {
+            let with = |view: &mut View<'_>| {
+                Ok(json!({ "kind": kind, "text": view.note(text, len)?, "line": line, "column": column }))
+            };
+            call(&mut caller, "fail", with, |view| fail(view, kind, (text, len), (line, column)))
+        },
+    )?;
     Ok(())
 }
 
+/// Runs a host function for a program. Every one passes here, so that a recording misses none: `with` is what
+/// it was called with, as recordings say it.
+fn call<R: Gives>(
+    caller: &mut Caller<'_, Guest>,
+    function: &'static str,
+    with: impl FnOnce(&mut View<'_>) -> Result<Value, QueryError>,
+    body: impl FnOnce(&mut View<'_>) -> GuestResult<R>,
+) -> GuestResult<R> {
+    let mut view = View::new(caller, function)?;
+    called(&mut view, with).map_err(Trapped::new)?;
+    let result = body(&mut view)?;
+    view.guest.tape.gave(result.number()).map_err(Trapped::new)?;
+    Ok(result)
+}
+
+fn called(
+    view: &mut View<'_>,
+    with: impl FnOnce(&mut View<'_>) -> Result<Value, QueryError>,
+) -> Result<(), QueryError> {
+    if view.guest.tape.is_off() {
+        return Ok(());
+    }
+    let with = with(view)?;
+    view.guest.called(view.function, with)
+}
+
+/// What a host function returns.
+trait Gives {
+    fn number(&self) -> Option<i64>;
+}
+
+impl Gives for () {
+    fn number(&self) -> Option<i64> {
+        None
+    }
+}
+
+impl Gives for i32 {
+    fn number(&self) -> Option<i64> {
+        Some((*self).into())
+    }
+}
+
+impl Gives for i64 {
+    fn number(&self) -> Option<i64> {
+        Some(*self)
+    }
+}
+
 /// Milliseconds since the epoch: coarse, so that nothing fine can be timed.
-fn clock() -> i64 {
+fn clock(view: &View<'_>) -> i64 {
+    if let Some(call) = view.guest.tape.recorded() {
+        return call.result.unwrap_or_default();
+    }
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn random(mut caller: Caller<'_, Guest>, data: u32, len: u32) -> GuestResult<()> {
-    let mut view = View::new(&mut caller, "random")?;
-    let bytes = view.slice_mut(data, len)?;
+fn random(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
+    let (bytes, guest) = view.slice_and_guest(data, len)?;
     if len > RANDOM {
         return Err(Trapped::new(QueryError::BadPointer { function: "random", address: data, len }));
     }
-    getrandom::fill(bytes).map_err(|error| Trapped::new(QueryError::Gateway(error.to_string())))
+    if let Some(call) = guest.tape.recorded() {
+        let recorded = call.data.iter().flat_map(|data| &data.0);
+        bytes.iter_mut().zip(recorded).for_each(|(byte, recorded)| *byte = *recorded);
+        return Ok(());
+    }
+    getrandom::fill(bytes).map_err(|error| Trapped::new(QueryError::Gateway(error.to_string())))?;
+    guest.tape.gives(bytes, &[]).map_err(Trapped::new)
 }
 
-fn log(mut caller: Caller<'_, Guest>, text: u32, len: u32) -> GuestResult<()> {
-    let view = View::new(&mut caller, "log")?;
+fn log(view: &mut View<'_>, text: u32, len: u32) -> GuestResult<()> {
     let line = String::from_utf8_lossy(view.slice(text, len)?).into_owned();
     view.guest.console.add(&line);
     Ok(())
 }
 
 /// Ends the run. It returns an error and nothing else: to the program it does not return.
-fn fail(
-    mut caller: Caller<'_, Guest>,
-    kind: i32,
-    text: u32,
-    len: u32,
-    line: u32,
-    column: u32,
-) -> GuestResult<()> {
-    let view = View::new(&mut caller, "fail")?;
+fn fail(view: &View<'_>, kind: i32, text: (u32, u32), place: (u32, u32)) -> GuestResult<()> {
     let kind = Failure::from_number(kind).unwrap_or(Failure::Refused);
-    let text = short(&String::from_utf8_lossy(view.slice(text, len)?));
+    let text = short(&String::from_utf8_lossy(view.slice(text.0, text.1)?));
+    let (line, column) = place;
     Err(Trapped::new(QueryError::Failed { kind, text, line, column }))
 }

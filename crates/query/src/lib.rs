@@ -24,6 +24,8 @@ mod owner;
 mod pools;
 mod problem;
 mod program;
+mod record;
+mod replay;
 mod route;
 mod run;
 mod runtime;
@@ -36,8 +38,11 @@ mod typescript;
 #[cfg(test)]
 mod fuzz;
 
+pub use ask::Language;
 pub use cached::Mode;
 pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
+pub use record::{Recording, RecordingError};
+pub use replay::{Replay, ReplayError, Replayed, javascript};
 pub use route::{Ground, Query};
 pub use runtime::{Instances, Runtime};
 pub use services::Report;

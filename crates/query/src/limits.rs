@@ -114,6 +114,17 @@ impl Limits {
         Ok(self)
     }
 
+    /// Every limit by its word.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Limit::ALL.into_iter().map(|limit| (limit.word(), self.value(limit)))
+    }
+
+    /// The same limits, but for this one.
+    pub(crate) fn with(mut self, limit: Limit, value: u64) -> Self {
+        self.caps[limit as usize].value = value;
+        self
+    }
+
     pub(crate) fn cap(&self, limit: Limit) -> Cap {
         self.caps[limit as usize]
     }

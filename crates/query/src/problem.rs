@@ -12,6 +12,7 @@ use services::{Fault, Made, Overloaded, Problem, Report};
 
 use crate::limits::Limit;
 use crate::program::check::Refusal;
+use crate::replay::Stop;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +25,6 @@ pub(crate) enum QueryError {
     ContentType(String),
     #[error("the header {header}: {detail}")]
     Header { header: &'static str, detail: String },
-    #[error("the header {0} is not supported yet")]
-    NotYet(&'static str),
     #[error("ORFA-Input says {input} bytes, but the body has {body}")]
     InputLength { input: usize, body: usize },
     #[error("the form: {0}")]
@@ -98,6 +97,16 @@ pub(crate) enum QueryError {
     UnknownService(String),
     #[error("an answer may not carry the header `{0}`")]
     AnswerHeader(String),
+    #[error("this route records no runs")]
+    RecordingOff,
+    #[error("this route records no runs of this caller")]
+    RecordingCaller,
+    #[error("the program is another's, and its runs are not recorded")]
+    RecordingProgram,
+    #[error("the recording needs more than {0} bytes, which is the cap of this route")]
+    RecordingSize(u64),
+    #[error("{0}")]
+    Replay(#[from] Stop),
     #[error(transparent)]
     Overloaded(#[from] Overloaded),
     #[error("the gateway could not run the program: {0}")]
@@ -151,7 +160,6 @@ impl Problem for QueryError {
             Self::NoContentType => "content-type-missing",
             Self::ContentType(_) => "content-type-unknown",
             Self::Header { .. } => "header-malformed",
-            Self::NotYet(_) => "not-implemented",
             Self::InputLength { .. } => "input-length",
             Self::Form(_) => "form-malformed",
             Self::Encoding(_) => "content-encoding-unknown",
@@ -187,8 +195,12 @@ impl Problem for QueryError {
             Self::Call { reason, .. } => reason.code(),
             Self::UnknownService(_) => "call-unknown-service",
             Self::AnswerHeader(_) => "answer-header",
+            Self::RecordingOff => "recording-off",
+            Self::RecordingCaller => "recording-forbidden",
+            Self::RecordingProgram => "recording-not-yours",
+            Self::RecordingSize(_) => "recording-too-large",
             Self::Overloaded(overloaded) => overloaded.code(),
-            Self::Gateway(_) => "gateway-failed",
+            Self::Gateway(_) | Self::Replay(_) => "gateway-failed",
         }
     }
 
@@ -204,10 +216,10 @@ impl Problem for QueryError {
             Self::StoredUnknown(_) => StatusCode::NOT_FOUND,
             Self::CompileRate { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::ContentType(_) | Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
             Self::BodySize(_) | Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Overloaded(overloaded) => overloaded.status(),
-            Self::Gateway(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::RecordingOff | Self::RecordingCaller | Self::RecordingProgram => StatusCode::FORBIDDEN,
+            Self::Gateway(_) | Self::Replay(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Call { reason, .. } if reason.fault() == Fault::Client => reason.status(),
             _ if self.fault() == Fault::Program => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::BAD_REQUEST,
@@ -217,7 +229,7 @@ impl Problem for QueryError {
     fn fault(&self) -> Fault {
         match self {
             Self::Overloaded(overloaded) => overloaded.fault(),
-            Self::Gateway(_) => Fault::Gateway,
+            Self::Gateway(_) | Self::Replay(_) => Fault::Gateway,
             Self::Call { reason, .. } if reason.fault() == Fault::Client => Fault::Client,
             Self::Method { .. }
             | Self::TokenUnknown
@@ -235,7 +247,6 @@ impl Problem for QueryError {
             | Self::NoContentType
             | Self::ContentType(_)
             | Self::Header { .. }
-            | Self::NotYet(_)
             | Self::InputLength { .. }
             | Self::Form(_)
             | Self::Encoding(_)
@@ -244,7 +255,10 @@ impl Problem for QueryError {
             | Self::BrokenBody
             | Self::NoProgram
             | Self::ProgramSize { .. }
-            | Self::NotText => Fault::Client,
+            | Self::NotText
+            | Self::RecordingOff
+            | Self::RecordingCaller
+            | Self::RecordingProgram => Fault::Client,
             _ => Fault::Program,
         }
     }
@@ -276,6 +290,12 @@ impl Problem for QueryError {
             Self::UnknownService(_) => "the host of a URL is the name of a service that the route names".into(),
             Self::Call { reason, .. } => reason.hint(),
             Self::Overloaded(overloaded) => overloaded.hint(),
+            Self::RecordingOff | Self::RecordingCaller | Self::RecordingProgram => {
+                "the operator writes under `recordings` whose runs are recorded".into()
+            }
+            Self::RecordingSize(_) => {
+                "ask for less, or have the operator raise the route's `recordings.size`".into()
+            }
             Self::NoAnswer => "call `done`, with no bytes for an empty answer".into(),
             _ => String::new(),
         }

@@ -25,6 +25,15 @@ pub(crate) enum Program {
 }
 
 impl Program {
+    /// The environment that it runs beside.
+    pub(crate) fn environment(&self) -> Option<&'static str> {
+        match self {
+            Self::C(_) => Some(query_abi::ENVIRONMENT_C),
+            Self::Javascript(_) => Some(query_abi::ENVIRONMENT_JAVASCRIPT),
+            Self::Plain(_) => None,
+        }
+    }
+
     /// Its class as a number: C, JavaScript, plain.
     pub(crate) fn class(&self) -> u8 {
         match self {

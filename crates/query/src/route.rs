@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
-use services::{Body, Call, ConfigProblem, Problem, Report, Services};
+use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Services};
 use tokio::time::timeout;
 
 use crate::answer::{self, Times};
@@ -15,10 +15,11 @@ use crate::ask::{Ask, STORED_METHODS};
 use crate::cached::{self, Done, Mode};
 use crate::claim::{Claim, Judge};
 use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
-use crate::guest::{Access, Guest};
+use crate::guest::{Access, Answer, Guest};
 use crate::limits::{Limit, Limits};
 use crate::problem::{Failed, QueryError, short};
 use crate::program::Program;
+use crate::record::{ProgramFacts, Recorder, Tape};
 use crate::run::{self, Ended, run};
 use crate::runtime::Runtime;
 use crate::stored::Stored;
@@ -142,8 +143,12 @@ impl Query {
         let Ready { program, ask, limits, access, claim, compiled } = ready;
         let call = Call { budget: Arc::new(run::budget(&limits)), ..seen };
         let budget = call.budget.clone();
-        let guest = Guest::new(access.clone(), self.services.clone(), call, limits, ask.safe_only);
-        let session = claim.as_ref().filter(|claim| claim.mode == Some(Mode::Instance));
+        let tape = self.tape(&ask, claim.as_ref(), &program, &access, &limits);
+        let mut guest = Guest::new(access.clone(), self.services.clone(), call, limits, ask.safe_only);
+        guest.tape = tape;
+        // What an instance remembers of other runs would be missing in a replay.
+        let may_live = |claim: &&Claim| claim.mode == Some(Mode::Instance) && !ask.records;
+        let session = claim.as_ref().filter(may_live);
         let session = session.map(|claim| (claim.session, claim.key));
         let live = session.and_then(|(session, key)| self.runtime.lives.take(session, key));
         let is_reused = live.is_some();
@@ -180,6 +185,7 @@ impl Query {
         if let Some(name) = self.stored_name(request.uri().path()) {
             let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
             let ask = timeout(time, Ask::read_input(request, &config)).await.map_err(|_| late())??;
+            self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (program.clone(), self.access.clone());
             let limits = granted(&config, &ask)?;
             return Ok(Ready { program, ask, limits, access, claim: None, compiled: None });
@@ -187,6 +193,7 @@ impl Query {
         let (which, ask) = timeout(time, Ask::read(request, &config)).await.map_err(|_| late())??;
         drop(reads);
         let claim = self.judge().claim(&which, seen)?;
+        self.may_record(&ask, Some(&claim), &seen.caller)?;
         let _compiles = seen.trace.phase("compile");
         let program = timeout(time, self.runtime.program(&claim, which.program));
         let (program, compiled) = program.await.map_err(|_| late())??;
@@ -196,6 +203,35 @@ impl Query {
         };
         let (limits, access) = (granted(&config, &ask)?, access.clone());
         Ok(Ready { program, ask, limits, access, claim: Some(claim), compiled })
+    }
+
+    /// Whether the operator lets this run be recorded, if it is asked for. A stored program has no claim: it is not the
+    /// caller's.
+    fn may_record(&self, ask: &Ask, claim: Option<&Claim>, caller: &Caller) -> Result<(), QueryError> {
+        if !ask.records {
+            return Ok(());
+        }
+        let recordings = self.config.recordings.as_ref().ok_or(QueryError::RecordingOff)?;
+        let key = claim.map(|claim| claim.trusted.as_ref().map(|key| &*key.name));
+        recordings.allow(caller, key.ok_or(QueryError::RecordingProgram)?)
+    }
+
+    /// What becomes of the run's host calls.
+    fn tape(
+        &self,
+        ask: &Ask,
+        claim: Option<&Claim>,
+        program: &Program,
+        access: &Access,
+        limits: &Limits,
+    ) -> Tape {
+        match (claim, self.config.recordings.as_ref().filter(|_| ask.records)) {
+            (Some(claim), Some(recordings)) => {
+                let facts = ProgramFacts::of(claim, program);
+                Tape::Records(Box::new(Recorder::new(facts, ask, access, limits, recordings.size.0)))
+            }
+            _ => Tape::Off,
+        }
     }
 
     /// The name that a path has below the route's own.
@@ -216,12 +252,15 @@ fn granted(config: &LimitsConfig, ask: &Ask) -> Result<Limits, QueryError> {
 }
 
 fn finish(
-    ended: Ended,
+    mut ended: Ended,
     access: &Access,
     times: &Times,
     report: Report,
 ) -> Result<Response<Body>, Box<dyn Problem>> {
     let timing = answer::timing(times, &report);
+    if let Tape::Records(recorder) = std::mem::take(&mut ended.tape) {
+        ended = recorded(*recorder, ended);
+    }
     if let Err(error) = ended.result {
         return Err(Failed { error, timing, console: ended.console.into_text(), report }.into());
     }
@@ -231,7 +270,19 @@ fn finish(
     Ok(response)
 }
 
-fn access(config: &QueryConfig, services: &Services, problems: &mut Vec<ConfigProblem>) -> Access {
+/// The same end with the recording as its answer. What was not the program's doing is no run to be looked at.
+fn recorded(recorder: Recorder, ended: Ended) -> Ended {
+    let size = matches!(ended.result, Err(QueryError::RecordingSize(_)));
+    if size || ended.result.as_ref().is_err_and(|error| error.fault() == Fault::Gateway) {
+        return ended;
+    }
+    match recorder.finish(ended.result.as_ref().map(drop), &ended.answer) {
+        Ok(document) => Ended { result: Ok(()), answer: Answer::recording(document), ..ended },
+        Err(error) => Ended { result: Err(error), ..ended },
+    }
+}
+
+pub(crate) fn access(config: &QueryConfig, services: &Services, problems: &mut Vec<ConfigProblem>) -> Access {
     let mut known = HashMap::new();
     for (index, name) in config.services.iter().enumerate() {
         match services.get(name) {

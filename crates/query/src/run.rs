@@ -9,6 +9,7 @@ use sandbox::{
     Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, Store, Trap, Trapped, TypedFunc,
     UpdateDeadline,
 };
+use serde_json::Value;
 use services::{Budget, Overloaded, Payer};
 use tokio::time::timeout_at;
 
@@ -18,6 +19,7 @@ use crate::limits::Limit;
 use crate::live::{Live, Seat};
 use crate::problem::QueryError;
 use crate::program::{CProgram, Externs, Import, Program};
+use crate::record::Tape;
 use crate::runtime::Runtime;
 
 /// How a run ended.
@@ -25,6 +27,7 @@ pub(crate) struct Ended {
     pub(crate) result: Result<(), QueryError>,
     pub(crate) answer: Answer,
     pub(crate) console: Console,
+    pub(crate) tape: Tape,
     pub(crate) cpu: Duration,
     /// The instance, if it can go on living.
     pub(crate) live: Option<Live>,
@@ -117,7 +120,7 @@ impl<F: Future> Drop for Charged<F> {
 }
 
 fn ended(result: Result<(), QueryError>, guest: Guest, cpu: Duration) -> Ended {
-    finished(result, guest.answer, guest.console, cpu)
+    Ended { tape: guest.tape, ..finished(result, guest.answer, guest.console, cpu) }
 }
 
 /// Checks that a run which went well has an answer.
@@ -126,7 +129,7 @@ fn finished(result: Result<(), QueryError>, answer: Answer, console: Console, cp
         Ok(()) if answer.body.is_none() => Err(QueryError::NoAnswer),
         result => result,
     };
-    Ended { result, answer, console, cpu, live: None }
+    Ended { result, answer, console, tape: Tape::Off, cpu, live: None }
 }
 
 /// The budget of upstream calls that a run's limits make.
@@ -177,14 +180,11 @@ async fn enter_again(entry: &Entry, store: &mut Store<Guest>, input: &Bytes) -> 
     entry.run.call_async(&mut *store, input).await
 }
 
-/// Waits for the unsafe calls that the program did not wait for.
+/// Waits for the unsafe calls that the program did not wait for. To a tape, the program's return is a host call.
 async fn settle_unsafe(guest: &mut Guest) -> GuestResult<()> {
-    while guest.futures.unsafe_pending() {
-        guest.steps_aside();
-        let Some(ended) = guest.futures.next().await else { break };
-        guest.settle_one(ended).map_err(Trapped::new)?;
-    }
-    Ok(())
+    guest.called("return", Value::Null).map_err(Trapped::new)?;
+    while guest.futures.unsafe_pending() && guest.settle_next().await.map_err(Trapped::new)? {}
+    guest.tape.gave(None).map_err(Trapped::new)
 }
 
 async fn enter_c(

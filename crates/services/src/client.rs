@@ -23,7 +23,6 @@ use tokio::time::timeout_at;
 use crate::body::Body;
 use crate::call::{Call, Outcome};
 use crate::config::{ConfigProblem, ServiceConfig};
-use crate::error::Waited;
 use crate::headers::{self, MAX_HOPS};
 use crate::path::{PathError, parse_target};
 use crate::receive::{Stopped, receive};
@@ -36,7 +35,7 @@ use clock::{Clock, Late};
 use exchange::{Answer, Exchange};
 use message::{Message, Payload};
 
-pub use crate::error::CallError;
+pub use crate::error::{CallError, Waited};
 
 /// All services of a config. Clones share connections.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use crate::terminal::{self, paint};
 /// The members that a gateway of ours writes; a document of anybody else has some of them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     title: Option<String>,
     detail: Option<String>,
     code: Option<String>,
@@ -49,8 +49,15 @@ impl Problem {
         Some(Self { status: answer.status.as_u16(), ..problem })
     }
 
+    /// The problem that a replayed run ended with.
+    pub(crate) fn replayed(code: String, detail: String, place: Option<(u32, u32)>, console: String) -> Self {
+        let (line, column) = place.map(|(line, column)| (line as usize, column as usize)).unzip();
+        let (code, detail, console) = (Some(code), Some(detail), Some(console.into()));
+        Self { code, detail, line, column, console, status: 422, ..Self::default() }
+    }
+
     /// What is shown of it.
-    pub(super) fn render(&self, program: &Program, width: usize) -> String {
+    pub(crate) fn render(&self, program: &Program, width: usize) -> String {
         let mut text = String::new();
         let report = self.report(program);
         let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width);

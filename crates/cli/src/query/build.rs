@@ -22,6 +22,7 @@ use std::path::Path;
 use environments::toolchain::Toolchain;
 use flate2::{Compression, write::GzEncoder};
 
+pub(crate) use compile::{ORFA_ABI_H, ORFA_H};
 pub(crate) use error::BuildError;
 
 /// How to build.

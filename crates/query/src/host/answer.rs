@@ -4,7 +4,9 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use query_abi::{Code, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
+use serde_json::json;
 
+use super::call;
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
 use crate::problem::{QueryError, short};
@@ -29,14 +31,27 @@ const ALLOWED: &[&str] = &[
 const VALUE: u32 = 4096;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap(HOST_MODULE, "done", done)?;
-    linker.func_wrap(HOST_MODULE, "status", status)?;
-    linker.func_wrap(HOST_MODULE, "header", header)?;
+    linker.func_wrap(HOST_MODULE, "done", |mut caller: Caller<'_, Guest>, data: u32, len: u32| {
+        let with = |view: &mut View<'_>| Ok(view.note_hash(data, len));
+        call(&mut caller, "done", with, |view| done(view, data, len))
+    })?;
+    linker.func_wrap(HOST_MODULE, "status", |mut caller: Caller<'_, Guest>, code: i32| {
+        call(&mut caller, "status", |_| Ok(json!({ "code": code })), |view| Ok(status(view, code)))
+    })?;
+    linker.func_wrap(
+        HOST_MODULE,
+        "header",
+        |mut caller: Caller<'_, Guest>, name: u32, name_len: u32, value: u32, value_len: u32| {
+            let with = |view: &mut View<'_>| {
+                Ok(json!({ "name": view.note(name, name_len)?, "value": view.note(value, value_len)? }))
+            };
+            call(&mut caller, "header", with, |view| header(view, (name, name_len), (value, value_len)))
+        },
+    )?;
     Ok(())
 }
 
-fn done(mut caller: Caller<'_, Guest>, data: u32, len: u32) -> GuestResult<()> {
-    let view = View::new(&mut caller, "done")?;
+fn done(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
     if view.guest.answer.body.is_some() {
         return Err(Trapped::new(QueryError::DoneTwice));
     }
@@ -50,32 +65,25 @@ fn done(mut caller: Caller<'_, Guest>, data: u32, len: u32) -> GuestResult<()> {
     Ok(())
 }
 
-fn status(mut caller: Caller<'_, Guest>, code: i32) -> i32 {
+fn status(view: &mut View<'_>, code: i32) -> i32 {
     let status = u16::try_from(code).ok().filter(|code| (200..600).contains(code));
     let Some(status) = status.and_then(|code| StatusCode::from_u16(code).ok()) else {
         return Code::Invalid as i32;
     };
-    caller.data_mut().answer.status = Some(status);
+    view.guest.answer.status = Some(status);
     Code::Ok as i32
 }
 
-fn header(
-    mut caller: Caller<'_, Guest>,
-    name: u32,
-    name_len: u32,
-    value: u32,
-    value_len: u32,
-) -> GuestResult<i32> {
-    let view = View::new(&mut caller, "header")?;
-    let name = view.text(name, name_len)?.to_ascii_lowercase();
+fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
+    let name = view.text(name.0, name.1)?.to_ascii_lowercase();
     if !ALLOWED.contains(&name.as_str()) {
         return Err(Trapped::new(QueryError::AnswerHeader(short(&name))));
     }
-    if value_len > VALUE {
+    if value.1 > VALUE {
         return Ok(Code::Invalid as i32);
     }
     let name = HeaderName::from_bytes(name.as_bytes());
-    let value = HeaderValue::from_bytes(view.slice(value, value_len)?);
+    let value = HeaderValue::from_bytes(view.slice(value.0, value.1)?);
     let (Ok(name), Ok(value)) = (name, value) else { return Ok(Code::Invalid as i32) };
     view.guest.answer.headers.insert(name, value);
     Ok(Code::Ok as i32)

@@ -3,24 +3,62 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use query_abi::{Code, HEADER_BYTES, HOST_MODULE, Part};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
+use serde_json::{Value, json};
 use services::problem::Kind;
-use services::{CallError, Request, Response};
+use services::{CallError, Request};
 
+use super::{call, called};
 use crate::futures::{Ended, Slot};
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
 use crate::problem::{QueryError, short};
 
 /// Headers of one request: more than any service reads.
-const HEADERS: u32 = 100;
+pub(crate) const HEADERS: u32 = 100;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap(HOST_MODULE, "http", http)?;
-    linker.func_wrap(HOST_MODULE, "Handle_del", handle_del)?;
-    linker.func_wrap(HOST_MODULE, "Future_ready", future_ready)?;
-    linker.func_wrap(HOST_MODULE, "Response_get", response_get)?;
-    linker.func_wrap(HOST_MODULE, "Response_read", response_read)?;
-    linker.func_wrap(HOST_MODULE, "Response_json", response_json)?;
+    linker.func_wrap(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, request: u32| {
+        call(&mut caller, "http", |view| view.note_request(request), |view| http(view, request))
+    })?;
+    linker.func_wrap(HOST_MODULE, "Handle_del", |mut caller: Caller<'_, Guest>, handle: i32| {
+        call(&mut caller, "Handle_del", |_| Ok(json!({ "handle": handle })), |view| handle_del(view, handle))
+    })?;
+    linker.func_wrap(HOST_MODULE, "Future_ready", |mut caller: Caller<'_, Guest>, future: i32| {
+        let with = json!({ "future": future });
+        call(&mut caller, "Future_ready", |_| Ok(with), |view| future_ready(view, future))
+    })?;
+    linker.func_wrap(
+        HOST_MODULE,
+        "Response_get",
+        |mut caller: Caller<'_, Guest>, future: i32, out: u32| {
+            let with = json!({ "future": future });
+            call(&mut caller, "Response_get", |_| Ok(with), |view| response_get(view, future, out))
+        },
+    )?;
+    linker.func_wrap(
+        HOST_MODULE,
+        "Response_read",
+        |mut caller: Caller<'_, Guest>, future: i32, part: i32, data: u32, len: u32| {
+            let with = json!({ "future": future, "part": part, "len": len });
+            call(
+                &mut caller,
+                "Response_read",
+                |_| Ok(with),
+                |view| response_read(view, future, part, (data, len)),
+            )
+        },
+    )?;
+    linker.func_wrap(
+        HOST_MODULE,
+        "Response_json",
+        |mut caller: Caller<'_, Guest>, future: i32, pointer: u32, pointer_len: u32, data: u32, len: u32| {
+            let with = |view: &mut View<'_>| {
+                Ok(json!({ "future": future, "pointer": view.note(pointer, pointer_len)?, "len": len }))
+            };
+            let pointer = (pointer, pointer_len);
+            call(&mut caller, "Response_json", with, |view| response_json(view, future, pointer, (data, len)))
+        },
+    )?;
     linker.func_wrap_async(
         HOST_MODULE,
         "Future_wait",
@@ -31,9 +69,8 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-fn http(mut caller: Caller<'_, Guest>, request: u32) -> GuestResult<i32> {
-    let view = View::new(&mut caller, "http")?;
-    let (url, request) = read_request(&view, request)?;
+fn http(view: &mut View<'_>, request: u32) -> GuestResult<i32> {
+    let (url, request) = read_request(view, request)?;
     start(view.guest, &url, request).map_err(Trapped::new)
 }
 
@@ -85,6 +122,9 @@ fn start(guest: &mut Guest, url: &str, wanted: Wanted) -> Result<i32, QueryError
     let request = Request { method, path_and_query: target.path_and_query, headers, body };
     let call = guest.services.start(&guest.call, &service, request);
     let call = call.map_err(|source| refused(guest, url, source))?;
+    if guest.tape.plays() {
+        return Ok(guest.futures.start(safe, sent, std::future::pending()));
+    }
     Ok(guest.futures.start(safe, sent, call))
 }
 
@@ -119,13 +159,29 @@ impl Guest {
         Ok(())
     }
 
+    /// Waits for the next call to end, unless a recording says that none does; false where none is under way.
+    pub(crate) async fn settle_next(&mut self) -> Result<bool, QueryError> {
+        let ended = match self.futures.try_next() {
+            None => {
+                self.tape.waits()?;
+                self.steps_aside();
+                self.futures.next().await
+            }
+            ended => ended,
+        };
+        ended.map_or(Ok(false), |ended| self.settle_one(ended).map(|()| true))
+    }
+
     /// A call that met a limit of the run ends the run; what others received counts as its memory, and
     /// what they sent no longer does.
-    pub(crate) fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
+    fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
         if let Some(limit) = ended.1.as_ref().err().and_then(limit) {
             return Err(self.limits.exceeded(limit));
         }
         let received = ended.1.as_ref().map_or(0, |response| response.body.len());
+        if let Some(handle) = self.futures.pending(ended.0) {
+            self.tape.ended(handle, &ended.1)?;
+        }
         match self.futures.put(ended) {
             Some(sent) => {
                 self.release(sent);
@@ -135,6 +191,13 @@ impl Guest {
         }
     }
 
+    /// A host function is called while a tape runs. What has ended in a recording ends here, too.
+    pub(crate) fn called(&mut self, function: &'static str, with: Value) -> Result<(), QueryError> {
+        let ended = self.tape.called(function, with)?;
+        ended.into_iter().for_each(|ended| self.futures.end(ended));
+        Ok(())
+    }
+
     /// The slot of a handle, after everything that has ended was put in its place.
     fn slot(&mut self, function: &'static str, handle: i32) -> Result<&Slot, QueryError> {
         self.settle()?;
@@ -142,8 +205,8 @@ impl Guest {
     }
 }
 
-fn handle_del(mut caller: Caller<'_, Guest>, handle: i32) -> GuestResult<()> {
-    let guest = caller.data_mut();
+fn handle_del(view: &mut View<'_>, handle: i32) -> GuestResult<()> {
+    let guest = &mut *view.guest;
     guest.settle().map_err(Trapped::new)?;
     match guest.futures.delete(handle) {
         Some(Slot::Ended(Ok(response))) => guest.release(response.body.len()),
@@ -154,18 +217,20 @@ fn handle_del(mut caller: Caller<'_, Guest>, handle: i32) -> GuestResult<()> {
     Ok(())
 }
 
-fn future_ready(mut caller: Caller<'_, Guest>, handle: i32) -> GuestResult<i32> {
-    let slot = caller.data_mut().slot("Future_ready", handle).map_err(Trapped::new)?;
+fn future_ready(view: &mut View<'_>, handle: i32) -> GuestResult<i32> {
+    let slot = view.guest.slot("Future_ready", handle).map_err(Trapped::new)?;
     Ok(i32::from(matches!(slot, Slot::Ended(_))))
 }
 
-fn response_get(mut caller: Caller<'_, Guest>, handle: i32, response: u32) -> GuestResult<i32> {
-    let mut view = View::new(&mut caller, "Response_get")?;
+fn response_get(view: &mut View<'_>, handle: i32, response: u32) -> GuestResult<i32> {
     let (status, error, headers, body) =
         match view.guest.slot("Response_get", handle).map_err(Trapped::new)? {
-            Slot::Ended(Ok(response)) => {
-                (response.status.as_u16().into(), Code::Ok, header_text(response).len(), response.body.len())
-            }
+            Slot::Ended(Ok(response)) => (
+                response.status.as_u16().into(),
+                Code::Ok,
+                header_text(&response.headers).len(),
+                response.body.len(),
+            ),
             Slot::Ended(Err(error)) => (0, code(error), 0, 0),
             _ => return Ok(Code::NotReady as i32),
         };
@@ -175,7 +240,7 @@ fn response_get(mut caller: Caller<'_, Guest>, handle: i32, response: u32) -> Gu
     Ok(Code::Ok as i32)
 }
 
-fn code(error: &CallError) -> Code {
+pub(crate) fn code(error: &CallError) -> Code {
     match error.kind() {
         Kind::Invalid => Code::Invalid,
         Kind::UnknownService => Code::UnknownService,
@@ -187,9 +252,9 @@ fn code(error: &CallError) -> Code {
 }
 
 /// The headers as lines. Set-Cookie is the caller's and the service's affair, not the program's.
-fn header_text(response: &Response) -> Vec<u8> {
+pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
     let mut text = Vec::new();
-    for (name, value) in response.headers.iter().filter(|(name, _)| *name != http::header::SET_COOKIE) {
+    for (name, value) in headers.iter().filter(|(name, _)| *name != http::header::SET_COOKIE) {
         text.extend_from_slice(name.as_str().as_bytes());
         text.extend_from_slice(b": ");
         text.extend_from_slice(value.as_bytes());
@@ -198,14 +263,7 @@ fn header_text(response: &Response) -> Vec<u8> {
     text
 }
 
-fn response_read(
-    mut caller: Caller<'_, Guest>,
-    handle: i32,
-    part: i32,
-    data: u32,
-    len: u32,
-) -> GuestResult<i32> {
-    let mut view = View::new(&mut caller, "Response_read")?;
+fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -> GuestResult<i32> {
     let response = match view.guest.slot("Response_read", handle).map_err(Trapped::new)? {
         Slot::Ended(Ok(response)) => response,
         Slot::Ended(Err(error)) => return Ok(code(error) as i32),
@@ -213,29 +271,24 @@ fn response_read(
     };
     let bytes = match part {
         part if part == Part::Body as i32 => response.body.clone(),
-        part if part == Part::Headers as i32 => header_text(response).into(),
+        part if part == Part::Headers as i32 => header_text(&response.headers).into(),
         _ => return Ok(Code::Invalid as i32),
     };
-    copy_out(&mut view, &bytes, data, len)
+    copy_out(view, &bytes, out)
 }
 
-fn response_json(
-    mut caller: Caller<'_, Guest>,
-    handle: i32,
-    pointer: u32,
-    pointer_len: u32,
-    data: u32,
-    len: u32,
-) -> GuestResult<i32> {
-    let mut view = View::new(&mut caller, "Response_json")?;
-    let pointer = view.text(pointer, pointer_len)?.to_owned();
+fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u32, u32)) -> GuestResult<i32> {
+    let pointer = view.text(pointer.0, pointer.1)?.to_owned();
     let body = match view.guest.slot("Response_json", handle).map_err(Trapped::new)? {
         Slot::Ended(Ok(response)) => response.body.clone(),
         Slot::Ended(Err(error)) => return Ok(code(error) as i32),
         _ => return Ok(Code::NotReady as i32),
     };
     match json::pointer(&body, &pointer) {
-        Ok(Some(value)) => copy_out(&mut view, value, data, len),
+        Ok(Some(value)) => {
+            view.guest.tape.gives(value, &body).map_err(Trapped::new)?;
+            copy_out(view, value, out)
+        }
         Ok(None) => Ok(Code::Missing as i32),
         Err(json::Error::NotJson(_)) => Ok(Code::NotJson as i32),
         Err(json::Error::NotPointer) => Ok(Code::Invalid as i32),
@@ -243,7 +296,7 @@ fn response_json(
 }
 
 /// Copies as much as fits and returns the whole length.
-fn copy_out(view: &mut View<'_>, bytes: &[u8], data: u32, len: u32) -> GuestResult<i32> {
+fn copy_out(view: &mut View<'_>, bytes: &[u8], (data, len): (u32, u32)) -> GuestResult<i32> {
     let count = bytes.len().min(len as usize);
     view.slice_mut(data, count as u32)?.copy_from_slice(&bytes[..count]);
     Ok(i32::try_from(bytes.len()).unwrap_or(i32::MAX))
@@ -251,24 +304,31 @@ fn copy_out(view: &mut View<'_>, bytes: &[u8], data: u32, len: u32) -> GuestResu
 
 /// Waits for one of some futures, or for all of them.
 async fn future_wait(mut caller: Caller<'_, Guest>, futures: u32, count: u32, all: bool) -> GuestResult<i32> {
-    let handles = read_handles(&mut caller, futures, count)?;
+    let mut view = View::new(&mut caller, "Future_wait")?;
+    let with = |view: &mut View<'_>| Ok(json!({ "futures": view.note_numbers(futures, count)?, "all": all }));
+    called(&mut view, with).map_err(Trapped::new)?;
+    let handles = read_handles(&view, futures, count)?;
+    let index = wait(caller.data_mut(), &handles, all).await.map_err(Trapped::new)?;
+    caller.data_mut().tape.gave(Some(index.into())).map_err(Trapped::new)?;
+    Ok(index)
+}
+
+async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, QueryError> {
     if handles.is_empty() {
         return Ok(Code::Missing as i32);
     }
-    let guest = caller.data_mut();
-    guest.settle().map_err(Trapped::new)?;
+    guest.settle()?;
     loop {
-        if let Some(index) = waited(guest, &handles, all).map_err(Trapped::new)? {
+        if let Some(index) = waited(guest, handles, all)? {
             return Ok(index);
         }
-        guest.steps_aside();
-        let Some(ended) = guest.futures.next().await else { return Ok(Code::Missing as i32) };
-        guest.settle_one(ended).map_err(Trapped::new)?;
+        if !guest.settle_next().await? {
+            return Ok(Code::Missing as i32);
+        }
     }
 }
 
-fn read_handles(caller: &mut Caller<'_, Guest>, futures: u32, count: u32) -> GuestResult<Vec<i32>> {
-    let view = View::new(caller, "Future_wait")?;
+fn read_handles(view: &View<'_>, futures: u32, count: u32) -> GuestResult<Vec<i32>> {
     let len = count.checked_mul(4).ok_or_else(|| {
         Trapped::new(QueryError::BadPointer { function: "Future_wait", address: futures, len: u32::MAX })
     })?;

@@ -224,6 +224,17 @@ routes:
 ",
     ),
     (
+        "routes[].query.recordings",
+        "\
+services: { catalog: { url: http://catalog:8080 } }
+callers:
+  tester: { key: \"${file:shop.key}\" }
+routes:
+  - path: /query
+    query: { services: [catalog], recordings: { callers: [tester], keys: [app], size: 1MiB } }
+",
+    ),
+    (
         "routes[].query.limits",
         "\
 services: { catalog: { url: http://catalog:8080 } }

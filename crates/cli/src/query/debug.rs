@@ -1,0 +1,94 @@
+//! `orfa query debug`: a program under a debugger of its own language, on this machine, fed from a recording.
+//!
+//! A program in C is compiled for this machine beside the C environment and `sdk/c/orfa_mock.c` (`native.rs`), one in
+//! JavaScript runs in Node beside `sdk/javascript/mock.mjs` (`node.rs`). Here it is started under gdb or
+//! `node inspect`, or what the command line names.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{native, node, replay};
+use crate::call;
+use crate::exit::{Complaint, Exit};
+use crate::terminal;
+
+/// Run a recorded program in a debugger, fed from its recording: C in gdb, JavaScript and TypeScript in Node's.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The recording: what `orfa call --record` wrote.
+    recording: PathBuf,
+    /// The program's source: .c, .ts, .js or .mjs.
+    #[arg(long, value_name = "FILE")]
+    program: PathBuf,
+    /// Run it without a debugger.
+    #[arg(long, conflicts_with = "debugger")]
+    plain: bool,
+    /// Write the native program of a C source here and don't run it: `FILE RECORDING` does.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["plain", "debugger"])]
+    out: Option<PathBuf>,
+    /// The debugger and its arguments, before the program's own [default: `gdb --args`, `node inspect`].
+    #[arg(last = true, value_name = "DEBUGGER")]
+    debugger: Vec<OsString>,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    replay::read(&arguments.recording)?;
+    let folder = tempfile::tempdir()?;
+    if arguments.program.extension().is_some_and(|extension| extension == "c") {
+        let program = arguments.out.clone().unwrap_or_else(|| folder.path().join("query"));
+        native::build(&arguments.program, folder.path(), &program)?;
+        return match &arguments.out {
+            Some(_) => Ok(Exit::Ok),
+            None => start(
+                arguments,
+                &["gdb", "--args"],
+                &[],
+                &[program.into(), arguments.recording.clone().into()],
+            ),
+        };
+    }
+    if arguments.out.is_some() {
+        let message = format!("{} is run as it is", arguments.program.display());
+        return Err(Complaint::usage("nothing-to-write", message, "`--out` is for programs in C").into());
+    }
+    let program = call::Program::load(&arguments.program)?;
+    let of_node = node::arguments(&program, &arguments.recording, folder.path())?;
+    start(arguments, &["node", "inspect"], &["node"], &of_node)
+}
+
+/// Runs the debugger to its end. An interrupt is the debugger's own affair.
+fn start(
+    arguments: &Arguments,
+    usual: &[&str],
+    plain: &[&str],
+    program: &[OsString],
+) -> anyhow::Result<Exit> {
+    let named = |words: &[&str]| words.iter().map(Into::into).collect();
+    let mut words: Vec<OsString> = match arguments {
+        Arguments { plain: true, .. } => named(plain),
+        Arguments { debugger, .. } if debugger.is_empty() => named(usual),
+        Arguments { debugger, .. } => debugger.clone(),
+    };
+    words.extend_from_slice(program);
+    let _interrupts = signal(SignalKind::interrupt())?;
+    let Some((tool, rest)) = words.split_first() else { return Ok(Exit::Ok) };
+    let status = Command::new(tool).args(rest).status().map_err(|error| missing(Path::new(tool), &error))?;
+    Ok(if status.success() { Exit::Ok } else { Exit::Failed })
+}
+
+fn missing(tool: &Path, error: &std::io::Error) -> Complaint {
+    let message = format!("{} can't be run: {error}", tool.display());
+    Complaint::failed(
+        "debugger-missing",
+        message,
+        "install it, or name another one behind `--`; `--plain` needs none",
+    )
+}
+
+/// Tells what a tool said, if it said anything.
+pub(super) fn told(output: &[u8]) {
+    terminal::complain(&String::from_utf8_lossy(output));
+}

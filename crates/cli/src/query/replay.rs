@@ -1,0 +1,104 @@
+//! `orfa query replay`: a recorded run once more, in this process, with nothing but the recording.
+
+use std::path::{Path, PathBuf};
+
+use query::{Language, Recording, RecordingError, Replay, ReplayError, Replayed, Runtime, RuntimeConfig};
+
+use crate::call::{self, Problem, Program};
+use crate::exit::{Complaint, Exit};
+use crate::terminal;
+
+/// Run a recorded program once more, with the recording in the place of services, clock and chance.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The recording: what `orfa call --record` wrote.
+    recording: PathBuf,
+    /// The program: the recorded one, or one that was changed since and asks for the same.
+    #[arg(long, value_name = "FILE")]
+    program: PathBuf,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let recording = read(&arguments.recording)?;
+    let program = Program::load(&arguments.program)?;
+    let memory = RuntimeConfig::default().memory.0.max(recording.memory());
+    let config =
+        RuntimeConfig { instances: Some(1), memory: services::Bytes(memory), ..RuntimeConfig::default() };
+    let runtime = Runtime::new(&config)?;
+    let changed = !recording.is_of(&program.bytes);
+    if changed {
+        terminal::complain(
+            "orfa: this is not the program that was recorded: it may say something else, as long as it asks for the same\n",
+        );
+    }
+    let replayed = recording.replay(&runtime, language(&program), program.bytes.clone()).await;
+    let replay = replayed.map_err(|error| complaint(&error, changed))?;
+    Ok(show(replay, &program))
+}
+
+/// Prints the answer as `orfa call` does.
+fn show(replay: Replay, program: &Program) -> Exit {
+    let as_recorded = if replay.same { "as the recorded run" } else { "otherwise than the recorded run" };
+    let ended = format!("orfa: ended at host call {}, {as_recorded}\n", replay.calls);
+    let exit = match replay.end {
+        Replayed::Answer { status, body, .. } => {
+            call::print_body(&body);
+            if status.is_client_error() || status.is_server_error() { Exit::Failed } else { Exit::Ok }
+        }
+        Replayed::Problem { code, detail, place } => {
+            let problem = Problem::replayed(code, detail, place, replay.console);
+            terminal::complain(&problem.render(program, terminal::width()));
+            Exit::Failed
+        }
+    };
+    terminal::complain(&ended);
+    exit
+}
+
+/// What a file is written in.
+pub(super) fn language(program: &Program) -> Language {
+    match program.content_type {
+        "text/typescript" => Language::Typescript,
+        "text/javascript" => Language::Javascript,
+        _ => Language::Wasm,
+    }
+}
+
+/// Reads a recording from a file.
+pub(super) fn read(file: &Path) -> Result<Recording, Complaint> {
+    Recording::read(&call::read(file)?).map_err(|error| unreadable(&error))
+}
+
+/// Why something is no recording, and what to do.
+pub(crate) fn unreadable(error: &RecordingError) -> Complaint {
+    let text = error.to_string();
+    match error {
+        RecordingError::Version(_) => Complaint::failed(
+            "recording-version",
+            text,
+            "record it again, or use the `orfa` of the gateway that made it",
+        ),
+        RecordingError::Short { .. } => {
+            Complaint::failed("recording-short", text, "record it again: all of it has to be there")
+        }
+        RecordingError::Malformed(_) => {
+            Complaint::failed("recording-malformed", text, "`orfa call --record FILE` writes one")
+        }
+    }
+}
+
+pub(super) fn complaint(error: &ReplayError, changed: bool) -> Complaint {
+    let text = error.to_string();
+    let hint = if changed {
+        "a changed program has to make the same calls in the same order: record it anew"
+    } else {
+        "another version of `orfa` than the gateway's, or a changed recording: record it anew"
+    };
+    match error {
+        ReplayError::Diverged(_) => Complaint::failed("replay-diverged", text, hint),
+        ReplayError::Malformed(_) => {
+            Complaint::failed("recording-malformed", format!("this is no recording: {text}"), "")
+        }
+        ReplayError::Program { code, .. } => Complaint::failed(code, text, ""),
+    }
+}

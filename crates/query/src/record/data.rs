@@ -1,0 +1,39 @@
+//! Bytes in a recording: text where they are UTF-8, so that people can read it, and base64 elsewhere.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// `"text"`, or `{"base64": "AAEC"}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Data(pub(crate) Bytes);
+
+/// How it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written<T> {
+    Text(T),
+    Base64 { base64: T },
+}
+
+impl Serialize for Data {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => Written::Text(text).serialize(serializer),
+            Err(_) => Written::Base64 { base64: &*STANDARD.encode(&self.0) }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Data {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Written::<String>::deserialize(deserializer)? {
+            Written::Text(text) => Ok(Self(text.into())),
+            Written::Base64 { base64 } => {
+                let bytes = STANDARD.decode(base64).map_err(serde::de::Error::custom)?;
+                Ok(Self(bytes.into()))
+            }
+        }
+    }
+}

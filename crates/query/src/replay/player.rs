@@ -1,0 +1,167 @@
+//! Plays a recording: follows the program from host call to host call, and says what it saw at each.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use query_abi::Code;
+use serde_json::Value;
+use services::client::Waited;
+use services::{CallError, Duration, Response};
+
+use crate::futures::Ended;
+use crate::problem::{QueryError, short};
+use crate::record::{End, HostCall, Received, Recording};
+
+/// What a program says. A changed one may say something else; what it asks for has to be the same.
+const SAID: &[&str] = &["done", "fail", "header", "log", "status"];
+
+/// Why a replay stops.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Stop {
+    /// The recorded run ended here.
+    #[error("the recorded run ended here")]
+    Over,
+    /// The program does something else.
+    #[error("host call {number}: the program calls {asked}, where the recording has {recorded}")]
+    Call { number: usize, asked: String, recorded: String },
+    /// Nothing ends the wait.
+    #[error("host call {number}: the program waits for a call that did not end in the recording")]
+    Wait { number: usize },
+    /// A host function gives something else: the recording is of another `orfa`, or was changed.
+    #[error("host call {number}: {call} gives {gives}, where the recording has {recorded}")]
+    Result { number: usize, call: String, gives: String, recorded: String },
+}
+
+/// A recording that is being played.
+pub(crate) struct Player {
+    recording: Recording,
+    /// The program is the recorded one.
+    exact: bool,
+    /// How many of the recorded host calls are behind.
+    behind: usize,
+    /// How many host calls the program made.
+    made: usize,
+    /// Which recorded host call is this one.
+    current: Option<usize>,
+}
+
+impl Player {
+    pub(crate) fn new(recording: Recording, exact: bool) -> Self {
+        Self { recording, exact, behind: 0, made: 0, current: None }
+    }
+
+    /// How many host calls the program made, and how many recorded ones are left.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        (self.made, self.recording.calls.len() - self.behind)
+    }
+
+    pub(crate) fn current(&self) -> Option<&HostCall> {
+        self.recording.calls.get(self.current?)
+    }
+
+    /// The program calls a host function; the calls to services that it sees as ended from here on.
+    pub(crate) fn called(&mut self, function: &str, with: &Value) -> Result<Vec<Ended>, QueryError> {
+        self.made += 1;
+        self.current = None;
+        if !self.exact {
+            if SAID.contains(&function) {
+                return Ok(Vec::new());
+            }
+            self.skip_said();
+        }
+        let Some(call) = self.recording.calls.get(self.behind) else { return Err(self.over(function, with)) };
+        if call.function != function || call.with != *with {
+            return Err(self.other(function, with, shown(&call.function, &call.with)));
+        }
+        self.current = Some(self.behind);
+        self.behind += 1;
+        if self.behind == self.recording.calls.len()
+            && matches!(self.recording.end, End::Problem { inside: true, .. })
+        {
+            return Err(Stop::Over.into());
+        }
+        Ok(self
+            .current()
+            .map_or(Vec::new(), |call| call.ended.iter().filter_map(|handle| self.ended(*handle)).collect()))
+    }
+
+    fn skip_said(&mut self) {
+        let calls = self.recording.calls.iter().skip(self.behind);
+        self.behind += calls.take_while(|call| SAID.contains(&&*call.function)).count();
+    }
+
+    /// The recording has no more host calls.
+    fn over(&self, function: &str, with: &Value) -> QueryError {
+        match self.recording.end {
+            End::Problem { .. } => Stop::Over.into(),
+            End::Answer { .. } => self.other(function, with, "no more".into()),
+        }
+    }
+
+    fn other(&self, function: &str, with: &Value, recorded: String) -> QueryError {
+        Stop::Call { number: self.made, asked: shown(function, with), recorded }.into()
+    }
+
+    /// The program waits for more than has ended.
+    pub(crate) fn waits(&self) -> QueryError {
+        Stop::Wait { number: self.made }.into()
+    }
+
+    /// The host function returns.
+    pub(crate) fn gave(&self, result: Option<i64>) -> Result<(), QueryError> {
+        let Some(call) = self.current().filter(|call| call.result != result) else { return Ok(()) };
+        let said = |result: Option<i64>| result.map_or("nothing".into(), |number| number.to_string());
+        let (gives, recorded) = (said(result), said(call.result));
+        Err(Stop::Result { number: self.made, call: shown(&call.function, &call.with), gives, recorded }
+            .into())
+    }
+
+    /// What came of a call to a service.
+    fn ended(&self, handle: i32) -> Option<Ended> {
+        let number = usize::try_from(handle).ok()?.checked_sub(1)?;
+        let result = match self.recording.responses.get(&handle)? {
+            Received::Error(code) => Err(error(*code)),
+            Received::Answer { status, headers, body } => Ok(Response {
+                status: StatusCode::from_u16(*status).ok()?,
+                headers: read_headers(&headers.0),
+                body: body.0.clone(),
+            }),
+        };
+        Some((number, result))
+    }
+}
+
+/// A host call in a line.
+fn shown(function: &str, with: &Value) -> String {
+    let with = if with.is_null() { String::new() } else { short(&with.to_string()) };
+    format!("`{function}` {with}").trim_end().to_owned()
+}
+
+/// Headers out of `name: value` lines.
+fn read_headers(lines: &[u8]) -> HeaderMap {
+    let lines = lines.split(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\r"));
+    let mut headers = HeaderMap::new();
+    lines.filter_map(read_header).for_each(|(name, value)| {
+        headers.append(name, value);
+    });
+    headers
+}
+
+fn read_header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let colon = line.windows(2).position(|two| two == b": ")?;
+    let name = HeaderName::from_bytes(line.get(..colon)?).ok()?;
+    Some((name, HeaderValue::from_bytes(line.get(colon + 2..)?).ok()?))
+}
+
+/// An error that a program sees as this code.
+fn error(code: i32) -> CallError {
+    let (service, source) = (Arc::from("recorded"), "recorded".into());
+    match code {
+        code if code == Code::Unreachable as i32 => CallError::Unreachable { service, source },
+        code if code == Code::Timeout as i32 => {
+            CallError::Timeout { service, timeout: Duration::from_secs(0), waited: Waited::Answer }
+        }
+        code if code == Code::Forbidden as i32 => CallError::Loop(service),
+        _ => CallError::Broken { service, source },
+    }
+}

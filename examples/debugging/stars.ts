@@ -1,0 +1,11 @@
+// The stars that n completed orders got on average. docs/debugging.md finds what is wrong with it.
+type Order = { id: number; review: { stars: number } };
+
+export default async function ({ n = 12 }, { order }) {
+  const orders: Order[] = await order.get("/orders", { status: "completed", limit: n });
+  let sum = 0;
+  for (const one of orders) {
+    sum += one.review.stars;
+  }
+  return { reviews: orders.length, average: sum / orders.length };
+}

@@ -1,0 +1,139 @@
+//! docs/debugging.md, played: every command in it is typed, and everything that it shows comes back.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use marketplace::{Data, Marketplace, Service};
+use testkit::{Gateway, patiently};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+const PAGE: &str = include_str!("../docs/debugging.md");
+const CONFIG: &str = include_str!("../examples/debugging/orfa.yaml");
+/// What the page has its reader start; here it runs in this process, and on free ports.
+const BEGIN: &str = "```sh\ncargo run -p marketplace -- all\norfa serve --config orfa.yaml\n```\n";
+/// What debuggers ask for a command with.
+const PROMPTS: [&str; 2] = ["(gdb) ", "debug> "];
+
+/// Something that the page's reader types.
+#[derive(Debug)]
+enum Typed<'a> {
+    Shell(&'a str),
+    /// Behind a prompt.
+    Debugger(&'a str, &'a str),
+}
+
+/// What is typed, and the lines that the page shows below.
+fn steps(block: &str) -> Vec<(Typed<'_>, Vec<&str>)> {
+    let mut steps = Vec::new();
+    for line in block.lines() {
+        let prompt = PROMPTS.iter().find_map(|prompt| Some((*prompt, line.strip_prefix(prompt)?)));
+        match (line.strip_prefix("$ "), prompt) {
+            (Some(command), _) => steps.push((Typed::Shell(command), Vec::new())),
+            (None, Some((prompt, command))) => steps.push((Typed::Debugger(prompt, command), Vec::new())),
+            (None, None) => steps.last_mut().expect("a command above").1.push(line.trim()),
+        }
+    }
+    steps
+}
+
+/// A command that runs, and what it has said.
+struct Session {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    said: String,
+    seen: usize,
+}
+
+impl Session {
+    fn start(command: &str, folder: &Path, url: &str) -> Self {
+        let beside = crate::orfa().parent().expect("a folder").display();
+        let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("exec 2>&1; {command}")).current_dir(folder).env("PATH", path);
+        shell.env("ORFA_URL", url).env("NO_COLOR", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.kill_on_drop(true).spawn().expect("a shell");
+        let (input, output) = (child.stdin.take().expect("input"), child.stdout.take().expect("output"));
+        Self { child, input, output, said: String::new(), seen: 0 }
+    }
+
+    /// Waits until it has said this, behind all that was seen before.
+    async fn says(&mut self, words: &str) {
+        let said = async {
+            while !self.said[self.seen..].contains(words) {
+                let mut bytes = [0; 4096];
+                let count = self.output.read(&mut bytes).await.expect("output");
+                assert!(count > 0, "no `{words}` in\n{}", &self.said[self.seen..]);
+                self.said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        };
+        patiently(words, said).await;
+        let at = self.said[self.seen..].find(words).expect("it was said");
+        self.seen += at + words.len();
+    }
+
+    async fn types(&mut self, line: &str) {
+        self.input.write_all(format!("{line}\n").as_bytes()).await.expect("it listens");
+    }
+
+    async fn ends(mut self) {
+        drop(self.input);
+        let end = async {
+            let mut rest = Vec::new();
+            let _ = self.output.read_to_end(&mut rest).await;
+            self.child.wait().await
+        };
+        patiently("the end of a command", end).await.expect("an end");
+    }
+}
+
+#[tokio::test]
+async fn the_walk_through_finding_a_bug_goes_as_the_page_says() {
+    let marketplace = Marketplace::start(Data::fresh().expect("data")).await.expect("a marketplace");
+    assert!(PAGE.contains(BEGIN), "the page begins otherwise");
+    let mut config = CONFIG.replace("127.0.0.1:8080", "127.0.0.1:0");
+    for service in [Service::Profile, Service::Catalog, Service::Order] {
+        config = config.replace(&format!("http://127.0.0.1:{}", service.port()), &marketplace.url(service));
+    }
+    let gateway = Gateway::start(crate::orfa(), &config).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in [
+        ("stars.c", include_str!("../examples/debugging/stars.c")),
+        ("stars.ts", include_str!("../examples/debugging/stars.ts")),
+    ] {
+        std::fs::write(folder.path().join(name), text).expect("written");
+    }
+    let url = format!("{}/query", gateway.url);
+    let blocks: Vec<_> =
+        PAGE.split("```console\n").skip(1).filter_map(|part| part.split("```").next()).collect();
+    assert!(blocks.len() > 5, "the page shows no commands");
+    for block in blocks {
+        play(block, folder.path(), &url).await;
+    }
+}
+
+async fn play(block: &str, folder: &Path, url: &str) {
+    let mut session: Option<Session> = None;
+    for (typed, shown) in steps(block) {
+        match (typed, &mut session) {
+            (Typed::Debugger(prompt, command), Some(session)) => {
+                session.says(prompt).await;
+                session.types(command).await;
+            }
+            (Typed::Shell(command), _) => {
+                if let Some(over) = session.take() {
+                    over.ends().await;
+                }
+                session = Some(Session::start(command, folder, url));
+            }
+            (typed, None) => panic!("{typed:?} stands before any command"),
+        }
+        for line in shown {
+            session.as_mut().expect("a session").says(line).await;
+        }
+    }
+    if let Some(over) = session {
+        over.ends().await;
+    }
+}

@@ -1,0 +1,147 @@
+//! Recorded programs on the author's own machine: C compiled natively, JavaScript in Node, both fed from the
+//! recording.
+
+use crate::support::{Query, Recorded, build, text};
+
+use super::recordings::JAVASCRIPT;
+
+#[tokio::test]
+async fn in_node_javascript_reaches_the_same_bytes() {
+    let recorded = Recorded::of(Query::javascript(JAVASCRIPT).input(r#"{"n":3}"#)).await;
+    let output = recorded.natively("q.js", JAVASCRIPT.as_bytes()).await;
+    assert!(recorded.answered(&output.stdout), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "so far 3\norfa: status 200, as the recorded run\n");
+}
+
+#[tokio::test]
+async fn in_node_every_kind_of_call_is_the_same() {
+    let program = r#"
+export const input = "text";
+export default async function (input, { up, impatient }) {
+  const failed = (error) => [error instanceof ServiceError, error.message, error.status, error.reason ?? null, error.body];
+  const params = { n: 2, "ä b": "ü/&=?#", list: [1, "a,b", true], date: new Date(0), none: null, big: 7n, "~-._*": "'()" };
+  const post = await up.post("/echo?x=1", { deep: [input] }, { q: "1 2" });
+  const bytes = await up.post("/echo", new Uint8Array([1, 2, 3]));
+  const form = await up.post("/echo", new URLSearchParams({ a: "b c" }));
+  const status = await Promise.all([404, 500, 204].map((code) => up.get("/status/{code}", { code }).catch(failed)));
+  const head = await up.head("/json", { n: 1 });
+  const fetched = await up.fetch("/json?n=1");
+  const late = await impatient.get("/slow", { ms: 20000 }).catch(failed);
+  const wrong = await Promise.all([() => up.get("json"), () => up.get("/{n}"), () => up.get("/{n}", { n: ".." }), () => up.get("/", { n: {} })]
+    .map(async (call) => call()).map((promise) => promise.catch((error) => [error.name, error.message])));
+  const unknown = (() => { try { services.nobody } catch (error) { return error.name } })();
+  return Response.json({ path: (await up.get("/echo", params)).path, post: post.body, query: post.path, form: [form.body, bytes.method], status,
+    head: head.get("content-type"), fetched: [fetched.status, fetched.headers.get("content-type"), await fetched.json()], late, wrong, unknown },
+    { status: 201 });
+}"#;
+    let recorded = Recorded::of(Query::javascript(program).input("plain text")).await;
+    assert_eq!(recorded.end(), 201, "{}", recorded.json["end"]);
+    let again = recorded.same("q.js", program.as_bytes()).await;
+    let output = recorded.natively("q.js", program.as_bytes()).await;
+    assert_eq!(text(&output.stdout), text(&again.stdout), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "orfa: status 201, as the recorded run\n");
+}
+
+#[tokio::test]
+async fn in_node_a_program_that_leaves_its_recording_is_told_where() {
+    let program = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
+    let recorded = Recorded::of(Query::javascript(program)).await;
+    let asks_more = program.replace(".length", ".map((one) => up.get('/json', { n: 4 }))");
+    let throws = program.replace("(await", "nobody + (await");
+    for (changed, told) in [
+        (
+            program.replace("n: 3", "n: 4"),
+            "the program calls GET http://up/json?n=4, where the recording has GET http://up/json?n=3",
+        ),
+        (asks_more, "the recorded run made no more calls"),
+        (throws, "nobody is not defined"),
+        ("export default () => new Promise(() => {})".to_owned(), "can never settle"),
+    ] {
+        let output = recorded.natively("q.js", changed.as_bytes()).await;
+        assert!(text(&output.stderr).contains(told), "{told}: {}", text(&output.stderr));
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    }
+}
+
+/// Every host function, with bytes that are no text.
+const IN_C: &str = r#"#include <orfa.h>
+#include <string.h>
+void orfa(const void *input, int len) {
+    unsigned char out[600];
+    orfa_future one = orfa_get("http://up/encoded?with=gzip"), gone = orfa_get("http://dead/");
+    orfa_with("x-mine", "1");
+    orfa_future post = orfa_post("http://up/echo", "{a:%d,b:%s}", 7, "\xc3\xa4");
+    int at = 0;
+    out[at++] = orfa_Future_ready(one) == 0 || orfa_Future_ready(one) == 1;
+    orfa_wait_all((orfa_future[]){one, gone, post}, 3);
+    out[at++] = orfa_error_of(gone) == ORFA_UNREACHABLE;
+    out[at++] = orfa_status_of(post) == 200;
+    out[at++] = strlen(orfa_header_of(post, "Content-Type"));
+    char part[40] = {0};
+    out[at++] = orfa_Response_json(post, "/body", 5, part, sizeof part);
+    out[at++] = (unsigned char)orfa_Response_json(post, "/nothing", 8, part, sizeof part);
+    out[at++] = (unsigned char)orfa_Response_json(gone, "/body", 5, part, sizeof part);
+    memcpy(out + at, part, sizeof part), at += sizeof part;
+    memcpy(out + at, input, len), at += len;
+    orfa_random(out + at, 64), at += 64;
+    int64_t now = orfa_clock();
+    memcpy(out + at, &now, sizeof now), at += sizeof now;
+    orfa_Handle_del(one);
+    out[at++] = orfa_status(99) == ORFA_INVALID && orfa_status(203) == ORFA_OK;
+    out[at++] = orfa_header("etag", "\"1\"") == ORFA_OK;
+    orfa_log("%d bytes", at);
+    orfa_done(out, at);
+}"#;
+
+#[tokio::test]
+async fn on_this_machine_every_host_function_gives_what_it_gave() {
+    let module = build(IN_C).await;
+    let mut query = Query::new("application/wasm", [&[0xff, 0, 0xfe][..], &module].concat());
+    query = query.header("orfa-input", "3");
+    let recorded = Recorded::of(query).await;
+    assert_eq!(recorded.end(), 203, "{}", recorded.json["end"]);
+    let again = recorded.same("q.wasm", &module).await;
+    let natively = recorded.natively("q.c", IN_C.as_bytes()).await;
+    assert_eq!(natively.stdout, again.stdout, "{}", text(&natively.stderr));
+}
+
+#[tokio::test]
+async fn on_this_machine_a_program_that_leaves_its_recording_is_told_where() {
+    let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_done_as(\"{a:%v}\", orfa_get_json(\"http://up/json?n=1\")); }";
+    let module = build(source).await;
+    let recorded = Recorded::of(Query::module(module)).await;
+    let another = source.replace("orfa_done_as", "orfa_clock(); orfa_done_as");
+    let more = source.replace("); }", "); orfa_clock(); }");
+    for (changed, told) in [
+        (
+            source.replace("n=1", "n=2"),
+            "host call 1: http is called with url http://up/json?n=2, where the recording has http://up/json?n=1",
+        ),
+        (another, "host call 1: the program calls clock, where the recording has http"),
+        (more, "the program calls clock, where the recording has return"),
+        ("#include <orfa.h>\nvoid orfa(const void *in, int len) {}".to_owned(), "ended without an answer"),
+        ("#include <orfa.h>\nvoid orfa(const void *in, int len) { nonsense }".to_owned(), "(compile-failed)"),
+    ] {
+        let output = recorded.natively("q.c", changed.as_bytes()).await;
+        assert!(text(&output.stderr).contains(told), "{told}: {}", text(&output.stderr));
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_a_limit_ended_ends_there_natively_too() {
+    let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_log(\"so far\"); orfa_wait_ok(orfa_get(\"http://up/hang\")); }";
+    let recorded = Recorded::of(Query::module(build(source).await).limit("deadline=300")).await;
+    let script = "export default async (_, { up }) => { console.log('so far'); await up.get('/hang'); }";
+    let in_node = Recorded::of(Query::javascript(script).limit("deadline=300")).await;
+    for output in
+        [recorded.natively("q.c", source.as_bytes()).await, in_node.natively("q.js", script.as_bytes()).await]
+    {
+        let told = text(&output.stderr);
+        assert!(
+            told.starts_with("so far\norfa: the recorded run ended here: the program needs more than 300 ms"),
+            "{told}"
+        );
+        assert!(told.ends_with("(limit-deadline)\n") && output.status.code() == Some(1), "{told}");
+    }
+}

@@ -1,0 +1,428 @@
+//! Recordings and their replays: the same bytes, or the same end at the same host call; and nothing in them that
+//! the program could not see.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use testkit::Gateway;
+use testkit::http::Response;
+use testkit::misbehave;
+use tokio::process::Command;
+
+use crate::support::{House, Query, Recorded, beside, build, plain, problem, replay, request, text, write};
+
+/// Calls that overlap, one that fails, time and chance.
+pub(super) const JAVASCRIPT: &str = "
+export default async function ({ n }, { up, dead }) {
+  const [slow, list, echo] = await Promise.all([
+    up.get('/slow', { ms: 30 }), up.get('/json', { n }), up.fetch('/echo', { method: 'POST', body: 'hi' }),
+  ]);
+  const error = await dead.get('/').catch((error) => [error.name, error.reason, error.status]);
+  console.log('so far', list.length);
+  return { slow, list, echo: (await echo.json()).body, error, at: [Date.now(), new Date()],
+           chance: [Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(5))]] };
+}";
+
+/// Records and replays; the answers have the hash that the recording says.
+async fn reaches_the_same_bytes(query: Query, file: &str, program: &[u8]) -> Vec<u8> {
+    let recorded = Recorded::of(query).await;
+    let output = recorded.same(file, program).await;
+    assert!(recorded.answered(&output.stdout), "{}", text(&output.stdout));
+    output.stdout
+}
+
+#[tokio::test]
+async fn javascript_reaches_the_same_bytes_with_overlapping_calls_clock_and_chance() {
+    let query = Query::javascript(JAVASCRIPT).input(r#"{"n":3}"#);
+    let answer = reaches_the_same_bytes(query.clone(), "q.js", JAVASCRIPT.as_bytes()).await;
+    let again = reaches_the_same_bytes(query, "q.js", JAVASCRIPT.as_bytes()).await;
+    assert_ne!(answer, again, "chance is another one in every run");
+}
+
+#[tokio::test]
+async fn typescript_reaches_the_same_bytes() {
+    let program =
+        "export default async ({ n }: { n: number }, { up }): Promise<unknown> => up.get('/json', { n });";
+    let query = Query::typescript(program).input(r#"{"n":2}"#);
+    reaches_the_same_bytes(query, "q.ts", program.as_bytes()).await;
+}
+
+#[tokio::test]
+async fn a_program_in_c_reaches_the_same_bytes() {
+    let source = r#"#include <orfa.h>
+void orfa(const void *input, int len) {
+    orfa_future slow = orfa_get("http://up/slow?ms=20"), quick = orfa_get("http://up/json?n=%d", len);
+    orfa_future both[] = {slow, quick};
+    int first = orfa_wait_any(both, 2);
+    long long random;
+    orfa_random(&random, sizeof random);
+    orfa_log("first came %d", first);
+    orfa_done_as("{list:%v,first:%d,at:%lld,random:%lld}", orfa_wait_json(quick), first, orfa_clock(), random);
+}"#;
+    let module = build(source).await;
+    let query = Query::module(module.clone()).input("four");
+    reaches_the_same_bytes(query, "q.wasm", &module).await;
+}
+
+#[tokio::test]
+async fn a_plain_module_reaches_the_same_bytes() {
+    let fields = request(1024, "GET", "http://up/json?n=1", &[("accept", "*/*")], "");
+    let body = "(local $h i32) (local.set $h (call $http (i32.const 1024))) (i32.store (i32.const 8) (local.get $h))
+        (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1)))
+        (i32.store16 (i32.const 2048) (i32.const 0x302f))
+        (drop (call $Response_json (local.get $h) (i32.const 2048) (i32.const 2) (i32.const 4096) (i32.const 100)))
+        (call $random (i32.const 5000) (i32.const 100)) (i64.store (i32.const 5200) (call $clock))
+        (call $Handle_del (local.get $h)) (call $done (i32.const 4096) (i32.const 2000))";
+    let module = plain(&fields, body);
+    reaches_the_same_bytes(Query::module(module.clone()), "q.wasm", &module).await;
+}
+
+#[tokio::test]
+async fn a_run_that_a_limit_ended_is_replayed_to_the_same_host_call() {
+    let json = request(1024, "GET", "http://up/json?n=9", &[], "");
+    let hang = request(1024, "GET", "http://up/hang", &[], "");
+    let large = request(1024, "GET", "http://up/json?n=200", &[], "");
+    let call = "(drop (call $http (i32.const 1024)))";
+    let wait = "(i32.store (i32.const 8) (call $http (i32.const 1024)))
+        (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1)))";
+    let some = "(drop (call $clock)) (drop (call $status (i32.const 201)))";
+    for (limit, code, fields, body) in [
+        ("cpu=20", "limit-cpu", "", format!("{some} (loop (br 0))")),
+        ("deadline=200", "limit-deadline", &hang, format!("{some} {wait}")),
+        ("memory=262144", "limit-memory", "", format!("{some} (drop (memory.grow (i32.const 4)))")),
+        ("memory=135000", "limit-memory", &large, format!("{some} {wait} {call}")),
+        ("calls=2", "limit-calls", &json, format!("{some} {call} {call} {call}")),
+        ("received=100", "limit-received", &large, format!("{some} {wait}")),
+        ("output=10", "limit-output", "", format!("{some} (call $done (i32.const 0) (i32.const 11))")),
+    ] {
+        let module = plain(fields, &body);
+        let recorded = Recorded::of(Query::module(module.clone()).limit(limit)).await;
+        assert_eq!(recorded.end(), code, "{}", text(&recorded.bytes));
+        let output = recorded.same("q.wasm", &module).await;
+        assert!(text(&output.stderr).contains(code) && output.stdout.is_empty(), "{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_failed_is_replayed_to_the_same_place() {
+    for (program, code, place) in [
+        (
+            "export default async (_, { up }) => {\n  (await up.get('/json', { n: 1 })).x.y;\n}",
+            "program-threw",
+            "2:",
+        ),
+        ("export default () => new Promise(() => {})", "program-stalled", ""),
+        ("export default async (_, { up }) => { await up.post('/status/500', {}); }", "program-threw", "1:"),
+        ("export default () => new Response('', { headers: { 'x-a': 'b' } })", "answer-header", ""),
+    ] {
+        let recorded = Recorded::of(Query::javascript(program)).await;
+        assert_eq!(recorded.end(), code);
+        let output = recorded.same("q.js", program.as_bytes()).await;
+        assert!(
+            text(&output.stderr).contains(place) && text(&output.stderr).contains(code),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    for body in ["unreachable", "(call $Handle_del (i32.const 7))", "(drop (call $http (i32.const -4)))", ""]
+    {
+        let module = plain("", &format!("(drop (call $clock)) {body}"));
+        let recorded = Recorded::of(Query::module(module.clone())).await;
+        assert!(recorded.end().as_str().is_some_and(|code| code.starts_with("program-")));
+        recorded.same("q.wasm", &module).await;
+    }
+}
+
+#[tokio::test]
+async fn writes_that_nobody_waits_for_are_replayed_too() {
+    let fields = request(1024, "POST", "http://up/slow?ms=40", &[], "");
+    let body = "(drop (call $http (i32.const 1024))) (call $done (i32.const 0) (i32.const 0))";
+    let module = plain(&fields, body);
+    let recorded = Recorded::of(Query::module(module.clone())).await;
+    let last = recorded.json["calls"].as_array().and_then(|calls| calls.last()).expect("a call");
+    assert_eq!(last, &json!({ "function": "return", "ended": [1] }));
+    recorded.same("q.wasm", &module).await;
+    let beside_c = beside("", "(call $done (i32.const 0) (i32.const 3))");
+    reaches_the_same_bytes(Query::module(beside_c.clone()), "q.wasm", &beside_c).await;
+}
+
+#[tokio::test]
+async fn a_changed_program_may_say_something_else_but_not_ask() {
+    let program = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
+    let recorded = Recorded::of(Query::javascript(program)).await;
+    let fixed = "export default async (_, { up }) => { console.log('so'); return (await up.get('/json', { n: 3 })).length * 2 }";
+    let output = recorded.replay("q.js", fixed.as_bytes()).await;
+    assert_eq!(text(&output.stdout), "6", "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("otherwise than the recorded run"), "{}", text(&output.stderr));
+    for (asks, recorded_there) in [
+        ("(await up.get('/json', { n: 4 })).length", "n=3"),
+        ("Date.now() + (await up.get('/json', { n: 3 })).length", "`http`"),
+        ("(await up.get('/json', { n: 3 })).length + (await up.get('/json', { n: 1 })).length", "`return`"),
+    ] {
+        let output =
+            recorded.replay("q.js", format!("export default async (_, {{ up }}) => {asks}").as_bytes()).await;
+        let told = text(&output.stderr);
+        assert!(told.contains("(replay-diverged)") && told.contains("host call"), "{told}");
+        assert!(told.contains(recorded_there), "{told}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    }
+}
+
+#[tokio::test]
+async fn a_recording_that_was_changed_diverges_with_its_place() {
+    let module = plain("", "(drop (call $status (i32.const 201))) (call $done (i32.const 0) (i32.const 4))");
+    let recorded = Recorded::of(Query::module(module.clone())).await;
+    for (pointer, value, told) in [
+        ("/calls/0/with/code", json!(202), "host call 1: the program calls `status` {\"code\":201}"),
+        (
+            "/calls/0/result",
+            json!(-3),
+            "host call 1: `status` {\"code\":201} gives 0, where the recording has -3",
+        ),
+        ("/end/answer/status", json!(200), "the run ended with an answer of status 201"),
+    ] {
+        let mut changed = recorded.json.clone();
+        *changed.pointer_mut(pointer).expect("a place") = value;
+        let output = replay(changed.to_string().as_bytes(), "q.wasm", &module).await;
+        let said = text(&output.stderr);
+        assert!(said.contains(told) && said.contains("(replay-diverged)"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_nothing_recorded_ends_is_told() {
+    let fields = request(1024, "GET", "http://up/json?n=1", &[], "");
+    let body = "(i32.store (i32.const 8) (call $http (i32.const 1024)))
+        (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1))) (call $done (i32.const 0) (i32.const 1))";
+    let module = plain(&fields, body);
+    let recorded = Recorded::of(Query::module(module.clone())).await;
+    let mut changed = recorded.json.clone();
+    changed["calls"][1]["ended"] = json!([]);
+    let output = replay(changed.to_string().as_bytes(), "q.wasm", &module).await;
+    let told =
+        "host call 2: the program waits for a call that did not end in the recording (replay-diverged)";
+    assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn what_is_no_recording_is_told_apart() {
+    let module = plain("", "(call $done (i32.const 0) (i32.const 4))");
+    let good = Recorded::of(Query::module(module.clone())).await;
+    let with = |pointer: &str, value: Value| {
+        let mut changed = good.json.clone();
+        *changed.pointer_mut(pointer).expect("a place") = value;
+        changed.to_string().into_bytes()
+    };
+    for (bytes, code) in [
+        (good.bytes[..good.bytes.len() - 1].to_vec(), "recording-short"),
+        (good.bytes[..20].to_vec(), "recording-short"),
+        (Vec::new(), "recording-short"),
+        (with("/version", json!(2)), "recording-version"),
+        (with("/version", json!("one")), "recording-version"),
+        (with("/calls", json!([{ "function": "return", "ended": [7] }])), "recording-malformed"),
+        (with("/calls", json!([{ "function": "http", "with": 7, "why": 8 }])), "recording-malformed"),
+        (with("/services", json!(["a b"])), "recording-malformed"),
+        (with("/limits", json!({})), "recording-malformed"),
+        (b"{}".to_vec(), "recording-malformed"),
+        (b"no".to_vec(), "recording-malformed"),
+        (module.clone(), "recording-malformed"),
+    ] {
+        let output = replay(&bytes, "q.wasm", &module).await;
+        let told = text(&output.stderr);
+        assert!(told.contains(&format!("({code})")), "{code}: {told}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[tokio::test]
+async fn a_recording_has_a_size_that_holds() {
+    let house = House::shared().await;
+    let large = "export default async (_, { up }) => (await up.get('/json', { n: 1500 })).length";
+    let many = "export default () => { for (let i = 0; i < 100000; i++) Date.now(); return 1 }";
+    let said = "export default () => { for (;;) console.log('x'.repeat(10000)); }";
+    for program in [large, many, said] {
+        let query = Query::javascript(program).at("/recorded").header("orfa-debug", "?1");
+        let document = house.refuse(query, 422, "recording-too-large").await;
+        assert!(
+            document["detail"].as_str().is_some_and(|detail| detail.contains("32768 bytes")),
+            "{document}"
+        );
+    }
+    let input = Query::javascript("export default () => 1").input(&format!("\"{}\"", "x".repeat(32 << 10)));
+    house.refuse(input.at("/recorded").header("orfa-debug", "?1"), 422, "recording-too-large").await;
+    let handles = "(drop (call $Future_wait (i32.const 0) (i32.const 30000) (i32.const 0)))";
+    let module = Query::module(plain("", handles)).at("/recorded").header("orfa-debug", "?1");
+    house.refuse(module, 422, "recording-too-large").await;
+}
+
+#[tokio::test]
+async fn recording_is_off_unless_a_route_says_otherwise() {
+    let house = House::shared().await;
+    let query = Query::javascript("export default () => 'hello'");
+    house.refuse(query.clone().header("orfa-debug", "?1"), 403, "recording-off").await;
+    assert_eq!(house.answer(query.clone().header("orfa-debug", "?0")).await, "hello");
+    assert_eq!(house.answer(query.clone().at("/recorded")).await, "hello");
+    for malformed in ["1", "yes", "?1, ?1", ""] {
+        house.refuse(query.clone().header("orfa-debug", malformed), 400, "header-malformed").await;
+    }
+}
+
+#[tokio::test]
+async fn only_the_callers_that_a_route_names_are_recorded() {
+    let config = "
+listen: 127.0.0.1:0
+services: { up: { url: 'http://127.0.0.1:1' } }
+callers: { tester: { key: '${file:tester.key}' }, shop: { key: '${file:shop.key}' } }
+rights: { anonymous: {}, others: {} }
+routes:
+  - { path: /query, query: { services: [up], recordings: { callers: [tester] } } }
+";
+    let keys = [
+        ("tester.key", "the-long-and-random-key-of-tester"),
+        ("shop.key", "the-long-and-random-key-of-the-shop"),
+    ];
+    let gateway = Gateway::start_with(crate::orfa(), config, &keys).await;
+    let ask = async |key: Option<&str>| -> Response {
+        let mut headers = vec![("content-type", "text/javascript"), ("orfa-debug", "?1")];
+        headers.extend(key.map(|key| ("x-api-key", key)));
+        let url = format!("{}/query", gateway.url);
+        testkit::http::request("POST", &url, &headers, "export default () => 1").await.expect("an answer")
+    };
+    assert_eq!(ask(Some(keys[0].1)).await.status, 200);
+    problem(&ask(Some(keys[1].1)).await, 403, "recording-forbidden");
+    problem(&ask(None).await, 403, "recording-forbidden");
+}
+
+/// What `orfa` prints.
+async fn orfa(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(crate::orfa()).args(arguments).current_dir(folder).output().await;
+    let output = output.expect("orfa runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[tokio::test]
+async fn programs_of_others_are_not_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "q.js", b"export default () => 1");
+    let mut keys = String::new();
+    for name in ["open", "closed"] {
+        let printed = orfa(folder.path(), &["keys", "new", name]).await;
+        keys.push_str(printed.strip_prefix("trust:\n").expect("a key"));
+    }
+    let config = format!(
+        "
+listen: 127.0.0.1:0
+services: {{ up: {{ url: 'http://127.0.0.1:1' }} }}
+trust:
+{keys}
+routes:
+  - path: /query
+    query: {{ services: [up], stored: [q.js], recordings: {{ callers: [anyone], keys: [open] }} }}
+"
+    );
+    let gateway = Gateway::start_with(crate::orfa(), &config, &[("q.js", "export default () => 1")]).await;
+    let ask = async |path: &str, trust: Option<&str>| -> Response {
+        let mut headers = vec![("content-type", "text/javascript"), ("orfa-debug", "?1")];
+        headers.extend(trust.map(|trust| ("orfa-trust", trust)));
+        let url = format!("{}{path}", gateway.url);
+        testkit::http::request("POST", &url, &headers, "export default () => 1").await.expect("an answer")
+    };
+    assert_eq!(ask("/query", None).await.status, 200);
+    problem(&ask("/query/q", None).await, 403, "recording-not-yours");
+    for (key, status) in [("open", 200), ("closed", 403)] {
+        let trust = orfa(folder.path(), &["query", "sign", "q.js", "--key", &format!("{key}.pem")]).await;
+        let response = ask("/query", Some(trust.trim())).await;
+        assert_eq!(response.status, status, "{}", response.text());
+        if status == 403 {
+            problem(&response, 403, "recording-not-yours");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_recorded_run_finds_nothing_of_the_runs_before_it() {
+    let config = "
+listen: 127.0.0.1:0
+services: { up: { url: 'http://127.0.0.1:1' } }
+routes:
+  - { path: /query, query: { services: [up], modes: [instance], recordings: { callers: [anyone] } } }
+";
+    let gateway = Gateway::start(crate::orfa(), config).await;
+    let program = "let count = 0; export default () => String(++count)";
+    let ask = async |headers: &[(&str, &str)], body: &'static str| -> Response {
+        let headers = [&[("content-type", "text/javascript")], headers].concat();
+        let url = format!("{}/query", gateway.url);
+        testkit::http::request("POST", &url, &headers, body).await.expect("an answer")
+    };
+    let first = ask(&[("orfa-cache", "instance")], program).await;
+    let token = first.header("orfa-cache").to_owned();
+    assert_eq!((&*first.text(), &*ask(&[("orfa-cache", &token)], "").await.text()), ("1", "2"), "{token}");
+    let recorded = ask(&[("orfa-cache", &token), ("orfa-debug", "?1")], "").await;
+    let replayed = replay(&recorded.body, "q.js", program.as_bytes()).await;
+    assert_eq!(text(&replayed.stdout), "1", "{}", text(&replayed.stderr));
+    assert_eq!(ask(&[("orfa-cache", &token)], "").await.text(), "3");
+}
+
+#[tokio::test]
+async fn a_recording_has_no_credentials_but_those_of_the_program() {
+    let house = House::shared().await;
+    let program = "export default async (_, { guarded }) => {
+        const echo = await guarded.fetch('/echo', { headers: { 'x-mine': 'of-the-program' } });
+        return { seen: (await echo.json()).path, cookie: echo.headers.get('set-cookie') };
+    }";
+    let query = Query::javascript(program).at("/recorded").header("orfa-debug", "?1");
+    let query =
+        query.header("authorization", "Bearer of-the-client").header("cookie", "session=of-the-client");
+    let response = query.send(&house).await;
+    let recording: Value = response.json();
+    let calls = recording["calls"].as_array().expect("calls");
+    let call = calls.iter().find(|call| call["function"] == "http").expect("a call");
+    assert_eq!(call["with"]["headers"], json!([["x-mine", "of-the-program"]]));
+    // The service echoes what it was sent: what is there otherwise is not the gateway's doing.
+    let mut without_echo = recording.clone();
+    without_echo["responses"] = Value::Null;
+    assert!(
+        !without_echo.to_string().contains("hush") && !without_echo.to_string().contains("of-the-client")
+    );
+}
+
+#[tokio::test]
+async fn call_records_and_says_so() {
+    let upstream = misbehave::start().await;
+    let config = format!(
+        "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{}' }} }}\nroutes:\n  - {{ path: /query, query: {{ services: [up], recordings: {{ callers: [anyone] }} }} }}\n  - {{ path: /off, query: {{ services: [up] }} }}\n",
+        upstream.url()
+    );
+    let gateway = Gateway::start(crate::orfa(), &config).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    write(
+        folder.path(),
+        "q.js",
+        b"export default async (_, { up }) => (await up.get('/json', { n: 2 })).length",
+    );
+    let call = async |path: &str| {
+        let url = format!("{}{path}", gateway.url);
+        let arguments = ["call", "q.js", "--url", &url, "--record", "run.json"];
+        Command::new(crate::orfa())
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .await
+            .expect("orfa runs")
+    };
+    let refused = call("/off").await;
+    assert!(text(&refused.stderr).contains("recording-off"), "{}", text(&refused.stderr));
+    assert!(!folder.path().join("run.json").exists() && refused.status.code() == Some(1));
+    let output = call("/query").await;
+    let told = text(&output.stderr);
+    assert!(
+        told.starts_with("run.json: ") && told.ends_with("ended with an answer of status 200 and 1 bytes\n"),
+        "{told}"
+    );
+    assert!(output.stdout.is_empty() && output.status.success());
+    let recording = std::fs::read(folder.path().join("run.json")).expect("a recording");
+    let program = std::fs::read(folder.path().join("q.js")).expect("a program");
+    assert_eq!(text(&replay(&recording, "q.js", &program).await.stdout), "2");
+}

@@ -1,0 +1,85 @@
+//! Recorded runs: had from the shared gateway, given to `orfa query replay` and `orfa query debug`.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::process::Command;
+
+use super::{House, Query};
+
+/// A run of the shared gateway's route `/recorded`.
+pub(crate) struct Recorded {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) json: Value,
+}
+
+impl Recorded {
+    pub(crate) async fn of(query: Query) -> Self {
+        let house = House::shared().await;
+        let response = query.at("/recorded").header("orfa-debug", "?1").send(&house).await;
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert_eq!(response.header("content-type"), "application/vnd.orfa.recording+json");
+        assert_eq!(response.header("cache-control"), "no-store");
+        Self { bytes: response.body.to_vec(), json: response.json() }
+    }
+
+    /// How the run ended: its answer's status, or its problem's code.
+    pub(crate) fn end(&self) -> &Value {
+        self.json.pointer("/end/answer/status").unwrap_or(&self.json["end"]["problem"]["code"])
+    }
+
+    pub(crate) async fn replay(&self, file: &str, program: &[u8]) -> Output {
+        replay(&self.bytes, file, program).await
+    }
+
+    /// Runs the program on this machine, without a debugger.
+    pub(crate) async fn natively(&self, file: &str, program: &[u8]) -> Output {
+        query(&["debug", "--plain"], &self.bytes, file, program).await
+    }
+
+    /// Whether these are the bytes that the run was answered with.
+    pub(crate) fn answered(&self, bytes: &[u8]) -> bool {
+        self.json["end"]["answer"]["sha256"] == hash(bytes)
+    }
+
+    /// That a replay ends as the recorded run did; what it says.
+    pub(crate) async fn same(&self, file: &str, program: &[u8]) -> Output {
+        let output = self.replay(file, program).await;
+        let calls = self.json["calls"].as_array().expect("calls").len();
+        let told = text(&output.stderr);
+        let ended = told.lines().last().unwrap_or_default();
+        let past = format!("orfa: ended at host call {}, as the recorded run", calls + 1);
+        let inside = format!("orfa: ended at host call {calls}, as the recorded run");
+        let stopped = self.json["end"]["problem"]["inside"] == false;
+        assert!(ended == inside || (stopped && ended == past), "{told}\n{}", text(&self.bytes));
+        output
+    }
+}
+
+pub(crate) async fn replay(recording: &[u8], file: &str, program: &[u8]) -> Output {
+    query(&["replay"], recording, file, program).await
+}
+
+/// `orfa query VERB run.json --program FILE`.
+async fn query(verb: &[&str], recording: &[u8], file: &str, program: &[u8]) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "run.json", recording);
+    write(folder.path(), file, program);
+    let mut command = Command::new(crate::orfa());
+    command.arg("query").args(verb).args(["run.json", "--program", file]).current_dir(folder.path());
+    command.output().await.expect("orfa runs")
+}
+
+pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) {
+    std::fs::write(folder.join(name), bytes).expect("written");
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
