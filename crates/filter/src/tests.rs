@@ -267,6 +267,7 @@ impl Bench {
 fn facts() -> Facts {
     Facts {
         route: "/test/*".into(),
+        service: Some("shop".into()),
         source: "192.0.2.1:1234".parse().unwrap(),
         destination: Some("192.0.2.2:80".parse().unwrap()),
         connection: 7,

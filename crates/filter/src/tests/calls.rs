@@ -274,7 +274,7 @@ async fn a_grpc_stream_sends_and_receives_until_its_trailers() {
         (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
         (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «one» (i32.const 0)))
         (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «two» (i32.const 0)))
-        (call $want (i32.const 1) (call $grpc_send (i32.const 99) «two» (i32.const 0)))
+        (call $want (i32.const 2) (call $grpc_send (i32.const 99) «two» (i32.const 0)))
         (call $want (i32.const 0) (call $grpc_close (i32.load (i32.const 16))))"#;
     let code = GRPC.replace("RECEIVED", "").replace("MAKE", make).replace("CLOSED", "0");
     let answer = send(&bench.of(&code), get("/")).await.unwrap();
@@ -289,7 +289,7 @@ async fn a_grpc_call_that_is_given_up_is_waited_for_no_more() {
     let make = r#"
         (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
         (call $want (i32.const 0) (call $grpc_cancel (i32.load (i32.const 16))))
-        (call $want (i32.const 1) (call $grpc_cancel (i32.load (i32.const 16))))
+        (call $want (i32.const 2) (call $grpc_cancel (i32.load (i32.const 16))))
         (call $want (i32.const 0) (call $continue (i32.const 0)))"#;
     let code = GRPC.replace("RECEIVED", "unreachable").replace("MAKE", make).replace("CLOSED", "0");
     assert_eq!(send(&bench.of(&code), get("/")).await.unwrap().status, 200);

@@ -73,7 +73,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let verdicts = play(&*host, &cases).await?;
     report(&cases, &verdicts);
     let score = Score::of(&cases, &verdicts);
-    let path = PathBuf::from(HERE).join(format!("score-{}.json", host.name()));
+    let path = PathBuf::from(HERE).join(format!("score-{}.json", host.kind().name()));
     Ok(score.close(&path, arguments.only.is_some(), arguments.update)?.into())
 }
 
@@ -82,9 +82,9 @@ const AT_ONCE: usize = 16;
 
 /// Plays every case: those that load on one process, then the others on one each.
 async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdict>> {
-    let envoy = host.is_envoy();
+    let kind = host.kind();
     let (load, refused): (Vec<_>, Vec<_>) =
-        cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(envoy));
+        cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(kind));
     let together: Vec<Arc<Case>> = load.iter().map(|(_, case)| Arc::clone(case)).collect();
     let running = host.start(&together).await?;
     let running = Arc::new(running.map_err(|said| anyhow::anyhow!("it did not start:\n{said}"))?);
@@ -94,12 +94,15 @@ async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdic
         let (running, turns) = (Arc::clone(&running), Arc::clone(&turns));
         played.spawn(async move {
             let _turn = turns.acquire().await;
-            (number, judge::play(envoy, &running, &case).await)
+            (number, judge::play(kind, &running, &case).await)
         });
     }
     let mut verdicts = played.join_all().await;
     for (number, case) in refused {
-        verdicts.push((number, judge::refusal(host.start(std::slice::from_ref(&case)).await?.err(), &case)));
+        verdicts.push((
+            number,
+            judge::refusal(kind, host.start(std::slice::from_ref(&case)).await?.err(), &case),
+        ));
     }
     verdicts.sort_by_key(|(number, _)| *number);
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
