@@ -1,7 +1,7 @@
 //! `sign` and `verify_signature`: arguments and results as messages of Protocol Buffers, as Envoy has them.
 //!
-//! Keys are RSA's of 2048 bits and more, or on the curves P-256 and P-384. A key that is none is BAD_ARGUMENT; what
-//! else is wrong stands in the result.
+//! Keys are RSA's of 2048 bits and more, or on the curves P-256 and P-384. No key, or two, is BAD_ARGUMENT; what else is
+//! wrong stands in the result.
 
 use ring::rand::SystemRandom;
 use ring::signature::{self as algorithms, EcdsaKeyPair, EcdsaSigningAlgorithm, RsaEncoding, RsaKeyPair};
@@ -19,35 +19,19 @@ const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 
+/// Why there is no signature, or it is none, in words for the module.
+type Answer<T> = Result<T, String>;
+
 /// A signature with a private key (PKCS #8). Of the arguments, 1 is the hash function, 2 the key in DER or 4 in PEM,
 /// 3 the text; of the result, 1 is whether there is a signature, 2 that, 3 why there is none.
 pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
     let [hash, der, text, pem] = fields(arguments, [1, 2, 3, 4])?;
     let key =
         one(der, pem, |pem| Some(PrivatePkcs8KeyDer::from_pem_slice(pem).ok()?.secret_pkcs8_der().to_vec()))?;
-    let (hash, text) = (hash.unwrap_or_default(), text.unwrap_or_default());
-    let random = SystemRandom::new();
-    let signed = if let Ok(key) = RsaKeyPair::from_pkcs8(&key) {
-        rsa_signing(hash).and_then(|encoding| {
-            let mut signature = vec![0; key.public().modulus_len()];
-            key.sign(encoding, &random, text, &mut signature).ok().map(|()| signature)
-        })
-    } else {
-        let curves: [&EcdsaSigningAlgorithm; 2] =
-            [&algorithms::ECDSA_P256_SHA256_ASN1_SIGNING, &algorithms::ECDSA_P384_SHA384_ASN1_SIGNING];
-        let hashes: [&[u8]; 2] = [b"sha256", b"sha384"];
-        let read = |curve| EcdsaKeyPair::from_pkcs8(curve, &key, &random).ok();
-        let (key, own) = curves
-            .into_iter()
-            .zip(hashes)
-            .find_map(|(curve, own)| Some((read(curve)?, own)))
-            .ok_or(Status::BadArgument)?;
-        let signature = || Some(key.sign(&random, text).ok()?.as_ref().to_vec());
-        (own == hash).then(signature).flatten()
-    };
+    let signed = signature(&key, hash.unwrap_or_default(), text.unwrap_or_default());
     Ok(match signed {
-        Some(signature) => [&[8, 1], &*field(2, &signature)].concat(),
-        None => field(3, &no_such_hash(hash)),
+        Ok(signature) => [&[8, 1], &*field(2, &signature)].concat(),
+        Err(why) => field(3, why.as_bytes()),
     })
 }
 
@@ -56,32 +40,55 @@ pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
 pub(super) fn verify(arguments: &[u8]) -> Result<Vec<u8>, Status> {
     let [hash, der, signature, text, pem] = fields(arguments, [1, 2, 3, 4, 5])?;
     let key = one(der, pem, |pem| Some(SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?.to_vec()))?;
-    let key = SubjectPublicKeyInfoRef::try_from(&*key).map_err(|_| Status::BadArgument)?;
-    let (hash, text) = (hash.unwrap_or_default(), text.unwrap_or_default());
-    let kind = (key.algorithm.oid, key.algorithm.parameters_oid().ok());
-    if ![(RSA, None), (EC, Some(P256)), (EC, Some(P384))].contains(&kind) {
-        return Err(Status::BadArgument);
-    }
-    let Some(algorithm) = verification(kind, hash) else { return Ok(field(2, &no_such_hash(hash))) };
-    let key = UnparsedPublicKey::new(algorithm, key.subject_public_key.raw_bytes());
-    Ok(match key.verify(text, signature.unwrap_or_default()) {
+    let hash = hash.unwrap_or_default();
+    Ok(match check(&key, hash, signature.unwrap_or_default(), text.unwrap_or_default()) {
         Ok(()) => vec![8, 1],
-        Err(_) => field(2, b"the signature is not that of the text"),
+        Err(why) => field(2, why.as_bytes()),
     })
 }
 
-/// The one key that there has to be.
+/// The one key that there has to be; an empty one, if that can't be read.
 fn one(
     der: Option<&[u8]>,
     pem: Option<&[u8]>,
     read: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, Status> {
-    let there = |key: Option<&'_ [u8]>| key.is_some_and(|key| !key.is_empty());
-    match (der, pem) {
-        (Some(der), pem) if there(Some(der)) && !there(pem) => Ok(der.to_vec()),
-        (der, Some(pem)) if !there(der) => read(pem).ok_or(Status::BadArgument),
+    match (der.filter(|key| !key.is_empty()), pem.filter(|key| !key.is_empty())) {
+        (Some(der), None) => Ok(der.to_vec()),
+        (None, Some(pem)) => Ok(read(pem).unwrap_or_default()),
         _ => Err(Status::BadArgument),
     }
+}
+
+fn signature(key: &[u8], hash: &[u8], text: &[u8]) -> Answer<Vec<u8>> {
+    let random = SystemRandom::new();
+    if let Ok(key) = RsaKeyPair::from_pkcs8(key) {
+        let encoding = rsa_signing(hash).ok_or_else(|| no_such_hash(hash))?;
+        let mut signature = vec![0; key.public().modulus_len()];
+        key.sign(encoding, &random, text, &mut signature).map_err(|_| no_key())?;
+        return Ok(signature);
+    }
+    let curves: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
+        (&algorithms::ECDSA_P256_SHA256_ASN1_SIGNING, b"sha256"),
+        (&algorithms::ECDSA_P384_SHA384_ASN1_SIGNING, b"sha384"),
+    ];
+    let read = |(curve, own)| Some((EcdsaKeyPair::from_pkcs8(curve, key, &random).ok()?, own));
+    let (key, own) = curves.into_iter().find_map(read).ok_or_else(no_key)?;
+    if own != hash {
+        return Err(no_such_hash(hash));
+    }
+    key.sign(&random, text).map(|signature| signature.as_ref().to_vec()).map_err(|_| no_key())
+}
+
+fn check(key: &[u8], hash: &[u8], signature: &[u8], text: &[u8]) -> Answer<()> {
+    let key = SubjectPublicKeyInfoRef::try_from(key).map_err(|_| no_key())?;
+    let kind = (key.algorithm.oid, key.algorithm.parameters_oid().ok());
+    if ![(RSA, None), (EC, Some(P256)), (EC, Some(P384))].contains(&kind) {
+        return Err(no_key());
+    }
+    let algorithm = verification(kind, hash).ok_or_else(|| no_such_hash(hash))?;
+    let key = UnparsedPublicKey::new(algorithm, key.subject_public_key.raw_bytes());
+    key.verify(text, signature).map_err(|_| "the signature is not that of the text".to_owned())
 }
 
 fn rsa_signing(hash: &[u8]) -> Option<&'static dyn RsaEncoding> {
@@ -110,9 +117,13 @@ fn verification(
     })
 }
 
-fn no_such_hash(hash: &[u8]) -> Vec<u8> {
+fn no_such_hash(hash: &[u8]) -> String {
     let hash = String::from_utf8_lossy(hash.get(..32).unwrap_or(hash));
-    format!("{hash} is not supported with this key").into_bytes()
+    format!("{hash} is not supported with this key")
+}
+
+fn no_key() -> String {
+    "the key is none of RSA, P-256 or P-384 that can be used here".to_owned()
 }
 
 /// A field of bytes.

@@ -98,6 +98,7 @@ fn listener(case: &Case) -> Value {
     json!({
         "name": case.id,
         "address": socket(SocketAddr::from(([127, 0, 0, 1], 0))),
+        "traffic_direction": "INBOUND",
         "filter_chains": [{ "filters": [{
             "name": "envoy.filters.network.http_connection_manager",
             "typed_config": {
