@@ -20,7 +20,7 @@ use crate::service::Came;
 pub(crate) enum Verdict {
     /// As on every host.
     Same,
-    /// As this host is known to do, and why that is not what the row asks for.
+    /// As this host is known to do instead, and why.
     Differs(String),
     /// As neither.
     Fails(Vec<String>),

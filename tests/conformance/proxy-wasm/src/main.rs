@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -80,7 +81,7 @@ async fn main() -> anyhow::Result<ExitCode> {
 /// How many cases are played at once: waiting for what does not come is most of the time that they take.
 const AT_ONCE: usize = 16;
 
-/// Plays every case: those that load on one process, then the others on one each.
+/// Plays every case: those that load on one process, meanwhile the others on one each.
 async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdict>> {
     let kind = host.kind();
     let (load, refused): (Vec<_>, Vec<_>) =
@@ -97,12 +98,10 @@ async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdic
             (number, judge::play(kind, &running, &case).await)
         });
     }
-    let mut verdicts = played.join_all().await;
-    for (number, case) in refused {
-        verdicts.push((
-            number,
-            judge::refusal(kind, host.start(std::slice::from_ref(&case)).await?.err(), &case),
-        ));
+    let starts = join_all(refused.iter().map(|(_, case)| host.start(std::slice::from_ref(case))));
+    let (mut verdicts, starts) = tokio::join!(played.join_all(), starts);
+    for ((number, case), started) in refused.iter().zip(starts) {
+        verdicts.push((*number, judge::refusal(kind, started?.err(), case)));
     }
     verdicts.sort_by_key(|(number, _)| *number);
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
