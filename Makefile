@@ -23,10 +23,14 @@ setup: ## Find the toolchain; on Debian, as root, install what is missing
 check: setup ## Formatting, arrows, licences, style, error codes, generated files, lints
 	@$(STEP) check cargo xtask check
 
-test: check ## Everything that CI runs: the checks, then all tests, end to end included
+test: check ## Everything that CI runs: the checks, all tests, end to end included, and the filters' conformance
 	@$(STEP) setup scripts/setup test
 	@$(STEP) "build tests" cargo test --workspace --locked --no-run
 	@$(STEP) tests cargo test --workspace --locked --quiet
+	@$(STEP) "build filters" tests/conformance/proxy-wasm/build $(TARGET)/conformance
+	@$(STEP) "build orfa" cargo build --workspace --locked
+	@$(STEP) conformance $(TARGET)/debug/proxy-wasm-conformance --host orfa --binary $(TARGET)/debug/orfa \
+		--modules $(TARGET)/conformance
 
 conform: setup ## The tests of h2spec 2.2.1 against the gateway; needs Go, which fetches it (target/h2spec)
 	@$(STEP) h2spec env GOBIN=$(abspath $(TARGET)) go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible

@@ -18,6 +18,7 @@ use http::{Extensions, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::body::Error;
+use services::headers::Named;
 use services::{Body, Call, body};
 
 use crate::abi::{Action, Side};
@@ -223,8 +224,15 @@ impl Run {
             body = Held::new(first, body, announced).boxed_unsync();
         }
         let keeps = self.streams.iter().any(|stream| stream.has.looks_back());
-        let mut head = self.exchange.messages().let_request_go(keeps).ok_or_else(no_head)?;
+        let calls_before = self.exchange.call.budget.made_count();
+        let (mut head, named) = {
+            let mut messages = self.exchange.messages();
+            messages.calls_before = calls_before;
+            let named = messages.aside.authority.clone();
+            (messages.let_request_go(keeps).ok_or_else(no_head)?, named)
+        };
         head.extensions = extensions;
+        named.into_iter().for_each(|named| _ = head.extensions.insert(Named(named)));
         let mut answer = pin!(handle(Request::from_parts(head, body)));
         poll_fn(|context| {
             let answered = answer.as_mut().poll(context);
@@ -406,10 +414,11 @@ impl http_body::Body for Outgoing {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-        {
-            self.run.exchange.count(Side::Response, data.len());
+        if let Some(Ok(frame)) = &frame {
+            match (frame.data_ref(), frame.trailers_ref()) {
+                (Some(data), _) => self.run.exchange.count(Side::Response, data.len()),
+                (None, trailers) => self.run.exchange.messages().trailers = trailers.cloned(),
+            }
         }
         Poll::Ready(frame)
     }

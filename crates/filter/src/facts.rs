@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub struct Facts {
     /// The route's path: `route_name`.
     pub route: Arc<str>,
+    /// The service that the route passes requests on to, if it has one: `cluster_name`.
+    pub service: Option<Arc<str>>,
     /// The client: `source.address`.
     pub source: SocketAddr,
     /// Where the gateway took the connection: `destination.address`.
@@ -15,7 +17,7 @@ pub struct Facts {
     /// A number that no other connection of this process has: `connection.id`.
     pub connection: u64,
     /// The encryption, if there is one.
-    pub tls: Option<Tls>,
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// The encryption of a client's connection.
@@ -27,4 +29,19 @@ pub struct Tls {
     pub server_name: Option<Arc<str>>,
     /// Whether the client has shown a certificate that is trusted: `connection.mtls`.
     pub is_mutual: bool,
+    /// What stands in that.
+    pub certificate: Option<Certificate>,
+}
+
+/// A client's certificate.
+#[derive(Clone, Debug, Default)]
+pub struct Certificate {
+    /// `CN=checkout,O=Shop` (RFC 4514): `connection.subject_peer_certificate`.
+    pub subject: String,
+    /// The first DNS name that it was given for: `connection.dns_san_peer_certificate`.
+    pub dns: Option<String>,
+    /// The first URI: `connection.uri_san_peer_certificate`.
+    pub uri: Option<String>,
+    /// The SHA-256 of all of it, in hexadecimal digits: `connection.sha256_peer_certificate_digest`.
+    pub digest: String,
 }

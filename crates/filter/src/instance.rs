@@ -332,7 +332,7 @@ impl Instance {
         let found = host.root_of(pending)?;
         host.received = received;
         if let Some(Context::Stream(stream)) = host.contexts.get(&pending.context) {
-            stream.end_call(pending.is_stream);
+            stream.end_call(pending.era);
             let stream = Arc::clone(stream);
             host.woken.push(stream);
         }

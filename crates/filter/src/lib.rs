@@ -48,7 +48,7 @@ mod tests;
 
 pub use chain::Chain;
 pub use config::{Dialect, FilterConfig, FilterLimits, OnTrap};
-pub use facts::{Facts, Tls};
+pub use facts::{Certificate, Facts, Tls};
 pub use filters::{Filters, StartError};
 pub use metrics::{Metric, Value};
 pub use observe::{Event, Observe};

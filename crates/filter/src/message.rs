@@ -14,9 +14,17 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// A head, or headers alone.
 pub(crate) enum Head<'a> {
-    Request(&'a mut request::Parts, &'a mut Scheme),
+    Request(&'a mut request::Parts, &'a mut Aside),
     Response(&'a mut response::Parts),
     Plain(&'a mut HeaderMap),
+}
+
+/// What modules may change of a request that its head has no place for, or has to keep.
+#[derive(Clone, Debug)]
+pub(crate) struct Aside {
+    pub(crate) scheme: Scheme,
+    /// What the service is to be called, where a module has changed it. The head keeps what the client asked for.
+    pub(crate) authority: Option<Authority>,
 }
 
 /// `http` or `https`, of the client's connection.
@@ -33,11 +41,11 @@ impl Head<'_> {
     /// Each name and value, the pseudo headers first. `host` is `:authority`.
     pub(crate) fn each(&self, mut see: impl FnMut(&[u8], &[u8])) {
         let headers = match self {
-            Self::Request(head, scheme) => {
-                authority(head).iter().for_each(|value| see(b":authority", value));
+            Self::Request(head, aside) => {
+                authority(head, aside).iter().for_each(|value| see(b":authority", value));
                 see(b":path", path(&head.uri).as_bytes());
                 see(b":method", head.method.as_str().as_bytes());
-                see(b":scheme", scheme.name().as_bytes());
+                see(b":scheme", aside.scheme.name().as_bytes());
                 &head.headers
             }
             Self::Response(head) => {
@@ -62,12 +70,12 @@ impl Head<'_> {
     /// The first value of this name, copied.
     pub(crate) fn get(&self, name: &[u8]) -> Option<HeaderValue> {
         match (self, name) {
-            (Self::Request(head, _), b":authority" | b"host" | b"Host") => {
-                authority(head).and_then(|value| HeaderValue::from_bytes(value).ok())
+            (Self::Request(head, aside), b":authority" | b"host" | b"Host") => {
+                authority(head, aside).and_then(|value| HeaderValue::from_bytes(value).ok())
             }
             (Self::Request(head, _), b":path") => HeaderValue::from_str(path(&head.uri)).ok(),
             (Self::Request(head, _), b":method") => HeaderValue::from_str(head.method.as_str()).ok(),
-            (Self::Request(_, scheme), b":scheme") => Some(HeaderValue::from_static(scheme.name())),
+            (Self::Request(_, aside), b":scheme") => Some(HeaderValue::from_static(aside.scheme.name())),
             (Self::Response(head), b":status") => HeaderValue::from_str(head.status.as_str()).ok(),
             _ => self.headers().get(HeaderName::from_bytes(name).ok()?).cloned(),
         }
@@ -144,15 +152,18 @@ impl Head<'_> {
     fn set_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Status> {
         let bad = Status::BadArgument;
         match (self, name) {
-            (Self::Request(head, _), b":authority" | b"host" | b"Host") => set_authority(head, value)?,
+            (Self::Request(head, aside), b":authority" | b"host" | b"Host") => {
+                let same = own_authority(head) == Some(value);
+                aside.authority = if same { None } else { Some(named(value).ok_or(bad)?) };
+            }
             (Self::Request(head, _), b":path") => {
                 head.uri = with_path(&head.uri, value).ok_or(bad)?;
             }
             (Self::Request(head, _), b":method") => {
                 head.method = Method::from_bytes(value).map_err(|_| bad)?;
             }
-            (Self::Request(_, scheme), b":scheme") => {
-                **scheme = match value {
+            (Self::Request(_, aside), b":scheme") => {
+                aside.scheme = match value {
                     b"http" => Scheme(false),
                     b"https" => Scheme(true),
                     _ => return Err(bad),
@@ -179,8 +190,13 @@ pub(crate) fn path(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }
 
-/// The host that the client asked for.
-pub(crate) fn authority(head: &request::Parts) -> Option<&[u8]> {
+/// What modules take for the host that the client asked for.
+pub(crate) fn authority<'a>(head: &'a request::Parts, aside: &'a Aside) -> Option<&'a [u8]> {
+    let changed = aside.authority.as_ref().map(|authority| authority.as_str().as_bytes());
+    changed.or_else(|| own_authority(head))
+}
+
+fn own_authority(head: &request::Parts) -> Option<&[u8]> {
     let in_uri = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     in_uri.or_else(|| head.headers.get(HOST).map(HeaderValue::as_bytes))
 }
@@ -192,18 +208,9 @@ fn with_path(uri: &Uri, path: &[u8]) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-fn set_authority(head: &mut request::Parts, value: &[u8]) -> Result<(), Status> {
-    let authority = Authority::try_from(value).map_err(|_| Status::BadArgument)?;
-    if head.uri.authority().is_none() || head.headers.contains_key(HOST) {
-        let value = HeaderValue::from_bytes(value).map_err(|_| Status::BadArgument)?;
-        head.headers.insert(HOST, value);
-    }
-    if head.uri.authority().is_some() {
-        let mut parts = head.uri.clone().into_parts();
-        parts.authority = Some(authority);
-        head.uri = Uri::from_parts(parts).map_err(|_| Status::BadArgument)?;
-    }
-    Ok(())
+/// A host, with its port if it has one; users have no place in requests (RFC 9110, 4.2.4).
+fn named(value: &[u8]) -> Option<Authority> {
+    Authority::try_from(value).ok().filter(|authority| !authority.as_str().contains('@'))
 }
 
 fn field(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), Status> {
@@ -298,8 +305,8 @@ mod tests {
             .body(())
             .unwrap()
             .into_parts();
-        let mut scheme = Scheme(false);
-        let head = Head::Request(&mut head, &mut scheme);
+        let mut aside = Aside { scheme: Scheme(false), authority: None };
+        let head = Head::Request(&mut head, &mut aside);
         let mut bytes = vec![0xff; size(&head)];
         write(&head, &mut bytes).unwrap();
         let expected: Pairs<'_> = vec![
@@ -342,15 +349,30 @@ mod tests {
     #[test]
     fn pseudo_headers_are_written_through() {
         let (mut parts, ()) = http::Request::get("/a").header("host", "a.org").body(()).unwrap().into_parts();
-        let mut scheme = Scheme(false);
-        let mut head = Head::Request(&mut parts, &mut scheme);
+        let mut aside = Aside { scheme: Scheme(false), authority: None };
+        let mut head = Head::Request(&mut parts, &mut aside);
         head.replace(b":path", b"/b?c").unwrap();
         head.replace(b":method", b"PUT").unwrap();
         head.replace(b":authority", b"b.org").unwrap();
         assert_eq!(head.replace(b":path", b"no path"), Err(Status::BadArgument));
         assert_eq!(head.add(b"bad name", b"x"), Err(Status::BadArgument));
         assert_eq!(head.add(b"x", b"a\nb"), Err(Status::BadArgument));
+        assert_eq!(head.replace(b":authority", b"me@b.org"), Err(Status::BadArgument));
         assert_eq!(head.get(b"host").unwrap(), "b.org");
         assert_eq!((parts.uri.to_string(), parts.method), ("/b?c".to_owned(), Method::PUT));
+        assert_eq!(
+            (&parts.headers[HOST], aside.authority.unwrap().as_str()),
+            (&"a.org".parse().unwrap(), "b.org")
+        );
+    }
+
+    #[test]
+    fn the_clients_own_authority_set_again_is_no_change() {
+        let (mut parts, ()) = http::Request::get("/a").header("host", "a.org").body(()).unwrap().into_parts();
+        let mut aside = Aside { scheme: Scheme(false), authority: None };
+        for name in ["b.org", "a.org"] {
+            Head::Request(&mut parts, &mut aside).replace(b":authority", name.as_bytes()).unwrap();
+        }
+        assert_eq!(aside.authority, None);
     }
 }

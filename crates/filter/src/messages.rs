@@ -14,7 +14,7 @@ use services::Call;
 use crate::abi::Side;
 use crate::facts::Facts;
 use crate::filters::lock;
-use crate::message::{Head, Scheme};
+use crate::message::{Aside, Head, Scheme};
 
 /// One exchange, as all its filters see it.
 pub(crate) struct Exchange {
@@ -28,8 +28,12 @@ pub(crate) struct Exchange {
 /// The heads of its two messages, and what filters leave for each other.
 pub(crate) struct Messages {
     pub(crate) request: Option<request::Parts>,
-    pub(crate) scheme: Scheme,
+    pub(crate) aside: Aside,
     pub(crate) response: Option<response::Parts>,
+    /// The response's trailers, once they have left.
+    pub(crate) trailers: Option<HeaderMap>,
+    /// How many calls there were before the handler's own.
+    pub(crate) calls_before: usize,
     /// The request's head has left for its handler.
     request_has_left: bool,
     /// The response's head has left for the client.
@@ -39,6 +43,8 @@ pub(crate) struct Messages {
     /// Changes of a response that is yet to come.
     pub(crate) early: Vec<Early>,
     pub(crate) properties: HashMap<Vec<u8>, Bytes>,
+    /// What the request is called, where it bears no name.
+    pub(crate) id: Option<Bytes>,
     /// Why the answer is what it is, where a filter gave it.
     pub(crate) details: String,
 }
@@ -54,13 +60,16 @@ impl Exchange {
     pub(crate) fn new(head: request::Parts, call: &Call, facts: Facts) -> Arc<Self> {
         let messages = Messages {
             request: Some(head),
-            scheme: Scheme(facts.tls.is_some()),
+            aside: Aside { scheme: Scheme(facts.tls.is_some()), authority: None },
             response: None,
+            trailers: None,
+            calls_before: 0,
             request_has_left: false,
             has_left: false,
             is_over: false,
             early: Vec::new(),
             properties: HashMap::new(),
+            id: None,
             details: String::new(),
         };
         let began = (Instant::now(), SystemTime::now());
@@ -109,7 +118,7 @@ impl Messages {
     /// A head, if there is one.
     pub(crate) fn head(&mut self, is_request: bool) -> Option<Head<'_>> {
         if is_request {
-            self.request.as_mut().map(|head| Head::Request(head, &mut self.scheme))
+            self.request.as_mut().map(|head| Head::Request(head, &mut self.aside))
         } else {
             self.response.as_mut().map(Head::Response)
         }

@@ -62,6 +62,8 @@ pub(crate) struct State {
     /// Calls that it waits for, gRPC streams not among them; and all that it has made.
     pub(crate) waiting: u32,
     pub(crate) calls: u32,
+    /// How often it said that the request may go on: calls that it made before are waited for no more.
+    pub(crate) era: u32,
     /// Bytes of headers that it has written.
     pub(crate) written: usize,
     pub(crate) halves: [Half; 2],
@@ -205,15 +207,16 @@ impl Stream {
         state.half(side).resumed = true;
         if side == Side::Request {
             state.waiting = 0;
+            state.era = state.era.wrapping_add(1);
         }
         drop(state);
         self.wake();
     }
 
-    /// A call is over: one less to wait for, unless it was a gRPC stream, which never was waited for.
-    pub(crate) fn end_call(&self, is_stream: bool) {
-        if !is_stream {
-            let mut state = self.state();
+    /// A call that was made in this era is over: one less to wait for, if it is waited for at all.
+    pub(crate) fn end_call(&self, era: Option<u32>) {
+        let mut state = self.state();
+        if era == Some(state.era) {
             state.waiting = state.waiting.saturating_sub(1);
         }
     }

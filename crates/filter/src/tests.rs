@@ -176,6 +176,7 @@ impl Transport for Answers {
         self.told.notify_one();
         let dropped = Dropped(Arc::clone(&self.dropped));
         let hops = services::headers::hops(request.headers()).to_string();
+        let called = request.uri().authority().map_or("", |called| called.as_str()).to_owned();
         let upgrades = request.headers().contains_key("upgrade").to_string();
         if request.headers().get("content-type").is_some_and(|value| value == "application/grpc") {
             return futures_util::future::ready(Ok(grpc_answer(request))).boxed();
@@ -189,7 +190,8 @@ impl Transport for Answers {
             let mut text = path.into_bytes();
             text.extend_from_slice(&body);
             let response = Response::builder().status(if text.starts_with(b"/no") { 403 } else { 200 });
-            let response = response.header("x-hops", hops).header("x-upgrades", upgrades);
+            let response =
+                response.header("x-hops", hops).header("x-upgrades", upgrades).header("x-called", called);
             Ok(response.header("x-from", "service").body(body::full(text)).unwrap())
         }
         .boxed()
@@ -267,6 +269,7 @@ impl Bench {
 fn facts() -> Facts {
     Facts {
         route: "/test/*".into(),
+        service: Some("shop".into()),
         source: "192.0.2.1:1234".parse().unwrap(),
         destination: Some("192.0.2.2:80".parse().unwrap()),
         connection: 7,

@@ -41,7 +41,7 @@ pub(crate) struct Link {
 pub(crate) struct Secured {
     /// The client's certificate, verified, if it has shown one.
     pub(crate) certificate: Option<Certificate>,
-    pub(crate) tls: filter::Tls,
+    pub(crate) tls: Arc<filter::Tls>,
 }
 
 impl Client {
@@ -62,13 +62,14 @@ impl Client {
     }
 
     /// What filters on a route may know of it.
-    pub(crate) fn facts(&self, route: &Arc<str>) -> filter::Facts {
+    pub(crate) fn facts(&self, route: &Arc<str>, service: Option<&Arc<str>>) -> filter::Facts {
         filter::Facts {
             route: Arc::clone(route),
+            service: service.cloned(),
             source: self.address,
             destination: self.link.local,
             connection: self.link.number,
-            tls: self.link.secured.get().map(|secured| secured.tls.clone()),
+            tls: self.link.secured.get().map(|secured| Arc::clone(&secured.tls)),
         }
     }
 

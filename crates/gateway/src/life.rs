@@ -194,7 +194,7 @@ async fn filtered(
     call: Call,
     entry: &Entry,
 ) -> Result<Response<Body>, Box<dyn Problem>> {
-    let facts = entry.client.facts(&route.path);
+    let facts = entry.client.facts(&route.path, route.way.service());
     // Credentials that were taken out of the request: filters see none of them.
     let kept =
         if route.way.makes_calls() { without(&call.headers, request.headers()) } else { HeaderMap::new() };

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -89,6 +90,8 @@ pub struct Made {
     pub method: Method,
     /// Path and query as sent.
     pub path: String,
+    /// Which of the service's addresses it was sent to last.
+    pub address: Option<SocketAddr>,
     /// How it ended.
     pub outcome: Outcome,
     /// When it was sent again, each time to another endpoint: from the start of the request.
@@ -214,6 +217,11 @@ impl Budget {
         self.lock().clone()
     }
 
+    /// What is to be seen in them, without a copy.
+    pub fn see_made<T>(&self, see: impl FnOnce(&[Made]) -> T) -> T {
+        see(&self.lock())
+    }
+
     /// The same, given away: for whoever comes last.
     #[must_use]
     pub fn take_made(&self) -> Vec<Made> {
@@ -230,7 +238,8 @@ impl Budget {
     pub fn begin(&self, service: Arc<str>, method: Method, path: String) -> usize {
         let span = (self.started.elapsed(), None);
         let mut made = self.lock();
-        made.push(Made { service, method, path, outcome: Outcome::NotSent, again: Vec::new(), span });
+        let (address, outcome) = (None, Outcome::NotSent);
+        made.push(Made { service, method, path, address, outcome, again: Vec::new(), span });
         made.len() - 1
     }
 
@@ -251,11 +260,20 @@ impl Budget {
         }
     }
 
+    /// Notes that a call is sent, to this address.
+    pub fn sent(&self, number: usize, address: Option<SocketAddr>) {
+        if let Some(made) = self.lock().get_mut(number) {
+            made.outcome = Outcome::NoAnswer;
+            made.address = address;
+        }
+    }
+
     /// Notes that a call is sent once more, to another endpoint.
-    pub fn again(&self, number: usize) {
+    pub fn again(&self, number: usize, address: Option<SocketAddr>) {
         let now = self.started.elapsed();
         if let Some(made) = self.lock().get_mut(number) {
             made.again.push(now);
+            made.address = address;
         }
     }
 

@@ -23,7 +23,7 @@ use tokio::time::timeout_at;
 use crate::body::Body;
 use crate::call::{Call, Outcome};
 use crate::config::{ConfigProblem, ServiceConfig};
-use crate::headers::{self, MAX_HOPS};
+use crate::headers::{self, MAX_HOPS, Named};
 use crate::path::{PathError, parse_target};
 use crate::receive::{Stopped, receive};
 use crate::service::Service;
@@ -195,7 +195,8 @@ impl Services {
         let Request { method, path_and_query: path, mut headers, body } = request;
         service.headers.complete(&mut headers, &call.headers);
         call.trace.mark(&mut headers, number);
-        let message = Message { method, path, headers, payload: Payload::Whole(body), may_switch: false };
+        let payload = Payload::Whole(body);
+        let message = Message { method, path, host: None, headers, payload, may_switch: false };
         let (call, exchange) = (call.clone(), self.exchange(service, number));
         Ok(async move {
             let result = exchange.run(&call, message).await;
@@ -205,8 +206,8 @@ impl Services {
     }
 
     /// Sends a client's own request on and streams the answer back. `Via`, `Forwarded` and `CDN-Loop` are
-    /// appended, the operator's headers for the service set. The service's timeout holds until the
-    /// answer begins.
+    /// appended, the operator's headers for the service set. The service is called by its own name, unless
+    /// the request's extensions have a [`Named`]. Its timeout holds until the answer begins.
     pub fn forward(
         &self,
         call: &Call,
@@ -236,12 +237,13 @@ impl Services {
         check_method(&head.method)?;
         let number = begin(call, service, &head.method, &path)?;
         let wish = Wish::of(&head);
+        let host = head.extensions.remove::<Named>().map(|Named(host)| host);
         headers::mark_forwarded(&mut head, call.arrival);
         wish.iter().for_each(|wish| wish.say(&mut head.headers));
         service.headers.set_on(&mut head.headers);
         call.trace.mark(&mut head.headers, number);
         let (method, headers, payload) = (head.method, head.headers, Payload::of(body));
-        let message = Message { method, path, headers, payload, may_switch: wish.is_some() };
+        let message = Message { method, path, host, headers, payload, may_switch: wish.is_some() };
         Ok((self.exchange(service, number), message, wish))
     }
 

@@ -14,6 +14,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
     PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
 };
+use http::uri::Authority;
 use http::{Version, request};
 
 use crate::problem::{Fault, Kind, Problem};
@@ -89,6 +90,11 @@ pub struct Arrival {
     /// further (RFC 7239, section 8.1).
     pub is_trusted: bool,
 }
+
+/// What a service is to be called in a request, in the place of its own name: in the request's extensions. Who makes
+/// the request says so; what a client says of itself is no such thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named(pub Authority);
 
 /// A header that a program may not send.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -178,21 +178,24 @@ impl Origin {
         self.authority.port_u16().unwrap_or(default_port(&self.scheme))
     }
 
-    /// The complete URI of a path at this target.
-    pub(crate) fn uri(&self, path: PathAndQuery) -> Result<Uri, http::Error> {
-        match self.base.as_str() {
-            "" => self.absolute(path),
-            base => self.absolute(PathAndQuery::try_from(format!("{base}{path}"))?),
-        }
-    }
-
-    /// The complete URI of a path that is the target's already.
-    fn absolute(&self, path: PathAndQuery) -> Result<Uri, http::Error> {
+    /// The complete URI of a path at this target, called so or by its own name.
+    pub(crate) fn uri(&self, path: PathAndQuery, called: Option<&Authority>) -> Result<Uri, http::Error> {
+        let path = match self.base.as_str() {
+            "" => path,
+            base => PathAndQuery::try_from(format!("{base}{path}"))?,
+        };
         let mut parts = Parts::default();
         parts.scheme = Some(self.scheme.clone());
-        parts.authority = Some(self.authority.clone());
+        parts.authority = Some(called.unwrap_or(&self.authority).clone());
         parts.path_and_query = Some(path);
         Ok(Uri::from_parts(parts)?)
+    }
+
+    /// What HTTP/1.1 calls it in a request to this URI.
+    fn host(&self, uri: &Uri) -> HeaderValue {
+        let called = uri.authority().filter(|called| **called != self.authority);
+        let called = called.and_then(|called| HeaderValue::from_str(called.as_str()).ok());
+        called.unwrap_or_else(|| self.host.clone())
     }
 }
 

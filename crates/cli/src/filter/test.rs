@@ -162,6 +162,7 @@ fn facts() -> Facts {
     let address = |port| ([127, 0, 0, 1], port).into();
     Facts {
         route: "/*".into(),
+        service: None,
         source: address(50_000),
         destination: Some(address(8080)),
         connection: 1,

@@ -13,7 +13,7 @@ use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
-use services::headers::{self, Arrival};
+use services::headers::{self, Arrival, Named};
 use services::{Body, Call, CallError, Problem, Service, body};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 
 use super::{Context, Done, Guest, Host, Received};
 use crate::abi::Status;
-use crate::message::{self, Head, Scheme};
+use crate::message::{self, Aside, Head, Scheme};
 use crate::plugin::Spec;
 use crate::slot::Slot;
 use crate::stats::count;
@@ -43,8 +43,8 @@ pub(crate) struct Pending {
     task: AbortHandle,
     /// Made when the exchange was over already: it goes on without.
     detached: bool,
-    /// A gRPC stream: nobody waits for its end.
-    pub(crate) is_stream: bool,
+    /// In which era of its stream it was made, if its end is waited for: that of a gRPC stream is not.
+    pub(crate) era: Option<u32>,
     /// What a gRPC stream still sends.
     pub(super) messages: Option<mpsc::Sender<Bytes>>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Maker {
     context: u32,
     root: u32,
     detached: bool,
-    is_stream: bool,
+    era: Option<u32>,
 }
 
 impl Calls {
@@ -180,12 +180,12 @@ impl Maker {
         let runtime = Handle::try_current().map_err(|_| Status::InternalFailure)?;
         let (context, current) = host.current.clone().ok_or(Status::BadArgument)?;
         let spec = Arc::clone(current.spec());
-        let (root, call, detached) = match &current {
+        let (root, call, detached, era) = match &current {
             Context::Root(root) if host.calls.of_context(context) >= spec.limits.calls as usize => {
                 tracing::warn!(target: "filter", filter = &*root.spec.name, "too many calls under way");
                 return Err(Status::InternalFailure);
             }
-            Context::Root(root) => (root.id, Call::unlimited(), false),
+            Context::Root(root) => (root.id, Call::unlimited(), false, None),
             Context::Stream(stream) => {
                 let mut state = stream.state();
                 if state.calls >= spec.limits.calls {
@@ -193,12 +193,13 @@ impl Maker {
                 }
                 state.calls += 1;
                 state.waiting += u32::from(!is_stream);
+                let era = (!is_stream).then_some(state.era);
                 drop(state);
                 let is_over = stream.exchange.messages().is_over;
                 let call = &stream.exchange.call;
                 // What is over has no budget any more, but it went round as often as it did.
                 let call = if is_over { Call { hops: call.hops, ..Call::unlimited() } } else { call.clone() };
-                (stream.root, call, is_over)
+                (stream.root, call, is_over, era)
             }
         };
         count(&spec.stats.calls);
@@ -207,7 +208,7 @@ impl Maker {
         // What the module says of others goes out as it says it.
         let arrival = call.arrival.map(|arrival| Arrival { is_trusted: true, ..arrival });
         let call = Call { rights: None, payer: None, arrival, ..call };
-        Ok(Self { call, slot, generation, token, runtime, context, root, detached, is_stream })
+        Ok(Self { call, slot, generation, token, runtime, context, root, detached, era })
     }
 
     /// Notes in a call how many gateways the request has passed already: otherwise a call that comes back to the
@@ -226,8 +227,8 @@ impl Maker {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = self.runtime.spawn(task).abort_handle();
-        let Self { context, root, detached, is_stream, token, .. } = self;
-        host.calls.pending.insert(token, Pending { context, root, task, detached, is_stream, messages });
+        let Self { context, root, detached, era, token, .. } = self;
+        host.calls.pending.insert(token, Pending { context, root, task, detached, era, messages });
     }
 }
 
@@ -293,13 +294,14 @@ fn head(pairs: &[u8]) -> Result<(http::request::Parts, Scheme), Status> {
     let mut request = Request::new(());
     *request.uri_mut() = PathAndQuery::from_static("/").into();
     let (mut head, ()) = request.into_parts();
-    let mut scheme = Scheme(false);
-    Head::Request(&mut head, &mut scheme).set_all(&pairs)?;
+    let mut aside = Aside { scheme: Scheme(false), authority: None };
+    Head::Request(&mut head, &mut aside).set_all(&pairs)?;
+    aside.authority.into_iter().for_each(|named| _ = head.extensions.insert(Named(named)));
     // A filter that sends a request's headers on to be checked must not ask for an upgrade with them.
     for name in [HOST, CONNECTION, UPGRADE] {
         head.headers.remove(name);
     }
-    Ok((head, scheme))
+    Ok((head, aside.scheme))
 }
 
 fn trailers_of(pairs: &[u8]) -> Result<HeaderMap, Status> {

@@ -1,5 +1,7 @@
 //! Foreign functions: those of Envoy's that mean something here.
 
+mod signatures;
+
 use std::io::Read;
 
 use bytes::Bytes;
@@ -24,10 +26,14 @@ pub(super) fn call(
     let arguments = Bytes::copy_from_slice(guest.bytes((arguments, arguments_length))?);
     let most = guest.host().core.memory;
     let result = match name.as_str() {
-        // It takes its time, which no clock counts.
-        "compress" if arguments.len() as u64 > guest.host().spec().map_or(0, |spec| spec.limits.buffer.0) => {
+        // They take their time, which no clock counts.
+        "compress" | "sign" | "verify_signature"
+            if arguments.len() as u64 > guest.host().spec().map_or(0, |spec| spec.limits.buffer.0) =>
+        {
             return Err(Status::BadArgument.into());
         }
+        "sign" => signatures::sign(&arguments)?,
+        "verify_signature" => signatures::verify(&arguments)?,
         "compress" => read(ZlibEncoder::new(&*arguments, Compression::default()), most)?,
         "uncompress" => read(ZlibDecoder::new(&*arguments), most)?,
         "set_envoy_filter_state" => {
@@ -50,7 +56,14 @@ fn read(from: impl Read, most: u64) -> Result<Vec<u8>, Status> {
 
 /// The message has the path as field 1 and the value as field 2.
 fn set_filter_state(guest: &mut Guest<'_>, message: &[u8]) -> Done {
-    let (mut path, mut value) = (None, None);
+    let [path, value] = fields(message, [1, 2])?;
+    let (Some(path), Some(value)) = (path, value) else { return Err(Status::BadArgument.into()) };
+    Ok(properties::keep(guest.host(), path, value)?)
+}
+
+/// Fields of a message of Protocol Buffers, by their numbers: texts, bytes and messages.
+fn fields<const N: usize>(message: &[u8], numbers: [u64; N]) -> Result<[Option<&[u8]>; N], Status> {
+    let mut found = [None; N];
     let mut rest = message;
     while !rest.is_empty() {
         let (key, after) = varint(rest).ok_or(Status::BadArgument)?;
@@ -60,18 +73,14 @@ fn set_filter_state(guest: &mut Guest<'_>, message: &[u8]) -> Done {
             2 => {
                 let length = usize::try_from(number).map_err(|_| Status::BadArgument)?;
                 let (field, after) = after.split_at_checked(length).ok_or(Status::BadArgument)?;
-                match key >> 3 {
-                    1 => path = Some(field),
-                    2 => value = Some(field),
-                    _ => {}
-                }
+                let places = numbers.iter().zip(&mut found);
+                places.filter(|(number, _)| **number == key >> 3).for_each(|(_, place)| *place = Some(field));
                 after
             }
-            _ => return Err(Status::BadArgument.into()),
+            _ => return Err(Status::BadArgument),
         };
     }
-    let (Some(path), Some(value)) = (path, value) else { return Err(Status::BadArgument.into()) };
-    Ok(properties::keep(guest.host(), path, value)?)
+    Ok(found)
 }
 
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {

@@ -151,7 +151,7 @@ fn request(service: &str, method: &str, metadata: &[u8], payload: Body) -> Resul
 /// `proxy_grpc_send`
 pub(super) fn send(guest: &mut Guest<'_>, token: u32, message: u32, length: u32, end: u32) -> Done {
     let message = framed(guest.bytes((message, length))?).ok_or(Status::BadArgument)?;
-    let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::NotFound)?;
+    let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::BadArgument)?;
     let sender = pending.messages.as_ref().ok_or(Status::BadArgument)?;
     let sent = sender.try_send(message).map_err(|_| Status::InternalFailure);
     if end != 0 {
@@ -163,9 +163,9 @@ pub(super) fn send(guest: &mut Guest<'_>, token: u32, message: u32, length: u32,
 /// `proxy_grpc_cancel`
 pub(super) fn cancel(guest: &mut Guest<'_>, token: u32) -> Done {
     let host = guest.host_mut();
-    let pending = host.calls.cancel(token).ok_or(Status::NotFound)?;
+    let pending = host.calls.cancel(token).ok_or(Status::BadArgument)?;
     if let Some(super::Context::Stream(stream)) = host.contexts.get(&pending.context) {
-        stream.end_call(pending.is_stream);
+        stream.end_call(pending.era);
         stream.wake();
     }
     Ok(())
@@ -173,7 +173,7 @@ pub(super) fn cancel(guest: &mut Guest<'_>, token: u32) -> Done {
 
 /// `proxy_grpc_close`: nothing more is sent.
 pub(super) fn close(guest: &mut Guest<'_>, token: u32) -> Done {
-    let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::NotFound)?;
+    let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::BadArgument)?;
     if pending.messages.take().is_some() { Ok(()) } else { cancel(guest, token) }
 }
 

@@ -9,13 +9,15 @@ mod nginx;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Version, request};
+use services::Made;
 
 use super::{Done, Guest, Host};
 use crate::abi::{Side, Status};
 use crate::message::{self, Head};
 use crate::messages::{Exchange, Messages};
+use crate::stream::Stream;
 
 /// How many properties modules may set in an exchange, and how large all may be.
 const MAX_PROPERTIES: usize = 256;
@@ -84,24 +86,24 @@ fn find(host: &Host, raw: &[u8]) -> Option<Bytes> {
         [b"plugin_vm_id"] => return Some(spec.vm_id.clone().into()),
         _ => {}
     }
-    let exchange = &host.stream()?.exchange;
+    let stream = host.stream()?;
+    let exchange = &stream.exchange;
     let mut messages = exchange.messages();
     if let Some(set) = set_before(&messages, raw, &path) {
         return Some(set);
     }
     let known = match path[..] {
         [b"request", ref rest @ ..] => of_request(exchange, &mut messages, rest),
-        [b"response", ref rest @ ..] => of_response(exchange, &mut messages, rest),
+        [b"response", ref rest @ ..] => of_response(stream, &mut messages, rest),
         [b"connection", field] => of_connection(exchange, field),
         [b"source", b"address"] => Some(text(exchange.facts.source)),
         [b"source", b"port"] => Some(number(u64::from(exchange.facts.source.port()))),
         [b"destination", b"address"] => exchange.facts.destination.map(text),
         [b"destination", b"port"] => Some(number(u64::from(exchange.facts.destination?.port()))),
-        [b"route_name"] | [b"xds", b"route_name"] => {
-            Some(Bytes::copy_from_slice(exchange.facts.route.as_bytes()))
-        }
+        [b"upstream", field] => of_upstream(exchange, &messages, field),
+        [b"route_name"] | [b"xds", b"route_name"] => Some(text(&exchange.facts.route)),
         [b"cluster_name"] | [b"xds", b"cluster_name"] => service(exchange),
-        [b"listener_direction"] => Some(number(1)),
+        [b"listener_direction"] | [b"xds", b"listener_direction"] => Some(number(1)),
         _ => None,
     };
     known.or_else(|| match path[..] {
@@ -129,7 +131,8 @@ fn of_request(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> O
         [b"size" | b"total_size"] => return Some(number(request_size(exchange, messages.request.as_ref()?))),
         [b"time"] => return Some(number(super::system::nanoseconds(exchange.began.1))),
         [b"duration"] => return Some(duration(exchange.began.0.elapsed())),
-        [b"scheme"] => return Some(messages.scheme.name().into()),
+        [b"scheme"] => return Some(messages.aside.scheme.name().into()),
+        [b"id"] => return id(exchange, messages),
         _ => {}
     }
     let head = messages.request.as_ref()?;
@@ -137,18 +140,21 @@ fn of_request(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> O
         [b"path"] => Some(text(message::path(&head.uri))),
         [b"url_path"] => Some(text(head.uri.path())),
         [b"query"] => Some(text(head.uri.query().unwrap_or_default())),
-        [b"host"] => message::authority(head).map(Bytes::copy_from_slice),
+        [b"host"] => message::authority(head, &messages.aside).map(Bytes::copy_from_slice),
         [b"method"] => Some(text(&head.method)),
         [b"protocol"] => Some(protocol(head.version).into()),
         [b"referer"] => field(head, "referer"),
         [b"useragent"] => field(head, "user-agent"),
-        [b"id"] => field(head, "x-request-id"),
         _ => None,
     }
 }
 
-fn of_response(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> Option<Bytes> {
+fn of_response(stream: &Stream, messages: &mut Messages, path: &[&[u8]]) -> Option<Bytes> {
     match path {
+        [b"trailers"] => trailers(stream, messages, |trailers| pairs(&Head::Plain(&mut trailers.clone()))),
+        [b"trailers", name] => {
+            trailers(stream, messages, |trailers| header(Head::Plain(&mut trailers.clone()).get(name)))
+        }
         [b"headers"] => pairs(&messages.head(false)?),
         [b"headers", name] => header(messages.head(false)?.get(name)),
         [b"code"] => Some(number(u64::from(messages.response.as_ref()?.status.as_u16()))),
@@ -158,28 +164,78 @@ fn of_response(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> 
         [b"code_details"] => Some(messages.details.clone().into()),
         [b"flags"] => Some(number(0)),
         [b"grpc_status"] => {
-            let status = messages.response.as_ref()?.headers.get("grpc-status")?;
-            Some(number(status.to_str().ok()?.parse().ok()?))
+            let status = |headers: &HeaderMap| headers.get("grpc-status")?.to_str().ok()?.parse().ok();
+            let at_once = messages.response.as_ref().and_then(|head| status(&head.headers));
+            at_once.or_else(|| trailers(stream, messages, status)).map(number)
         }
-        [b"size" | b"total_size"] => Some(number(exchange.counted(Side::Response))),
+        [b"size" | b"total_size"] => Some(number(stream.exchange.counted(Side::Response))),
         _ => None,
     }
 }
 
+/// Looks at the response's trailers: as this filter has them, or as they have left.
+fn trailers<T>(stream: &Stream, messages: &Messages, see: impl Fn(&HeaderMap) -> Option<T>) -> Option<T> {
+    let mut state = stream.state();
+    state.half(Side::Response).trailers.as_ref().or(messages.trailers.as_ref()).and_then(see)
+}
+
 fn of_connection(exchange: &Exchange, name: &[u8]) -> Option<Bytes> {
     let tls = exchange.facts.tls.as_ref();
+    let certificate = tls.and_then(|tls| tls.certificate.as_ref());
     match name {
         b"id" => Some(number(exchange.facts.connection)),
         b"mtls" => Some(truth(tls.is_some_and(|tls| tls.is_mutual))),
         b"tls_version" => tls?.version.map(text),
         b"requested_server_name" => tls?.server_name.as_deref().map(text),
+        b"subject_peer_certificate" => Some(text(&certificate?.subject)),
+        b"dns_san_peer_certificate" => certificate?.dns.as_deref().map(text),
+        b"uri_san_peer_certificate" => certificate?.uri.as_deref().map(text),
+        b"sha256_peer_certificate_digest" => Some(text(&certificate?.digest)),
         _ => None,
     }
 }
 
-/// The service that was called last.
+/// What is known of the service's end, once the request is on its way there.
+fn of_upstream(exchange: &Exchange, messages: &Messages, name: &[u8]) -> Option<Bytes> {
+    exchange.call.budget.see_made(|made| {
+        let made = handled(exchange, made.get(messages.calls_before..)?)?;
+        match name {
+            b"address" => made.address.map(text),
+            b"port" => Some(number(u64::from(made.address?.port()))),
+            b"request_attempt_count" => Some(number(1 + made.again.len() as u64)),
+            _ => None,
+        }
+    })
+}
+
+/// The service that the route is for; where it has none, the one that was called last.
 fn service(exchange: &Exchange) -> Option<Bytes> {
-    exchange.call.budget.made().last().map(|made| Bytes::copy_from_slice(made.service.as_bytes()))
+    let of_route = || exchange.facts.service.as_deref().map(text);
+    let called = || exchange.call.budget.see_made(|made| made.last().map(|made| text(&made.service)));
+    of_route().or_else(called)
+}
+
+/// Of the calls that were made since the request went to its handler, its own: to the route's service, not by a
+/// filter; where the route has none, the last one.
+fn handled<'a>(exchange: &Exchange, made: &'a [Made]) -> Option<&'a Made> {
+    match &exchange.facts.service {
+        Some(service) => made.iter().find(|made| made.service == *service),
+        None => made.last(),
+    }
+}
+
+/// What the request is called: as the client, or a proxy before the gateway, calls it; as its trace; or at random.
+fn id(exchange: &Exchange, messages: &mut Messages) -> Option<Bytes> {
+    if let Some(named) = messages.request.as_ref().and_then(|head| field(head, "x-request-id")) {
+        return Some(named);
+    }
+    if messages.id.is_none() {
+        let random = || getrandom::u64().map(|half| u128::from(half) << 64).ok();
+        let traced = exchange.call.trace.context().map(|context| context.trace_id);
+        let id = traced.or_else(|| Some(random()? | u128::from(getrandom::u64().ok()?)))?;
+        messages.id = Some(format!("{id:032x}").into());
+    }
+    messages.id.clone()
 }
 
 fn request_size(exchange: &Exchange, head: &request::Parts) -> u64 {

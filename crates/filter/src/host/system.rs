@@ -52,7 +52,9 @@ pub(super) fn write_log(host: &Host, level: u32, message: &str) {
         1 => tracing::debug!(target: "filter", filter, "{message}"),
         2 => tracing::info!(target: "filter", filter, "{message}"),
         3 => tracing::warn!(target: "filter", filter, "{message}"),
-        _ => tracing::error!(target: "filter", filter, "{message}"),
+        4 => tracing::error!(target: "filter", filter, "{message}"),
+        // The log has no level above.
+        _ => tracing::error!(target: "filter", filter, severity = name, "{message}"),
     }
 }
 

@@ -193,6 +193,74 @@ async fn who_shares_an_instance_with_a_trap_is_answered_too() {
 }
 
 #[tokio::test]
+async fn a_trap_in_what_comes_to_a_waiting_request_answers_it() {
+    let callbacks = [
+        (
+            "http_call_response",
+            "(param i32 i32 i32 i32 i32)",
+            "$http_call «auth» ‹:method GET|:path /yes|:authority a› «» ‹›
+            (i32.const 5000)",
+        ),
+        ("grpc_receive", "(param i32 i32 i32)", "$grpc_call «auth» «s» «yes» ‹› «ping» (i32.const 5000)"),
+        ("grpc_close", "(param i32 i32 i32)", "$grpc_call «auth» «s» «no» ‹› «ping» (i32.const 5000)"),
+        ("grpc_receive_initial_metadata", "(param i32 i32 i32)", "$grpc_stream «auth» «s» «no» ‹›"),
+        ("queue_ready", "(param i32 i32)", ""),
+        ("tick", "(param i32)", ""),
+    ];
+    for (name, parameters, call) in callbacks {
+        let bench = Bench::new();
+        let deed = match name {
+            "tick" => "(call $want (i32.const 0) (call $tick (i32.const 1)))".to_owned(),
+            "queue_ready" => "(call $want (i32.const 0) (call $register «q» (i32.const 16)))
+                (call $want (i32.const 0) (call $enqueue (i32.load (i32.const 16)) «x»))"
+                .to_owned(),
+            _ => format!("(call $want (i32.const 0) (call {call} (i32.const 16)))"),
+        };
+        let name =
+            if name == "grpc_receive_initial_metadata" { "grpc_receive_trailing_metadata" } else { name };
+        let chain = bench.of(&format!(
+            "(func (export \"proxy_on_{name}\") {parameters} unreachable)
+            (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {deed} (i32.const 1))"
+        ));
+        chain.start();
+        assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Trapped("test".into()), "{name}");
+        assert_eq!(bench.stats().traps, 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_held_back_ends_with_the_filter_that_it_began_with() {
+    let bench = Bench::new();
+    let code = |mark: &str| {
+        format!(
+            "(func (export \"proxy_on_request_body\") (param i32 i32) (param $end i32) (result i32)
+                (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
+                (call $want (i32.const 0) (call $add (i32.const 0) «x-by» «{mark}»))
+                (i32.const 0))"
+        )
+    };
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let request = Request::post("/").body(body.boxed_unsync()).unwrap();
+    let before = bench.of(&code("before"));
+    let held = {
+        let before = Arc::clone(&before);
+        tokio::spawn(async move { send(&before, request).await.unwrap() })
+    };
+    sender.send_data(Bytes::from_static(b"one ")).await.unwrap();
+    while bench.stats().requests == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The reload: what serves from here on is another one, and of the old one there is no other trace.
+    let after = bench.of(&code("after"));
+    drop(before);
+    assert_eq!(send(&after, post("x")).await.unwrap().header("got-x-by"), "after");
+    sender.send_data(Bytes::from_static(b"two")).await.unwrap();
+    drop(sender);
+    let answer = held.await.unwrap();
+    assert_eq!((answer.header("got-x-by"), &answer.body[..]), ("before", &b"one two"[..]));
+}
+
+#[tokio::test]
 async fn one_that_goes_on_trapping_is_left_alone_for_a_while() {
     let bench = Bench::new();
     let chain = bench.of(r#"

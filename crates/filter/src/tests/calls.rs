@@ -117,6 +117,85 @@ async fn a_request_goes_on_when_the_module_says_so_whatever_is_under_way() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_is_not_taken_for_that_of_a_call_made_after_the_request_was_let_go() {
+    // The first answer lets the request go and asks again; the second is of a call made before that.
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (global $answers (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id)) ONE TWO (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (global.set $answers (i32.add (global.get $answers) (i32.const 1)))
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (if (i32.eq (global.get $answers) (i32.const 1)) (then
+                (call $want (i32.const 0) (call $continue (i32.const 0))) WAIT))
+            (if (i32.eq (global.get $answers) (i32.const 3)) (then
+                (call $want (i32.const 0) (call $add (i32.const 0) «x-third» «in time»)))))"#;
+    let code = code.replace("ONE", &call_to("auth", "/1")).replace("TWO", &call_to("auth", "/2"));
+    let chain = bench.of(&code.replace("WAIT", &call_to("auth", "/wait")));
+    assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-third"), "in time");
+}
+
+#[tokio::test]
+async fn a_service_is_called_what_the_module_calls_it() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id))
+            (call $want (i32.const 2) (call $replace (i32.const 0) «:authority» «me@other.example»))
+            (call $want (i32.const 0) (call $replace (i32.const 0) «:authority» «other.example»))
+            CALL (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $get (i32.const 6) «x-called» (i32.const 0) (i32.const 4)))
+            (call $text (i32.const 0) «x-called»)
+            (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
+    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/yes")));
+    let named = Arc::new(Mutex::new(None));
+    let note = Arc::clone(&named);
+    let handle = async move |request: Request<Body>| {
+        *note.lock().unwrap() = request.extensions().get::<services::headers::Named>().cloned();
+        echo(request).await
+    };
+    let response = chain.around(get("/"), &call(Duration::from_secs(60)), facts(), handle).await.unwrap();
+    let answer = whole(response).await.unwrap();
+    assert_eq!((answer.header("got-x-called"), answer.header("got-host")), ("any", "example.org"));
+    assert_eq!(named.lock().unwrap().as_ref().unwrap().0, "other.example");
+}
+
+#[tokio::test]
+async fn trailers_wait_for_a_call_on_either_side() {
+    let bench = Bench::new();
+    for (side, number) in [("request", "0"), ("response", "1")] {
+        let code = r#"
+            (global $id (mut i32) (i32.const 0))
+            (func (export "proxy_on_SIDE_trailers") (param $id i32) (param i32) (result i32)
+                (global.set $id (local.get $id)) CALL (i32.const 1))
+            (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+                (call $want (i32.const 0) (call $effective (global.get $id)))
+                (call $want (i32.const 0) (call $add (i32.const MAP) «x-called» «1»))
+                (call $want (i32.const 0) (call $continue (i32.const NUMBER))))"#;
+        let map = if side == "request" { "1" } else { "3" };
+        let code = code.replace("SIDE", side).replace("MAP", map).replace("NUMBER", number);
+        let chain = bench.of(&code.replace("CALL", &call_to("auth", "/yes")));
+        let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
+        let body = pieces(&["one"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
+        let request = Request::post("/").body(body).unwrap();
+        let mirror = async |request: Request<Body>| Response::new(request.into_body());
+        let response = chain.around(request, &call(Duration::from_secs(60)), facts(), mirror).await.unwrap();
+        let whole = response.into_body().collect().await.unwrap();
+        let trailers = whole.trailers().cloned().unwrap();
+        assert_eq!(
+            (&trailers["x-sum"], &trailers["x-called"]),
+            (&"7".parse().unwrap(), &"1".parse().unwrap())
+        );
+        assert_eq!(whole.to_bytes(), "one", "{side}");
+    }
+}
+
 #[tokio::test]
 async fn a_request_does_not_wait_for_a_stream_of_grpc() {
     let bench = Bench::new();
@@ -274,7 +353,7 @@ async fn a_grpc_stream_sends_and_receives_until_its_trailers() {
         (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
         (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «one» (i32.const 0)))
         (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «two» (i32.const 0)))
-        (call $want (i32.const 1) (call $grpc_send (i32.const 99) «two» (i32.const 0)))
+        (call $want (i32.const 2) (call $grpc_send (i32.const 99) «two» (i32.const 0)))
         (call $want (i32.const 0) (call $grpc_close (i32.load (i32.const 16))))"#;
     let code = GRPC.replace("RECEIVED", "").replace("MAKE", make).replace("CLOSED", "0");
     let answer = send(&bench.of(&code), get("/")).await.unwrap();
@@ -289,7 +368,7 @@ async fn a_grpc_call_that_is_given_up_is_waited_for_no_more() {
     let make = r#"
         (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
         (call $want (i32.const 0) (call $grpc_cancel (i32.load (i32.const 16))))
-        (call $want (i32.const 1) (call $grpc_cancel (i32.load (i32.const 16))))
+        (call $want (i32.const 2) (call $grpc_cancel (i32.load (i32.const 16))))
         (call $want (i32.const 0) (call $continue (i32.const 0)))"#;
     let code = GRPC.replace("RECEIVED", "unreachable").replace("MAKE", make).replace("CLOSED", "0");
     assert_eq!(send(&bench.of(&code), get("/")).await.unwrap().status, 200);

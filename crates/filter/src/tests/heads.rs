@@ -154,6 +154,16 @@ async fn properties_have_envoys_encodings_and_nginxs_names() {
             (call $show «remote_addr» «x-remote»)
             (call $show «arg_b» «x-arg»)
             (call $show «plugin_name» «x-plugin»)
+            (call $show «xds\0cluster_name» «x-cluster»)
+            (call $show «xds\0route_name» «x-route»)
+            (call $show «connection\0subject_peer_certificate» «x-subject»)
+            (call $show «connection\0dns_san_peer_certificate» «x-dns»)
+            (call $show «connection\0sha256_peer_certificate_digest» «x-digest»)
+            (call $show «connection\0tls_version» «x-version»)
+            (call $show «request\0id» «x-id»)
+            (call $show «request_id» «x-same-id»)
+            (call $want (i32.const 1)
+                (call $property «connection\0uri_san_peer_certificate» (i32.const 0) (i32.const 4)))
             (call $want (i32.const 0) (call $property «connection\0id» (i32.const 0) (i32.const 4)))
             (if (i64.ne (i64.load (i32.load (i32.const 0))) (i64.const 7)) (then unreachable))
             (call $want (i32.const 0) (call $property «connection\0mtls» (i32.const 0) (i32.const 4)))
@@ -163,7 +173,26 @@ async fn properties_have_envoys_encodings_and_nginxs_names() {
             (call $show «my.own» «x-own»)
             (call $want (i32.const 0) (call $set_property «wasm_process_req_body» «true»))
             (i32.const 0))"#);
-    let answer = send(&chain, get("/p?b=c")).await.unwrap();
+    let certificate = crate::Certificate {
+        subject: "CN=checkout,O=Shop".into(),
+        dns: Some("checkout.example".into()),
+        uri: None,
+        digest: "abcd".into(),
+    };
+    let tls = crate::Tls {
+        version: Some("TLSv1.3"),
+        server_name: None,
+        is_mutual: true,
+        certificate: Some(certificate),
+    };
+    let facts = Facts { tls: Some(Arc::new(tls)), ..facts() };
+    let response = chain.around(get("/p?b=c"), &call(Duration::from_secs(60)), facts, echo).await.unwrap();
+    let answer = whole(response).await.unwrap();
+    let shown = ["cluster", "route", "subject", "dns", "digest", "version"]
+        .map(|name| answer.header(&format!("got-x-{name}")).to_owned());
+    assert_eq!(shown, ["shop", "/test/*", "CN=checkout,O=Shop", "checkout.example", "abcd", "TLSv1.3"]);
+    assert_eq!(answer.header("got-x-id").len(), 32);
+    assert_eq!(answer.header("got-x-id"), answer.header("got-x-same-id"));
     let shown = ["path", "header", "source", "remote", "arg", "plugin", "own"]
         .map(|name| answer.header(&format!("got-x-{name}")).to_owned());
     assert_eq!(shown, ["/p?b=c", "1", "192.0.2.1:1234", "192.0.2.1", "c", "test", "kept"]);

@@ -45,6 +45,13 @@ fn a_module_that_can_not_be_had_is_refused_with_a_code() {
         (
             format!(
                 "{abi} {memory} {malloc}
+                (func (export \"proxy_on_vm_start\") (param i32 i32) (result i32) unreachable)"
+            ),
+            "/0/config filter-start-failed",
+        ),
+        (
+            format!(
+                "{abi} {memory} {malloc}
                 (func (export \"proxy_on_configure\") (param i32 i32) (result i32) (i32.const 0))"
             ),
             "/0/config filter-config-refused",

@@ -101,12 +101,14 @@ pub(super) fn secured(connection: &ServerConnection) -> Secured {
         Some(ProtocolVersion::TLSv1_3) => Some("TLSv1.3"),
         _ => None,
     };
+    let read = certificate.and_then(|certificate| Certificate::read(certificate).ok());
     let tls = filter::Tls {
         version,
         server_name: connection.server_name().map(Into::into),
         is_mutual: certificate.is_some(),
+        certificate: read.as_ref().zip(certificate).map(|(read, der)| read.shown(der)),
     };
-    Secured { certificate: certificate.and_then(|certificate| Certificate::read(certificate).ok()), tls }
+    Secured { certificate: read, tls: Arc::new(tls) }
 }
 
 fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {

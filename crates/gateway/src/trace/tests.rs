@@ -73,7 +73,8 @@ fn without_a_collector_a_trace_is_handed_on_as_it_came() {
 fn made(path: &str, outcome: Outcome, again: &[Duration]) -> Made {
     let again = again.to_vec();
     let span = (Duration::from_millis(1), Some(Duration::from_millis(2)));
-    Made { service: "up".into(), method: Method::GET, path: path.to_owned(), outcome, again, span }
+    let (service, method, path) = ("up".into(), Method::GET, path.to_owned());
+    Made { service, method, path, address: None, outcome, again, span }
 }
 
 fn spans() -> Vec<Span> {

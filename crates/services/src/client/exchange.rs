@@ -91,7 +91,7 @@ impl Exchange {
         if again {
             service.tally.budget.deposit(clock.begun());
         }
-        call.budget.note(self.number, Outcome::NoAnswer);
+        call.budget.sent(self.number, lease.peer.endpoint.address);
         loop {
             let more = again && tried.len() < service.retries.attempts as usize;
             let result = self.attempt(clock, message, &lease, more).await?;
@@ -105,8 +105,8 @@ impl Exchange {
             if more && (others || given_back) && may_repeat(&result, safe, message) {
                 tried.push(Arc::clone(&lease.peer));
                 if let Some(next) = self.next(clock, &tried, &result) {
-                    call.budget.again(self.number);
                     lease = next;
+                    call.budget.again(self.number, lease.peer.endpoint.address);
                     continue;
                 }
             }

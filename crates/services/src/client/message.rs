@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -22,6 +22,8 @@ use crate::transport::Origin;
 pub(super) struct Message {
     pub(super) method: Method,
     pub(super) path: PathAndQuery,
+    /// What the target is called, where that is not its own name.
+    pub(super) host: Option<Authority>,
     pub(super) headers: HeaderMap,
     pub(super) payload: Payload,
     /// Whether the connection may become something else (RFC 9110, 7.8).
@@ -77,7 +79,8 @@ impl Message {
         };
         let mut request = http::Request::new(body);
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = origin.uri(self.path.clone()).map_err(|_| PathError::Invalid)?;
+        *request.uri_mut() =
+            origin.uri(self.path.clone(), self.host.as_ref()).map_err(|_| PathError::Invalid)?;
         *request.headers_mut() = if keep { self.headers.clone() } else { std::mem::take(&mut self.headers) };
         Ok(request)
     }

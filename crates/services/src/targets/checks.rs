@@ -78,7 +78,7 @@ async fn check(peer: &Peer, checks: &Checks, transport: &dyn Transport) {
 }
 
 async fn ask(peer: &Peer, checks: &Checks, transport: &dyn Transport) -> bool {
-    let Ok(uri) = peer.endpoint.origin.uri(checks.path.clone()) else { return false };
+    let Ok(uri) = peer.endpoint.origin.uri(checks.path.clone(), None) else { return false };
     let mut request = http::Request::new(empty());
     *request.uri_mut() = uri;
     request.headers_mut().insert(USER_AGENT, AGENT);

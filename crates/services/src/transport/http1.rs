@@ -60,7 +60,8 @@ impl Connection {
         if !self.is_idle() {
             return Err(Unsent::Whole(Box::new(request), Gone.into()));
         }
-        let mut outgoing = Outgoing::new(request, &home.origin.host);
+        let host = home.origin.host(request.uri());
+        let mut outgoing = Outgoing::new(request, &host);
         match poll_fn(|context| self.poll_answer(&mut outgoing, context)).await {
             Ok(head) => Ok(self.hand_over(head, outgoing, home)),
             Err(error) => Err(outgoing.unsent(error)),

@@ -323,6 +323,15 @@ static const char *host_step(run *run, const char *const *words, const char *tex
         return value(proxy_call_foreign_function(words[1], strlen(words[1]), words[2], strlen(words[2]), &bytes, &length),
                      bytes, length);
     }
+    if (strcmp(verb, "foreign_hex") == 0) {
+        char arguments[1024];
+        size count = 0;
+        for (const char *at = words[2]; at[0] && at[1] && count < sizeof arguments; at += 2)
+            sscanf(at, "%2hhx", (unsigned char *)&arguments[count++]);
+        bytes = NULL, length = 0;
+        return value(proxy_call_foreign_function(words[1], strlen(words[1]), arguments, count, &bytes, &length), bytes,
+                     length);
+    }
 #endif
 #if ABI == 21
     if (strcmp(verb, "log_level") == 0) {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -111,6 +112,12 @@ func (r *run) step(step string) string {
 		return r.metric(words[0], word(1), word(2))
 	case "foreign":
 		return value(proxywasm.CallForeignFunction(word(1), []byte(rest(2))))
+	case "foreign_hex":
+		bytes, err := hex.DecodeString(word(2))
+		if err != nil {
+			return "no hexadecimal digits"
+		}
+		return value(proxywasm.CallForeignFunction(word(1), bytes))
 	case "time":
 		// A clock that stands still or begins at 1970 is none.
 		if time.Now().Year() > 2020 {

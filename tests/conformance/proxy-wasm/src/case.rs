@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 
+use crate::host::Kind;
 use crate::log::Log;
 use crate::rows::{Expected, Module, Row};
 use crate::service::Service;
@@ -52,17 +53,14 @@ impl Case {
     }
 
     /// Whether the host takes its configuration.
-    pub(crate) fn loads(&self, envoy: bool) -> bool {
-        let difference = self.row.envoy.as_ref().filter(|_| envoy);
-        difference.and_then(|envoy| envoy.starts).unwrap_or(self.row.starts)
+    pub(crate) fn loads(&self, host: Kind) -> bool {
+        let difference = self.row.difference(host, self.module);
+        difference.and_then(|difference| difference.starts).unwrap_or(self.row.starts)
     }
 
-    /// What Envoy is known to do instead, with the reason: its differences laid over the row.
-    pub(crate) fn in_envoy(&self) -> Option<(Expected, &str)> {
-        let difference = self.row.envoy.as_ref()?;
-        if !difference.modules.is_empty() && !difference.modules.contains(&self.module) {
-            return None;
-        }
+    /// What a host is known to do instead, with the reason: its differences laid over the row.
+    pub(crate) fn known(&self, host: Kind) -> Option<(Expected, &str)> {
+        let difference = self.row.difference(host, self.module)?;
         let (common, own) = (self.expected().clone(), difference.expected.clone());
         let both = Expected {
             exchange: own.exchange.or(common.exchange),

@@ -23,7 +23,7 @@ use crate::log::{Line, PATIENCE};
 const START: Duration = Duration::from_secs(120);
 
 /// Which hosts there are.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     Envoy,
     Orfa,
@@ -34,15 +34,21 @@ pub(crate) type Started = Result<Running, String>;
 type Starting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Started>> + 'a>>;
 
 pub(crate) trait Host {
-    /// Its name in lower case.
-    fn name(&self) -> &'static str;
-    /// Whether the table's differences of Envoy are its own.
-    fn is_envoy(&self) -> bool;
+    /// Which it is: whose differences the table has.
+    fn kind(&self) -> Kind;
     /// Starts it with a filter and a service for each case, and waits until it listens.
     fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a>;
 }
 
 impl Kind {
+    /// Its name in lower case.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Envoy => "envoy",
+            Self::Orfa => "orfa",
+        }
+    }
+
     pub(crate) fn with(self, binary: &Path, verbose: bool) -> anyhow::Result<Box<dyn Host>> {
         let binary = std::path::absolute(binary)?;
         Ok(match self {

@@ -10,7 +10,7 @@ use http::HeaderMap;
 
 use crate::case::Case;
 use crate::client::{self, Got};
-use crate::host::Running;
+use crate::host::{Kind, Running};
 use crate::log;
 use crate::rows::{Exchange, Expect, Expected, Seen};
 use crate::service::Came;
@@ -20,15 +20,15 @@ use crate::service::Came;
 pub(crate) enum Verdict {
     /// As on every host.
     Same,
-    /// As this host is known to do, and why that is not what the row asks for.
+    /// As this host is known to do instead, and why.
     Differs(String),
     /// As neither.
     Fails(Vec<String>),
 }
 
 /// Plays a case on a host that took its configuration.
-pub(crate) async fn play(envoy: bool, running: &Running, case: &Arc<Case>) -> Verdict {
-    let known = if envoy { case.in_envoy() } else { None };
+pub(crate) async fn play(host: Kind, running: &Running, case: &Arc<Case>) -> Verdict {
+    let known = case.known(host);
     let expected = known.as_ref().map_or(case.expected(), |(expected, _)| expected);
     let to = running.address(case);
     let exchanges = exchanges(expected);
@@ -54,12 +54,13 @@ pub(crate) async fn play(envoy: bool, running: &Running, case: &Arc<Case>) -> Ve
 }
 
 /// Judges a start that had to be refused, by what the host said at its end.
-pub(crate) fn refusal(refused: Option<String>, case: &Case) -> Verdict {
+pub(crate) fn refusal(host: Kind, refused: Option<String>, case: &Case) -> Verdict {
     match refused {
         None => Verdict::Fails(vec!["the host took what it has to refuse".into()]),
         Some(_) if !case.row.starts => Verdict::Same,
         Some(_) => {
-            Verdict::Differs(case.row.envoy.as_ref().map_or_else(String::new, |envoy| envoy.why.clone()))
+            let why = case.row.difference(host, case.module).map(|difference| difference.why.clone());
+            Verdict::Differs(why.unwrap_or_default())
         }
     }
 }

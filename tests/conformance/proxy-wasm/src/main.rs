@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -73,18 +74,18 @@ async fn main() -> anyhow::Result<ExitCode> {
     let verdicts = play(&*host, &cases).await?;
     report(&cases, &verdicts);
     let score = Score::of(&cases, &verdicts);
-    let path = PathBuf::from(HERE).join(format!("score-{}.json", host.name()));
+    let path = PathBuf::from(HERE).join(format!("score-{}.json", host.kind().name()));
     Ok(score.close(&path, arguments.only.is_some(), arguments.update)?.into())
 }
 
 /// How many cases are played at once: waiting for what does not come is most of the time that they take.
 const AT_ONCE: usize = 16;
 
-/// Plays every case: those that load on one process, then the others on one each.
+/// Plays every case: those that load on one process, meanwhile the others on one each.
 async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdict>> {
-    let envoy = host.is_envoy();
+    let kind = host.kind();
     let (load, refused): (Vec<_>, Vec<_>) =
-        cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(envoy));
+        cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(kind));
     let together: Vec<Arc<Case>> = load.iter().map(|(_, case)| Arc::clone(case)).collect();
     let running = host.start(&together).await?;
     let running = Arc::new(running.map_err(|said| anyhow::anyhow!("it did not start:\n{said}"))?);
@@ -94,12 +95,13 @@ async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdic
         let (running, turns) = (Arc::clone(&running), Arc::clone(&turns));
         played.spawn(async move {
             let _turn = turns.acquire().await;
-            (number, judge::play(envoy, &running, &case).await)
+            (number, judge::play(kind, &running, &case).await)
         });
     }
-    let mut verdicts = played.join_all().await;
-    for (number, case) in refused {
-        verdicts.push((number, judge::refusal(host.start(std::slice::from_ref(&case)).await?.err(), &case)));
+    let starts = join_all(refused.iter().map(|(_, case)| host.start(std::slice::from_ref(case))));
+    let (mut verdicts, starts) = tokio::join!(played.join_all(), starts);
+    for ((number, case), started) in refused.iter().zip(starts) {
+        verdicts.push((*number, judge::refusal(kind, started?.err(), case)));
     }
     verdicts.sort_by_key(|(number, _)| *number);
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())

@@ -9,6 +9,8 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::host::Kind;
+
 /// One behaviour that modules rely on.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +47,8 @@ pub(crate) struct Row {
     pub(crate) expected: Expected,
     /// What Envoy does instead.
     pub(crate) envoy: Option<Difference>,
+    /// What ORFA does instead.
+    pub(crate) orfa: Option<Difference>,
 }
 
 /// What must come out.
@@ -65,10 +69,10 @@ pub(crate) struct Expected {
     pub(crate) metrics: Option<BTreeMap<String, i64>>,
 }
 
-/// Where a host differs, as it should not.
+/// Where a host differs.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Difference {
-    /// How, and which of the two is right for what reason.
+    /// How, and who is right for what reason.
     pub(crate) why: String,
     /// Which modules see it; all by default.
     #[serde(default)]
@@ -185,6 +189,17 @@ pub(crate) enum Module {
     NewGo,
     #[serde(rename = "new-assemblyscript")]
     NewAssemblyScript,
+}
+
+impl Row {
+    /// What a host is known to do instead, as far as this module sees it.
+    pub(crate) fn difference(&self, host: Kind, module: Module) -> Option<&Difference> {
+        let difference = match host {
+            Kind::Envoy => self.envoy.as_ref()?,
+            Kind::Orfa => self.orfa.as_ref()?,
+        };
+        (difference.modules.is_empty() || difference.modules.contains(&module)).then_some(difference)
+    }
 }
 
 impl Module {

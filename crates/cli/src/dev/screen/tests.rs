@@ -12,6 +12,7 @@ fn made(path: &str, outcome: Ended, span: (u64, Option<u64>)) -> Made {
         service: "profile".into(),
         method: Method::GET,
         path: path.into(),
+        address: None,
         outcome,
         again: Vec::new(),
         span,

@@ -18,9 +18,10 @@ pub(super) fn variable(exchange: &Exchange, messages: &mut Messages, name: &[u8]
         "remote_port" => return Some(text(facts.source.port())),
         "server_addr" => return facts.destination.map(|address| text(address.ip())),
         "server_port" => return facts.destination.map(|address| text(address.port())),
-        "scheme" => return Some(messages.scheme.name().into()),
+        "scheme" => return Some(messages.aside.scheme.name().into()),
         "https" => return Some(if facts.tls.is_some() { "on".into() } else { Bytes::new() }),
         "connection" => return Some(text(facts.connection)),
+        "request_id" => return super::id(exchange, messages),
         "status" => return messages.response.as_ref().map(|head| text(head.status.as_u16())),
         "pid" => return Some(text(std::process::id())),
         "hostname" => return None,
@@ -53,13 +54,12 @@ pub(super) fn variable(exchange: &Exchange, messages: &mut Messages, name: &[u8]
         ))),
         "server_protocol" => Some(server_protocol(head.version).into()),
         "host" | "server_name" => {
-            let authority = std::str::from_utf8(message::authority(head)?).ok()?;
+            let authority = std::str::from_utf8(message::authority(head, &messages.aside)?).ok()?;
             let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
             Some(text(host.to_ascii_lowercase()))
         }
         "request_length" => Some(text(request_size(exchange, head))),
         "content_length" | "content_type" => named(&head.headers, name),
-        "request_id" => named(&head.headers, "x_request_id"),
         _ => named_part(&head.headers, query, name),
     }
 }

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use rustls::pki_types::CertificateDer;
+use sha2::{Digest, Sha256};
 use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
@@ -41,6 +42,13 @@ impl Certificate {
         let names = self.names.iter().map(move |name| &name[bare(name)..]);
         let common = || self.subject.split(',').find_map(|part| part.trim().strip_prefix("CN="));
         names.chain(if self.names.is_empty() { common() } else { None })
+    }
+
+    /// What filters may know of it, and of its bytes.
+    pub(crate) fn shown(&self, der: &CertificateDer<'_>) -> filter::Certificate {
+        let first = |kind| self.names.iter().find_map(|name| name.strip_prefix(kind)).map(str::to_owned);
+        let digest = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
+        filter::Certificate { subject: self.subject.clone(), dns: first("DNS:"), uri: first("URI:"), digest }
     }
 
     /// The hosts that it speaks for, in lower case.

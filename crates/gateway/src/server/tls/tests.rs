@@ -196,7 +196,13 @@ fn a_client_may_have_to_say_who_it_is() {
         params.subject_alt_names.push(SanType::URI("spiffe://shop/checkout".try_into().unwrap()));
     });
     let (_, server) = shake(&tls, known, "shop.example").unwrap();
-    let certificate = secured(&server).certificate.unwrap();
+    let Secured { certificate, tls: told } = secured(&server);
+    let shown = told.certificate.as_ref().unwrap();
+    assert!(told.is_mutual && shown.subject.contains("CN=checkout"), "{}", shown.subject);
+    assert_eq!(shown.dns.as_deref(), Some("checkout.internal"));
+    assert_eq!(shown.uri.as_deref(), Some("spiffe://shop/checkout"));
+    assert_eq!(shown.digest.len(), 64);
+    let certificate = certificate.unwrap();
     assert!(certificate.subject.contains("CN=checkout"), "{}", certificate.subject);
     assert_eq!(certificate.names, ["DNS:checkout.internal", "URI:spiffe://shop/checkout"]);
     files.ask_clients(false);

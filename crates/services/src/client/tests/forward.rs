@@ -46,6 +46,18 @@ async fn it_arrives_with_what_an_intermediary_adds() {
 }
 
 #[tokio::test]
+async fn it_bears_the_services_own_name_unless_another_was_given() {
+    let bench = bench().await;
+    let own = seen(forward(&bench, message("GET", "/echo", &[], empty())).await.unwrap()).await;
+    let mut renamed = message("GET", "/echo", &[("host", "shop.example")], empty());
+    renamed.extensions_mut().insert(crate::headers::Named("other.example:81".parse().unwrap()));
+    let other = seen(forward(&bench, renamed).await.unwrap()).await;
+    assert!(own["headers"]["host"].as_str().unwrap().starts_with("127.0.0.1:"), "{own}");
+    assert_eq!(other["headers"]["host"], "other.example:81");
+    assert_eq!(other["headers"]["forwarded"], "for=unknown;host=\"shop.example\";proto=http");
+}
+
+#[tokio::test]
 async fn bodies_stream_both_ways() {
     let bench = bench().await;
     let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, crate::body::Error>::new(1);

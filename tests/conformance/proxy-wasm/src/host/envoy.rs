@@ -11,7 +11,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{Host, Process, Running, Starting, get};
+use super::{Host, Kind, Process, Running, Starting, get};
 use crate::case::Case;
 use crate::log::Line;
 use crate::rows::Module;
@@ -22,12 +22,8 @@ pub(crate) struct Envoy {
 }
 
 impl Host for Envoy {
-    fn name(&self) -> &'static str {
-        "envoy"
-    }
-
-    fn is_envoy(&self) -> bool {
-        true
+    fn kind(&self) -> Kind {
+        Kind::Envoy
     }
 
     fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a> {
@@ -102,6 +98,7 @@ fn listener(case: &Case) -> Value {
     json!({
         "name": case.id,
         "address": socket(SocketAddr::from(([127, 0, 0, 1], 0))),
+        "traffic_direction": "INBOUND",
         "filter_chains": [{ "filters": [{
             "name": "envoy.filters.network.http_connection_manager",
             "typed_config": {

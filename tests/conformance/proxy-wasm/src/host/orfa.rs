@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
-use super::{Host, Process, Running, Starting};
+use super::{Host, Kind, Process, Running, Starting};
 use crate::case::Case;
 use crate::log::Line;
 
@@ -20,12 +20,8 @@ pub(crate) struct Orfa {
 }
 
 impl Host for Orfa {
-    fn name(&self) -> &'static str {
-        "orfa"
-    }
-
-    fn is_envoy(&self) -> bool {
-        false
+    fn kind(&self) -> Kind {
+        Kind::Orfa
     }
 
     fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a> {
@@ -57,7 +53,9 @@ impl Host for Orfa {
 fn config(cases: &[Arc<Case>]) -> Value {
     let services: Map<String, Value> = cases.iter().map(|case| (case.id.clone(), service(case))).collect();
     let routes: Vec<Value> = cases.iter().map(|case| route(case)).collect();
-    json!({ "listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "services": services, "routes": routes })
+    // The machine may have much to do; what is played here is not how the gateway takes that.
+    let shed = json!({ "automatic": false });
+    json!({ "listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "shed": shed, "services": services, "routes": routes })
 }
 
 fn service(case: &Case) -> Value {
@@ -67,6 +65,9 @@ fn service(case: &Case) -> Value {
 
 fn route(case: &Case) -> Value {
     let mut filter = json!({ "wasm": case.wasm, "name": case.id, "config": case.script() });
+    if case.row.alone {
+        filter["vm_id"] = json!(case.id);
+    }
     if let Some(script) = &case.row.vm_script {
         filter["vm_config"] = json!(case.fill(script));
     }
@@ -91,10 +92,13 @@ fn address(line: &str, message: &str) -> Option<SocketAddr> {
     (fields["message"] == message).then(|| fields["address"].as_str()?.parse().ok())?
 }
 
-/// `{"level":"INFO","message":"text","filter":"ID"}`.
+/// `{"level":"INFO","message":"text","filter":"ID"}`; the log knows no level above `ERROR` and says `severity` then.
 fn logged(line: &str) -> Option<(String, Line)> {
-    let level = serde_json::from_str::<Value>(line).ok()?["level"].as_str()?.to_lowercase();
     let fields = fields(line)?;
+    let level = match fields["severity"].as_str() {
+        Some(severity) => severity.to_owned(),
+        None => serde_json::from_str::<Value>(line).ok()?["level"].as_str()?.to_lowercase(),
+    };
     let id = fields["filter"].as_str()?.to_owned();
     Some((id, Line { level, text: fields["message"].as_str()?.to_owned() }))
 }

@@ -1,0 +1,143 @@
+//! `sign` and `verify_signature`: arguments and results as messages of Protocol Buffers, as Envoy has them.
+//!
+//! Keys are RSA's of 2048 bits and more, or on the curves P-256 and P-384. No key, or two, is BAD_ARGUMENT; what else is
+//! wrong stands in the result.
+
+use ring::rand::SystemRandom;
+use ring::signature::{self as algorithms, EcdsaKeyPair, EcdsaSigningAlgorithm, RsaEncoding, RsaKeyPair};
+use ring::signature::{UnparsedPublicKey, VerificationAlgorithm};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
+use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::spki::SubjectPublicKeyInfoRef;
+
+use super::fields;
+use crate::abi::Status;
+
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+
+/// Why there is no signature, or it is none, in words for the module.
+type Answer<T> = Result<T, String>;
+
+/// A signature with a private key (PKCS #8). Of the arguments, 1 is the hash function, 2 the key in DER or 4 in PEM,
+/// 3 the text; of the result, 1 is whether there is a signature, 2 that, 3 why there is none.
+pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
+    let [hash, der, text, pem] = fields(arguments, [1, 2, 3, 4])?;
+    let key =
+        one(der, pem, |pem| Some(PrivatePkcs8KeyDer::from_pem_slice(pem).ok()?.secret_pkcs8_der().to_vec()))?;
+    let signed = signature(&key, hash.unwrap_or_default(), text.unwrap_or_default());
+    Ok(match signed {
+        Ok(signature) => [&[8, 1], &*field(2, &signature)].concat(),
+        Err(why) => field(3, why.as_bytes()),
+    })
+}
+
+/// Whether a signature is that of a text. Of the arguments, 1 is the hash function, 2 the public key (SPKI) in DER or
+/// 5 in PEM, 3 the signature, 4 the text; of the result, 1 is whether it is, 2 why not.
+pub(super) fn verify(arguments: &[u8]) -> Result<Vec<u8>, Status> {
+    let [hash, der, signature, text, pem] = fields(arguments, [1, 2, 3, 4, 5])?;
+    let key = one(der, pem, |pem| Some(SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?.to_vec()))?;
+    let hash = hash.unwrap_or_default();
+    Ok(match check(&key, hash, signature.unwrap_or_default(), text.unwrap_or_default()) {
+        Ok(()) => vec![8, 1],
+        Err(why) => field(2, why.as_bytes()),
+    })
+}
+
+/// The one key that there has to be; an empty one, if that can't be read.
+fn one(
+    der: Option<&[u8]>,
+    pem: Option<&[u8]>,
+    read: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, Status> {
+    match (der.filter(|key| !key.is_empty()), pem.filter(|key| !key.is_empty())) {
+        (Some(der), None) => Ok(der.to_vec()),
+        (None, Some(pem)) => Ok(read(pem).unwrap_or_default()),
+        _ => Err(Status::BadArgument),
+    }
+}
+
+fn signature(key: &[u8], hash: &[u8], text: &[u8]) -> Answer<Vec<u8>> {
+    let random = SystemRandom::new();
+    if let Ok(key) = RsaKeyPair::from_pkcs8(key) {
+        let encoding = rsa_signing(hash).ok_or_else(|| no_such_hash(hash))?;
+        let mut signature = vec![0; key.public().modulus_len()];
+        key.sign(encoding, &random, text, &mut signature).map_err(|_| no_key())?;
+        return Ok(signature);
+    }
+    let curves: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
+        (&algorithms::ECDSA_P256_SHA256_ASN1_SIGNING, b"sha256"),
+        (&algorithms::ECDSA_P384_SHA384_ASN1_SIGNING, b"sha384"),
+    ];
+    let read = |(curve, own)| Some((EcdsaKeyPair::from_pkcs8(curve, key, &random).ok()?, own));
+    let (key, own) = curves.into_iter().find_map(read).ok_or_else(no_key)?;
+    if own != hash {
+        return Err(no_such_hash(hash));
+    }
+    key.sign(&random, text).map(|signature| signature.as_ref().to_vec()).map_err(|_| no_key())
+}
+
+fn check(key: &[u8], hash: &[u8], signature: &[u8], text: &[u8]) -> Answer<()> {
+    let key = SubjectPublicKeyInfoRef::try_from(key).map_err(|_| no_key())?;
+    let kind = (key.algorithm.oid, key.algorithm.parameters_oid().ok());
+    if ![(RSA, None), (EC, Some(P256)), (EC, Some(P384))].contains(&kind) {
+        return Err(no_key());
+    }
+    let algorithm = verification(kind, hash).ok_or_else(|| no_such_hash(hash))?;
+    let key = UnparsedPublicKey::new(algorithm, key.subject_public_key.raw_bytes());
+    key.verify(text, signature).map_err(|_| "the signature is not that of the text".to_owned())
+}
+
+fn rsa_signing(hash: &[u8]) -> Option<&'static dyn RsaEncoding> {
+    Some(match hash {
+        b"sha256" => &algorithms::RSA_PKCS1_SHA256,
+        b"sha384" => &algorithms::RSA_PKCS1_SHA384,
+        b"sha512" => &algorithms::RSA_PKCS1_SHA512,
+        _ => return None,
+    })
+}
+
+fn verification(
+    (kind, curve): (ObjectIdentifier, Option<ObjectIdentifier>),
+    hash: &[u8],
+) -> Option<&'static dyn VerificationAlgorithm> {
+    Some(match (kind, curve, hash) {
+        (RSA, _, b"sha1") => &algorithms::RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
+        (RSA, _, b"sha256") => &algorithms::RSA_PKCS1_2048_8192_SHA256,
+        (RSA, _, b"sha384") => &algorithms::RSA_PKCS1_2048_8192_SHA384,
+        (RSA, _, b"sha512") => &algorithms::RSA_PKCS1_2048_8192_SHA512,
+        (_, Some(P256), b"sha256") => &algorithms::ECDSA_P256_SHA256_ASN1,
+        (_, Some(P256), b"sha384") => &algorithms::ECDSA_P256_SHA384_ASN1,
+        (_, Some(P384), b"sha256") => &algorithms::ECDSA_P384_SHA256_ASN1,
+        (_, Some(P384), b"sha384") => &algorithms::ECDSA_P384_SHA384_ASN1,
+        _ => return None,
+    })
+}
+
+fn no_such_hash(hash: &[u8]) -> String {
+    let hash = String::from_utf8_lossy(hash.get(..32).unwrap_or(hash));
+    format!("{hash} is not supported with this key")
+}
+
+fn no_key() -> String {
+    "the key is none of RSA, P-256 or P-384 that can be used here".to_owned()
+}
+
+/// A field of bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length > 0x7f {
+        field.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    field.push(length as u8);
+    field.extend_from_slice(bytes);
+    field
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Signatures as modules ask for them. The RSA key was made for these tests and is nobody's.
+
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PublicKeyData};
+
+use super::*;
+
+const RSA_KEY: &[u8] = include_bytes!("rsa.der");
+const RSA_PUBLIC: &[u8] = include_bytes!("rsa.pem");
+/// Made by OpenSSL, with SHA-1, of `hello world`.
+const RSA_SHA1: &[u8] = include_bytes!("rsa.sha1");
+
+/// A message of these fields.
+fn message(of: &[(u8, &[u8])]) -> Vec<u8> {
+    of.iter().flat_map(|(number, bytes)| field(*number, bytes)).collect()
+}
+
+fn signed(arguments: &[(u8, &[u8])]) -> Result<Vec<u8>, String> {
+    let result = sign(&message(arguments)).unwrap();
+    let [signature, error] = fields(&result, [2, 3]).unwrap();
+    match error {
+        Some(error) => Err(String::from_utf8_lossy(error).into_owned()),
+        None => Ok(signature.unwrap().to_vec()),
+    }
+}
+
+fn verified(arguments: &[(u8, &[u8])]) -> bool {
+    let result = verify(&message(arguments)).unwrap();
+    let [error] = fields(&result, [2]).unwrap();
+    assert_ne!(error.is_some(), result == [8, 1], "either an error or a yes");
+    error.is_none()
+}
+
+#[test]
+fn what_was_signed_is_verified_and_nothing_else() {
+    let curves = [(&PKCS_ECDSA_P256_SHA256, "sha256"), (&PKCS_ECDSA_P384_SHA384, "sha384")];
+    let pairs = curves.map(|(curve, hash)| (KeyPair::generate_for(curve).unwrap(), hash));
+    let mut keys: Vec<_> = pairs
+        .iter()
+        .map(|(pair, hash)| (pair.serialize_der(), (2, pair.subject_public_key_info()), *hash))
+        .collect();
+    for hash in ["sha256", "sha384", "sha512"] {
+        keys.push((RSA_KEY.to_vec(), (5, RSA_PUBLIC.to_vec()), hash));
+    }
+    for (private, (number, public), hash) in &keys {
+        let hash = hash.as_bytes();
+        let signature = signed(&[(1, hash), (2, private), (3, b"text")]).unwrap();
+        let with = |signature: &[u8], text: &[u8]| {
+            verified(&[(1, hash), (*number, public), (3, signature), (4, text)])
+        };
+        assert!(with(&signature, b"text"));
+        assert!(!with(&signature, b"texts") && !with(b"", b"text"));
+    }
+}
+
+#[test]
+fn a_signature_made_elsewhere_is_verified_also_with_sha1() {
+    let with = |text: &[u8]| verified(&[(1, b"sha1"), (5, RSA_PUBLIC), (3, RSA_SHA1), (4, text)]);
+    assert!(with(b"hello world") && !with(b"hello"));
+}
+
+#[test]
+fn a_hash_that_does_not_fit_is_said_in_the_result() {
+    let error = signed(&[(1, b"md5"), (2, RSA_KEY), (3, b"text")]).unwrap_err();
+    assert_eq!(error, "md5 is not supported with this key");
+    assert!(!verified(&[(1, b"md5"), (5, RSA_PUBLIC), (3, RSA_SHA1), (4, b"hello world")]));
+}
+
+#[test]
+fn a_key_that_is_none_is_said_in_the_result_and_no_key_is_a_bad_argument() {
+    let pem = KeyPair::generate().unwrap().serialize_pem();
+    assert!(signed(&[(1, b"sha256"), (4, pem.as_bytes()), (3, b"text")]).is_ok());
+    for number in [2, 4, 5] {
+        if number != 5 {
+            let error = signed(&[(1, b"sha256"), (number, b"no key"), (3, b"text")]).unwrap_err();
+            assert!(error.starts_with("the key is none"), "{error}");
+        }
+        if number != 4 {
+            assert!(!verified(&[(1, b"sha256"), (number, b"no key"), (4, b"text")]));
+        }
+    }
+    assert_eq!(sign(&message(&[(1, b"sha256")])), Err(Status::BadArgument));
+    assert_eq!(verify(&message(&[(1, b"sha256")])), Err(Status::BadArgument));
+    assert_eq!(sign(&message(&[(2, RSA_KEY), (4, pem.as_bytes())])), Err(Status::BadArgument));
+    assert_eq!(verify(b"\x0a\x7f"), Err(Status::BadArgument));
+}
