@@ -1,81 +1,79 @@
 //! JSON text as slices: nothing is parsed that is not asked for.
 //!
-//! [`pointer()`] walks to a value by JSON Pointer (RFC 6901) and returns its text, with numbers as they
-//! were spelt and keys in their order. It skips what it passes without building anything, and checks only
-//! as much of the grammar (RFC 8259) as it needs to find its way; [`valid`] checks all of it.
-#![forbid(unsafe_code)]
+//! A [`Document`] is a text that was checked once, all of it (RFC 8259), and an index of its containers,
+//! made on the way at some gigabytes a second. A [`Node`] is a value in it: a place in the text. Walking to
+//! a member or an item jumps over what lies before it; numbers stay as they were spelt, keys keep their
+//! order, equal keys stay all; text that is handed on shares the document's memory.
 
-mod scan;
+mod block;
+mod index;
+mod node;
+mod string;
+mod walk;
 
-pub use scan::valid;
+use bytes::Bytes;
 
-use scan::Scanner;
+use index::Container;
+pub use index::DEPTH;
+pub use node::{Items, Key, Kind, Members, Node, Number};
 
-/// Why a pointer leads nowhere.
+/// Why a text or a pointer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is not JSON, or ends too early.
     #[error("byte {0}: this is not JSON")]
     NotJson(usize),
+    /// The text is nested deeper than [`DEPTH`].
+    #[error("byte {0}: this is nested more than {DEPTH} levels deep")]
+    TooDeep(usize),
+    /// The text has 4 GiB or more.
+    #[error("the text has 4 GiB or more")]
+    TooLong,
     /// The pointer is not one: it must be empty or begin with `/`, and `~` be followed by 0 or 1.
     #[error("not a JSON Pointer: it must be empty or begin with `/`, and `~` be followed by 0 or 1")]
     NotPointer,
 }
 
-/// The text of the value that `pointer` leads to, without white space around it; `None` if the document
-/// has no such value.
-///
-/// # Errors
-/// When the pointer is not one, or the text on the way to the value is not JSON.
-pub fn pointer<'a>(text: &'a [u8], pointer: &str) -> Result<Option<&'a [u8]>, Error> {
-    let mut scanner = Scanner::new(text);
-    scanner.space();
-    if !pointer.is_empty() {
-        let steps = pointer.strip_prefix('/').ok_or(Error::NotPointer)?;
-        for step in steps.split('/') {
-            if !enter(&mut scanner, &unescape(step)?)? {
-                return Ok(None);
-            }
+/// A JSON text and its index.
+#[derive(Clone, Debug)]
+pub struct Document {
+    text: Bytes,
+    root: usize,
+    containers: Vec<Container>,
+}
+
+impl Document {
+    /// Checks a text and makes its index. A byte order mark in front is left out.
+    ///
+    /// # Errors
+    /// When the text is not JSON, too deep, or too long. Places count from behind a byte order mark.
+    pub fn new(mut text: Bytes) -> Result<Self, Error> {
+        if text.starts_with(b"\xef\xbb\xbf") {
+            text = text.slice(3..);
         }
+        let containers = index::index(&text)?;
+        Ok(Self { root: walk::space(&text, 0), text, containers })
     }
-    let start = scanner.position();
-    scanner.skip_value()?;
-    Ok(Some(&text[start..scanner.position()]))
-}
 
-/// Moves to the member or item that `step` names.
-fn enter(scanner: &mut Scanner<'_>, step: &str) -> Result<bool, Error> {
-    match scanner.peek() {
-        Some(b'{') => scanner.enter_member(step),
-        Some(b'[') => match index(step) {
-            Some(index) => scanner.enter_item(index),
-            None => Ok(false),
-        },
-        Some(_) => Ok(false),
-        None => Err(scanner.error()),
+    /// The value that the text is.
+    #[must_use]
+    pub fn root(&self) -> Node<'_> {
+        Node::new(self, self.root, 0)
     }
-}
 
-/// An array index by RFC 6901: digits without leading zeros.
-fn index(step: &str) -> Option<usize> {
-    let plain = step == "0" || !step.starts_with('0');
-    (plain && step.bytes().all(|byte| byte.is_ascii_digit())).then(|| step.parse().ok()).flatten()
-}
-
-fn unescape(step: &str) -> Result<String, Error> {
-    let mut out = String::with_capacity(step.len());
-    let mut chars = step.chars();
-    while let Some(char) = chars.next() {
-        match (char, char == '~') {
-            (_, true) => match chars.next() {
-                Some('0') => out.push('~'),
-                Some('1') => out.push('/'),
-                _ => return Err(Error::NotPointer),
-            },
-            (char, false) => out.push(char),
-        }
+    /// The value that begins at a place in the text, as [`Node::start`] says it; `None` behind the text.
+    /// At a place where none begins the result means nothing, and lies within the text.
+    #[must_use]
+    pub fn node(&self, start: usize) -> Option<Node<'_>> {
+        let place = self.containers.partition_point(|container| (container.start as usize) < start);
+        (start < self.text.len()).then(|| Node::new(self, start, place))
     }
-    Ok(out)
+
+    /// The bytes that the index takes, beside the text.
+    #[must_use]
+    pub fn index_bytes(&self) -> usize {
+        self.containers.capacity() * size_of::<Container>()
+    }
 }
 
 #[cfg(test)]
