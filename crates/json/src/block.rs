@@ -12,25 +12,84 @@ pub(crate) struct Bytes {
     pub(crate) backslash: u64,
     /// Below 0x20, which no string may hold.
     pub(crate) control: u64,
-    /// `{ } [ ] : ,`. Two control characters pass for some of them: who reads a token looks at its byte.
+    /// `{ } [ ] : ,`
     pub(crate) operator: u64,
     pub(crate) space: u64,
 }
 
+/// Where the tokens of a text begin, block by block: operators, opening quotes, the first bytes of all other
+/// scalars. Strings are checked on the way; the error is the place of what none may hold.
+pub(crate) fn tokens(text: &[u8]) -> Result<Vec<u64>, usize> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") {
+        #[expect(unsafe_code, reason = "what a machine has is known at run time")]
+        // SAFETY: this machine has AVX2 and BMI1.
+        return unsafe { tokens_avx2(text) };
+    }
+    tokens_by(text, portable)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1")]
+fn tokens_avx2(text: &[u8]) -> Result<Vec<u64>, usize> {
+    tokens_by(text, |block| avx2(block))
+}
+
+/// Inlined, so that it is compiled once for each kind of machine.
+#[inline(always)]
+pub(crate) fn tokens_by(text: &[u8], classify: impl Fn(&[u8; BLOCK]) -> Bytes) -> Result<Vec<u64>, usize> {
+    let (blocks, rest) = text.as_chunks::<BLOCK>();
+    let mut last = [b' '; BLOCK];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut carry = Carry::default();
+    let mut tokens = Vec::with_capacity(blocks.len() + 1);
+    for (number, block) in blocks.iter().chain([&last]).enumerate() {
+        let block = carry.next(classify(block));
+        if block.forbidden | block.escapes != 0 {
+            check(text, number * BLOCK, block)?;
+        }
+        tokens.push(block.tokens);
+    }
+    if carry.string == 0 { Ok(tokens) } else { Err(text.len()) }
+}
+
+/// Checks what a block has in its strings.
+#[cold]
+fn check(text: &[u8], base: usize, block: Block) -> Result<(), usize> {
+    let mut marks = block.forbidden | block.escapes;
+    while marks != 0 {
+        let bit = marks.trailing_zeros();
+        let at = base + bit as usize;
+        if block.forbidden >> bit & 1 == 1 || !escape(text.get(at + 1..).unwrap_or_default()) {
+            return Err(at);
+        }
+        marks &= marks - 1;
+    }
+    Ok(())
+}
+
+/// Whether a text begins with what may stand behind a backslash.
+fn escape(text: &[u8]) -> bool {
+    match text {
+        [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => true,
+        [b'u', digits @ ..] => digits.len() >= 4 && digits[..4].iter().all(u8::is_ascii_hexdigit),
+        _ => false,
+    }
+}
+
 /// What a block means, with what stood before it in mind.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
-    /// Where tokens begin: operators, opening quotes, the first byte of every other scalar.
-    pub(crate) tokens: u64,
+struct Block {
+    tokens: u64,
     /// The backslashes that begin an escape.
-    pub(crate) escapes: u64,
+    escapes: u64,
     /// Control characters inside of strings.
-    pub(crate) forbidden: u64,
+    forbidden: u64,
 }
 
 /// What a block leaves to the next one.
 #[derive(Debug, Default)]
-pub(crate) struct Carry {
+struct Carry {
     escaped: u64,
     /// All ones inside of a string.
     string: u64,
@@ -39,7 +98,7 @@ pub(crate) struct Carry {
 
 impl Carry {
     #[inline(always)]
-    pub(crate) fn next(&mut self, bytes: Bytes) -> Block {
+    fn next(&mut self, bytes: Bytes) -> Block {
         let (escaped, escapes) = self.escapes(bytes.backslash);
         let quote = bytes.quote & !escaped;
         let string = fill(quote) ^ self.string;
@@ -52,11 +111,6 @@ impl Carry {
         let tail = string ^ quote;
         let tokens = (bytes.operator | (scalar & !follows)) & !tail;
         Block { tokens, escapes, forbidden: bytes.control & string }
-    }
-
-    /// Whether the text ended inside of a string.
-    pub(crate) fn in_string(&self) -> bool {
-        self.string != 0
     }
 
     /// The escaped bytes, and the backslashes that escape them: every second one of a row. The sum carries
@@ -101,7 +155,7 @@ pub(crate) fn portable(block: &[u8; BLOCK]) -> Bytes {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::avx2;
+use x86::avx2;
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -146,11 +200,13 @@ mod x86 {
             let curly = _mm256_or_si256(half, _mm256_set1_epi8(0x20));
             _mm256_cmpeq_epi8(curly, _mm256_shuffle_epi8(operators, half))
         };
+        let control = join(control(low), control(high));
         Bytes {
             quote: equal(b'"'),
             backslash: equal(b'\\'),
-            control: join(control(low), control(high)),
-            operator: join(operator(low), operator(high)),
+            control,
+            // Two control characters pass for `:` and `,` with that bit.
+            operator: join(operator(low), operator(high)) & !control,
             space: join(space(low), space(high)),
         }
     }
@@ -180,9 +236,7 @@ mod tests {
             block[usize::from(byte) % BLOCK] = byte;
             #[expect(unsafe_code, reason = "what a machine has is known at run time")]
             // SAFETY: this machine has AVX2.
-            let mut fast = unsafe { avx2(&block) };
-            // The two control characters that pass for operators.
-            fast.operator &= !fast.control;
+            let fast = unsafe { avx2(&block) };
             assert_eq!(fast, portable(&block), "{byte:#x}");
         }
     }

@@ -2,7 +2,7 @@
 //! (RFC 8259), so that everything else may take the text for what it is.
 
 use crate::Error;
-use crate::block::{self, BLOCK, Block, Bytes, Carry};
+use crate::block::{self, BLOCK};
 
 /// Deeper nesting is refused.
 pub const DEPTH: usize = 1024;
@@ -21,160 +21,157 @@ pub(crate) struct Container {
     pub(crate) count: u32,
 }
 
-/// The containers of a text in their order.
-pub(crate) fn index(text: &[u8]) -> Result<Vec<Container>, Error> {
+/// Where the tokens of a text begin, block by block, and its containers in their order.
+pub(crate) fn index(text: &[u8]) -> Result<(Vec<u64>, Vec<Container>), Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::TooLong);
     }
     std::str::from_utf8(text).map_err(|error| Error::NotJson(error.valid_up_to()))?;
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") {
-        #[expect(unsafe_code, reason = "what a machine has is known at run time")]
-        // SAFETY: this machine has AVX2 and BMI1.
-        return unsafe { read_avx2(text) };
+    let blocks = block::tokens(text).map_err(Error::NotJson)?;
+    let mut reader = Reader {
+        tokens: Tokens {
+            text,
+            blocks: &blocks,
+            number: 0,
+            bits: blocks.first().copied().unwrap_or_default(),
+        },
+        open: Vec::with_capacity(16),
+        containers: Vec::with_capacity(text.len() / 256),
+    };
+    reader.document()?;
+    let (more, at) = reader.tokens.next();
+    let containers = reader.containers;
+    if more.is_none() { Ok((blocks, containers)) } else { Err(Error::NotJson(at)) }
+}
+
+/// The tokens of a text, in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokens<'a> {
+    text: &'a [u8],
+    blocks: &'a [u64],
+    /// The block that is read, and what is left of it.
+    number: usize,
+    bits: u64,
+}
+
+impl<'a> Tokens<'a> {
+    /// Those from a place in the text on.
+    #[inline(always)]
+    pub(crate) fn from(text: &'a [u8], blocks: &'a [u64], place: usize) -> Self {
+        let number = place / BLOCK;
+        let bits = blocks.get(number).map_or(0, |bits| bits & (u64::MAX << (place % BLOCK)));
+        Self { text, blocks, number, bits }
     }
-    read(text, block::portable)
-}
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1")]
-fn read_avx2(text: &[u8]) -> Result<Vec<Container>, Error> {
-    read(text, |block| block::avx2(block))
-}
-
-/// The same for any machine. Inlined, so that it is compiled once for each kind of machine.
-#[inline(always)]
-pub(crate) fn read(text: &[u8], classify: impl Fn(&[u8; BLOCK]) -> Bytes) -> Result<Vec<Container>, Error> {
-    let mut carry = Carry::default();
-    let mut reader = Reader::new(text);
-    let (blocks, rest) = text.as_chunks::<BLOCK>();
-    for (number, block) in blocks.iter().enumerate() {
-        reader.block(number * BLOCK, carry.next(classify(block)))?;
+    /// The first byte of the next token and its place; behind the last one none, and the text's length.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> (Option<u8>, usize) {
+        while self.bits == 0 {
+            self.number += 1;
+            match self.blocks.get(self.number) {
+                Some(bits) => self.bits = *bits,
+                None => return (None, self.text.len()),
+            }
+        }
+        let at = self.number * BLOCK + self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        (self.text.get(at).copied(), at)
     }
-    let mut last = [b' '; BLOCK];
-    last[..rest.len()].copy_from_slice(rest);
-    reader.block(blocks.len() * BLOCK, carry.next(classify(&last)))?;
-    if carry.in_string() || reader.state != State::End {
-        return Err(Error::NotJson(text.len()));
+
+    #[inline(always)]
+    fn expect(&mut self, byte: u8) -> Result<(), Error> {
+        let (next, at) = self.next();
+        if next == Some(byte) { Ok(()) } else { Err(Error::NotJson(at)) }
     }
-    Ok(reader.containers)
 }
 
-/// What may come next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum State {
-    /// The document's value.
-    Root,
-    /// Nothing more.
-    End,
-    /// A name, or the end of an object that has no members.
-    FirstName,
-    Name,
-    Colon,
-    Member,
-    AfterMember,
-    /// An item, or the end of an array that has none.
-    FirstItem,
-    Item,
-    AfterItem,
-    /// No token may stand here.
-    Wrong,
-}
-
-use State::{AfterItem, AfterMember, Colon, End, FirstItem, FirstName, Item, Member, Name, Root, Wrong};
-
-/// What follows a value in each state; `Wrong` where none may stand.
-const AFTER_VALUE: [State; 11] =
-    [End, Wrong, Wrong, Wrong, Wrong, AfterMember, Wrong, AfterItem, AfterItem, Wrong, Wrong];
-/// The same for a string, which may be a name.
-const AFTER_STRING: [State; 11] =
-    [End, Wrong, Colon, Colon, Wrong, AfterMember, Wrong, AfterItem, AfterItem, Wrong, Wrong];
-
-/// An open container.
-#[derive(Debug)]
+/// A container that is open.
 struct Open {
     /// Its place in the index.
-    place: u32,
-    /// The state behind it.
-    after: State,
-    /// The commas of the container around it.
-    commas: u32,
+    place: usize,
+    count: u32,
+    object: bool,
 }
 
 struct Reader<'a> {
-    text: &'a [u8],
-    state: State,
-    /// In the container that is open.
-    commas: u32,
+    tokens: Tokens<'a>,
     open: Vec<Open>,
     containers: Vec<Container>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(text: &'a [u8]) -> Self {
-        let containers = Vec::with_capacity(text.len() / 256);
-        Self { text, state: Root, commas: 0, open: Vec::with_capacity(16), containers }
-    }
-
-    #[inline(always)]
-    fn block(&mut self, base: usize, block: Block) -> Result<(), Error> {
-        if block.forbidden != 0 {
-            return Err(Error::NotJson(base + block.forbidden.trailing_zeros() as usize));
-        }
-        for at in bits(block.escapes) {
-            self.escape(base + at)?;
-        }
-        for at in bits(block.tokens) {
-            self.token(base + at)?;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn token(&mut self, at: usize) -> Result<(), Error> {
-        let state = self.state as usize;
-        let next = match self.text.get(at) {
-            Some(b'"') => AFTER_STRING[state],
-            Some(b':') if self.state == Colon => Member,
-            Some(b',') => {
-                self.commas += 1;
-                match self.state {
-                    AfterMember => Name,
-                    AfterItem => Item,
-                    _ => Wrong,
+impl Reader<'_> {
+    /// Passes the value that the document is.
+    fn document(&mut self) -> Result<(), Error> {
+        let mut token = self.tokens.next();
+        loop {
+            let at = token.1;
+            match token.0 {
+                Some(b'"') => {}
+                Some(b'{') => {
+                    self.begin(at, true)?;
+                    match self.tokens.next() {
+                        (Some(b'"'), _) => {
+                            self.tokens.expect(b':')?;
+                            token = self.tokens.next();
+                            continue;
+                        }
+                        (Some(b'}'), at) => self.end(at, 0),
+                        (_, at) => return Err(Error::NotJson(at)),
+                    }
                 }
+                Some(b'[') => {
+                    self.begin(at, false)?;
+                    token = self.tokens.next();
+                    if token.0 != Some(b']') {
+                        continue;
+                    }
+                    self.end(token.1, 0);
+                }
+                Some(_) if scalar(&self.tokens.text[at..]) => {}
+                _ => return Err(Error::NotJson(at)),
             }
-            Some(b'{') => self.opened(at, AFTER_VALUE[state], FirstName)?,
-            Some(b'[') => self.opened(at, AFTER_VALUE[state], FirstItem)?,
-            Some(b'}') if matches!(self.state, FirstName | AfterMember) => self.closed(at),
-            Some(b']') if matches!(self.state, FirstItem | AfterItem) => self.closed(at),
-            Some(_) if scalar(&self.text[at..]) => AFTER_VALUE[state],
-            // Behind the end only space is classified, but the text is what counts.
-            _ => Wrong,
-        };
-        self.state = next;
-        if next == Wrong { Err(Error::NotJson(at)) } else { Ok(()) }
+            match self.behind()? {
+                Some(next) => token = next,
+                None => return Ok(()),
+            }
+        }
     }
 
-    fn opened(&mut self, at: usize, after: State, next: State) -> Result<State, Error> {
+    /// Passes what stands behind a value up to the next one, whose token it is; none when all is closed.
+    #[inline(always)]
+    fn behind(&mut self) -> Result<Option<(Option<u8>, usize)>, Error> {
+        while let Some(open) = self.open.last_mut() {
+            open.count += 1;
+            let (count, object) = (open.count, open.object);
+            match self.tokens.next() {
+                (Some(b','), _) => {
+                    if object {
+                        self.tokens.expect(b'"')?;
+                        self.tokens.expect(b':')?;
+                    }
+                    return Ok(Some(self.tokens.next()));
+                }
+                (Some(b'}'), at) if object => self.end(at, count),
+                (Some(b']'), at) if !object => self.end(at, count),
+                (_, at) => return Err(Error::NotJson(at)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn begin(&mut self, at: usize, object: bool) -> Result<(), Error> {
         if self.open.len() == DEPTH {
             return Err(Error::TooDeep(at));
         }
-        self.open.push(Open { place: self.containers.len() as u32, after, commas: self.commas });
-        self.commas = 0;
+        self.open.push(Open { place: self.containers.len(), count: 0, object });
         self.containers.push(Container { start: at as u32, end: 0, next: 0, count: 0 });
-        Ok(if after == Wrong { Wrong } else { next })
+        Ok(())
     }
 
-    fn closed(&mut self, at: usize) -> State {
-        let Some(Open { place, after, commas }) = self.open.pop() else { return Wrong };
-        let end = at as u32 + 1;
-        let empty = matches!(self.state, FirstName | FirstItem);
-        let count = if empty { 0 } else { self.commas + 1 };
-        self.commas = commas;
-        let next = self.containers.len() as u32;
-        if let Some(container) = self.containers.get_mut(place as usize) {
+    fn end(&mut self, at: usize, count: u32) {
+        let (end, next) = (at as u32 + 1, self.containers.len() as u32);
+        let place = self.open.pop().map(|open| open.place);
+        if let Some(container) = place.and_then(|place| self.containers.get_mut(place)) {
             if end - container.start < SHORT {
                 // All within it was short, too, and is gone: it is the last one.
                 self.containers.pop();
@@ -182,30 +179,7 @@ impl<'a> Reader<'a> {
                 *container = Container { end, next, count, ..*container };
             }
         }
-        after
     }
-
-    fn escape(&self, at: usize) -> Result<(), Error> {
-        let good = match self.text.get(at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => true,
-            Some(b'u') => {
-                let digits = self.text.get(at + 2..at + 6);
-                digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-            }
-            _ => false,
-        };
-        if good { Ok(()) } else { Err(Error::NotJson(at)) }
-    }
-}
-
-/// The places of the ones.
-#[inline(always)]
-fn bits(mut bits: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-        bits &= bits - 1;
-        Some(at)
-    })
 }
 
 /// Whether a text begins with a whole number, `true`, `false` or `null`.

@@ -1,7 +1,7 @@
 //! JSON text as slices: nothing is parsed that is not asked for.
 //!
-//! A [`Document`] is a text that was checked once, all of it (RFC 8259), and an index of its containers,
-//! made on the way at some gigabytes a second. A [`Node`] is a value in it: a place in the text. Walking to
+//! A [`Document`] is a text that was checked once, all of it (RFC 8259), and an index of its tokens and
+//! longer containers, made on the way. A [`Node`] is a value in it: a place in the text. Walking to
 //! a member or an item jumps over what lies before it; numbers stay as they were spelt, keys keep their
 //! order, equal keys stay all; text that is handed on shares the document's memory.
 
@@ -13,8 +13,8 @@ mod walk;
 
 use bytes::Bytes;
 
-use index::Container;
 pub use index::DEPTH;
+use index::{Container, Tokens};
 pub use node::{Items, Key, Kind, Members, Node, Number};
 
 /// Why a text or a pointer is refused.
@@ -38,7 +38,8 @@ pub enum Error {
 #[derive(Clone, Debug)]
 pub struct Document {
     text: Bytes,
-    root: usize,
+    /// Where its tokens begin, a bit for each byte.
+    blocks: Vec<u64>,
     containers: Vec<Container>,
 }
 
@@ -51,14 +52,14 @@ impl Document {
         if text.starts_with(b"\xef\xbb\xbf") {
             text = text.slice(3..);
         }
-        let containers = index::index(&text)?;
-        Ok(Self { root: walk::space(&text, 0), text, containers })
+        let (blocks, containers) = index::index(&text)?;
+        Ok(Self { text, blocks, containers })
     }
 
     /// The value that the text is.
     #[must_use]
     pub fn root(&self) -> Node<'_> {
-        Node::new(self, self.root, 0)
+        Node::new(self, self.tokens_from(0).next().1, 0)
     }
 
     /// The value that begins at a place in the text, as [`Node::start`] says it; `None` behind the text.
@@ -72,7 +73,12 @@ impl Document {
     /// The bytes that the index takes, beside the text.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
-        self.containers.capacity() * size_of::<Container>()
+        self.blocks.capacity() * size_of::<u64>() + self.containers.capacity() * size_of::<Container>()
+    }
+
+    #[inline]
+    fn tokens_from(&self, place: usize) -> Tokens<'_> {
+        Tokens::from(&self.text, &self.blocks, place)
     }
 }
 

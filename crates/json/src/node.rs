@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use crate::index::{Container, Tokens};
 use crate::string::{self, unescape};
 use crate::{Document, Error, walk};
 
@@ -42,7 +43,6 @@ pub enum Number {
 pub struct Node<'a> {
     document: &'a Document,
     start: usize,
-    end: usize,
     /// The first container in the index that begins here or behind.
     place: usize,
 }
@@ -51,17 +51,7 @@ impl<'a> Node<'a> {
     /// The value that begins at `start`, of a document whose containers from there on begin at `place`.
     #[inline]
     pub(crate) fn new(document: &'a Document, start: usize, place: usize) -> Self {
-        let text = &document.text[..];
-        let start = start.min(text.len());
-        let end = match text.get(start) {
-            Some(b'{' | b'[') => match document.containers.get(place) {
-                Some(container) if container.start as usize == start => container.end as usize,
-                _ => walk::container(text, start),
-            },
-            Some(b'"') => walk::string(text, start).0,
-            _ => walk::scalar(text, start),
-        };
-        Self { document, start, end, place }
+        Self { document, start, place }
     }
 
     /// What it is.
@@ -89,29 +79,45 @@ impl<'a> Node<'a> {
     #[must_use]
     #[inline]
     pub fn text(self) -> &'a [u8] {
-        &self.document.text[self.start..self.end]
+        let text = &self.document.text[..];
+        text.get(self.start..self.end()).unwrap_or_default()
     }
 
     /// Its text, sharing the document's memory.
     #[must_use]
     pub fn slice(self) -> Bytes {
-        self.document.text.slice(self.start..self.end)
+        let len = self.text().len();
+        self.document.text.slice(self.start..self.start + len)
     }
 
     /// How many items or members it has; 0 where it is no container.
     #[must_use]
     pub fn count(self) -> usize {
         match self.kind() {
-            Kind::Array => self.own().map_or_else(|| self.items().count(), |count| count as usize),
-            Kind::Object => self.own().map_or_else(|| self.members().count(), |count| count as usize),
+            Kind::Array => self.own().map_or_else(|| self.items().count(), |own| own.count as usize),
+            Kind::Object => self.own().map_or_else(|| self.members().count(), |own| own.count as usize),
             _ => 0,
         }
     }
 
-    /// The count of a container that is in the index.
-    fn own(self) -> Option<u32> {
+    /// Its entry, if it is a container that is in the index.
+    #[inline]
+    fn own(self) -> Option<&'a Container> {
         let container = self.document.containers.get(self.place)?;
-        (container.start as usize == self.start).then_some(container.count)
+        (container.start as usize == self.start).then_some(container)
+    }
+
+    /// Behind its text.
+    fn end(self) -> usize {
+        let text = &self.document.text[..];
+        match text.get(self.start) {
+            Some(b'{' | b'[') => match self.own() {
+                Some(container) => container.end as usize,
+                None => walk::container(text, self.start),
+            },
+            Some(b'"') => walk::string(text, self.start),
+            _ => walk::scalar(text, self.start),
+        }
     }
 
     /// The items of an array, in order; of everything else none.
@@ -130,13 +136,13 @@ impl<'a> Node<'a> {
 
     /// The member `name` of an object; of equal names the first, as JSON Pointers have it.
     #[must_use]
-    pub fn member(self, name: &str) -> Option<Self> {
+    pub fn member(self, name: &[u8]) -> Option<Self> {
         self.members().find(|(key, _)| key.is(name)).map(|(_, value)| value)
     }
 
     /// The member `name` of an object; of equal names the last, as JavaScript has it.
     #[must_use]
-    pub fn last_member(self, name: &str) -> Option<Self> {
+    pub fn last_member(self, name: &[u8]) -> Option<Self> {
         self.members().filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
     }
 
@@ -159,16 +165,16 @@ impl<'a> Node<'a> {
             let step = string::pointer_step(step)?;
             found = found.and_then(|node| match node.kind() {
                 Kind::Array => node.item(string::pointer_index(&step)?),
-                _ => node.member(&step),
+                _ => node.member(step.as_bytes()),
             });
         }
         Ok(found)
     }
 
-    /// What a string says; `None` where it is none. An unpaired surrogate, which is no character, is
-    /// replaced by U+FFFD.
+    /// What a string says, in UTF-8; `None` where it is none. An unpaired surrogate, which is no
+    /// character, is replaced by U+FFFD.
     #[must_use]
-    pub fn string(self) -> Option<Cow<'a, str>> {
+    pub fn string(self) -> Option<Cow<'a, [u8]>> {
         (self.kind() == Kind::String).then(|| unescape(inside(self.text())))
     }
 
@@ -205,34 +211,30 @@ fn inside(text: &[u8]) -> &[u8] {
 /// The name of a member.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
-    raw: &'a [u8],
-    escaped: bool,
+    node: Node<'a>,
+    /// The colon behind it, before which its quotes stand.
+    colon: usize,
 }
 
 impl<'a> Key<'a> {
     /// Whether it is this name.
     #[must_use]
     #[inline]
-    pub fn is(self, name: &str) -> bool {
-        if self.escaped { unescape(self.raw) == name } else { self.raw == name.as_bytes() }
+    pub fn is(self, name: &[u8]) -> bool {
+        let raw = self.node.document.text.get(self.node.start + 1..self.colon).unwrap_or_default();
+        let same = raw.iter().zip(name).take_while(|(raw, name)| raw == name && **raw != b'\\').count();
+        match raw.get(same) {
+            Some(b'\\') => self.node.string().is_some_and(|known| *known == *name),
+            // What follows the name is its quote.
+            Some(b'"') => same == name.len(),
+            _ => false,
+        }
     }
 
-    /// The name.
+    /// The name, a string.
     #[must_use]
-    pub fn name(self) -> Cow<'a, str> {
-        unescape(self.raw)
-    }
-
-    /// Whether it has an unpaired surrogate.
-    #[must_use]
-    pub fn is_unpaired(self) -> bool {
-        self.escaped && string::is_unpaired(self.raw)
-    }
-
-    /// As it was spelt, without its quotes.
-    #[must_use]
-    pub fn spelt(self) -> &'a [u8] {
-        self.raw
+    pub fn node(self) -> Node<'a> {
+        self.node
     }
 }
 
@@ -240,37 +242,57 @@ impl<'a> Key<'a> {
 #[derive(Clone, Debug)]
 struct Children<'a> {
     document: &'a Document,
-    /// At a child or at the container's end.
-    at: usize,
-    end: usize,
+    /// At the token of a child, or behind the last one.
+    tokens: Option<Tokens<'a>>,
     place: usize,
 }
 
 impl<'a> Children<'a> {
     #[inline]
     fn new(node: Node<'a>, kind: Kind) -> Self {
-        let Node { document, start, end, place } = node;
-        let end = if node.kind() == kind { end - 1 } else { start };
-        let place = place + usize::from(node.own().is_some());
-        Self { document, at: walk::space(&document.text, start + 1), end, place }
+        let Node { document, start, place } = node;
+        let tokens = (node.kind() == kind).then(|| document.tokens_from(start + 1));
+        Self { document, tokens, place: place + usize::from(node.own().is_some()) }
     }
 
-    /// The value here; the walk goes on behind it.
+    /// The next token, unless the container ends with it.
     #[inline]
-    fn value(&mut self) -> Node<'a> {
-        let node = Node::new(self.document, self.at, self.place);
-        if let Some(container) = self.document.containers.get(self.place)
-            && container.start as usize == self.at
-        {
-            self.place = container.next as usize;
+    fn token(&mut self) -> Option<usize> {
+        match self.tokens.as_mut()?.next() {
+            (Some(b'}' | b']') | None, _) => {
+                self.tokens = None;
+                None
+            }
+            (Some(_), at) => Some(at),
         }
-        let comma = walk::space(&self.document.text, node.end);
-        self.at = walk::space(&self.document.text, comma + 1);
-        // What is no container has no bracket to end at.
-        if comma >= self.end {
-            self.at = self.end;
+    }
+
+    /// The value that begins at `start`; the walk goes on behind it, and behind its comma.
+    #[inline]
+    fn value(&mut self, start: usize) -> Node<'a> {
+        let node = Node::new(self.document, start, self.place);
+        if matches!(node.kind(), Kind::Array | Kind::Object) {
+            self.skip(node);
         }
+        self.token();
         node
+    }
+
+    fn skip(&mut self, node: Node<'a>) {
+        if let Some(container) = node.own() {
+            self.tokens = Some(self.document.tokens_from(container.end as usize));
+            self.place = container.next as usize;
+            return;
+        }
+        let mut depth = 1_usize;
+        while let Some(tokens) = self.tokens.as_mut().filter(|_| depth > 0) {
+            match tokens.next().0 {
+                Some(b'{' | b'[') => depth += 1,
+                Some(b'}' | b']') => depth -= 1,
+                Some(_) => {}
+                None => self.tokens = None,
+            }
+        }
     }
 }
 
@@ -283,7 +305,8 @@ impl<'a> Iterator for Items<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Node<'a>> {
-        (self.0.at < self.0.end).then(|| self.0.value())
+        let start = self.0.token()?;
+        Some(self.0.value(start))
     }
 }
 
@@ -296,15 +319,10 @@ impl<'a> Iterator for Members<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<(Key<'a>, Node<'a>)> {
-        let children = &mut self.0;
-        if children.at >= children.end {
-            return None;
-        }
-        let text = &children.document.text[..];
-        let (end, escaped) = walk::string(text, children.at);
-        let raw = text.get(children.at + 1..end - 1).unwrap_or_default();
-        let colon = walk::space(text, end);
-        children.at = walk::space(text, colon + 1);
-        Some((Key { raw, escaped }, children.value()))
+        let name = self.0.token()?;
+        let node = Node::new(self.0.document, name, self.0.place);
+        let colon = self.0.token()?;
+        let start = self.0.token()?;
+        Some((Key { node, colon }, self.0.value(start)))
     }
 }

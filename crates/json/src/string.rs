@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use crate::Error;
 
 /// Text without its escapes. An unpaired surrogate becomes U+FFFD.
-pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, str> {
+pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.contains(&b'\\') {
-        return String::from_utf8_lossy(raw);
+        return Cow::Borrowed(raw);
     }
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
@@ -19,7 +19,7 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, str> {
         rest = behind;
     }
     out.extend_from_slice(rest);
-    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+    Cow::Owned(out)
 }
 
 /// Whether an escape is an unpaired surrogate.

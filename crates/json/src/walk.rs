@@ -1,19 +1,10 @@
 //! Passing values of a text that was checked. Nothing is checked again; a text that is none of JSON leads
 //! to its end and never beyond.
 
-/// Behind the white space here.
+/// Behind the string that begins here.
 #[inline]
-pub(crate) fn space(text: &[u8], mut at: usize) -> usize {
-    while matches!(text.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-        at += 1;
-    }
-    at
-}
-
-/// Behind the string that begins here, and whether it has escapes.
-#[inline]
-pub(crate) fn string(text: &[u8], start: usize) -> (usize, bool) {
-    let (mut at, mut escaped) = (start + 1, false);
+pub(crate) fn string(text: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
     loop {
         while let Some(word) = text.get(at..at + 8).and_then(|word| word.first_chunk::<8>()) {
             let marks = marks(u64::from_le_bytes(*word));
@@ -23,10 +14,10 @@ pub(crate) fn string(text: &[u8], start: usize) -> (usize, bool) {
             }
         }
         match text.get(at) {
-            Some(b'"') => return (at + 1, escaped),
-            Some(b'\\') => (at, escaped) = (at + 2, true),
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 2,
             Some(_) => at += 1,
-            None => return (text.len(), escaped),
+            None => return text.len(),
         }
     }
 }
@@ -55,7 +46,7 @@ pub(crate) fn container(text: &[u8], mut at: usize) -> usize {
     loop {
         match text.get(at) {
             Some(b'"') => {
-                at = string(text, at).0;
+                at = string(text, at);
                 continue;
             }
             Some(b'{' | b'[') => depth += 1,

@@ -10,6 +10,7 @@ use sandbox::{Caller, GuestResult, Memory, Place, ResourceLimiter, Trapped};
 use services::{Call, Service, Services};
 
 use crate::futures::Futures;
+use crate::host::Documents;
 use crate::limits::{Limit, Limits};
 use crate::problem::QueryError;
 
@@ -34,6 +35,7 @@ pub(crate) struct Guest {
     pub(crate) limits: Limits,
     pub(crate) safe_only: bool,
     pub(crate) futures: Futures,
+    pub(crate) documents: Documents,
     pub(crate) answer: Answer,
     pub(crate) console: Console,
     /// Where it runs, until it waits for a service or is heavy.
@@ -70,6 +72,7 @@ impl Guest {
             limits,
             safe_only,
             futures: Futures::default(),
+            documents: Documents::default(),
             answer: Answer::default(),
             console: Console::default(),
             place: None,

@@ -5,6 +5,9 @@
 
 mod answer;
 mod calls;
+mod json;
+
+pub(crate) use json::Documents;
 
 use query_abi::{Failure, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
@@ -19,6 +22,7 @@ const RANDOM: u32 = 64 << 10;
 pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     answer::add(linker)?;
     calls::add(linker)?;
+    json::add(linker)?;
     linker.func_wrap(HOST_MODULE, "clock", || -> i64 { clock() })?;
     linker.func_wrap(HOST_MODULE, "random", random)?;
     linker.func_wrap(HOST_MODULE, "log", log)?;

@@ -136,7 +136,7 @@ impl Guest {
     }
 
     /// The slot of a handle, after everything that has ended was put in its place.
-    fn slot(&mut self, function: &'static str, handle: i32) -> Result<&Slot, QueryError> {
+    pub(super) fn slot(&mut self, function: &'static str, handle: i32) -> Result<&Slot, QueryError> {
         self.settle()?;
         self.futures.get(handle).ok_or(QueryError::BadHandle { function, handle })
     }
@@ -146,7 +146,10 @@ fn handle_del(mut caller: Caller<'_, Guest>, handle: i32) -> GuestResult<()> {
     let guest = caller.data_mut();
     guest.settle().map_err(Trapped::new)?;
     match guest.futures.delete(handle) {
-        Some(Slot::Ended(Ok(response))) => guest.release(response.body.len()),
+        Some(Slot::Ended(Ok(response))) => {
+            let index = guest.documents.delete(handle);
+            guest.release(response.body.len() + index);
+        }
         Some(Slot::Pending { sent, .. }) => guest.release(sent),
         Some(_) => {}
         None => return Err(Trapped::new(QueryError::BadHandle { function: "Handle_del", handle })),
@@ -175,7 +178,7 @@ fn response_get(mut caller: Caller<'_, Guest>, handle: i32, response: u32) -> Gu
     Ok(Code::Ok as i32)
 }
 
-fn code(error: &CallError) -> Code {
+pub(super) fn code(error: &CallError) -> Code {
     match error.kind() {
         Kind::Invalid => Code::Invalid,
         Kind::UnknownService => Code::UnknownService,
@@ -229,16 +232,14 @@ fn response_json(
 ) -> GuestResult<i32> {
     let mut view = View::new(&mut caller, "Response_json")?;
     let pointer = view.text(pointer, pointer_len)?.to_owned();
-    let body = match view.guest.slot("Response_json", handle).map_err(Trapped::new)? {
-        Slot::Ended(Ok(response)) => response.body.clone(),
-        Slot::Ended(Err(error)) => return Ok(code(error) as i32),
-        _ => return Ok(Code::NotReady as i32),
+    let found = match view.guest.document("Response_json", handle)? {
+        Ok(document) => document.root().pointer(&pointer).map(|node| node.map(json::Node::slice)),
+        Err(error) => return Ok(error.code as i32),
     };
-    match json::pointer(&body, &pointer) {
-        Ok(Some(value)) => copy_out(&mut view, value, data, len),
+    match found {
+        Ok(Some(value)) => copy_out(&mut view, &value, data, len),
         Ok(None) => Ok(Code::Missing as i32),
-        Err(json::Error::NotJson(_)) => Ok(Code::NotJson as i32),
-        Err(json::Error::NotPointer) => Ok(Code::Invalid as i32),
+        Err(_) => Ok(Code::Invalid as i32),
     }
 }
 
