@@ -4,6 +4,7 @@
 mod host;
 mod http;
 mod javascript;
+mod json;
 mod limits;
 mod modules;
 mod programs;

@@ -271,6 +271,10 @@ static void send_bytes(const uint8_t *data, size_t len, const char *type) {
 }
 
 static void send_json(JSContext *ctx, JSValueConst value) {
+    size_t len;
+    char *untouched = json_untouched(ctx, value, &len);
+    if (untouched)
+        return send_bytes((const uint8_t *)untouched, len, "application/json");
     JSValue text = JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
     if (JS_IsUndefined(text))
         fail(BAD_ANSWER, "the program returned something that has no JSON form");
@@ -373,7 +377,7 @@ void orfa_javascript(char *source, uint32_t source_len, char *input, uint32_t in
 /* Evaluates the prelude and keeps its hooks. */
 static bool start_prelude(JSContext *ctx) {
     JSValue native = JS_NewObject(ctx);
-    if (library_init(ctx, native) < 0 || calls_init(ctx) < 0)
+    if (library_init(ctx, native) < 0 || calls_init(ctx) < 0 || lazy_init(ctx) < 0)
         return false;
     JSValue prelude = JS_Eval(ctx, PRELUDE, sizeof PRELUDE - 1, "orfa", JS_EVAL_TYPE_GLOBAL);
     JSValue made = JS_Call(ctx, prelude, JS_UNDEFINED, 1, (JSValueConst *)&native);

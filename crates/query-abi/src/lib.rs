@@ -141,7 +141,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
             ("len", "uint32_t", I32),
         ],
         result: Some(("int32_t", I32)),
-        doc: "Fills `value` with the JSON value that the body is, and returns ORFA_OK. The first call checks the whole body and makes an index of it, which counts as the run's memory until `Handle_del`. ORFA_NOT_JSON and ORFA_TOO_DEEP: `node` of `value` is the place, in bytes. A text goes to `data` if `len` bytes hold it.",
+        doc: "Fills `value` with the JSON value that the body is, and returns ORFA_OK. The first call checks the whole body and makes an index of it, which counts as the run's memory until `Handle_del`. ORFA_NOT_JSON and ORFA_TOO_DEEP: `node` of `value` is the place, in bytes. A text goes to `data` if `len` bytes hold it and a NUL behind it.",
     },
     HostFunction {
         name: "Json_member",
@@ -167,7 +167,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
             ("len", "uint32_t", I32),
         ],
         result: Some(("int32_t", I32)),
-        doc: "Writes an `orfa_json_value` for each item of the array at `node`, or two for each member of the object, its name and its value, and their texts behind them. Returns how many bytes that takes; where it is more than `len`, nothing is written. `data` is aligned to 8.",
+        doc: "Writes an `orfa_json_value` for each item of the array at `node`, or two for each member of the object, its name and its value, and their texts behind them, each with a NUL. Returns how many bytes that takes; where it is more than `len`, what was written means nothing. `data` is aligned to 8.",
     },
     HostFunction {
         name: "Json_text",

@@ -11,7 +11,6 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use super::calls::code;
 use crate::futures::Slot;
 use crate::guest::{Guest, View};
-use crate::problem::QueryError;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap(HOST_MODULE, "Json_root", json_root)?;
@@ -92,7 +91,13 @@ impl Guest {
     }
 }
 
-fn json_root(mut caller: Caller<'_, Guest>, handle: i32, value: u32, data: u32, len: u32) -> GuestResult<i32> {
+fn json_root(
+    mut caller: Caller<'_, Guest>,
+    handle: i32,
+    value: u32,
+    data: u32,
+    len: u32,
+) -> GuestResult<i32> {
     let view = View::new(&mut caller, "Json_root")?;
     view.slice(data, len)?;
     view.slice(value, JSON_VALUE_BYTES)?;
@@ -124,7 +129,7 @@ fn json_member(
     let view = View::new(&mut caller, "Json_member")?;
     view.slice(data, len)?;
     view.slice(value, JSON_VALUE_BYTES)?;
-    view.text(name, name_len)?;
+    view.slice(name, name_len)?;
     let document = match view.guest.document("Json_member", handle)? {
         Ok(document) => document,
         Err(error) => return Ok(error.code as i32),
@@ -211,7 +216,9 @@ impl Out<'_> {
                 let kind = if node.is_unpaired() { JsonKind::Unpaired } else { JsonKind::String };
                 return self.text(at, kind, &node.string().unwrap_or_default(), place);
             }
-            Kind::Array => self.record(at, JsonKind::Array, word(node.count()), [word(node.text().len()), place]),
+            Kind::Array => {
+                self.record(at, JsonKind::Array, word(node.count()), [word(node.text().len()), place])
+            }
             Kind::Object => {
                 self.record(at, JsonKind::Object, word(node.count()), [word(node.text().len()), place]);
             }
@@ -220,14 +227,16 @@ impl Out<'_> {
     }
 
     fn text(&mut self, at: u32, kind: JsonKind, text: &[u8], place: u32) -> usize {
-        let fits = text.len() <= (self.end - self.text) as usize;
+        let fits = text.len() < (self.end - self.text) as usize;
         let address = if fits { self.text } else { 0 };
         self.record(at, kind, word(text.len()), [address, place]);
         if !fits {
-            return text.len();
+            return text.len() + 1;
         }
-        self.bytes[self.text as usize..][..text.len()].copy_from_slice(text);
-        self.text += word(text.len());
+        let room = &mut self.bytes[self.text as usize..][..=text.len()];
+        room[..text.len()].copy_from_slice(text);
+        room[text.len()] = 0;
+        self.text += word(room.len());
         0
     }
 
