@@ -63,7 +63,7 @@ orfa_value orfa_json(const void *data, int len) {
 static yyjson_val *behind(yyjson_val *container) { return unsafe_yyjson_get_next(container); }
 
 static yyjson_val *member(yyjson_val *object, const char *name, uint32_t len) {
-    return is_lazy(object) ? lazy_member(object, name, len) : yyjson_obj_getn(object, name, len);
+    return is_lazy(object) ? lazy_member(object, name, len, NULL) : yyjson_obj_getn(object, name, len);
 }
 
 static yyjson_val *element(yyjson_val *array, uint32_t n) {
@@ -111,12 +111,23 @@ static yyjson_val *at(orfa_value value, const char *pointer, va_list list) {
     return walk(raw(value), text_terminated(&scratch));
 }
 
-/* Calls `at` from a variadic function whose last named parameter is `pointer`. */
-#define AT(found)                           \
-    va_list list;                           \
-    va_start(list, pointer);                \
-    yyjson_val *found = at(value, pointer, list); \
+/* The same for a number, true or false, which is not kept. Most pointers are one name, with nothing to format. */
+static yyjson_val *at_once(orfa_value value, const char *pointer, va_list list) {
+    static yyjson_val scratch;
+    const char *end = pointer + 1;
+    if (*pointer != '/' || !is_lazy(raw(value)) || !is_object(value)) return at(value, pointer, list);
+    while (*end && *end != '/' && *end != '~' && *end != '%') end++;
+    return *end ? at(value, pointer, list) : lazy_member(raw(value), pointer + 1, end - pointer - 1, &scratch);
+}
+
+/* Calls `walk` from a variadic function whose last named parameter is `pointer`. */
+#define FOUND(found, walk)                          \
+    va_list list;                                   \
+    va_start(list, pointer);                        \
+    yyjson_val *found = walk(value, pointer, list); \
     va_end(list)
+#define AT(found) FOUND(found, at)
+#define AT_ONCE(found) FOUND(found, at_once)
 
 orfa_value orfa_at(orfa_value value, const char *pointer, ...) {
     AT(found);
@@ -137,25 +148,25 @@ static bool whole(yyjson_val *value, long long *number) {
 }
 
 int orfa_int(orfa_value value, int otherwise, const char *pointer, ...) {
-    AT(found);
+    AT_ONCE(found);
     long long number;
     return whole(found, &number) && number == (int)number ? (int)number : otherwise;
 }
 
 long long orfa_long(orfa_value value, long long otherwise, const char *pointer, ...) {
-    AT(found);
+    AT_ONCE(found);
     long long number;
     return whole(found, &number) ? number : otherwise;
 }
 
 double orfa_num(orfa_value value, double otherwise, const char *pointer, ...) {
-    AT(found);
+    AT_ONCE(found);
     if (is_big(found)) return strtod(unsafe_yyjson_get_raw(found), NULL);
     return yyjson_is_num(found) ? unsafe_yyjson_get_num(found) : otherwise;
 }
 
 int orfa_bool(orfa_value value, int otherwise, const char *pointer, ...) {
-    AT(found);
+    AT_ONCE(found);
     return yyjson_is_bool(found) ? unsafe_yyjson_get_bool(found) : otherwise;
 }
 

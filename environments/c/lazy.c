@@ -74,29 +74,37 @@ yyjson_val *lazy_children(yyjson_val *lazy) {
     return container;
 }
 
-yyjson_val *lazy_member(yyjson_val *lazy, const char *name, uint32_t len) {
+/* A value of its own, with the name that it was asked for by, and its text. */
+static yyjson_val *keep(const yyjson_val *found, const char *name, uint32_t len, const char *text, uint32_t text_len) {
+    member *kept = orfa_alloc(sizeof *kept + len + text_len);
+    kept->value = *found;
+    kept->name_len = len;
+    memcpy(kept->name, name, len);
+    if (text_len) kept->value.uni.str = memcpy(kept->name + len, text, text_len);
+    return &kept->value;
+}
+
+yyjson_val *lazy_member(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *scratch) {
     if (lazy->tag & LAZY_FETCHED) return yyjson_obj_getn(lazy_children(lazy), name, len);
     if ((lazy->tag & YYJSON_TAG_MASK) != LAZY_OBJECT) return NULL;
     char room[GUESS], *text = room;
     yyjson_val found;
     orfa_json_value *value = (orfa_json_value *)&found;
     orfa_future future = future_of(lazy);
-    uint32_t node = node_of(lazy), texts = sizeof room;
-    if (orfa_host_Json_member(future, node, name, len, 0, value, text, texts) != ORFA_OK) return NULL;
-    uint32_t kind = (uint32_t)found.tag, text_len = found.tag >> 32;
-    bool is_text = kind >= ORFA_JSON_BIG && kind < ORFA_JSON_ARRAY;
-    member *kept = orfa_alloc(sizeof *kept + len + (is_text ? text_len + 1 : 0));
-    if (is_text) {
-        text = kept->name + len;
-        if ((uint32_t)found.uni.u64) memcpy(text, room, text_len + 1);
-        else orfa_host_Json_member(future, node, name, len, 0, value, text, text_len + 1);
-        found.uni.str = text;
+    uint32_t node = node_of(lazy);
+    if (orfa_host_Json_member(future, node, name, len, 0, value, room, sizeof room) != ORFA_OK) return NULL;
+    uint32_t kind = (uint32_t)found.tag, text_len = 0;
+    if (kind >= ORFA_JSON_BIG && kind < ORFA_JSON_ARRAY) {
+        text_len = (uint32_t)(found.tag >> 32) + 1;
+        if (!(uint32_t)found.uni.u64) {
+            text = orfa_alloc(text_len);
+            orfa_host_Json_member(future, node, name, len, 0, value, text, text_len);
+        }
     }
     understand(&found, future);
-    kept->value = found;
-    kept->name_len = len;
-    memcpy(kept->name, name, len);
-    return &kept->value;
+    if (!scratch || text_len || is_lazy(&found)) return keep(&found, name, len, text, text_len);
+    *scratch = found;
+    return scratch;
 }
 
 yyjson_val *lazy_place(yyjson_val *container, yyjson_val *value) {

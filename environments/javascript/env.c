@@ -271,11 +271,10 @@ static void send_bytes(const uint8_t *data, size_t len, const char *type) {
 }
 
 static void send_json(JSContext *ctx, JSValueConst value) {
-    size_t len;
-    char *untouched = json_untouched(ctx, value, &len);
-    if (untouched)
-        return send_bytes((const uint8_t *)untouched, len, "application/json");
-    JSValue text = JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
+    Text written = {0};
+    if (json_write(ctx, value, &written) && written.data)
+        return send_bytes((const uint8_t *)written.data, written.len, "application/json");
+    JSValue text = JS_HasException(ctx) ? JS_EXCEPTION : JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
     if (JS_IsUndefined(text))
         fail(BAD_ANSWER, "the program returned something that has no JSON form");
     if (JS_IsException(text)) {                                      /* thrown by a toJSON, or cyclic, or a BigInt */

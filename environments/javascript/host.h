@@ -94,8 +94,9 @@ char *response_part(int32_t handle, int part, uint32_t len);
 int lazy_init(JSContext *ctx);
 /* The JSON of a response. Where `*kept`, it holds the handle and deletes it in the end. */
 JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept);
-/* The text of a lazy object of which nothing was read yet, to be freed; NULL for everything else. */
-char *json_untouched(JSContext *ctx, JSValueConst value, size_t *len);
+/* Writes a value as JSON.stringify does, with lazy objects that nothing was read of as they were spelt. False where
+   there are none, the value has no JSON form, or an exception was thrown. */
+bool json_write(JSContext *ctx, JSValueConst value, Text *text);
 
 /* library.c */
 int library_init(JSContext *ctx, JSValue native);

@@ -9,8 +9,9 @@
 /* The answers from this length on stay with the host: smaller ones are parsed sooner than asked about. */
 static const size_t LAZY_BYTES = 4096;
 
-/* The document of one response. It ends with the last lazy object of it. */
-typedef struct { int32_t handle; uint32_t objects; } Document;
+enum { CHUNK = 128, DEPTH = 64 };
+
+typedef struct Document Document;
 
 typedef struct {
     Document *document;
@@ -19,7 +20,19 @@ typedef struct {
     JSValue known;                                                   /* null until something is */
 } Lazy;
 
-static JSClassID lazy_class;
+/* Room for some lazy objects of a document, so that each costs no allocation of its own. */
+typedef struct Chunk { struct Chunk *next; Lazy objects[CHUNK]; } Chunk;
+
+/* The document of one response. It ends with the last lazy object of it. */
+struct Document {
+    int32_t handle;
+    uint32_t objects, made;                                          /* alive, and ever */
+    Chunk *chunks;
+};
+
+static JSClassID lazy_class, plain_class;
+/* Documents that are there. */
+static uint32_t documents;
 
 static Lazy *lazy_of(JSValueConst object) { return JS_GetOpaque(object, lazy_class); }
 
@@ -28,14 +41,30 @@ static Lazy *lazy_of(JSValueConst object) { return JS_GetOpaque(object, lazy_cla
 static JSValue array_new(JSContext *ctx, Document *document, const HostJson *array);
 
 static JSValue lazy_new(JSContext *ctx, Document *document, uint32_t node) {
-    Lazy *lazy = js_malloc(ctx, sizeof *lazy);
-    JSValue object = lazy ? JS_NewObjectClass(ctx, lazy_class) : JS_EXCEPTION;
+    if (document->made % CHUNK == 0) {
+        Chunk *chunk = js_malloc(ctx, sizeof *chunk);
+        if (!chunk)
+            return JS_EXCEPTION;
+        chunk->next = document->chunks;
+        document->chunks = chunk;
+    }
+    JSValue object = JS_NewObjectClass(ctx, lazy_class);
     if (JS_IsException(object))
-        return js_free(ctx, lazy), object;
-    document->objects++;
+        return object;
+    Lazy *lazy = &document->chunks->objects[document->made++ % CHUNK];
     *lazy = (Lazy){document, node, false, JS_NULL};
+    document->objects++;
     JS_SetOpaque(object, lazy);
     return object;
+}
+
+static void document_free(JSRuntime *runtime, Document *document) {
+    for (Chunk *chunk = document->chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        js_free_rt(runtime, chunk);
+    }
+    js_free_rt(runtime, document);
+    documents--;
 }
 
 /* What only its spelling says in full: a number beyond the doubles, or a string with an unpaired surrogate. */
@@ -236,9 +265,8 @@ static void finalize(JSRuntime *runtime, JSValueConst object) {
     JS_FreeValueRT(runtime, lazy->known);
     if (--lazy->document->objects == 0) {
         host_handle_del(lazy->document->handle);
-        js_free_rt(runtime, lazy->document);
+        document_free(runtime, lazy->document);
     }
-    js_free_rt(runtime, lazy);
 }
 
 static void mark(JSRuntime *runtime, JSValueConst object, JS_MarkFunc *mark_func) {
@@ -274,24 +302,110 @@ JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept) {
     Document *document = js_malloc(ctx, sizeof *document);
     if (!document)
         return JS_EXCEPTION;
-    *document = (Document){handle, 1};                               /* held while its root is made */
+    *document = (Document){.handle = handle, .objects = 1};          /* held while its root is made */
+    documents++;
     JSValue value = value_new(ctx, document, &root);
     *kept = --document->objects > 0;
     if (!*kept)
-        js_free(ctx, document);
+        document_free(JS_GetRuntime(ctx), document);
     return value;
 }
 
-char *json_untouched(JSContext *ctx, JSValueConst value, size_t *len) {
-    Lazy *lazy = JS_IsObject(value) ? lazy_of(value) : NULL;
-    if (!lazy || !JS_IsNull(lazy->known))
-        return NULL;
-    int32_t handle = lazy->document->handle;
-    *len = host_json_text(handle, lazy->node, NULL, 0);
-    char *text = malloc(*len + 1);
-    if (text)
-        host_json_text(handle, lazy->node, text, *len);
-    return text;
+/* ---- as text ---- */
+
+static bool write_value(JSContext *ctx, Text *text, JSValueConst value, int depth);
+
+/* What JSON.stringify writes; false where that is nothing, or an exception. */
+static bool write_plain(JSContext *ctx, Text *text, JSValueConst value) {
+    JSValue json = JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
+    size_t len;
+    const char *utf8 = JS_IsString(json) ? string_to_utf8(ctx, &len, json) : NULL;
+    if (utf8)
+        text_add(text, utf8, len);
+    JS_FreeCString(ctx, utf8);
+    JS_FreeValue(ctx, json);
+    return utf8;
+}
+
+static bool write_array(JSContext *ctx, Text *text, JSValueConst array, int depth) {
+    int64_t len = 0;
+    JS_GetLength(ctx, array, &len);
+    text_puts(text, "[");
+    for (int64_t i = 0; i < len; i++) {
+        if (i)
+            text_puts(text, ",");
+        JSValue item = JS_GetPropertyInt64(ctx, array, i);
+        if (!JS_IsException(item) && !write_value(ctx, text, item, depth) && !JS_HasException(ctx))
+            text_puts(text, "null");
+        JS_FreeValue(ctx, item);
+        if (JS_HasException(ctx))
+            return false;
+    }
+    text_puts(text, "]");
+    return true;
+}
+
+/* `"name":value`, if the value has a JSON form. */
+static void write_member(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool comma, int depth) {
+    size_t before = text->len;
+    JSValue key = JS_AtomToString(ctx, name);
+    text_puts(text, comma ? "," : "");
+    bool written = write_plain(ctx, text, key);
+    text_puts(text, ":");
+    if (!written || !write_value(ctx, text, value, depth))
+        text->len = before;
+    JS_FreeValue(ctx, key);
+}
+
+static bool write_object(JSContext *ctx, Text *text, JSValueConst object, int depth) {
+    JSPropertyEnum *names;
+    uint32_t count;
+    if (JS_GetOwnPropertyNames(ctx, &names, &count, object, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY) < 0)
+        return false;
+    text_puts(text, "{");
+    size_t begin = text->len;
+    for (uint32_t i = 0; i < count && !JS_HasException(ctx); i++) {
+        JSValue value = JS_GetProperty(ctx, object, names[i].atom);
+        if (!JS_IsException(value))
+            write_member(ctx, text, names[i].atom, value, text->len > begin, depth);
+        JS_FreeValue(ctx, value);
+    }
+    JS_FreePropertyEnum(ctx, names, count);
+    text_puts(text, "}");
+    return !JS_HasException(ctx);
+}
+
+/* The text of a lazy object of which nothing was read yet. */
+static bool write_untouched(Text *text, const Lazy *lazy) {
+    uint32_t len = host_json_text(lazy->document->handle, lazy->node, NULL, 0);
+    char *room = malloc(len);
+    if (room) {
+        host_json_text(lazy->document->handle, lazy->node, room, len);
+        text_add(text, room, len);
+    }
+    free(room);
+    return room;
+}
+
+/* Writes a value as JSON.stringify does, but for lazy objects that are untouched. What is none of arrays and
+   plain objects, or nested deeply (a circle, perhaps), is left to JSON.stringify. */
+static bool write_value(JSContext *ctx, Text *text, JSValueConst value, int depth) {
+    if (!JS_IsObject(value) || depth == 0)
+        return write_plain(ctx, text, value);
+    const Lazy *lazy = lazy_of(value);
+    JSValue to_json = JS_IsNull(lazy ? lazy->known : JS_UNDEFINED) ? JS_UNDEFINED : JS_GetPropertyStr(ctx, value, "toJSON");
+    bool plain = JS_IsArray(value) || JS_GetClassID(value) == plain_class || lazy;
+    bool own = !JS_IsUndefined(to_json) || !plain;
+    JS_FreeValue(ctx, to_json);
+    if (own)
+        return write_plain(ctx, text, value);
+    if (lazy && JS_IsNull(lazy->known))
+        return write_untouched(text, lazy);
+    return JS_IsArray(value) ? write_array(ctx, text, value, depth - 1) : write_object(ctx, text, value, depth - 1);
+}
+
+bool json_write(JSContext *ctx, JSValueConst value, Text *text) {
+    return documents && write_value(ctx, text, value, DEPTH);
 }
 
 int lazy_init(JSContext *ctx) {
@@ -304,6 +418,7 @@ int lazy_init(JSContext *ctx) {
     static const JSClassDef definition = {.class_name = "Object", .finalizer = finalize, .gc_mark = mark, .exotic = &exotic};
     JSRuntime *runtime = JS_GetRuntime(ctx);
     JSValue object = JS_NewObject(ctx);
+    plain_class = JS_GetClassID(object);
     JS_NewClassID(runtime, &lazy_class);
     int failed = JS_NewClass(runtime, lazy_class, &definition);
     JS_SetClassProto(ctx, lazy_class, JS_GetPrototype(ctx, object));

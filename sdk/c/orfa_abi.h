@@ -141,7 +141,8 @@ int32_t orfa_host_Response_json(orfa_handle future, const char *pointer, uint32_
 
 /* Fills value with the JSON value that the body is, and returns ORFA_OK. The first call checks the
  * whole body and makes an index of it, which counts as the run's memory until Handle_del. ORFA_NOT_JSON
- * and ORFA_TOO_DEEP: node of value is the place, in bytes. A text goes to data if len bytes hold it. */
+ * and ORFA_TOO_DEEP: node of value is the place, in bytes. A text goes to data if len bytes hold it and
+ * a NUL behind it. */
 __attribute__((import_module("orfa"), import_name("Json_root")))
 int32_t orfa_host_Json_root(orfa_handle future, orfa_json_value *value, void *data, uint32_t len);
 
@@ -151,8 +152,8 @@ __attribute__((import_module("orfa"), import_name("Json_member")))
 int32_t orfa_host_Json_member(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last, orfa_json_value *value, void *data, uint32_t len);
 
 /* Writes an orfa_json_value for each item of the array at node, or two for each member of the object,
- * its name and its value, and their texts behind them. Returns how many bytes that takes; where it is
- * more than len, nothing is written. data is aligned to 8. */
+ * its name and its value, and their texts behind them, each with a NUL. Returns how many bytes that
+ * takes; where it is more than len, what was written means nothing. data is aligned to 8. */
 __attribute__((import_module("orfa"), import_name("Json_children")))
 int32_t orfa_host_Json_children(orfa_handle future, uint32_t node, void *data, uint32_t len);
 
