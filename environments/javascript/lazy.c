@@ -16,7 +16,7 @@ typedef struct Document Document;
 typedef struct {
     Document *document;
     uint32_t node;
-    bool whole;                                                      /* `known` has every property */
+    bool read, whole;                                                /* something was read; `known` has all */
     JSValue known;                                                   /* null until something is */
 } Lazy;
 
@@ -52,7 +52,7 @@ static JSValue lazy_new(JSContext *ctx, Document *document, uint32_t node) {
     if (JS_IsException(object))
         return object;
     Lazy *lazy = &document->chunks->objects[document->made++ % CHUNK];
-    *lazy = (Lazy){document, node, false, JS_NULL};
+    *lazy = (Lazy){document, node, .known = JS_NULL};
     document->objects++;
     JS_SetOpaque(object, lazy);
     return object;
@@ -189,32 +189,55 @@ static bool has_unpaired(const char *text, size_t len) {
     return false;
 }
 
-/* Asks the host for one property: 1 and `*value`, 0 where there is none, or -1. */
-static int fetch(JSContext *ctx, Lazy *lazy, JSAtom atom, JSValue *value) {
+/* A name as the host takes it. The last one stays, and its atom with it: often many objects are asked the same. */
+static struct { JSAtom atom; const char *text; size_t len; bool symbol; } last;
+
+static bool name_as_text(JSContext *ctx, JSAtom atom) {
+    if (last.atom == atom && last.text)
+        return true;
     JSValue key = JS_AtomToValue(ctx, atom);
     size_t len = 0;
-    const char *name = JS_IsString(key) ? JS_ToCStringLen(ctx, &len, key) : NULL;
-    bool string = JS_IsString(key);
+    bool symbol = !JS_IsString(key);
+    const char *text = symbol ? NULL : JS_ToCStringLen(ctx, &len, key);
     JS_FreeValue(ctx, key);
-    if (!name)
-        return string ? -1 : 0;                                      /* a symbol is none of JSON's */
-    if (has_unpaired(name, len)) {                                   /* the host's names are UTF-8 */
-        JS_FreeCString(ctx, name);
-        return fetch_all(ctx, lazy) ? take_known(ctx, lazy, atom, value) : -1;
+    if (text) {
+        JS_FreeCString(ctx, last.text);
+        JS_FreeAtom(ctx, last.atom);
+        last.atom = JS_DupAtom(ctx, atom), last.text = text, last.len = len;
     }
+    last.symbol = symbol;
+    return text;
+}
+
+/* Asks the host for one property: 1 and `*value`, 0 where there is none, or -1. */
+static int fetch(JSContext *ctx, Lazy *lazy, JSAtom atom, JSValue *value) {
+    if (!name_as_text(ctx, atom))
+        return last.symbol ? 0 : -1;                                 /* a symbol is none of JSON's */
+    if (has_unpaired(last.text, last.len))                           /* the host's names are UTF-8 */
+        return fetch_all(ctx, lazy) ? take_known(ctx, lazy, atom, value) : -1;
     HostJson found;
     char text[512], *room = text;
     int32_t handle = lazy->document->handle;
-    int32_t code = host_json_member(handle, lazy->node, name, len, 1, &found, room, sizeof text);
+    int32_t code = host_json_member(handle, lazy->node, last.text, last.len, 1, &found, room, sizeof text);
     bool fits = code != OK || found.kind != JSON_STRING || found.text;
     if (!fits && (room = js_malloc(ctx, found.len + 1)))
-        code = host_json_member(handle, lazy->node, name, len, 1, &found, room, found.len + 1);
-    JS_FreeCString(ctx, name);
+        code = host_json_member(handle, lazy->node, last.text, last.len, 1, &found, room, found.len + 1);
     if (room && code == OK)
         *value = value_new(ctx, lazy->document, &found);
     if (room != text)
         js_free(ctx, room);
     return !room || (code == OK && JS_IsException(*value)) ? -1 : code == OK;
+}
+
+/* Keeps what was fetched, since it has to be the same the next time; a scalar only if the object is read again. */
+static bool remember(JSContext *ctx, Lazy *lazy, JSAtom name, JSValueConst value) {
+    bool again = lazy->read;
+    lazy->read = true;
+    if (!again && !JS_IsObject(value))
+        return true;
+    if (JS_IsNull(lazy->known))
+        lazy->known = JS_NewObjectProto(ctx, JS_NULL);
+    return JS_DefinePropertyValue(ctx, lazy->known, name, JS_DupValue(ctx, value), JS_PROP_C_W_E) >= 0;
 }
 
 static int get_own_property(JSContext *ctx, JSPropertyDescriptor *property, JSValueConst object, JSAtom name) {
@@ -226,9 +249,7 @@ static int get_own_property(JSContext *ctx, JSPropertyDescriptor *property, JSVa
     int found = fetch(ctx, lazy, name, &value);
     if (found <= 0)
         return found;
-    if (JS_IsNull(lazy->known))
-        lazy->known = JS_NewObjectProto(ctx, JS_NULL);
-    if (JS_DefinePropertyValue(ctx, lazy->known, name, JS_DupValue(ctx, value), JS_PROP_C_W_E) < 0)
+    if (!remember(ctx, lazy, name, value))
         return JS_FreeValue(ctx, value), -1;
     if (property)
         *property = (JSPropertyDescriptor){JS_PROP_C_W_E, value, JS_UNDEFINED, JS_UNDEFINED};

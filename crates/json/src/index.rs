@@ -66,16 +66,23 @@ impl<'a> Tokens<'a> {
     /// The first byte of the next token and its place; behind the last one none, and the text's length.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> (Option<u8>, usize) {
+        let at = self.pass();
+        (self.text.get(at).copied(), at)
+    }
+
+    /// The place of the next token; behind the last one the text's length.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self) -> usize {
         while self.bits == 0 {
             self.number += 1;
             match self.blocks.get(self.number) {
                 Some(bits) => self.bits = *bits,
-                None => return (None, self.text.len()),
+                None => return self.text.len(),
             }
         }
         let at = self.number * BLOCK + self.bits.trailing_zeros() as usize;
         self.bits &= self.bits - 1;
-        (self.text.get(at).copied(), at)
+        at
     }
 
     #[inline(always)]

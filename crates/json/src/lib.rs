@@ -11,6 +11,8 @@ mod node;
 mod string;
 mod walk;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 
 pub use index::DEPTH;
@@ -35,12 +37,14 @@ pub enum Error {
 }
 
 /// A JSON text and its index.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Document {
     text: Bytes,
     /// Where its tokens begin, a bit for each byte.
     blocks: Vec<u64>,
     containers: Vec<Container>,
+    /// The place in the index that [`Document::node`] found last: the next one is often it, or behind it.
+    last: AtomicUsize,
 }
 
 impl Document {
@@ -53,7 +57,7 @@ impl Document {
             text = text.slice(3..);
         }
         let (blocks, containers) = index::index(&text)?;
-        Ok(Self { text, blocks, containers })
+        Ok(Self { text, blocks, containers, last: AtomicUsize::new(0) })
     }
 
     /// The value that the text is.
@@ -66,8 +70,20 @@ impl Document {
     /// At a place where none begins the result means nothing, and lies within the text.
     #[must_use]
     pub fn node(&self, start: usize) -> Option<Node<'_>> {
-        let place = self.containers.partition_point(|container| (container.start as usize) < start);
-        (start < self.text.len()).then(|| Node::new(self, start, place))
+        (start < self.text.len()).then(|| Node::new(self, start, self.place(start)))
+    }
+
+    /// The place in the index of the first container that begins at `start` or behind.
+    fn place(&self, start: usize) -> usize {
+        let last = self.last.load(Ordering::Relaxed);
+        let begins = |place: &usize| {
+            self.containers.get(*place).is_some_and(|container| container.start as usize == start)
+        };
+        let behind = self.containers.get(last).map_or(0, |container| container.next as usize);
+        let search = || self.containers.partition_point(|container| (container.start as usize) < start);
+        let place = [last, behind].into_iter().find(begins).unwrap_or_else(search);
+        self.last.store(place, Ordering::Relaxed);
+        place
     }
 
     /// The bytes that the index takes, beside the text.

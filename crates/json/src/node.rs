@@ -321,8 +321,8 @@ impl<'a> Iterator for Members<'a> {
     fn next(&mut self) -> Option<(Key<'a>, Node<'a>)> {
         let name = self.0.token()?;
         let node = Node::new(self.0.document, name, self.0.place);
-        let colon = self.0.token()?;
-        let start = self.0.token()?;
+        let tokens = self.0.tokens.as_mut()?;
+        let (colon, start) = (tokens.pass(), tokens.pass());
         Some((Key { node, colon }, self.0.value(start)))
     }
 }
