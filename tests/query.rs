@@ -5,6 +5,7 @@ mod cached;
 mod host;
 mod http;
 mod javascript;
+mod json;
 mod limits;
 mod modules;
 mod natively;

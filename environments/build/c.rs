@@ -13,7 +13,7 @@ use crate::crates::crate_source;
 use crate::toolchain::{Result, Toolchain};
 
 /// Files of `c/`.
-const FILES: &[&str] = &["text.c", "format.c", "json.c", "call.c", "answer.c", "host.c", "wasi.c"];
+const FILES: &[&str] = &["text.c", "format.c", "json.c", "lazy.c", "call.c", "answer.c", "host.c", "wasi.c"];
 
 /// Leaves out what no helper calls, and comments or trailing commas, which are not JSON.
 const YYJSON_FLAGS: &[&str] = &["-DYYJSON_DISABLE_UTILS=1", "-DYYJSON_DISABLE_NON_STANDARD=1"];

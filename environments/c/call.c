@@ -13,7 +13,8 @@ typedef struct call_s {
     const char *url;
 } call;
 
-enum { HEADERS = 32 };
+/* The answers from this length on stay with the host: smaller ones are read sooner than asked about. */
+enum { HEADERS = 32, LAZY_BYTES = 4096 };
 
 static call *calls;
 static orfa_header_field headers[HEADERS];
@@ -145,6 +146,7 @@ const char *orfa_reason(int code) {
     case ORFA_UNREACHABLE: return "there is no connection to the service";
     case ORFA_TIMEOUT: return "the service did not answer in time";
     case ORFA_BROKEN: return "the service broke off";
+    case ORFA_TOO_DEEP: return "the JSON is nested too deeply";
     default: return "it makes no sense";
     }
 }
@@ -173,14 +175,24 @@ static orfa_value body_json(orfa_future future, uint32_t len, size_t *position) 
     return json_read(room, len, position);
 }
 
-orfa_value orfa_wait_json(orfa_future future) {
-    uint32_t len = expected(future).body_len;
-    if (!len) return NULL;
-    size_t position;
-    orfa_value value = body_json(future, len, &position);
-    const call *made = call_of(future);
-    if (!value) orfa_fail("%s %s: its body is not JSON, at byte %u", made->method, made->url, (unsigned)position);
+/* The JSON of an answer that came; NULL with a code and a position where there is none. */
+static orfa_value answer_json(orfa_future future, uint32_t len, int *code, size_t *position) {
+    *code = ORFA_OK;
+    orfa_value value = len < LAZY_BYTES ? NULL : lazy_root(future, code, position);
+    if (value || *code != ORFA_OK || !len) return value;
+    value = body_json(future, len, position);
+    if (!value) *code = ORFA_NOT_JSON;
     return value;
+}
+
+orfa_value orfa_wait_json(orfa_future future) {
+    size_t position;
+    int code;
+    orfa_value value = answer_json(future, expected(future).body_len, &code, &position);
+    if (code == ORFA_OK) return value;
+    const call *made = call_of(future);
+    const char *what = code == ORFA_NOT_JSON ? "is not JSON" : "is nested too deeply";
+    orfa_fail("%s %s: its body %s, at byte %u", made->method, made->url, what, (unsigned)position);
 }
 
 int orfa_wait_ok(orfa_future future) { return expected(future).status; }
@@ -188,7 +200,8 @@ int orfa_wait_ok(orfa_future future) { return expected(future).status; }
 orfa_value orfa_try_json(orfa_future future) {
     orfa_response response = response_of(future);
     size_t position;
-    return response.status && response.body_len ? body_json(future, response.body_len, &position) : NULL;
+    int code;
+    return response.status ? answer_json(future, response.body_len, &code, &position) : NULL;
 }
 
 static char *part_of(orfa_future future, int part, uint32_t len) {

@@ -64,14 +64,14 @@ static void url_string(text *out, const char *string) {
 }
 
 static void url_value(text *out, orfa_value value) {
-    if (yyjson_is_str(json(value)) || yyjson_is_raw(json(value))) {
+    if (yyjson_is_str(json(value)) || is_big(raw(value))) {
         text_percent_encoded(out, unsafe_yyjson_get_str(json(value)), unsafe_yyjson_get_len(json(value)));
     } else if (yyjson_is_arr(json(value))) {
         bool first = true;
         for orfa_each(item, value) {
             if (!first) text_byte(out, ',');
             first = false;
-            if (!yyjson_is_ctn(json(item))) url_value(out, item);
+            if (!is_lazy(raw(item)) && !yyjson_is_ctn(raw(item))) url_value(out, item);
         }
     } else if (value && !yyjson_is_ctn(json(value))) {
         text_json(out, value);
@@ -139,7 +139,7 @@ static const char *quoted(writer *to, const char *at, const char *format) {
 static const char *spread(writer *to, const char *at, arguments *args, const char *format) {
     if (strncmp(at, "...%v", 5)) orfa_fail("only %%v may follow ... in \"%s\"", format);
     orfa_value value = va_arg(args->list, orfa_value);
-    if (!yyjson_is_obj(json(value)) || !orfa_len(value)) return at + 5;
+    if (!is_object(value) || !orfa_len(value)) return at + 5;
     start_item(to);
     uint32_t start = to->out->len;
     text_json(to->out, value);

@@ -1,6 +1,6 @@
 /* JSON that came in: reading it, walking it by pointers, joining lists.
  *
- * Values are yyjson's, which lie in memory in the order of the text. Reaching element n of an array takes
+ * Values are yyjson's, or lazy (lazy.c). Those of yyjson lie in memory in the order of the text. Reaching element n of an array takes
  * n steps, so a few cursors remember how far the last walk through an array came: a loop over "/%d/id"
  * costs one step a turn. */
 #include <stdlib.h>
@@ -15,13 +15,18 @@ typedef struct {
     uint32_t at;
 } cursor;
 
+typedef struct {
+    yyjson_val *key;
+    yyjson_val *item;
+} entry;
+
 /* Elements of an array by one of their members: open addressing, half full at most. */
 typedef struct index_s {
     struct index_s *next;
     yyjson_val *array;
     const char *name;
     uint32_t mask;
-    yyjson_val *slots[];
+    entry slots[];
 } index_table;
 
 static cursor cursors[CURSORS];
@@ -57,6 +62,10 @@ orfa_value orfa_json(const void *data, int len) {
 
 static yyjson_val *behind(yyjson_val *container) { return unsafe_yyjson_get_next(container); }
 
+static yyjson_val *member(yyjson_val *object, const char *name, uint32_t len) {
+    return is_lazy(object) ? lazy_member(object, name, len, NULL) : yyjson_obj_getn(object, name, len);
+}
+
 static yyjson_val *element(yyjson_val *array, uint32_t n) {
     if (n >= unsafe_yyjson_get_len(array)) return NULL;
     if (unsafe_yyjson_arr_is_flat(array)) return unsafe_yyjson_get_first(array) + n;
@@ -68,17 +77,19 @@ static yyjson_val *element(yyjson_val *array, uint32_t n) {
 
 /* One step of a pointer: ~1 is a slash and ~0 a tilde. The token is rewritten in place. */
 static yyjson_val *step(yyjson_val *value, char *token, char *end) {
-    if (yyjson_is_arr(value)) {
+    if (!is_object((orfa_value)value)) {
         char *digits;
         unsigned long n = strtoul(token, &digits, 10);
-        return token < end && digits == end && *token >= '0' && *token <= '9' ? element(value, n) : NULL;
+        bool number = token < end && digits == end && *token >= '0' && *token <= '9';
+        yyjson_val *array = json((orfa_value)value);
+        return number && yyjson_is_arr(array) ? element(array, n) : NULL;
     }
     char *to = token;
     for (char *from = token; from < end; from++) {
         bool escaped = *from == '~' && from + 1 < end && (from[1] == '0' || from[1] == '1');
         *to++ = escaped ? (*++from == '1' ? '/' : '~') : *from;
     }
-    return yyjson_obj_getn(value, token, to - token);
+    return member(value, token, to - token);
 }
 
 static yyjson_val *walk(yyjson_val *value, char *pointer) {
@@ -92,20 +103,31 @@ static yyjson_val *walk(yyjson_val *value, char *pointer) {
 
 static yyjson_val *at(orfa_value value, const char *pointer, va_list list) {
     static text scratch;
-    if (!*pointer) return json(value);
+    if (!*pointer) return raw(value);
     arguments args;
     va_copy(args.list, list);
     scratch.len = 0;
     format_pointer(&scratch, pointer, &args);
-    return walk(json(value), text_terminated(&scratch));
+    return walk(raw(value), text_terminated(&scratch));
 }
 
-/* Calls `at` from a variadic function whose last named parameter is `pointer`. */
-#define AT(found)                           \
-    va_list list;                           \
-    va_start(list, pointer);                \
-    yyjson_val *found = at(value, pointer, list); \
+/* The same for a number, true or false, which is not kept. Most pointers are one name, with nothing to format. */
+static yyjson_val *at_once(orfa_value value, const char *pointer, va_list list) {
+    static yyjson_val scratch;
+    const char *end = pointer + 1;
+    if (*pointer != '/' || !is_lazy(raw(value)) || !is_object(value)) return at(value, pointer, list);
+    while (*end && *end != '/' && *end != '~' && *end != '%') end++;
+    return *end ? at(value, pointer, list) : lazy_member(raw(value), pointer + 1, end - pointer - 1, &scratch);
+}
+
+/* Calls `walk` from a variadic function whose last named parameter is `pointer`. */
+#define FOUND(found, walk)                          \
+    va_list list;                                   \
+    va_start(list, pointer);                        \
+    yyjson_val *found = walk(value, pointer, list); \
     va_end(list)
+#define AT(found) FOUND(found, at)
+#define AT_ONCE(found) FOUND(found, at_once)
 
 orfa_value orfa_at(orfa_value value, const char *pointer, ...) {
     AT(found);
@@ -126,25 +148,25 @@ static bool whole(yyjson_val *value, long long *number) {
 }
 
 int orfa_int(orfa_value value, int otherwise, const char *pointer, ...) {
-    AT(found);
+    AT_ONCE(found);
     long long number;
     return whole(found, &number) && number == (int)number ? (int)number : otherwise;
 }
 
 long long orfa_long(orfa_value value, long long otherwise, const char *pointer, ...) {
-    AT(found);
+    AT_ONCE(found);
     long long number;
     return whole(found, &number) ? number : otherwise;
 }
 
 double orfa_num(orfa_value value, double otherwise, const char *pointer, ...) {
-    AT(found);
-    if (yyjson_is_raw(found)) return strtod(unsafe_yyjson_get_raw(found), NULL);
+    AT_ONCE(found);
+    if (is_big(found)) return strtod(unsafe_yyjson_get_raw(found), NULL);
     return yyjson_is_num(found) ? unsafe_yyjson_get_num(found) : otherwise;
 }
 
 int orfa_bool(orfa_value value, int otherwise, const char *pointer, ...) {
-    AT(found);
+    AT_ONCE(found);
     return yyjson_is_bool(found) ? unsafe_yyjson_get_bool(found) : otherwise;
 }
 
@@ -156,7 +178,7 @@ const char *orfa_str(orfa_value value, const char *otherwise, const char *pointe
 int orfa_is(orfa_value value, const char *string) { return yyjson_equals_str(json(value), string); }
 
 int orfa_has(orfa_value container, const char *string) {
-    if (yyjson_is_obj(json(container))) return yyjson_obj_get(json(container), string) != NULL;
+    if (is_object(container)) return member(raw(container), string, strlen(string)) != NULL;
     for orfa_each(item, container) {
         if (orfa_is(item, string)) return 1;
     }
@@ -164,6 +186,7 @@ int orfa_has(orfa_value container, const char *string) {
 }
 
 int orfa_len(orfa_value value) {
+    if (is_lazy(raw(value))) return (int)lazy_count(raw(value));
     bool counts = yyjson_is_ctn(json(value)) || yyjson_is_str(json(value));
     return counts ? (int)unsafe_yyjson_get_len(json(value)) : 0;
 }
@@ -171,7 +194,9 @@ int orfa_len(orfa_value value) {
 orfa_value orfa_next(orfa_value container, orfa_value previous) {
     yyjson_val *whole = json(container);
     if (!yyjson_is_ctn(whole) || !unsafe_yyjson_get_len(whole)) return NULL;
-    yyjson_val *next = previous ? unsafe_yyjson_get_next(json(previous)) : unsafe_yyjson_get_first(whole);
+    yyjson_val *last = raw(previous);
+    if (last && is_lazy(raw(container))) last = lazy_place(whole, last);
+    yyjson_val *next = last ? unsafe_yyjson_get_next(last) : unsafe_yyjson_get_first(whole);
     if (next >= behind(whole)) return NULL;
     return (orfa_value)(yyjson_is_obj(whole) ? next + 1 : next);
 }
@@ -189,34 +214,30 @@ static uint32_t hash(yyjson_val *key) {
 }
 
 static bool same(yyjson_val *a, yyjson_val *b) {
-    if (unsafe_yyjson_get_tag(a) != unsafe_yyjson_get_tag(b)) return false;
-    if (yyjson_is_num(a)) return a->uni.u64 == b->uni.u64;
+    if (yyjson_is_num(a)) return a->tag == b->tag && a->uni.u64 == b->uni.u64;
+    if (!yyjson_is_str(b) || unsafe_yyjson_get_len(a) != unsafe_yyjson_get_len(b)) return false;
     return !memcmp(unsafe_yyjson_get_str(a), unsafe_yyjson_get_str(b), unsafe_yyjson_get_len(a));
 }
 
-static yyjson_val *member(yyjson_val *object, const char *name) {
-    return yyjson_obj_getn(object, name, strlen(name));
-}
-
 /* The slot of the element with this key, or the empty one where it belongs. */
-static yyjson_val **slot(index_table *index, yyjson_val *key) {
+static entry *slot(index_table *index, yyjson_val *key) {
     uint32_t at = hash(key) & index->mask;
-    while (index->slots[at] && !same(member(index->slots[at], index->name), key)) at = (at + 1) & index->mask;
+    while (index->slots[at].item && !same(index->slots[at].key, key)) at = (at + 1) & index->mask;
     return &index->slots[at];
 }
 
 static index_table *new_index(yyjson_val *array, const char *name) {
-    uint32_t size = 8;
+    uint32_t size = 8, len = strlen(name);
     while (size < unsafe_yyjson_get_len(array) * 2) size *= 2;
-    index_table *index = calloc(1, sizeof *index + size * sizeof(yyjson_val *));
+    index_table *index = calloc(1, sizeof *index + size * sizeof(entry));
     char *own_name = strdup(name);
     if (!index || !own_name) out_of_memory();
     *index = (index_table){indexes, array, own_name, size - 1};
     for orfa_each(item, (orfa_value)array) {
-        yyjson_val *key = member(json(item), name);
+        yyjson_val *key = member(raw(item), name, len);
         if (!is_key(key)) continue;
-        yyjson_val **place = slot(index, key);
-        if (!*place) *place = json(item);
+        entry *place = slot(index, key);
+        if (!place->item) *place = (entry){key, raw(item)};
     }
     return indexes = index;
 }
@@ -228,8 +249,8 @@ static index_table *index_of(yyjson_val *array, const char *name) {
 }
 
 orfa_value orfa_find(orfa_value array, const char *name, orfa_value key) {
-    if (!yyjson_is_arr(json(array)) || !is_key(json(key))) return NULL;
-    return (orfa_value)*slot(index_of(json(array), name), json(key));
+    if (!yyjson_is_arr(json(array)) || !is_key(raw(key))) return NULL;
+    return (orfa_value)slot(index_of(json(array), name), raw(key))->item;
 }
 
 orfa_value orfa_pluck(orfa_value array, const char *name) {
@@ -238,8 +259,8 @@ orfa_value orfa_pluck(orfa_value array, const char *name) {
     if (yyjson_is_arr(json(array))) {
         index_table *index = index_of(json(array), name);
         for orfa_each(item, array) {
-            yyjson_val *key = member(json(item), name);
-            if (is_key(key) && *slot(index, key) == json(item)) list[++count] = *key;
+            yyjson_val *key = member(raw(item), name, strlen(name));
+            if (is_key(key) && slot(index, key)->item == raw(item)) list[++count] = *key;
         }
     }
     list->tag = (uint64_t)count << YYJSON_TAG_BIT | YYJSON_TYPE_ARR;
@@ -257,22 +278,22 @@ static bool next_name(const char **names, yyjson_val *object, yyjson_val *key, y
     const char *name = *names + strspn(*names, ", ");
     uint32_t len = strcspn(name, ", ");
     unsafe_yyjson_set_strn(key, name, len);
-    *value = yyjson_obj_getn(object, name, len);
+    *value = len ? member(object, name, len) : NULL;
     *names = name + len;
     return len;
 }
 
 orfa_value orfa_pick(orfa_value object, const char *names) {
-    if (!yyjson_is_obj(json(object))) return NULL;
+    if (!is_object(object)) return NULL;
     yyjson_val key, *value;
     uint32_t count = 0, size = 1;
-    for (const char *at = names; next_name(&at, json(object), &key, &value);) {
+    for (const char *at = names; next_name(&at, raw(object), &key, &value);) {
         if (value) count++, size += 1 + span(value);
     }
     yyjson_val *picked = orfa_alloc(size * sizeof *picked), *to = picked + 1;
     picked->tag = (uint64_t)count << YYJSON_TAG_BIT | YYJSON_TYPE_OBJ;
     picked->uni.ofs = size * sizeof *picked;
-    for (const char *at = names; next_name(&at, json(object), &key, &value);) {
+    for (const char *at = names; next_name(&at, raw(object), &key, &value);) {
         if (!value) continue;
         *to++ = key;
         memcpy(to, value, span(value) * sizeof *to);

@@ -16,6 +16,11 @@ static void reserve(text *out, uint32_t more) {
     out->capacity = wanted;
 }
 
+char *text_room(text *out, uint32_t len) {
+    reserve(out, len);
+    return out->data + out->len;
+}
+
 void text_byte(text *out, char byte) {
     reserve(out, 1);
     out->data[out->len++] = byte;
@@ -61,13 +66,37 @@ void text_percent_encoded(text *out, const char *data, uint32_t len) {
     }
 }
 
+/* Whether an object has lazy members: one that orfa_pick made. */
+static bool holds_lazy(yyjson_val *object) {
+    size_t i, max;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(object, i, max, key, value) {
+        if (is_lazy(value)) return true;
+    }
+    return false;
+}
+
+static void members_json(text *out, yyjson_val *object) {
+    size_t i, max;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(object, i, max, key, value) {
+        text_byte(out, i ? ',' : '{');
+        text_json(out, (orfa_value)key);
+        text_byte(out, ':');
+        text_json(out, (orfa_value)value);
+    }
+    text_byte(out, '}');
+}
+
 void text_json(text *out, orfa_value value) {
     if (!value) {
         text_add(out, "null", 4);
         return;
     }
+    if (is_lazy(raw(value))) return lazy_text(out, raw(value));
+    if (holds_lazy(raw(value))) return members_json(out, raw(value));
     size_t len;
-    char *written = yyjson_val_write_opts(json(value), 0, NULL, &len, NULL);
+    char *written = yyjson_val_write_opts(raw(value), 0, NULL, &len, NULL);
     if (!written) orfa_fail("a text that goes into JSON is not UTF-8");
     text_add(out, written, len);
     free(written);

@@ -184,11 +184,6 @@ char *response_part(int32_t handle, int part, uint32_t len) {
     return data;
 }
 
-JSValue response_json(JSContext *ctx, char *data, size_t len) {
-    size_t mark = len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    return JS_ParseJSON(ctx, data + mark, len - mark, "response");
-}
-
 typedef enum { TYPE_BYTES, TYPE_TEXT, TYPE_JSON } ContentType;
 
 static ContentType type_of(const char *value) {
@@ -215,16 +210,17 @@ static ContentType content_type(int32_t handle, uint32_t len) {
 }
 
 /* The body as a value: JSON and text by content type, null where there is none, else a Uint8Array. */
-static JSValue response_value(JSContext *ctx, int32_t handle, const HostResponse *response) {
+static JSValue response_value(JSContext *ctx, int32_t handle, const HostResponse *response, bool *kept) {
     if (response->body_len == 0)
         return JS_NULL;
     ContentType type = content_type(handle, response->headers_len);
+    if (type == TYPE_JSON)
+        return json_answer(ctx, handle, response->body_len, kept);
     char *data = response_part(handle, BODY, response->body_len);
     if (!data)
         return JS_ThrowOutOfMemory(ctx);
-    JSValue value = type == TYPE_JSON   ? response_json(ctx, data, response->body_len)
-                    : type == TYPE_TEXT ? string_from_utf8(ctx, data, response->body_len)
-                                        : JS_NewUint8ArrayCopy(ctx, (uint8_t *)data, response->body_len);
+    JSValue value = type == TYPE_TEXT ? string_from_utf8(ctx, data, response->body_len)
+                                      : JS_NewUint8ArrayCopy(ctx, (uint8_t *)data, response->body_len);
     free(data);
     return value;
 }
@@ -232,6 +228,7 @@ static JSValue response_value(JSContext *ctx, int32_t handle, const HostResponse
 static const char *reason(int32_t code) {
     switch (code) {
     case NOT_JSON: return "not-json";
+    case TOO_DEEP: return "too-deep";
     case UNREACHABLE: return "unreachable";
     case TIMEOUT: return "timeout";
     default: return "broken";
@@ -256,8 +253,8 @@ static JSValue service_error(JSContext *ctx, Call *call, int32_t status, int32_t
     return error;
 }
 
-/* What the call's promise is settled with; `*failed` says how. Takes the response of `handle`. */
-static JSValue outcome(JSContext *ctx, Call *call, int32_t handle, int32_t error, bool *failed) {
+/* What the call's promise is settled with; `*failed` says how, `*kept` whether it holds the handle from now on. */
+static JSValue outcome(JSContext *ctx, Call *call, int32_t handle, int32_t error, bool *failed, bool *kept) {
     HostResponse response = {0, error, 0, 0};
     if (handle)
         host_response_get(handle, &response);
@@ -270,14 +267,17 @@ static JSValue outcome(JSContext *ctx, Call *call, int32_t handle, int32_t error
             return service_error(ctx, call, response.status, 0, JS_NULL);
         JSValue arguments[] = {JS_NewInt32(ctx, handle), JS_NewInt32(ctx, response.status), JS_NewBool(ctx, call->verb == HEAD)};
         *failed = false;
+        *kept = call->verb == FETCH;
         return JS_Call(ctx, hooks[HOOK_RECEIVED], JS_UNDEFINED, 3, (JSValueConst *)arguments);
     }
     unsigned failures = memory_failures;
-    JSValue value = response_value(ctx, handle, &response);
+    JSValue value = response_value(ctx, handle, &response, kept);
     bool good = response.status >= 200 && response.status < 300;
     if (JS_IsException(value) && memory_failures == failures) {
         JS_FreeValue(ctx, JS_GetException(ctx));
-        return service_error(ctx, call, response.status, good ? NOT_JSON : 0, JS_NULL);
+        HostJson root;
+        bool deep = host_json_root(handle, &root, NULL, 0) == TOO_DEEP;
+        return service_error(ctx, call, response.status, !good ? 0 : deep ? TOO_DEEP : NOT_JSON, JS_NULL);
     }
     if (JS_IsException(value))
         return value;
@@ -287,13 +287,13 @@ static JSValue outcome(JSContext *ctx, Call *call, int32_t handle, int32_t error
 
 /* Settles the promise of a call that has ended, or of one that `error` kept from being sent. */
 static void call_settle(JSContext *ctx, Call *call, int32_t handle, int32_t error) {
-    bool failed;
-    JSValue value = outcome(ctx, call, handle, error, &failed);
+    bool failed, kept = false;
+    JSValue value = outcome(ctx, call, handle, error, &failed, &kept);
     if (JS_IsException(value))
         value = JS_GetException(ctx), failed = true;
     JS_FreeValue(ctx, JS_Call(ctx, failed ? call->reject : call->resolve, JS_UNDEFINED, 1, (JSValueConst *)&value));
     JS_FreeValue(ctx, value);
-    if (handle && call->verb != FETCH)
+    if (handle && !kept)
         host_handle_del(handle);
     call_free(ctx, call);
 }

@@ -271,7 +271,10 @@ static void send_bytes(const uint8_t *data, size_t len, const char *type) {
 }
 
 static void send_json(JSContext *ctx, JSValueConst value) {
-    JSValue text = JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
+    Text written = {0};
+    if (json_write(ctx, value, &written) && written.data)
+        return send_bytes((const uint8_t *)written.data, written.len, "application/json");
+    JSValue text = JS_HasException(ctx) ? JS_EXCEPTION : JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
     if (JS_IsUndefined(text))
         fail(BAD_ANSWER, "the program returned something that has no JSON form");
     if (JS_IsException(text)) {                                      /* thrown by a toJSON, or cyclic, or a BigInt */
@@ -391,7 +394,7 @@ void orfa_javascript_run(char *input, uint32_t input_len) {
 /* Evaluates the prelude and keeps its hooks. */
 static bool start_prelude(JSContext *ctx) {
     JSValue native = JS_NewObject(ctx);
-    if (library_init(ctx, native) < 0 || calls_init(ctx) < 0)
+    if (library_init(ctx, native) < 0 || calls_init(ctx) < 0 || lazy_init(ctx) < 0)
         return false;
     JSValue prelude = JS_Eval(ctx, PRELUDE, sizeof PRELUDE - 1, "orfa", JS_EVAL_TYPE_GLOBAL);
     JSValue made = JS_Call(ctx, prelude, JS_UNDEFINED, 1, (JSValueConst *)&native);

@@ -1,8 +1,8 @@
 //! What the files of the JavaScript environment share: the host functions (docs/query.md has the words,
 //! `crates/query-abi` the truth), the state of the run, and the functions that cross files.
 //!
-//! `env.c` is the life of a run, `calls.c` the calls to services, `url.c` where they go, `library.c` and
-//! `prelude.js` what programs find as globals, `wasi.c` what wasi-libc asks of a system.
+//! `env.c` is the life of a run, `calls.c` the calls to services, `url.c` where they go, `lazy.c` the JSON of
+//! large answers, `library.c` and `prelude.js` what programs find as globals, `wasi.c` what wasi-libc asks of a system.
 #ifndef ORFA_JAVASCRIPT_HOST_H
 #define ORFA_JAVASCRIPT_HOST_H
 
@@ -25,11 +25,21 @@ typedef struct {
 } HostRequest;
 typedef struct { int32_t status, error; uint32_t headers_len, body_len; } HostResponse;
 
+/* A value of a JSON body: a number, or where a text lies and where in the document the value begins. */
+typedef struct {
+    uint32_t kind, len;
+    union { uint64_t whole; double real; struct { const char *text; uint32_t node; }; };
+} HostJson;
+
 enum { BODY, HEADERS };                                              /* the parts of a response */
 enum { REFUSED, THREW, SYNTAX, STALLED, BAD_ANSWER, MEMORY };        /* how a run fails */
 enum {
     OK = 0, NOT_READY = -1, MISSING = -2, INVALID = -3, FORBIDDEN = -4, UNKNOWN_SERVICE = -5, NOT_JSON = -6,
-    UNREACHABLE = -7, TIMEOUT = -8, BROKEN = -9,
+    UNREACHABLE = -7, TIMEOUT = -8, BROKEN = -9, TOO_DEEP = -10,
+};
+enum {
+    JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_UNSIGNED, JSON_NEGATIVE, JSON_REAL, JSON_BIG, JSON_STRING, JSON_UNPAIRED,
+    JSON_ARRAY, JSON_OBJECT,
 };
 
 HOST(done) void host_done(const void *data, uint32_t len);
@@ -37,6 +47,10 @@ HOST(Handle_del) void host_handle_del(int32_t handle);
 HOST(http) int32_t host_http(const HostRequest *request);
 HOST(Response_get) int32_t host_response_get(int32_t future, HostResponse *response);
 HOST(Response_read) int32_t host_response_read(int32_t future, int32_t part, void *data, uint32_t len);
+HOST(Json_root) int32_t host_json_root(int32_t future, HostJson *value, void *data, uint32_t len);
+HOST(Json_member) int32_t host_json_member(int32_t future, uint32_t node, const char *name, uint32_t name_len, int32_t last, HostJson *value, void *data, uint32_t len);
+HOST(Json_children) int32_t host_json_children(int32_t future, uint32_t node, void *data, uint32_t len);
+HOST(Json_text) int32_t host_json_text(int32_t future, uint32_t node, void *data, uint32_t len);
 HOST(Future_wait) int32_t host_future_wait(const int32_t *futures, uint32_t count, int32_t all);
 HOST(status) int32_t host_status(int32_t code);
 HOST(header) int32_t host_header(const char *name, uint32_t name_len, const char *value, uint32_t value_len);
@@ -75,7 +89,14 @@ bool calls_wait(JSContext *ctx);
 void calls_finish(void);
 /* A part of a response with a NUL behind it, or NULL. The caller frees it. */
 char *response_part(int32_t handle, int part, uint32_t len);
-JSValue response_json(JSContext *ctx, char *data, size_t len);
+
+/* lazy.c */
+int lazy_init(JSContext *ctx);
+/* The JSON of a response. Where `*kept`, it holds the handle and deletes it in the end. */
+JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept);
+/* Writes a value as JSON.stringify does, with lazy objects that nothing was read of as they were spelt. False where
+   there are none, the value has no JSON form, or an exception was thrown. */
+bool json_write(JSContext *ctx, JSValueConst value, Text *text);
 
 /* library.c */
 int library_init(JSContext *ctx, JSValue native);

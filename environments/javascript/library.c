@@ -234,17 +234,18 @@ static JSValue native_headers(JSContext *ctx, JSValueConst this_val, int argc, J
 static JSValue native_read(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     int32_t handle, kind;
     HostResponse response;
+    bool kept = false;
     JS_ToInt32(ctx, &handle, argv[0]);
     JS_ToInt32(ctx, &kind, argv[1]);
     host_response_get(handle, &response);
-    char *data = response_part(handle, BODY, response.body_len);
-    if (!data)
-        return JS_ThrowOutOfMemory(ctx);
-    JSValue value = kind == 0   ? response_json(ctx, data, response.body_len)
+    char *data = kind == 0 ? NULL : response_part(handle, BODY, response.body_len);
+    JSValue value = kind == 0   ? json_answer(ctx, handle, response.body_len, &kept)
+                    : !data     ? JS_ThrowOutOfMemory(ctx)
                     : kind == 1 ? string_from_utf8(ctx, data, response.body_len)
                                 : JS_NewUint8ArrayCopy(ctx, (const uint8_t *)data, response.body_len);
     free(data);
-    host_handle_del(handle);
+    if (!kept)
+        host_handle_del(handle);
     return value;
 }
 

@@ -353,6 +353,7 @@
   function serviceError(error, service, method, path, status, body, reason) {
     let message = `${service} answered ${status} to ${method} ${path}`;
     if (reason === "not-json") message += ", with a body that is not JSON";
+    else if (reason === "too-deep") message += ", with a body that is nested too deeply";
     else if (reason === "unreachable" || reason === "timeout" || reason === "broken") message = `${service} did not answer ${method} ${path}: ${reason}`;
     else if (reason !== undefined) message = `${method} ${path} was not sent to ${service}: ${reason}`;
     setPrototypeOf(error, ServiceError.prototype);

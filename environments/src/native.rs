@@ -9,6 +9,7 @@ pub const SOURCES: &[Source] = &[
     ("text.c", include_str!("../c/text.c")),
     ("format.c", include_str!("../c/format.c")),
     ("json.c", include_str!("../c/json.c")),
+    ("lazy.c", include_str!("../c/lazy.c")),
     ("call.c", include_str!("../c/call.c")),
     ("answer.c", include_str!("../c/answer.c")),
     ("host.c", include_str!("../c/host.c")),

@@ -42,6 +42,21 @@ typedef struct orfa_response {
     uint32_t body_len;
 } orfa_response;
 
+/* A value of a JSON body. `kind` is an `orfa_json_kind`; `len` counts the bytes of a text, the items of an
+ * array or the members of an object. */
+typedef struct orfa_json_value {
+    uint32_t kind;
+    uint32_t len;
+    union {
+        uint64_t whole; /* as int64_t where it is negative */
+        double real;
+        struct {
+            uint32_t text; /* the address of a text, 0 where it found no room; of a container the bytes of its text */
+            uint32_t node; /* where the value begins: how the functions below name it */
+        };
+    };
+} orfa_json_value;
+
 /* What a host function answers, and why a call brought no response. */
 enum orfa_code {
     ORFA_OK = 0, /* it went well */
@@ -54,12 +69,28 @@ enum orfa_code {
     ORFA_UNREACHABLE = -7, /* no connection to the service */
     ORFA_TIMEOUT = -8, /* the service did not answer in time */
     ORFA_BROKEN = -9, /* the service broke off, or sent no HTTP */
+    ORFA_TOO_DEEP = -10, /* the JSON is nested too deeply */
 };
 
 /* The parts that Response_read reads. */
 enum orfa_part {
     ORFA_BODY = 0, /* the body, after content decoding */
     ORFA_HEADERS = 1, /* the headers, as lines that end in CR LF */
+};
+
+/* What a value of a JSON body is. */
+enum orfa_json_kind {
+    ORFA_JSON_NULL = 0, /* null */
+    ORFA_JSON_FALSE = 1, /* false */
+    ORFA_JSON_TRUE = 2, /* true */
+    ORFA_JSON_UNSIGNED = 3, /* a whole number from 0 on, in `whole` */
+    ORFA_JSON_NEGATIVE = 4, /* a whole number below 0, in `whole` */
+    ORFA_JSON_REAL = 5, /* another number, in `real` */
+    ORFA_JSON_BIG = 6, /* a number that is none of them, as it was spelt: a text */
+    ORFA_JSON_STRING = 7, /* a text, in UTF-8 without its escapes */
+    ORFA_JSON_UNPAIRED = 8, /* the same; an unpaired surrogate was replaced by U+FFFD */
+    ORFA_JSON_ARRAY = 9, /* an array of `len` items */
+    ORFA_JSON_OBJECT = 10, /* an object of `len` members */
 };
 
 /* How a program ended itself. */
@@ -107,6 +138,29 @@ int32_t orfa_host_Response_read(orfa_handle future, int32_t part, void *data, ui
  * where the body is not JSON. */
 __attribute__((import_module("orfa"), import_name("Response_json")))
 int32_t orfa_host_Response_json(orfa_handle future, const char *pointer, uint32_t pointer_len, void *data, uint32_t len);
+
+/* Fills value with the JSON value that the body is, and returns ORFA_OK. The first call checks the
+ * whole body and makes an index of it, which counts as the run's memory until Handle_del. ORFA_NOT_JSON
+ * and ORFA_TOO_DEEP: node of value is the place, in bytes. A text goes to data if len bytes hold it and
+ * a NUL behind it. */
+__attribute__((import_module("orfa"), import_name("Json_root")))
+int32_t orfa_host_Json_root(orfa_handle future, orfa_json_value *value, void *data, uint32_t len);
+
+/* The same for a member of the object at node; of equal names the first, or the last. ORFA_MISSING
+ * where there is none. */
+__attribute__((import_module("orfa"), import_name("Json_member")))
+int32_t orfa_host_Json_member(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last, orfa_json_value *value, void *data, uint32_t len);
+
+/* Writes an orfa_json_value for each item of the array at node, or two for each member of the object,
+ * its name and its value, and their texts behind them, each with a NUL. Returns how many bytes that
+ * takes; where it is more than len, what was written means nothing. data is aligned to 8. */
+__attribute__((import_module("orfa"), import_name("Json_children")))
+int32_t orfa_host_Json_children(orfa_handle future, uint32_t node, void *data, uint32_t len);
+
+/* Copies the text of the value at node as it was spelt to data, len bytes at most, and returns its
+ * whole length. */
+__attribute__((import_module("orfa"), import_name("Json_text")))
+int32_t orfa_host_Json_text(orfa_handle future, uint32_t node, void *data, uint32_t len);
 
 /* Waits until one (all = 0) or all of the futures have ended. Returns the index of the first that has
  * ended. No futures: ORFA_MISSING. */

@@ -39,6 +39,13 @@ async fn wild_pointers() {
         "$Response_read (local.get $h) (i32.const 1) (i32.const -1) (i32.const 64)",
         "$Response_json (local.get $h) (i32.const -1) (i32.const 2) (i32.const 0) (i32.const 8)",
         "$Response_json (local.get $h) (i32.const 0) (i32.const 0) (i32.const 131071) (i32.const 8)",
+        "$Json_root (local.get $h) (i32.const -8) (i32.const 0) (i32.const 0)",
+        "$Json_root (local.get $h) (i32.const 0) (i32.const 131071) (i32.const 8)",
+        "$Json_member (local.get $h) (i32.const 0) (i32.const -1) (i32.const 2) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)",
+        "$Json_member (local.get $h) (i32.const 0) (i32.const 0) (i32.const 2) (i32.const 0) (i32.const 131064) (i32.const 0) (i32.const 0)",
+        "$Json_member (local.get $h) (i32.const 0) (i32.const 0) (i32.const 2) (i32.const 1) (i32.const 0) (i32.const -1) (i32.const 9)",
+        "$Json_children (local.get $h) (i32.const 0) (i32.const 131071) (i32.const 64)",
+        "$Json_text (local.get $h) (i32.const 0) (i32.const -1) (i32.const 1)",
         "$Future_wait (i32.const -4) (i32.const 1) (i32.const 1)",
         "$Future_wait (i32.const 0) (i32.const -1) (i32.const 1)",
         "$Future_wait (i32.const 131068) (i32.const 2) (i32.const 0)",
@@ -98,6 +105,10 @@ async fn handles_that_do_not_exist() {
             "(drop (call $Response_get (i32.const #) (i32.const 0)))",
             "(drop (call $Response_read (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(drop (call $Response_json (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(drop (call $Json_root (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(drop (call $Json_member (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(drop (call $Json_children (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(drop (call $Json_text (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(i32.store (i32.const 8) (i32.const #)) (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 0)))",
         ] {
             let house = House::shared().await;
@@ -398,4 +409,22 @@ async fn a_problem_quotes_no_more_than_4_kb_of_a_program() {
         let document = house.refuse(Query::module(plain("", &format!("{fill} {body}"))), 422, code).await;
         assert!(document.to_string().len() < 5000, "{}", document.to_string().len());
     }
+}
+
+#[tokio::test]
+async fn any_place_of_a_document_may_be_asked_about() {
+    let house = House::shared().await;
+    let call = request(AT, "GET", "http://up/json?n=2", &[], "");
+    let ask = "(loop $next
+          (drop (call $Json_children (local.get $h) (local.get $place) (i32.const 8192) (i32.const 4096)))
+          (drop (call $Json_text (local.get $h) (local.get $place) (i32.const 8192) (i32.const 64)))
+          (drop (call $Json_member (local.get $h) (local.get $place) (i32.const 16) (i32.const 2) (i32.const 0)
+            (i32.const 8192) (i32.const 9000) (i32.const 64)))
+          (local.set $place (i32.add (local.get $place) (i32.const 1)))
+          (br_if $next (i32.lt_u (local.get $place) (i32.const 200))))
+        (drop (call $Json_text (local.get $h) (i32.const -1) (i32.const 8192) (i32.const 64)))
+        (call $done (i32.const 16) (i32.const 2))";
+    let body = format!("(local $place i32) {}", answered(ask));
+    let module = plain(&format!("{call} (data (i32.const 16) \"id\")"), &body);
+    assert_eq!(house.answer(Query::module(module)).await, "id");
 }

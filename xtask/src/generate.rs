@@ -7,7 +7,7 @@
 use std::process::Command;
 
 use anyhow::Context;
-use query_abi::{Code, Failure, HOST_FUNCTIONS, HOST_MODULE, HostFunction, Part};
+use query_abi::{Code, Failure, HOST_FUNCTIONS, HOST_MODULE, HostFunction, JsonKind, Part};
 
 use crate::{Findings, files};
 
@@ -55,6 +55,21 @@ typedef struct orfa_response {
     uint32_t headers_len;
     uint32_t body_len;
 } orfa_response;
+
+/* A value of a JSON body. `kind` is an `orfa_json_kind`; `len` counts the bytes of a text, the items of an
+ * array or the members of an object. */
+typedef struct orfa_json_value {
+    uint32_t kind;
+    uint32_t len;
+    union {
+        uint64_t whole; /* as int64_t where it is negative */
+        double real;
+        struct {
+            uint32_t text; /* the address of a text, 0 where it found no room; of a container the bytes of its text */
+            uint32_t node; /* where the value begins: how the functions below name it */
+        };
+    };
+} orfa_json_value;
 ";
 
 const CLOSING: &str = "
@@ -128,11 +143,13 @@ fn c_header() -> String {
     ];
     let codes = Code::ALL.iter().map(|(code, name, doc)| (*code as i32, *name, *doc));
     let failures = Failure::ALL.iter().map(|(kind, name, doc)| (*kind as i32, *name, *doc));
+    let kinds = JsonKind::ALL.iter().map(|(kind, name, doc)| (*kind as i32, *name, *doc));
     let functions: String = HOST_FUNCTIONS.iter().map(function).collect();
     [
         PREAMBLE,
         &enumeration("orfa_code", "What a host function answers, and why a call brought no response.", codes),
         &enumeration("orfa_part", "The parts that Response_read reads.", parts.into_iter()),
+        &enumeration("orfa_json_kind", "What a value of a JSON body is.", kinds),
         &enumeration("orfa_failure", "How a program ended itself.", failures),
         &functions,
         CLOSING,

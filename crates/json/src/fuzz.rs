@@ -1,6 +1,8 @@
 //! JSON text from anywhere: see `fuzz/src/lib.rs`.
 
-use super::{pointer, valid};
+use bytes::Bytes;
+
+use super::{Document, Node, block};
 
 const WORDS: &[&str] =
     &["{", "}", "[", "]", ",", ":", "\"", "\"a\"", "\\u", "d83d", "null", "true", "-1", "e+", "0.", " "];
@@ -9,15 +11,39 @@ const WORDS: &[&str] =
 fn json_is_judged_as_by_another_reader_and_walked_without_panic() {
     ::fuzz::check(WORDS, |text: &[u8]| {
         let shallow = text.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() < 100;
-        if let Some(text) = std::str::from_utf8(text).ok().filter(|_| shallow) {
-            let known: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
-            assert_eq!(valid(text.as_bytes()), known.is_ok(), "{text}");
+        let document = Document::new(Bytes::copy_from_slice(text));
+        if shallow && !text.starts_with(b"\xef\xbb\xbf") {
+            let known: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(text);
+            let known = known.is_ok() && std::str::from_utf8(text).is_ok();
+            assert_eq!(document.is_ok(), known, "{}", String::from_utf8_lossy(text));
         }
-        for path in ["", "/a", "/0/a", "/~1/~0", "/a/18446744073709551616"] {
-            let _ = pointer(text, path);
-        }
-        if let Ok(path) = std::str::from_utf8(text) {
-            let _ = pointer(br#"{"a":[{"b":1}]}"#, path);
+        let pointer = String::from_utf8_lossy(text);
+        let known = Document::new(Bytes::from_static(br#"{"a":[{"b":1}]}"#)).unwrap();
+        let _ = known.root().pointer(&pointer);
+        if let Ok(document) = document {
+            for path in ["", "/a", "/0/a", "/~1/~0", "/a/18446744073709551616"] {
+                let _ = document.root().pointer(path);
+            }
+            // Guests name places as they like.
+            (0..text.len()).filter_map(|place| document.node(place)).for_each(read);
         }
     });
+}
+
+#[test]
+fn any_machine_finds_the_same_tokens() {
+    ::fuzz::check(WORDS, |text: &[u8]| {
+        let long = [b"[".as_slice(), &[b' '; 80], text, b"]"].concat();
+        assert_eq!(block::tokens(&long), block::tokens_by(&long, block::portable));
+    });
+}
+
+/// Everything that can be asked of a value.
+fn read(node: Node<'_>) {
+    let _ = (node.kind(), node.text(), node.slice(), node.count(), node.string(), node.number());
+    node.items().for_each(|item| assert!(item.start() >= node.start()));
+    for (key, value) in node.members() {
+        assert!(value.start() >= node.start());
+        let _ = (key.is(b"a"), key.node().string(), key.node().is_unpaired());
+    }
 }

@@ -1,81 +1,101 @@
 //! JSON text as slices: nothing is parsed that is not asked for.
 //!
-//! [`pointer()`] walks to a value by JSON Pointer (RFC 6901) and returns its text, with numbers as they
-//! were spelt and keys in their order. It skips what it passes without building anything, and checks only
-//! as much of the grammar (RFC 8259) as it needs to find its way; [`valid`] checks all of it.
-#![forbid(unsafe_code)]
+//! A [`Document`] is a text that was checked once, all of it (RFC 8259), and an index of its tokens and
+//! longer containers, made on the way. A [`Node`] is a value in it: a place in the text. Walking to
+//! a member or an item jumps over what lies before it; numbers stay as they were spelt, keys keep their
+//! order, equal keys stay all; text that is handed on shares the document's memory.
 
-mod scan;
+mod block;
+mod index;
+mod node;
+mod string;
+mod walk;
 
-pub use scan::valid;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use scan::Scanner;
+use bytes::Bytes;
 
-/// Why a pointer leads nowhere.
+pub use index::DEPTH;
+use index::{Container, Tokens};
+pub use node::{Items, Key, Kind, Members, Node, Number};
+
+/// Why a text or a pointer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is not JSON, or ends too early.
     #[error("byte {0}: this is not JSON")]
     NotJson(usize),
+    /// The text is nested deeper than [`DEPTH`].
+    #[error("byte {0}: this is nested more than {DEPTH} levels deep")]
+    TooDeep(usize),
+    /// The text has 4 GiB or more.
+    #[error("the text has 4 GiB or more")]
+    TooLong,
     /// The pointer is not one: it must be empty or begin with `/`, and `~` be followed by 0 or 1.
     #[error("not a JSON Pointer: it must be empty or begin with `/`, and `~` be followed by 0 or 1")]
     NotPointer,
 }
 
-/// The text of the value that `pointer` leads to, without white space around it; `None` if the document
-/// has no such value.
-///
-/// # Errors
-/// When the pointer is not one, or the text on the way to the value is not JSON.
-pub fn pointer<'a>(text: &'a [u8], pointer: &str) -> Result<Option<&'a [u8]>, Error> {
-    let mut scanner = Scanner::new(text);
-    scanner.space();
-    if !pointer.is_empty() {
-        let steps = pointer.strip_prefix('/').ok_or(Error::NotPointer)?;
-        for step in steps.split('/') {
-            if !enter(&mut scanner, &unescape(step)?)? {
-                return Ok(None);
-            }
+/// A JSON text and its index.
+#[derive(Debug)]
+pub struct Document {
+    text: Bytes,
+    /// Where its tokens begin, a bit for each byte.
+    blocks: Vec<u64>,
+    containers: Vec<Container>,
+    /// The place in the index that [`Document::node`] found last: the next one is often it, or behind it.
+    last: AtomicUsize,
+}
+
+impl Document {
+    /// Checks a text and makes its index. A byte order mark in front is left out.
+    ///
+    /// # Errors
+    /// When the text is not JSON, too deep, or too long. Places count from behind a byte order mark.
+    pub fn new(mut text: Bytes) -> Result<Self, Error> {
+        if text.starts_with(b"\xef\xbb\xbf") {
+            text = text.slice(3..);
         }
+        let (blocks, containers) = index::index(&text)?;
+        Ok(Self { text, blocks, containers, last: AtomicUsize::new(0) })
     }
-    let start = scanner.position();
-    scanner.skip_value()?;
-    Ok(Some(&text[start..scanner.position()]))
-}
 
-/// Moves to the member or item that `step` names.
-fn enter(scanner: &mut Scanner<'_>, step: &str) -> Result<bool, Error> {
-    match scanner.peek() {
-        Some(b'{') => scanner.enter_member(step),
-        Some(b'[') => match index(step) {
-            Some(index) => scanner.enter_item(index),
-            None => Ok(false),
-        },
-        Some(_) => Ok(false),
-        None => Err(scanner.error()),
+    /// The value that the text is.
+    #[must_use]
+    pub fn root(&self) -> Node<'_> {
+        Node::new(self, self.tokens_from(0).next().1, 0)
     }
-}
 
-/// An array index by RFC 6901: digits without leading zeros.
-fn index(step: &str) -> Option<usize> {
-    let plain = step == "0" || !step.starts_with('0');
-    (plain && step.bytes().all(|byte| byte.is_ascii_digit())).then(|| step.parse().ok()).flatten()
-}
-
-fn unescape(step: &str) -> Result<String, Error> {
-    let mut out = String::with_capacity(step.len());
-    let mut chars = step.chars();
-    while let Some(char) = chars.next() {
-        match (char, char == '~') {
-            (_, true) => match chars.next() {
-                Some('0') => out.push('~'),
-                Some('1') => out.push('/'),
-                _ => return Err(Error::NotPointer),
-            },
-            (char, false) => out.push(char),
-        }
+    /// The value that begins at a place in the text, as [`Node::start`] says it; `None` behind the text.
+    /// At a place where none begins the result means nothing, and lies within the text.
+    #[must_use]
+    pub fn node(&self, start: usize) -> Option<Node<'_>> {
+        (start < self.text.len()).then(|| Node::new(self, start, self.place(start)))
     }
-    Ok(out)
+
+    /// The place in the index of the first container that begins at `start` or behind.
+    fn place(&self, start: usize) -> usize {
+        let last = self.last.load(Ordering::Relaxed);
+        let begins = |place: &usize| {
+            self.containers.get(*place).is_some_and(|container| container.start as usize == start)
+        };
+        let behind = self.containers.get(last).map_or(0, |container| container.next as usize);
+        let search = || self.containers.partition_point(|container| (container.start as usize) < start);
+        let place = [last, behind].into_iter().find(begins).unwrap_or_else(search);
+        self.last.store(place, Ordering::Relaxed);
+        place
+    }
+
+    /// The bytes that the index takes, beside the text.
+    #[must_use]
+    pub fn index_bytes(&self) -> usize {
+        self.blocks.capacity() * size_of::<u64>() + self.containers.capacity() * size_of::<Container>()
+    }
+
+    #[inline]
+    fn tokens_from(&self, place: usize) -> Tokens<'_> {
+        Tokens::from(&self.text, &self.blocks, place)
+    }
 }
 
 #[cfg(test)]

@@ -133,6 +133,54 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
         doc: "Copies the JSON text of the value at a JSON Pointer (RFC 6901) in the body to `data`, `len` bytes at most, and returns the text's whole length; ORFA_MISSING where there is no such value, ORFA_NOT_JSON where the body is not JSON.",
     },
     HostFunction {
+        name: "Json_root",
+        params: &[
+            ("future", "orfa_handle", I32),
+            ("value", "orfa_json_value *", I32),
+            ("data", "void *", I32),
+            ("len", "uint32_t", I32),
+        ],
+        result: Some(("int32_t", I32)),
+        doc: "Fills `value` with the JSON value that the body is, and returns ORFA_OK. The first call checks the whole body and makes an index of it, which counts as the run's memory until `Handle_del`. ORFA_NOT_JSON and ORFA_TOO_DEEP: `node` of `value` is the place, in bytes. A text goes to `data` if `len` bytes hold it and a NUL behind it.",
+    },
+    HostFunction {
+        name: "Json_member",
+        params: &[
+            ("future", "orfa_handle", I32),
+            ("node", "uint32_t", I32),
+            ("name", "const char *", I32),
+            ("name_len", "uint32_t", I32),
+            ("last", "int32_t", I32),
+            ("value", "orfa_json_value *", I32),
+            ("data", "void *", I32),
+            ("len", "uint32_t", I32),
+        ],
+        result: Some(("int32_t", I32)),
+        doc: "The same for a member of the object at `node`; of equal names the first, or the last. ORFA_MISSING where there is none.",
+    },
+    HostFunction {
+        name: "Json_children",
+        params: &[
+            ("future", "orfa_handle", I32),
+            ("node", "uint32_t", I32),
+            ("data", "void *", I32),
+            ("len", "uint32_t", I32),
+        ],
+        result: Some(("int32_t", I32)),
+        doc: "Writes an `orfa_json_value` for each item of the array at `node`, or two for each member of the object, its name and its value, and their texts behind them, each with a NUL. Returns how many bytes that takes; where it is more than `len`, what was written means nothing. `data` is aligned to 8.",
+    },
+    HostFunction {
+        name: "Json_text",
+        params: &[
+            ("future", "orfa_handle", I32),
+            ("node", "uint32_t", I32),
+            ("data", "void *", I32),
+            ("len", "uint32_t", I32),
+        ],
+        result: Some(("int32_t", I32)),
+        doc: "Copies the text of the value at `node` as it was spelt to `data`, `len` bytes at most, and returns its whole length.",
+    },
+    HostFunction {
         name: "Future_wait",
         params: &[
             ("futures", "const orfa_handle *", I32),
@@ -215,6 +263,8 @@ pub enum Code {
     Timeout = -8,
     /// The service broke off, or what came was not HTTP.
     Broken = -9,
+    /// The body is nested too deeply.
+    TooDeep = -10,
 }
 
 impl Code {
@@ -230,6 +280,7 @@ impl Code {
         (Self::Unreachable, "ORFA_UNREACHABLE", "no connection to the service"),
         (Self::Timeout, "ORFA_TIMEOUT", "the service did not answer in time"),
         (Self::Broken, "ORFA_BROKEN", "the service broke off, or sent no HTTP"),
+        (Self::TooDeep, "ORFA_TOO_DEEP", "the JSON is nested too deeply"),
     ];
 }
 
@@ -241,6 +292,51 @@ pub enum Part {
     Body = 0,
     /// The headers as `name: value` lines, each ending in CR LF.
     Headers = 1,
+}
+
+/// The `kind` of an `orfa_json_value`: what its other words are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum JsonKind {
+    /// `null`
+    Null = 0,
+    /// `false`
+    False = 1,
+    /// `true`
+    True = 2,
+    /// A whole number from 0 on, as `u64`.
+    Unsigned = 3,
+    /// A whole number below 0, as `i64`.
+    Negative = 4,
+    /// Another number, as `f64`.
+    Real = 5,
+    /// A number that is none of them, as it was spelt.
+    Big = 6,
+    /// A string, in UTF-8 without its escapes.
+    String = 7,
+    /// The same, where an unpaired surrogate was replaced by U+FFFD.
+    Unpaired = 8,
+    /// An array.
+    Array = 9,
+    /// An object.
+    Object = 10,
+}
+
+impl JsonKind {
+    /// Every kind with its name in C and what it means.
+    pub const ALL: &[(Self, &'static str, &'static str)] = &[
+        (Self::Null, "ORFA_JSON_NULL", "null"),
+        (Self::False, "ORFA_JSON_FALSE", "false"),
+        (Self::True, "ORFA_JSON_TRUE", "true"),
+        (Self::Unsigned, "ORFA_JSON_UNSIGNED", "a whole number from 0 on, in `whole`"),
+        (Self::Negative, "ORFA_JSON_NEGATIVE", "a whole number below 0, in `whole`"),
+        (Self::Real, "ORFA_JSON_REAL", "another number, in `real`"),
+        (Self::Big, "ORFA_JSON_BIG", "a number that is none of them, as it was spelt: a text"),
+        (Self::String, "ORFA_JSON_STRING", "a text, in UTF-8 without its escapes"),
+        (Self::Unpaired, "ORFA_JSON_UNPAIRED", "the same; an unpaired surrogate was replaced by U+FFFD"),
+        (Self::Array, "ORFA_JSON_ARRAY", "an array of `len` items"),
+        (Self::Object, "ORFA_JSON_OBJECT", "an object of `len` members"),
+    ];
 }
 
 /// The `kind` of `fail`: how a program ended itself.
@@ -287,3 +383,7 @@ pub const REQUEST_BYTES: u32 = 32;
 pub const HEADER_BYTES: u32 = 16;
 /// `orfa_response` in guest memory: `status, error, headers_len, body_len`.
 pub const RESPONSE_BYTES: u32 = 16;
+/// `orfa_json_value` in guest memory: `kind`, `len`, then 8 bytes: a number, or where a text lies in guest
+/// memory (0: nowhere, it didn't fit) respectively how long a container's text is, and the value's node, the
+/// place in the document where it begins.
+pub const JSON_VALUE_BYTES: u32 = 16;

@@ -11,6 +11,7 @@ use sandbox::{Caller, GuestResult, Memory, Place, ResourceLimiter, Trapped};
 use services::{Call, Service, Services};
 
 use crate::futures::Futures;
+use crate::host::Documents;
 use crate::limits::{Limit, Limits};
 use crate::problem::QueryError;
 use crate::record::{self, Tape};
@@ -56,6 +57,7 @@ pub(crate) struct Guest {
     pub(crate) limits: Limits,
     pub(crate) safe_only: bool,
     pub(crate) futures: Futures,
+    pub(crate) documents: Documents,
     pub(crate) answer: Answer,
     pub(crate) console: Console,
     pub(crate) tape: Tape,
@@ -102,6 +104,7 @@ impl Guest {
             limits,
             safe_only,
             futures: Futures::default(),
+            documents: Documents::default(),
             answer: Answer::default(),
             console: Console::default(),
             tape: Tape::default(),

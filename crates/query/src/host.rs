@@ -5,6 +5,9 @@
 
 mod answer;
 mod calls;
+mod json;
+
+pub(crate) use json::Documents;
 
 pub(crate) use calls::{HEADERS, code, header_text};
 use query_abi::{Failure, HOST_MODULE};
@@ -21,6 +24,7 @@ const RANDOM: u32 = 64 << 10;
 pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     answer::add(linker)?;
     calls::add(linker)?;
+    json::add(linker)?;
     linker.func_wrap(HOST_MODULE, "clock", |mut caller: Caller<'_, Guest>| {
         call(&mut caller, "clock", |_| Ok(Value::Null), |view| Ok(clock(view)))
     })?;

@@ -3,6 +3,7 @@
 //! | path | what happens |
 //! | --- | --- |
 //! | `/echo` | 200, JSON of method, path, headers, body |
+//! | `/body` | 200, the request's body, called JSON |
 //! | `/json?n=3` | 200, a list of n objects |
 //! | `/status/418` | this status, and a line of text |
 //! | `/redirect` | 302 to `/echo` |

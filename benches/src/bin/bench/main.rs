@@ -10,6 +10,7 @@ mod dead;
 mod filter;
 mod gigabyte;
 mod idle;
+mod json;
 mod load;
 mod memory;
 mod neighbours;
@@ -43,6 +44,7 @@ const BENCHES: &[Bench] = &[
     ("unseen", unseen::run),
     ("threads", threads::run),
     ("query", query::run),
+    ("json", json::run),
     ("idle", idle::run),
     ("gigabyte", gigabyte::run),
     ("dead", dead::run),

@@ -198,8 +198,16 @@ impl Guest {
         Ok(())
     }
 
+    /// The body of a response that has come.
+    fn body(&self, handle: i32) -> bytes::Bytes {
+        match self.futures.get(handle) {
+            Some(Slot::Ended(Ok(response))) => response.body.clone(),
+            _ => bytes::Bytes::new(),
+        }
+    }
+
     /// The slot of a handle, after everything that has ended was put in its place.
-    fn slot(&mut self, function: &'static str, handle: i32) -> Result<&Slot, QueryError> {
+    pub(super) fn slot(&mut self, function: &'static str, handle: i32) -> Result<&Slot, QueryError> {
         self.settle()?;
         self.futures.get(handle).ok_or(QueryError::BadHandle { function, handle })
     }
@@ -209,7 +217,10 @@ fn handle_del(view: &mut View<'_>, handle: i32) -> GuestResult<()> {
     let guest = &mut *view.guest;
     guest.settle().map_err(Trapped::new)?;
     match guest.futures.delete(handle) {
-        Some(Slot::Ended(Ok(response))) => guest.release(response.body.len()),
+        Some(Slot::Ended(Ok(response))) => {
+            let index = guest.documents.delete(handle);
+            guest.release(response.body.len() + index);
+        }
         Some(Slot::Pending { sent, .. }) => guest.release(sent),
         Some(_) => {}
         None => return Err(Trapped::new(QueryError::BadHandle { function: "Handle_del", handle })),
@@ -279,19 +290,18 @@ fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -
 
 fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u32, u32)) -> GuestResult<i32> {
     let pointer = view.text(pointer.0, pointer.1)?.to_owned();
-    let body = match view.guest.slot("Response_json", handle).map_err(Trapped::new)? {
-        Slot::Ended(Ok(response)) => response.body.clone(),
-        Slot::Ended(Err(error)) => return Ok(code(error) as i32),
-        _ => return Ok(Code::NotReady as i32),
+    let found = match view.guest.document("Response_json", handle)? {
+        Ok(document) => document.root().pointer(&pointer).map(|node| node.map(json::Node::slice)),
+        Err(error) => return Ok(error.code as i32),
     };
-    match json::pointer(&body, &pointer) {
+    match found {
         Ok(Some(value)) => {
-            view.guest.tape.gives(value, &body).map_err(Trapped::new)?;
-            copy_out(view, value, out)
+            let body = view.guest.body(handle);
+            view.guest.tape.gives(&value, &body).map_err(Trapped::new)?;
+            copy_out(view, &value, out)
         }
         Ok(None) => Ok(Code::Missing as i32),
-        Err(json::Error::NotJson(_)) => Ok(Code::NotJson as i32),
-        Err(json::Error::NotPointer) => Ok(Code::Invalid as i32),
+        Err(_) => Ok(Code::Invalid as i32),
     }
 }
 

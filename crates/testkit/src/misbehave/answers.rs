@@ -19,6 +19,7 @@ const MEMBER: usize = 16 << 20;
 pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<After> {
     match request.path() {
         "/echo" => whole(to, request, 200, JSON, echo(request).as_bytes()).await,
+        "/body" => whole(to, request, 200, JSON, &request.body).await,
         "/json" => whole(to, request, 200, JSON, list(number(request, "n")).as_bytes()).await,
         "/redirect" => whole(to, request, 302, "location: /echo\r\n", b"").await,
         "/encoded" => encoded(to, request).await,

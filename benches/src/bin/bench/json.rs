@@ -1,0 +1,237 @@
+//! A large JSON answer, of which a query needs one part in a hundred: the query's CPU time, as the gateway tells
+//! it in `Server-Timing` (instance, index, reading and the answer; not receiving), beside native programs over
+//! the fastest parsers that do the same with the text in their memory, and beside Node's `JSON.parse` of the
+//! text alone.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use benches::scoreboard::{Better, Score};
+use benches::stats::{median, spread};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde::Serialize;
+
+use crate::process::{SERVER_CORE, Server, pinned};
+use crate::query::{build, program};
+use crate::{Tools, say};
+
+const ROUNDS: usize = 5;
+/// Runs of a query in a round; their median counts.
+const RUNS: usize = 101;
+/// One megabyte of them.
+const ISSUES: usize = 3000;
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    /// What is read: `rows`, `column`, `open`, or `parse`, which is the text alone.
+    reads: &'static str,
+    round: usize,
+    cpu_us: f64,
+}
+
+/// A query, and the native programs that it is compared with read the same.
+struct Sent {
+    name: &'static str,
+    reads: &'static str,
+    content_type: &'static str,
+    program: PathBuf,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let text = issues();
+    let file = folder.path().join("issues.json");
+    std::fs::write(&file, &text)?;
+    let service = serve(text)?;
+    let yaml = format!(
+        "services: {{ git: {{ url: 'http://{service}' }} }}\n\
+         routes:\n  - {{ path: /query, query: {{ services: [git], limits: {{ cpu: 1s }} }} }}\n"
+    );
+    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    let c = |name, reads, file| -> Result<Sent> {
+        let program = build(&tools.orfa, file, folder.path())?;
+        Ok(Sent { name, reads, content_type: "application/wasm", program })
+    };
+    let javascript = |reads, file| Sent {
+        name: "query.js",
+        reads,
+        content_type: "text/javascript",
+        program: program(file),
+    };
+    let queries = [
+        c("query.c", "rows", "issues-rows.c")?,
+        c("query.c", "column", "issues-column.c")?,
+        javascript("rows", "issues-rows.js"),
+        javascript("open", "issues-open.js"),
+    ];
+    let mut rows = Vec::new();
+    for round in 0..tools.rounds(ROUNDS) {
+        let mut add = |name: &str, reads, cpu_us| {
+            say(&format!("  {name:<14} {reads:<7} {cpu_us:>8.0} us CPU"));
+            rows.push(Row { name: name.to_owned(), reads, round, cpu_us });
+        };
+        for query in &queries {
+            add(query.name, query.reads, measure(&orfa, query)?);
+        }
+        natives(tools, &file, &mut add)?;
+        add("node", "parse", node(&file)?);
+    }
+    let scores = scores(&rows)?;
+    tools.results("json", &rows, scores)
+}
+
+/// Each query beside the fastest of what it is compared with, round by round; the worst of them is the score.
+fn scores(rows: &[Row]) -> Result<Vec<(String, Score)>> {
+    let natively = |row: &Row| -> Vec<f64> {
+        let other = |other: &&Row| {
+            !other.name.starts_with("query") && other.reads == row.reads && other.round == row.round
+        };
+        rows.iter().filter(other).map(|other| other.cpu_us).collect()
+    };
+    let nodes = |row: &Row| -> Vec<f64> {
+        rows.iter()
+            .filter(|other| other.name == "node" && other.round == row.round)
+            .map(|other| other.cpu_us)
+            .collect()
+    };
+    let c = worst(rows, "query.c", natively).context("no native program: `scripts/rivals` says why")?;
+    let javascript = worst(rows, "query.js", nodes).context("no node")?;
+    let score = |(value, spread), target, against: &str| Score {
+        value,
+        unit: "ratio".into(),
+        better: Better::Lower,
+        target: Some(target),
+        against: against.into(),
+        spread,
+    };
+    Ok(vec![
+        (
+            "query.json.c_time_vs_native".into(),
+            score(
+                c,
+                1.3,
+                "a native program over the faster of sonic-rs and simd-json, the text in its memory",
+            ),
+        ),
+        ("query.json.js_time_vs_node".into(), score(javascript, 1.0, "JSON.parse of the same text in Node")),
+    ])
+}
+
+/// The median and the spread of the ratios of the query that comes off worst.
+fn worst(rows: &[Row], name: &str, rivals: impl Fn(&Row) -> Vec<f64>) -> Option<(f64, f64)> {
+    let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.name == name) {
+        let best = rivals(row).into_iter().min_by(f64::total_cmp)?;
+        ratios.entry(row.reads).or_default().push(row.cpu_us / best);
+    }
+    let medians = ratios.values().map(|ratios| (median(ratios), spread(ratios)));
+    medians.max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The median CPU time of a query, in microseconds.
+fn measure(orfa: &Server, query: &Sent) -> Result<f64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let body = Bytes::from(std::fs::read(&query.program)?);
+    runtime.block_on(async {
+        let client = Client::new(orfa.address);
+        let mut times = Vec::new();
+        for _ in 0..RUNS {
+            let request = Request::post("/query").header("content-type", query.content_type);
+            let answer = client.send(request.body(Full::new(body.clone()))?).await?;
+            let told =
+                answer.headers.get("server-timing").and_then(|value| value.to_str().ok()).unwrap_or_default();
+            ensure!(
+                answer.status.is_success(),
+                "{}: {}",
+                answer.status,
+                String::from_utf8_lossy(&answer.body)
+            );
+            let cpu = told.split(',').find_map(|entry| entry.trim().strip_prefix("cpu;dur="));
+            times.push(cpu.context("no CPU time is told")?.parse::<f64>()? * 1000.0);
+        }
+        Ok(median(&times))
+    })
+}
+
+/// What `json-rivals` says of the file, on the gateway's core.
+fn natives(tools: &Tools, file: &Path, add: &mut impl FnMut(&str, &'static str, f64)) -> Result<()> {
+    let told = said(pinned(SERVER_CORE, &tools.rivals.join("json-rivals")).arg(file))?;
+    for line in told.lines() {
+        let [name, reads, cpu, _] = line.split('\t').collect::<Vec<_>>()[..] else { continue };
+        let reads = if reads == "rows" { "rows" } else { "column" };
+        add(name, reads, cpu.parse()?);
+    }
+    Ok(())
+}
+
+/// The median CPU time of `JSON.parse` in Node, warm, in microseconds.
+fn node(file: &Path) -> Result<f64> {
+    const SCRIPT: &str = "
+        const text = require('fs').readFileSync(process.argv[1], 'utf8');
+        const times = [];
+        for (let i = 0; i < 201; i++) {
+          const before = process.cpuUsage();
+          JSON.parse(text);
+          const { user, system } = process.cpuUsage(before);
+          times.push(user + system);
+        }
+        console.log(times.sort((a, b) => a - b)[100]);";
+    let told = said(pinned(SERVER_CORE, Path::new("node")).arg("-e").arg(SCRIPT).arg(file))?;
+    Ok(told.trim().parse()?)
+}
+
+fn said(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Issues as a forge lists them.
+fn issues() -> String {
+    let issue = |number: usize| {
+        let state = if number % 100 == 7 { "open" } else { "closed" };
+        serde_json::json!({
+            "id": 10_000 + number, "number": number, "title": format!("Login page times out on slow networks ({number})"),
+            "state": state, "comments": number % 13,
+            "user": { "id": number % 50, "login": format!("user{}", number % 50), "full_name": "Us Er" },
+            "labels": [{ "id": 3, "name": "bug", "color": "ee0701" }],
+            "html_url": format!("https://git.example.org/org/repo/issues/{number}"),
+            "created_at": "2024-03-01T10:11:12Z", "body": "Steps:\n1. open\n2. wait",
+        })
+    };
+    serde_json::Value::from_iter((0..ISSUES).map(issue)).to_string()
+}
+
+/// Serves a text for ever, on a thread of this process.
+fn serve(text: String) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let text = text.clone();
+            // The gateway closed the connection.
+            std::thread::spawn(move || drop(answers(stream, &text)));
+        }
+    });
+    Ok(address)
+}
+
+fn answers(stream: TcpStream, text: &str) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut to = stream.try_clone()?;
+    for line in BufReader::new(stream).lines() {
+        if line?.is_empty() {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+            to.write_all(format!("{head} {}\r\n\r\n{text}", text.len()).as_bytes())?;
+        }
+    }
+    Ok(())
+}

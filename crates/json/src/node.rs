@@ -1,0 +1,328 @@
+//! A value in its document: what it is, what is in it, its text.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::index::{Container, Tokens};
+use crate::string::{self, unescape};
+use crate::{Document, Error, walk};
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number; [`Node::number`] reads it.
+    Number,
+    /// A string; [`Node::string`] reads it.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+/// A number. One that is neither is only what its text says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// A whole number from 0 on.
+    Unsigned(u64),
+    /// A whole number below 0.
+    Negative(i64),
+    /// A number with a fraction or an exponent, or `-0`.
+    Real(f64),
+    /// A whole number of more than 64 bits, or one beyond the doubles.
+    Big,
+}
+
+/// A value of a document. Copying it costs nothing, and it borrows the document alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    document: &'a Document,
+    start: usize,
+    /// The first container in the index that begins here or behind.
+    place: usize,
+}
+
+impl<'a> Node<'a> {
+    /// The value that begins at `start`, of a document whose containers from there on begin at `place`.
+    #[inline]
+    pub(crate) fn new(document: &'a Document, start: usize, place: usize) -> Self {
+        Self { document, start, place }
+    }
+
+    /// What it is.
+    #[must_use]
+    #[inline]
+    pub fn kind(self) -> Kind {
+        match self.document.text.get(self.start) {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::String,
+            Some(b't') => Kind::Bool(true),
+            Some(b'f') => Kind::Bool(false),
+            Some(b'n') => Kind::Null,
+            _ => Kind::Number,
+        }
+    }
+
+    /// Where its text begins in the document's; [`Document::node`] leads back.
+    #[must_use]
+    pub fn start(self) -> usize {
+        self.start
+    }
+
+    /// Its text, as it was spelt.
+    #[must_use]
+    #[inline]
+    pub fn text(self) -> &'a [u8] {
+        let text = &self.document.text[..];
+        text.get(self.start..self.end()).unwrap_or_default()
+    }
+
+    /// Its text, sharing the document's memory.
+    #[must_use]
+    pub fn slice(self) -> Bytes {
+        let len = self.text().len();
+        self.document.text.slice(self.start..self.start + len)
+    }
+
+    /// How many items or members it has; 0 where it is no container.
+    #[must_use]
+    pub fn count(self) -> usize {
+        match self.kind() {
+            Kind::Array => self.own().map_or_else(|| self.items().count(), |own| own.count as usize),
+            Kind::Object => self.own().map_or_else(|| self.members().count(), |own| own.count as usize),
+            _ => 0,
+        }
+    }
+
+    /// Its entry, if it is a container that is in the index.
+    #[inline]
+    fn own(self) -> Option<&'a Container> {
+        let container = self.document.containers.get(self.place)?;
+        (container.start as usize == self.start).then_some(container)
+    }
+
+    /// Behind its text.
+    fn end(self) -> usize {
+        let text = &self.document.text[..];
+        match text.get(self.start) {
+            Some(b'{' | b'[') => match self.own() {
+                Some(container) => container.end as usize,
+                None => walk::container(text, self.start),
+            },
+            Some(b'"') => walk::string(text, self.start),
+            _ => walk::scalar(text, self.start),
+        }
+    }
+
+    /// The items of an array, in order; of everything else none.
+    #[must_use]
+    #[inline]
+    pub fn items(self) -> Items<'a> {
+        Items(Children::new(self, Kind::Array))
+    }
+
+    /// The members of an object as they are spelt, those of equal names too; of everything else none.
+    #[must_use]
+    #[inline]
+    pub fn members(self) -> Members<'a> {
+        Members(Children::new(self, Kind::Object))
+    }
+
+    /// The member `name` of an object; of equal names the first, as JSON Pointers have it.
+    #[must_use]
+    pub fn member(self, name: &[u8]) -> Option<Self> {
+        self.members().find(|(key, _)| key.is(name)).map(|(_, value)| value)
+    }
+
+    /// The member `name` of an object; of equal names the last, as JavaScript has it.
+    #[must_use]
+    pub fn last_member(self, name: &[u8]) -> Option<Self> {
+        self.members().filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
+    }
+
+    /// The item number `index` of an array.
+    #[must_use]
+    pub fn item(self, index: usize) -> Option<Self> {
+        self.items().nth(index)
+    }
+
+    /// The value that a JSON Pointer (RFC 6901) leads to from here.
+    ///
+    /// # Errors
+    /// When it is no pointer.
+    pub fn pointer(self, pointer: &str) -> Result<Option<Self>, Error> {
+        if pointer.is_empty() {
+            return Ok(Some(self));
+        }
+        let mut found = Some(self);
+        for step in pointer.strip_prefix('/').ok_or(Error::NotPointer)?.split('/') {
+            let step = string::pointer_step(step)?;
+            found = found.and_then(|node| match node.kind() {
+                Kind::Array => node.item(string::pointer_index(&step)?),
+                _ => node.member(step.as_bytes()),
+            });
+        }
+        Ok(found)
+    }
+
+    /// What a string says, in UTF-8; `None` where it is none. An unpaired surrogate, which is no
+    /// character, is replaced by U+FFFD.
+    #[must_use]
+    pub fn string(self) -> Option<Cow<'a, [u8]>> {
+        (self.kind() == Kind::String).then(|| unescape(inside(self.text())))
+    }
+
+    /// Whether it is a string with an unpaired surrogate: only its spelling says all of it.
+    #[must_use]
+    pub fn is_unpaired(self) -> bool {
+        self.kind() == Kind::String && string::is_unpaired(inside(self.text()))
+    }
+
+    /// What a number says; `None` where it is none.
+    #[must_use]
+    pub fn number(self) -> Option<Number> {
+        if self.kind() != Kind::Number {
+            return None;
+        }
+        let text = std::str::from_utf8(self.text()).ok()?;
+        let whole = !text.contains(['.', 'e', 'E']) && text != "-0";
+        if let (true, Ok(number)) = (whole, text.parse()) {
+            return Some(Number::Unsigned(number));
+        }
+        if let (true, Ok(number)) = (whole, text.parse()) {
+            return Some(Number::Negative(number));
+        }
+        let real = text.parse::<f64>().ok()?;
+        Some(if whole || real.is_infinite() { Number::Big } else { Number::Real(real) })
+    }
+}
+
+/// What stands between the quotes.
+fn inside(text: &[u8]) -> &[u8] {
+    text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// The name of a member.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    node: Node<'a>,
+    /// The colon behind it, before which its quotes stand.
+    colon: usize,
+}
+
+impl<'a> Key<'a> {
+    /// Whether it is this name.
+    #[must_use]
+    #[inline]
+    pub fn is(self, name: &[u8]) -> bool {
+        let raw = self.node.document.text.get(self.node.start + 1..self.colon).unwrap_or_default();
+        let same = raw.iter().zip(name).take_while(|(raw, name)| raw == name && **raw != b'\\').count();
+        match raw.get(same) {
+            Some(b'\\') => self.node.string().is_some_and(|known| *known == *name),
+            // What follows the name is its quote.
+            Some(b'"') => same == name.len(),
+            _ => false,
+        }
+    }
+
+    /// The name, a string.
+    #[must_use]
+    pub fn node(self) -> Node<'a> {
+        self.node
+    }
+}
+
+/// Where a walk through a container is.
+#[derive(Clone, Debug)]
+struct Children<'a> {
+    document: &'a Document,
+    /// At the token of a child, or behind the last one.
+    tokens: Option<Tokens<'a>>,
+    place: usize,
+}
+
+impl<'a> Children<'a> {
+    #[inline]
+    fn new(node: Node<'a>, kind: Kind) -> Self {
+        let Node { document, start, place } = node;
+        let tokens = (node.kind() == kind).then(|| document.tokens_from(start + 1));
+        Self { document, tokens, place: place + usize::from(node.own().is_some()) }
+    }
+
+    /// The next token, unless the container ends with it.
+    #[inline]
+    fn token(&mut self) -> Option<usize> {
+        match self.tokens.as_mut()?.next() {
+            (Some(b'}' | b']') | None, _) => {
+                self.tokens = None;
+                None
+            }
+            (Some(_), at) => Some(at),
+        }
+    }
+
+    /// The value that begins at `start`; the walk goes on behind it, and behind its comma.
+    #[inline]
+    fn value(&mut self, start: usize) -> Node<'a> {
+        let node = Node::new(self.document, start, self.place);
+        if matches!(node.kind(), Kind::Array | Kind::Object) {
+            self.skip(node);
+        }
+        self.token();
+        node
+    }
+
+    fn skip(&mut self, node: Node<'a>) {
+        if let Some(container) = node.own() {
+            self.tokens = Some(self.document.tokens_from(container.end as usize));
+            self.place = container.next as usize;
+            return;
+        }
+        let mut depth = 1_usize;
+        while let Some(tokens) = self.tokens.as_mut().filter(|_| depth > 0) {
+            match tokens.next().0 {
+                Some(b'{' | b'[') => depth += 1,
+                Some(b'}' | b']') => depth -= 1,
+                Some(_) => {}
+                None => self.tokens = None,
+            }
+        }
+    }
+}
+
+/// The items of an array.
+#[derive(Clone, Debug)]
+pub struct Items<'a>(Children<'a>);
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Node<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Node<'a>> {
+        let start = self.0.token()?;
+        Some(self.0.value(start))
+    }
+}
+
+/// The members of an object.
+#[derive(Clone, Debug)]
+pub struct Members<'a>(Children<'a>);
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (Key<'a>, Node<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(Key<'a>, Node<'a>)> {
+        let name = self.0.token()?;
+        let node = Node::new(self.0.document, name, self.0.place);
+        let tokens = self.0.tokens.as_mut()?;
+        let (colon, start) = (tokens.pass(), tokens.pass());
+        Some((Key { node, colon }, self.0.value(start)))
+    }
+}

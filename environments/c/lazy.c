@@ -1,0 +1,121 @@
+/* JSON that stays with the host: large answers, of which a query reads a part.
+ *
+ * A lazy value is a yyjson_val of a type that yyjson doesn't know. Asked for a member it asks the host;
+ * walked or counted through, it fetches its children, one level of them, and is from then on what it was
+ * fetched as: an array or object of yyjson's whose containers are lazy in turn. A slot of a fetched level
+ * is one yyjson_val, and its address is the value, fetched or not. */
+#include <stdlib.h>
+#include <string.h>
+#include "environment.h"
+
+enum { GUESS = 512 };
+
+/* A member that was asked for by its name, which the caller keeps. */
+typedef struct {
+    yyjson_val value;
+    uint32_t name_len;
+    char name[];
+} member;
+
+static orfa_future future_of(yyjson_val *lazy) { return (orfa_future)(lazy->tag >> LAZY_FUTURE_BIT); }
+
+static uint32_t node_of(yyjson_val *lazy) { return (uint32_t)(lazy->uni.u64 >> 32); }
+
+/* Turns what the host wrote, an orfa_json_value, into what yyjson has in its place: only the first of its
+ * two words differs. */
+static void understand(yyjson_val *value, orfa_future future) {
+    static const uint8_t tags[] = {
+        [ORFA_JSON_NULL] = YYJSON_TYPE_NULL,
+        [ORFA_JSON_FALSE] = YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_FALSE,
+        [ORFA_JSON_TRUE] = YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_TRUE,
+        [ORFA_JSON_UNSIGNED] = YYJSON_TYPE_NUM | YYJSON_SUBTYPE_UINT,
+        [ORFA_JSON_NEGATIVE] = YYJSON_TYPE_NUM | YYJSON_SUBTYPE_SINT,
+        [ORFA_JSON_REAL] = YYJSON_TYPE_NUM | YYJSON_SUBTYPE_REAL,
+        [ORFA_JSON_BIG] = YYJSON_TYPE_RAW,
+        [ORFA_JSON_STRING] = YYJSON_TYPE_STR,
+        [ORFA_JSON_UNPAIRED] = YYJSON_TYPE_STR,
+        [ORFA_JSON_ARRAY] = LAZY_ARRAY,
+        [ORFA_JSON_OBJECT] = LAZY_OBJECT,
+    };
+    uint32_t kind = (uint32_t)value->tag;
+    uint64_t len = value->tag >> 32;
+    value->tag = tags[kind] | len << YYJSON_TAG_BIT;
+    if (kind >= ORFA_JSON_ARRAY) value->tag |= (uint64_t)future << LAZY_FUTURE_BIT;
+}
+
+orfa_value lazy_root(orfa_future future, int *code, size_t *position) {
+    yyjson_val *root = orfa_alloc(sizeof *root);
+    *code = orfa_host_Json_root(future, (orfa_json_value *)root, NULL, 0);
+    *position = node_of(root);
+    bool container = *code == ORFA_OK && (uint32_t)root->tag >= ORFA_JSON_ARRAY;
+    if (!container) return free(root), NULL;
+    understand(root, future);
+    return (orfa_value)root;
+}
+
+yyjson_val *lazy_children(yyjson_val *lazy) {
+    if (lazy->tag & LAZY_FETCHED) return (yyjson_val *)(uintptr_t)(uint32_t)lazy->uni.u64;
+    bool object = (lazy->tag & YYJSON_TAG_MASK) == LAZY_OBJECT;
+    uint32_t count = lazy_count(lazy), slots = object ? count * 2 : count;
+    uint32_t texts = (uint32_t)lazy->uni.u64;
+    uint32_t room = slots * sizeof *lazy + (texts < GUESS ? texts + slots : GUESS);
+    yyjson_val *container = orfa_alloc(sizeof *container + room);
+    uint32_t needed = orfa_host_Json_children(future_of(lazy), node_of(lazy), container + 1, room);
+    if (needed > room) {
+        free(container);
+        container = orfa_alloc(sizeof *container + needed);
+        orfa_host_Json_children(future_of(lazy), node_of(lazy), container + 1, needed);
+    }
+    container->tag = (uint64_t)count << YYJSON_TAG_BIT | (object ? YYJSON_TYPE_OBJ : YYJSON_TYPE_ARR);
+    container->uni.ofs = (slots + 1) * sizeof *container;
+    for (uint32_t i = 1; i <= slots; i++) understand(container + i, future_of(lazy));
+    lazy->tag |= LAZY_FETCHED;
+    lazy->uni.u64 = (uint64_t)node_of(lazy) << 32 | (uint32_t)(uintptr_t)container;
+    return container;
+}
+
+/* A value of its own, with the name that it was asked for by, and its text. */
+static yyjson_val *keep(const yyjson_val *found, const char *name, uint32_t len, const char *text, uint32_t text_len) {
+    member *kept = orfa_alloc(sizeof *kept + len + text_len);
+    kept->value = *found;
+    kept->name_len = len;
+    memcpy(kept->name, name, len);
+    if (text_len) kept->value.uni.str = memcpy(kept->name + len, text, text_len);
+    return &kept->value;
+}
+
+yyjson_val *lazy_member(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *scratch) {
+    if (lazy->tag & LAZY_FETCHED) return yyjson_obj_getn(lazy_children(lazy), name, len);
+    if ((lazy->tag & YYJSON_TAG_MASK) != LAZY_OBJECT) return NULL;
+    char room[GUESS], *text = room;
+    yyjson_val found;
+    orfa_json_value *value = (orfa_json_value *)&found;
+    orfa_future future = future_of(lazy);
+    uint32_t node = node_of(lazy);
+    if (orfa_host_Json_member(future, node, name, len, 0, value, room, sizeof room) != ORFA_OK) return NULL;
+    uint32_t kind = (uint32_t)found.tag, text_len = 0;
+    if (kind >= ORFA_JSON_BIG && kind < ORFA_JSON_ARRAY) {
+        text_len = (uint32_t)(found.tag >> 32) + 1;
+        if (!(uint32_t)found.uni.u64) {
+            text = orfa_alloc(text_len);
+            orfa_host_Json_member(future, node, name, len, 0, value, text, text_len);
+        }
+    }
+    understand(&found, future);
+    if (!scratch || text_len || is_lazy(&found)) return keep(&found, name, len, text, text_len);
+    *scratch = found;
+    return scratch;
+}
+
+yyjson_val *lazy_place(yyjson_val *container, yyjson_val *value) {
+    uint32_t slots = container->uni.ofs / sizeof *container;
+    if (value > container && value < container + slots) return value;
+    member *kept = (member *)value;
+    return yyjson_obj_getn(container, kept->name, kept->name_len);
+}
+
+void lazy_text(text *out, yyjson_val *lazy) {
+    uint32_t len = orfa_host_Json_text(future_of(lazy), node_of(lazy), NULL, 0);
+    orfa_host_Json_text(future_of(lazy), node_of(lazy), text_room(out, len), len);
+    out->len += len;
+}

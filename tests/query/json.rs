@@ -1,0 +1,288 @@
+//! Large JSON answers, which stay with the host: a program sees no difference from a value that it parsed
+//! itself, but for what it costs.
+
+use serde_json::json;
+
+use crate::support::{House, Query, build};
+
+/// Makes a text long enough to stay with the host.
+const PAD: &str = "const pad = ' '.repeat(5000);";
+
+/// A program whose `check(value)` runs on what `text` is parsed to, and on what comes as an answer.
+fn both(text: &str, checks: &str) -> Query {
+    let text = serde_json::to_string(text).expect("JSON");
+    Query::javascript(&format!(
+        "{PAD}
+        const text = {text};
+        const show = (value) => JSON.stringify(value, (_, v) => v === undefined ? 'undefined' : typeof v === 'symbol' ? String(v) : Object.is(v, -0) ? '-0' : v);
+        const attempt = (check, value) => {{ try {{ return show(check(value)); }} catch (error) {{ return String(error); }} }};
+        const checks = [{checks}];
+        export default async (_, {{ up }}) => {{
+          const different = [];
+          for (const check of checks) {{
+            const answer = await up.fetch('/body', {{ method: 'POST', body: text + pad }});
+            const [lazy, plain] = [attempt(check, await answer.json()), attempt(check, JSON.parse(text))];
+            if (lazy !== plain) different.push(`${{check}}: ${{lazy}}, not ${{plain}}`);
+          }}
+          return different;
+        }};"
+    ))
+    .at("/write")
+}
+
+const DOCUMENT: &str = r#"{
+    "b": 1, "a": {"x": [1, 2, {"deep": true}], "y": null}, "10": "ten", "2": "two",
+    "same": 1, "other": 0, "same": 2, "": "empty", "__proto__": {"evil": 1}, "toString": "mine",
+    "list": [{"id": 3}, {"id": 1}, {"id": 2}, [], {}], "é\n\"\/": "\u00e9\ud83d\ude00", "\ud800": "\udc00x",
+    "numbers": [0, -0, 1.5, -7, 1e3, 1E400, -1e-400, 2147483648, 9007199254740993, 18446744073709551616, 123456789012345678901234567890],
+    "constructor": false, "then": "not a promise", "length": 4
+}"#;
+
+#[tokio::test]
+async fn an_object_of_a_large_answer_is_as_one_that_was_parsed() {
+    let house = House::shared().await;
+    let checks = [
+        "(v) => v",
+        "(v) => Object.keys(v)",
+        "(v) => Object.entries(v)",
+        "(v) => [v.same, Object.keys(v).length]",
+        "(v) => { v.same; v.list; return Object.keys(v); }",
+        "(v) => { const names = []; for (const name in v) names.push(name); return names; }",
+        "(v) => ({ ...v, b: 2 })",
+        "(v) => { const { b, a: { x: [first, ...rest] }, none = 'default', ...others } = v; return [b, first, rest, none, others]; }",
+        "(v) => ['b' in v, 'none' in v, 'toString' in v, Object.hasOwn(v, 'b'), Object.hasOwn(v, 'valueOf'), v.hasOwnProperty('2')]",
+        "(v) => [delete v.b, delete v.none, 'b' in v, v.b, Object.keys(v)]",
+        "(v) => { v.b = 'changed'; v.fresh = 1; v[5] = 'five'; return [v.b, Object.keys(v), v]; }",
+        "(v) => { v.a.y = 1; v.a.x[0] = 'one'; v.a.x.push(4); v.list.length = 1; return [v.a, v.list]; }",
+        "(v) => [v.a === v.a, v.list === v.list, v.list[0] === v.list[0], v.a.x[2] === v.a.x.at(-1)]",
+        "(v) => { const list = v.list; Object.keys(v); return [v.list === list, v.a.x === Object.entries(v).find(([k]) => k === 'a')[1].x]; }",
+        "(v) => [typeof v, Array.isArray(v), Array.isArray(v.list), v instanceof Object, v.list instanceof Array, Object.prototype.toString.call(v)]",
+        "(v) => [Object.getPrototypeOf(v) === Object.prototype, Object.getPrototypeOf(v.a) === Object.prototype, v.__proto__.evil, v.a.__proto__ === Object.prototype]",
+        "(v) => { v.a.__proto__ = { inherited: 1 }; return [v.a.inherited, Object.keys(v.a), Object.getPrototypeOf(v.a).inherited]; }",
+        "(v) => Object.setPrototypeOf(v.a, null) && [v.a.toString === undefined, Object.keys(v.a)]",
+        "(v) => [v.toString, v.constructor, v.then, v.length, v.valueOf() === v, v[''], v[10], v['2'], v[2]]",
+        "(v) => [v[Symbol.iterator], v[Symbol.toPrimitive], Symbol.iterator in v, Object.getOwnPropertySymbols(v)]",
+        "(v) => { v[Symbol.for('mark')] = 1; return Object.getOwnPropertySymbols(v); }",
+        "(v) => v['é\\n\"/']",
+        "(v) => [v['\\ud800'].length, v['\\ud800'].charCodeAt(0), v['\\ufffd']]",
+        "(v) => v.numbers.map(String)",
+        "(v) => v.numbers.map((n) => Object.is(n, -0))",
+        "(v) => [v.list.map((i) => i.id), v.list.filter((i) => i.id > 1), v.list.slice(0, 3).sort((a, b) => a.id - b.id)]",
+        "(v) => { let sum = 0; for (const item of v.list) sum += item.id ?? 0; return sum; }",
+        "(v) => [...v.list, Math.max(...v.numbers.slice(0, 3)), v.list.concat([1]), v.list.includes(v.list[1]), v.list.indexOf(v.list[2])]",
+        "(v) => [JSON.stringify(v.a), JSON.stringify(v, null, 2), JSON.stringify(v, ['a', 'b']), JSON.stringify(v, (k, x) => k === 'list' ? undefined : x)]",
+        "(v) => { v.a.toJSON = () => 'short'; return JSON.stringify(v.a); }",
+        "(v) => [Object.getOwnPropertyDescriptor(v, 'b'), Object.getOwnPropertyDescriptor(v, 'none'), Object.getOwnPropertyDescriptors(v.a)]",
+        "(v) => { Object.defineProperty(v, 'b', { get: () => 'got', enumerable: false }); return [v.b, Object.keys(v)]; }",
+        "(v) => { Object.defineProperty(v, 'hidden', { value: 1 }); return [v.hidden, Object.keys(v)]; }",
+        "(v) => { Object.freeze(v); return [Object.isFrozen(v), v.b, Object.keys(v)]; }",
+        "(v) => { Object.freeze(v); v.b = 2; }",
+        "(v) => { Object.freeze(v); v.fresh = 2; }",
+        "(v) => { Object.freeze(v); delete v.b; }",
+        "(v) => { Object.seal(v); v.b = 2; return [v.b, Object.isSealed(v), Object.isExtensible(v)]; }",
+        "(v) => { Object.preventExtensions(v); v.fresh = 2; }",
+        "(v) => Object.assign({}, v.a, { z: 1 })",
+        "(v) => Object.assign(v.a, { z: 1 })",
+        "(v) => Object.fromEntries(Object.entries(v.a))",
+        "(v) => `${v.a}${v.list}`",
+        "(v) => [new Map(Object.entries(v.a)).size, new Set([v.a, v.a]).size, new WeakSet([v.a]).has(v.a)]",
+        "(v) => new Proxy(v, { get: (t, k) => t[k] }).b",
+        "(v) => Reflect.ownKeys(v)",
+        "(v) => [Reflect.set(v, 'b', 9), v.b, Reflect.deleteProperty(v, 'b'), Reflect.has(v, 'b')]",
+        "(v) => { class Child { constructor(o) { Object.setPrototypeOf(this, o); } } return new Child(v).b; }",
+        "(v) => { const child = Object.create(v); child.b = 'own'; return [child.b, v.b, child.same, Object.keys(child)]; }",
+        "(v) => { v.self = v; return JSON.stringify(v); }",
+        "(v) => v.none.deeper",
+        "(v) => v()",
+        "(v) => v.b++ + v.b",
+    ];
+    for some in checks.chunks(18) {
+        assert_eq!(house.answer(both(DOCUMENT, &some.join(",\n"))).await, "[]");
+    }
+}
+
+#[tokio::test]
+async fn an_array_of_a_large_answer_is_as_one_that_was_parsed() {
+    let house = House::shared().await;
+    let text =
+        r#"[ {"id": 1, "tags": ["a", "b"]}, [[], [1, [2]]], "text", "\ud83d", null, true, false, 1.25, {} ]"#;
+    let checks = "(v) => v, (v) => v.length, (v) => [Array.isArray(v), v[0].tags[1], v.at(-2)],
+        (v) => { v.push(1); v[0] = 2; return v; }, (v) => { v[0].id = 7; return v[0]; },
+        (v) => v.flat(Infinity), (v) => JSON.stringify(v), (v) => Object.keys(v), (v) => v.map(String),
+        (v) => v[3].charCodeAt(0), (v) => v.reverse(), (v) => { const [a, , b] = v; return [a, b]; }";
+    assert_eq!(house.answer(both(text, checks)).await, "[]");
+}
+
+#[tokio::test]
+async fn a_large_answer_that_is_handed_on_keeps_its_spelling() {
+    let house = House::shared().await;
+    let text = r#"{"total": 1.50, "big": 123456789012345678901234567890}"#;
+    let source = format!(
+        "{PAD} export default async (_, {{ up }}) => (await up.fetch('/body', {{ method: 'POST', body: '{text}' + pad }})).json();"
+    );
+    let query = Query::javascript(&source).at("/write");
+    assert_eq!(house.answer(query.clone()).await, text);
+    assert_eq!(query.send(&house).await.header("content-type"), "application/json");
+}
+
+#[tokio::test]
+async fn what_holds_parts_of_a_large_answer_is_written_as_json_is() {
+    let house = House::shared().await;
+    for (returned, written) in [
+        (
+            "{ part: v.part, n: 1, none: undefined, f() {}, s: 'é\"', list: [v.part, undefined, () => 1, NaN] }",
+            r#"{"part":{"x": 1.0},"n":1,"s":"é\"","list":[{"x": 1.0},null,null,null]}"#,
+        ),
+        (
+            "[v.part, v.list, new Date(0), Object(1n === 2n), { toJSON: () => v.part }, new Map()]",
+            r#"[{"x": 1.0},[{"id": 1},{"id": 2}],"1970-01-01T00:00:00.000Z",false,{"x":1},{}]"#,
+        ),
+        ("(v.part.x, v.part.x, v.part)", r#"{"x":1}"#),
+        ("(v.list[0].id = 7, v.list)", r#"[{"id":7},{"id": 2}]"#),
+        ("Object.assign([v.part], { more: 1 })", r#"[{"x": 1.0}]"#),
+        ("new (class A { a = v.part; get b() { return 1; } })", r#"{"a":{"x": 1.0}}"#),
+    ] {
+        let source = format!(
+            r#"{PAD} export default async (_, {{ up }}) => {{
+              const body = '{{"part": {{"x": 1.0}}, "list": [{{"id": 1}}, {{"id": 2}}]}}' + pad;
+              const v = await (await up.fetch('/body', {{ method: 'POST', body }})).json();
+              return {returned};
+            }}"#
+        );
+        let query = Query::javascript(&source).at("/write");
+        assert_eq!(house.answer(query).await, written, "{returned}");
+    }
+    let circle = format!(
+        "{PAD} export default async (_, {{ up }}) => {{
+          const v = await (await up.fetch('/body', {{ method: 'POST', body: '{{\"a\": {{}}}}' + pad }})).json();
+          v.a.self = v;
+          return v;
+        }}"
+    );
+    let document = house.refuse(Query::javascript(&circle).at("/write"), 422, "program-bad-answer").await;
+    assert!(document["detail"].as_str().is_some_and(|text| text.contains("circular")), "{document}");
+}
+
+#[tokio::test]
+async fn json_that_is_broken_or_too_deep_is_told_at_once() {
+    let house = House::shared().await;
+    let source = format!(
+        "{PAD} export default async (text, {{ up }}) => {{
+          try {{ return await (await up.fetch('/body', {{ method: 'POST', body: text }})).json(); }}
+          catch (error) {{ return `${{error.name}}: ${{error.message}}`; }}
+        }};
+        export const input = 'text';"
+    );
+    let pad = " ".repeat(5000);
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    for (text, told) in [
+        (format!("[1,{pad}2}}"), "SyntaxError: not JSON, at byte 5004".to_owned()),
+        (nested(20_000), "RangeError: the JSON is nested too deeply, at byte 1024".to_owned()),
+        (format!("{}{pad}", nested(1024)), nested(1024)),
+    ] {
+        let query = Query::javascript(&source).at("/write").input(&text);
+        assert_eq!(house.answer(query).await, told);
+    }
+}
+
+#[tokio::test]
+async fn a_service_error_says_what_is_wrong_with_a_large_body() {
+    let house = House::shared().await;
+    let source = "export default async (_, { up }) => {
+        const reasons = [];
+        for (const body of ['['.repeat(9000) + ']'.repeat(9000), '['.repeat(1000) + ' '.repeat(9000)]) {
+          await up.post('/body', new TextEncoder().encode(body)).catch((error) => reasons.push(error.reason, error.message));
+        }
+        return reasons;
+    }";
+    let told = json!([
+        "too-deep",
+        "up answered 200 to POST /body, with a body that is nested too deeply",
+        "not-json",
+        "up answered 200 to POST /body, with a body that is not JSON",
+    ]);
+    assert_eq!(house.answer(Query::javascript(source).at("/write")).await, told.to_string());
+}
+
+#[tokio::test]
+async fn a_document_is_let_go_of_with_the_last_of_its_objects() {
+    let limits = "{ cpu: 10s, memory: 8MiB, calls: 40 }";
+    let house = House::own(&format!(
+        "  - {{ path: /query, query: {{ services: [up], methods: [GET, POST], limits: {limits} }} }}"
+    ))
+    .await;
+    // Each answer and its index are more than 60 KB, and all of them together more than the limit.
+    let source = "export default async (_, { up }) => {
+        const body = JSON.stringify(Array.from({ length: 3000 }, (_, id) => ({ id, name: `item ${id}` })));
+        let sum = 0;
+        for (let i = 0; i < 40; i++) sum += (await (await up.fetch('/body', { method: 'POST', body })).json())[i].id;
+        return sum;
+    }";
+    assert_eq!(house.answer(Query::javascript(source)).await, "780");
+}
+
+#[tokio::test]
+async fn a_c_program_walks_a_large_answer_in_place() {
+    let house = House::shared().await;
+    let source = r#"#include <orfa.h>
+        #include <string.h>
+        void orfa(const void *input, int len) {
+            orfa_value all = orfa_wait_json(orfa_post("http://up/body", "%v", orfa_json(input, len)));
+            orfa_value list = orfa_at(all, "/list"), one = orfa_at(list, "/%d", 1);
+            orfa_out out = orfa_array();
+            orfa_add(out, "%d,%d,%s,%lld,%f,%b", orfa_len(all), orfa_len(list), orfa_str(one, "none", "/name"),
+                orfa_long(all, 0, "/big"), orfa_num(all, 0, "/huge"), orfa_bool(all, 0, "/yes"));
+            orfa_add(out, "%d,%d,%d", orfa_int(all, -1, "/none/x"), orfa_int(all, -1, "/list/0/id"), orfa_int(all, -1, "/a~1b"));
+            orfa_add(out, "%v,%v,%v", one, orfa_at(one, "/tags"), orfa_find(list, "name", orfa_at(list, "/2/name")));
+            orfa_add(out, "%v,{...%v,extra:1},%v", orfa_pluck(list, "kind"), one, orfa_pick(one, "name,none,tags,more"));
+            int sum = 0, members = 0, found = 0;
+            for orfa_each(item, list) sum += orfa_int(item, 0, "/id");
+            for orfa_each(member, all) members++;
+            for (orfa_value at = orfa_at(all, "/yes"); at; at = orfa_next(all, at)) found++;
+            orfa_add(out, "%d,%d,%d,%b,%b,%b", sum, members, found, orfa_has(all, "yes"), orfa_has(all, "no"),
+                orfa_at(list, "/1") == one);
+            orfa_add(out, "%v,%s,%d", orfa_at(orfa_pick(all, "list"), "/list/0/tags/1"),
+                orfa_str(all, "", "/escaped"), (int)strlen(orfa_str(all, "", "/pad")));
+            orfa_done_json(out);
+        }"#;
+    let tags = json!(["x", "y"]);
+    let item = |id: i64, kind: &str| json!({ "id": id, "name": format!("item {id}"), "kind": kind, "tags": tags, "more": { "deep": [id] } });
+    let list = [item(1, "a"), item(20, "b"), item(300, "a")];
+    let all = json!({
+        "list": list, "big": i64::MAX, "huge": 1.5e300, "a/b": 7, "pad": "p".repeat(6000),
+        "escaped": "é \"\n😀", "yes": true, "last": null,
+    });
+    let query = Query::module(build(source).await).at("/write").input(&all.to_string());
+    let answer: serde_json::Value = serde_json::from_str(&house.answer(query).await).expect("JSON");
+    let mut extra = list[1].clone();
+    extra["extra"] = json!(1);
+    let known = json!([
+        8, 3, "item 20", i64::MAX, 1.5e300, true, -1, 1, 7, list[1], tags, list[2], ["a", "b"], extra,
+        { "name": "item 20", "tags": tags, "more": { "deep": [20] } }, 321, 8, 2, true, false, true, "y",
+        "é \"\n😀", 6000,
+    ]);
+    assert_eq!(answer, known);
+}
+
+#[tokio::test]
+async fn a_c_program_ends_where_a_large_answer_is_broken_or_too_deep() {
+    let house = House::shared().await;
+    let source = r#"#include <orfa.h>
+        void orfa(const void *input, int len) {
+            orfa_request request = {"POST", 4, "http://up/body", 14, 0, 0, input, len};
+            orfa_future future = orfa_http(&request);
+            if (orfa_try_json(future)) orfa_fail("it is JSON");
+            orfa_wait_json(future);
+        }"#;
+    let module = build(source).await;
+    let pad = " ".repeat(5000);
+    for (text, told) in [
+        (format!("[1,{pad}2}}"), "its body is not JSON, at byte 5004"),
+        ("[".repeat(20_000), "its body is nested too deeply, at byte 1024"),
+    ] {
+        let query = Query::module(module.clone()).at("/write").input(&text);
+        let document = house.refuse(query, 422, "program-refused").await;
+        let detail = document["detail"].as_str().unwrap_or_default();
+        assert!(detail.ends_with(told), "{document}");
+    }
+}
