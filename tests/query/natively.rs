@@ -1,7 +1,11 @@
 //! Recorded programs on the author's own machine: C compiled natively, JavaScript in Node, both fed from the
 //! recording.
 
-use crate::support::{Query, Recorded, build, text};
+use std::path::Path;
+
+use tokio::process::Command;
+
+use crate::support::{Query, Recorded, build, text, write};
 
 use super::recordings::JAVASCRIPT;
 
@@ -143,5 +147,64 @@ async fn a_run_that_a_limit_ended_ends_there_natively_too() {
             "{told}"
         );
         assert!(told.ends_with("(limit-deadline)\n") && output.status.code() == Some(1), "{told}");
+    }
+}
+
+/// `orfa query debug run.json` with these arguments: the folder, and what it says.
+async fn debug(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(crate::orfa());
+    let command = command.args(["query", "debug", "run.json"]).args(arguments).current_dir(folder);
+    let output = command.env("ORFA_RECORDING", "").output().await.expect("orfa runs");
+    (output.status.code(), text(&output.stderr))
+}
+
+#[tokio::test]
+async fn a_native_program_runs_by_itself_and_refuses_what_is_no_recording() {
+    let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_done(in, len); }";
+    let recorded = Recorded::of(Query::module(build(source).await).input("in")).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut newer = recorded.json.clone();
+    newer["version"] = 2.into();
+    write(folder.path(), "q.c", source.as_bytes());
+    write(folder.path(), "run.json", &recorded.bytes);
+    write(folder.path(), "short.json", &recorded.bytes[..recorded.bytes.len() - 9]);
+    write(folder.path(), "newer.json", newer.to_string().as_bytes());
+    write(folder.path(), "other.json", b"{}");
+    assert_eq!(debug(folder.path(), &["--program", "q.c", "--out", "q"]).await, (Some(0), String::new()));
+    for (recording, told) in [
+        (&["run.json"][..], ""),
+        (&["short.json"], "short.json is no recording: "),
+        (&["newer.json"], "newer.json is of version 2, and this reads version 1"),
+        (&["other.json"], "other.json is no recording: it has no `version`"),
+        (&["gone.json"], "gone.json is no recording: "),
+        (&[], "no recording: say `"),
+    ] {
+        let mut command = Command::new(folder.path().join("q"));
+        let output = command.args(recording).current_dir(folder.path()).env_remove("ORFA_RECORDING").output();
+        let output = output.await.expect("it runs");
+        let (code, answer) = if told.is_empty() { (0, "in") } else { (1, "") };
+        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(code), answer), "{recording:?}");
+        assert!(text(&output.stderr).contains(told), "{recording:?}: {}", text(&output.stderr));
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_debugged_is_said() {
+    let recorded = Recorded::of(Query::javascript("export default () => 1")).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "run.json", &recorded.bytes);
+    write(folder.path(), "q.js", b"export default () => 1");
+    write(folder.path(), "q.wasm", b"\0asm");
+    write(folder.path(), "bad.ts", b"enum E { A }");
+    for (arguments, exit, code) in [
+        (&["--program", "q.js", "--out", "q"][..], 64, "nothing-to-write"),
+        (&["--program", "q.wasm", "--plain"], 64, "unknown-program"),
+        (&["--program", "gone.js", "--plain"], 64, "no-such-file"),
+        (&["--program", "gone.c", "--plain"], 64, "no-such-file"),
+        (&["--program", "bad.ts", "--plain"], 1, "program-syntax"),
+        (&["--program", "q.js", "--", "no-such-debugger"], 1, "debugger-missing"),
+    ] {
+        let (status, told) = debug(folder.path(), arguments).await;
+        assert!(status == Some(exit) && told.contains(&format!("({code})")), "{arguments:?}: {told}");
     }
 }

@@ -24,28 +24,23 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
         call(&mut caller, "Handle_del", |_| Ok(json!({ "handle": handle })), |view| handle_del(view, handle))
     })?;
     linker.func_wrap(HOST_MODULE, "Future_ready", |mut caller: Caller<'_, Guest>, future: i32| {
-        let with = json!({ "future": future });
-        call(&mut caller, "Future_ready", |_| Ok(with), |view| future_ready(view, future))
+        let with = |_: &mut View<'_>| Ok(json!({ "future": future }));
+        call(&mut caller, "Future_ready", with, |view| future_ready(view, future))
     })?;
     linker.func_wrap(
         HOST_MODULE,
         "Response_get",
         |mut caller: Caller<'_, Guest>, future: i32, out: u32| {
-            let with = json!({ "future": future });
-            call(&mut caller, "Response_get", |_| Ok(with), |view| response_get(view, future, out))
+            let with = |_: &mut View<'_>| Ok(json!({ "future": future }));
+            call(&mut caller, "Response_get", with, |view| response_get(view, future, out))
         },
     )?;
     linker.func_wrap(
         HOST_MODULE,
         "Response_read",
         |mut caller: Caller<'_, Guest>, future: i32, part: i32, data: u32, len: u32| {
-            let with = json!({ "future": future, "part": part, "len": len });
-            call(
-                &mut caller,
-                "Response_read",
-                |_| Ok(with),
-                |view| response_read(view, future, part, (data, len)),
-            )
+            let with = |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
+            call(&mut caller, "Response_read", with, |view| response_read(view, future, part, (data, len)))
         },
     )?;
     linker.func_wrap(
