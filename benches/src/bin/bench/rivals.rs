@@ -47,9 +47,7 @@ impl Proxy {
 
     /// All that are there; says which are not.
     pub(crate) fn present(tools: &Tools) -> Vec<Self> {
-        let is_there = |rival: &Self| {
-            *rival == Self::Orfa || present(tools, rival.name()).is_some()
-        };
+        let is_there = |rival: &Self| *rival == Self::Orfa || present(tools, rival.name()).is_some();
         [Self::Orfa, Self::Nginx, Self::Envoy].into_iter().filter(is_there).collect()
     }
 

@@ -71,7 +71,8 @@ async fn measure(tools: &Tools, world: &mut World) -> Result<Figures> {
     world.warm_up().await?;
     let progress = Progress::new(TAKES);
     let mut figures = Figures::default();
-    let (round_trips, sizes) = if tools.is_short { (&ROUND_TRIPS_MS[..1], &SIZES[..2]) } else { (&ROUND_TRIPS_MS[..], &SIZES[..]) };
+    let (round_trips, sizes) =
+        if tools.is_short { (&ROUND_TRIPS_MS[..1], &SIZES[..2]) } else { (&ROUND_TRIPS_MS[..], &SIZES[..]) };
     for &round_trip_ms in round_trips {
         let place = world.place(round_trip_ms).await?;
         for &size in sizes {

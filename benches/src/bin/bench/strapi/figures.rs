@@ -59,7 +59,9 @@ impl Figures {
         let Cell { workflow, size, round_trip_ms } = cell;
         let best = self.best(cell).unwrap_or_default();
         let (name, graphql) = (workflow.name(), ms(Way::Graphql));
-        format!("{name} N={size:<2} {round_trip_ms:>3} ms: graphql {graphql:.0} ms, best {best:.1} ms, orfa at most {ours:.1} ms")
+        format!(
+            "{name} N={size:<2} {round_trip_ms:>3} ms: graphql {graphql:.0} ms, best {best:.1} ms, orfa at most {ours:.1} ms"
+        )
     }
 
     /// The table of one distance, as `rivals.md` of old had it.
@@ -74,9 +76,18 @@ impl Figures {
             say(&format!("  {} at {round_trip_ms} ms: ms/bytes{sizes}   with gzip", workflow.name()));
             for way in self.ways(workflow) {
                 let cells = SIZES.map(|size| self.get(Cell { workflow, size, round_trip_ms }, way));
-                let ms = cells.map(|figure| figure.map_or_else(String::new, |figure| format!("{:.0}/{:.0}", figure.ms(), figure.bytes())));
-                let gzip = cells.map(|figure| figure.map_or_else(String::new, |figure| format!("{:.0}", figure.gzip_bytes())));
-                let (ms, gzip) = (ms.map(|text| format!("{text:>13}")).concat(), gzip.map(|text| format!("{text:>7}")).concat());
+                let ms = cells.map(|figure| {
+                    figure.map_or_else(String::new, |figure| {
+                        format!("{:.0}/{:.0}", figure.ms(), figure.bytes())
+                    })
+                });
+                let gzip = cells.map(|figure| {
+                    figure.map_or_else(String::new, |figure| format!("{:.0}", figure.gzip_bytes()))
+                });
+                let (ms, gzip) = (
+                    ms.map(|text| format!("{text:>13}")).concat(),
+                    gzip.map(|text| format!("{text:>7}")).concat(),
+                );
                 say(&format!("  {way:<30}{ms}  {gzip}"));
             }
         }
@@ -104,16 +115,22 @@ impl Figures {
             bytes_up: median(&figure.up),
             bytes_down: median(&figure.down),
             gzip_down: median(&figure.gzip_down),
-            ms: of.map(|((cell, _), figure)| (format!("{:03}", cell.round_trip_ms), (figure.ms() * 10.0).round() / 10.0)).collect(),
+            ms: of
+                .map(|((cell, _), figure)| {
+                    (format!("{:03}", cell.round_trip_ms), (figure.ms() * 10.0).round() / 10.0)
+                })
+                .collect(),
         })
     }
 
     /// The headlines. Ours are the programs that let Strapi do what it can.
     pub(super) fn scores(&self) -> Vec<(String, Score)> {
         let against_graphql = "GraphQL as in the paper; the worst of 24 cells";
-        let latency = self.worst(|_| true, |cell, _, ours| Some(ours.ms() / self.get(cell, Way::Graphql)?.ms()));
+        let latency =
+            self.worst(|_| true, |cell, _, ours| Some(ours.ms() / self.get(cell, Way::Graphql)?.ms()));
         let over_best = self.worst(|_| true, |cell, _, ours| Some(ours.ms() - self.best(cell)?));
-        let workerd = self.worst(|_| true, |cell, mode, ours| Some(ours.ms() / self.workerd(cell, mode)?.ms()));
+        let workerd =
+            self.worst(|_| true, |cell, mode, ours| Some(ours.ms() / self.workerd(cell, mode)?.ms()));
         let bytes = |cell, _, ours: &Figure| {
             let graphql = self.get(cell, Way::Graphql)?;
             Some((ours.bytes() / graphql.bytes()).max(ours.gzip_bytes() / graphql.gzip_bytes()))
@@ -122,27 +139,57 @@ impl Figures {
         let code = self.worst(|mode| mode == Mode::Code, bytes);
         let scores = [
             ("strapi.latency_vs_graphql.worst", "ratio", 1.0, against_graphql, latency),
-            ("strapi.latency_over_best_ms.worst", "ms", 10.0, "the best way without programs; the worst of 24 cells", over_best),
-            ("strapi.latency_vs_workerd.worst", "ratio", 1.0, "workerd with the same program, base by program, the others by token; the worst of 24 cells", workerd),
-            ("strapi.bytes_vs_graphql.base.worst", "ratio", 1.0, "GraphQL as in the paper; the worse of plain and gzip, the worst of 24 cells", base),
-            ("strapi.bytes_vs_graphql.code.worst", "ratio", 1.0, "GraphQL as in the paper; the worse of plain and gzip, the worst of 24 cells", code),
+            (
+                "strapi.latency_over_best_ms.worst",
+                "ms",
+                10.0,
+                "the best way without programs; the worst of 24 cells",
+                over_best,
+            ),
+            (
+                "strapi.latency_vs_workerd.worst",
+                "ratio",
+                1.0,
+                "workerd with the same program, base by program, the others by token; the worst of 24 cells",
+                workerd,
+            ),
+            (
+                "strapi.bytes_vs_graphql.base.worst",
+                "ratio",
+                1.0,
+                "GraphQL as in the paper; the worse of plain and gzip, the worst of 24 cells",
+                base,
+            ),
+            (
+                "strapi.bytes_vs_graphql.code.worst",
+                "ratio",
+                1.0,
+                "GraphQL as in the paper; the worse of plain and gzip, the worst of 24 cells",
+                code,
+            ),
         ];
         let scores = scores.into_iter().filter(|(.., values)| !values.is_empty());
-        scores.map(|(name, unit, target, against, values)| {
-            let score = Score {
-                value: values.iter().copied().fold(f64::MIN, f64::max),
-                unit: unit.into(),
-                better: Better::Lower,
-                target: Some(target),
-                against: against.into(),
-                spread: spread(&values),
-            };
-            (name.to_owned(), score)
-        }).collect()
+        scores
+            .map(|(name, unit, target, against, values)| {
+                let score = Score {
+                    value: values.iter().copied().fold(f64::MIN, f64::max),
+                    unit: unit.into(),
+                    better: Better::Lower,
+                    target: Some(target),
+                    against: against.into(),
+                    spread: spread(&values),
+                };
+                (name.to_owned(), score)
+            })
+            .collect()
     }
 
     /// A figure of each of our ways in each cell.
-    fn worst(&self, wanted: impl Fn(Mode) -> bool, value: impl Fn(Cell, Mode, &Figure) -> Option<f64>) -> Vec<f64> {
+    fn worst(
+        &self,
+        wanted: impl Fn(Mode) -> bool,
+        value: impl Fn(Cell, Mode, &Figure) -> Option<f64>,
+    ) -> Vec<f64> {
         let ours = self.of.iter().filter_map(|((cell, way), figure)| match *way {
             Way::Program(Host::Orfa(mode, _), Shape::Bulk) if wanted(mode) => value(*cell, mode, figure),
             _ => None,
@@ -159,7 +206,8 @@ impl Figures {
 
     /// The fastest way without programs.
     fn best(&self, wanted: Cell) -> Option<f64> {
-        let without = self.of.iter().filter(|((cell, way), _)| *cell == wanted && !matches!(way, Way::Program(..)));
+        let without =
+            self.of.iter().filter(|((cell, way), _)| *cell == wanted && !matches!(way, Way::Program(..)));
         without.map(|(_, figure)| figure.ms()).min_by(f64::total_cmp)
     }
 

@@ -7,13 +7,12 @@ use anyhow::{Context, Result, ensure};
 use benches::client::{Answer, Client};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Request};
+use http::{Request, StatusCode};
 use http_body_util::Full;
-use sfv::{BareItem, FieldType, Item, Parser};
 
 use super::way::{Host, Language, Mode, Shape};
 use super::workflow::Workflow;
-use crate::query::build_file;
+use crate::query::{self, build_file};
 
 /// Where the first answer has the token: at workerd the name of a header, at ORFA it is in `ORFA-Cache`.
 const WORKERD_TOKEN: &str = "token";
@@ -59,12 +58,20 @@ impl Programs {
         if let Host::Orfa(mode @ (Mode::Code | Mode::Instance), _) = host {
             request.headers_mut().insert(ORFA_CACHE, HeaderValue::from_static(mode.name()));
         }
-        let answer = send(client, authorization, request).await?;
+        request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        let answer = client.send(request).await?;
+        if answer.status == StatusCode::NOT_IMPLEMENTED {
+            return Ok(false);
+        }
+        let text = String::from_utf8_lossy(&answer.body);
+        ensure!(answer.status.is_success(), "the program failed: {} {text}", answer.status);
         if !host.has_token() {
             return Ok(true);
         }
         let token = match host {
-            Host::Orfa(mode, _) => orfa_token(&answer.headers, mode)?,
+            Host::Orfa(mode, _) => {
+                query::token(&answer.headers, mode.name())?.map(HeaderValue::try_from).transpose()?
+            }
             Host::WorkerdByProgram | Host::WorkerdByToken => answer.headers.get(WORKERD_TOKEN).cloned(),
         };
         let is_there = token.is_some();
@@ -87,7 +94,13 @@ impl Programs {
         Ok(send(client, authorization, request).await?.body)
     }
 
-    fn by_program(&self, workflow: Workflow, shape: Shape, host: Host, input: &str) -> Result<Request<Full<Bytes>>> {
+    fn by_program(
+        &self,
+        workflow: Workflow,
+        shape: Shape,
+        host: Host,
+        input: &str,
+    ) -> Result<Request<Full<Bytes>>> {
         let language = host.language();
         let text = self.texts.get(&(workflow, shape, language)).context("there is no such program")?;
         let body = Full::new(Bytes::from([input.as_bytes(), text].concat()));
@@ -104,9 +117,9 @@ impl Programs {
 fn by_token(host: Host, token: &HeaderValue, input: &str) -> Result<Request<Full<Bytes>>> {
     let request = match host {
         Host::WorkerdByProgram | Host::WorkerdByToken => Request::post("/").header(WORKERD_TOKEN, token),
-        Host::Orfa(_, language) => Request::post("/query")
-            .header(CONTENT_TYPE, language.content_type())
-            .header(ORFA_CACHE, token),
+        Host::Orfa(_, language) => {
+            Request::post("/query").header(CONTENT_TYPE, language.content_type()).header(ORFA_CACHE, token)
+        }
     };
     Ok(request.body(Full::new(Bytes::from(input.to_owned())))?)
 }
@@ -121,17 +134,6 @@ async fn send(
     let text = String::from_utf8_lossy(&answer.body);
     ensure!(answer.status.is_success(), "the program failed: {} {text}", answer.status);
     Ok(answer)
-}
-
-/// What the next request says of the answer's `code;token=:...:`.
-fn orfa_token(headers: &HeaderMap, mode: Mode) -> Result<Option<HeaderValue>> {
-    let Some(value) = headers.get(ORFA_CACHE) else { return Ok(None) };
-    let item: Item = Parser::new(value.as_bytes()).parse().context("ORFA-Cache is no item")?;
-    let Some(BareItem::ByteSequence(token)) = item.params.get("token") else { return Ok(None) };
-    let token = BareItem::ByteSequence(token.clone());
-    let mut next = Item::new(sfv::Token::try_from(mode.name().to_owned())?);
-    next.params.insert(sfv::Key::try_from("token".to_owned())?, token);
-    Ok(Some(HeaderValue::try_from(next.serialize())?))
 }
 
 /// `examples/strapi/queries/r_calls.js`

@@ -73,7 +73,8 @@ impl<'a> Session<'a> {
     }
 
     async fn send(&self, Call { method, path, body }: &Call) -> Result<Bytes> {
-        let mut request = Request::builder().method(method).uri(path).header(AUTHORIZATION, &self.authorization);
+        let mut request =
+            Request::builder().method(method).uri(path).header(AUTHORIZATION, &self.authorization);
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::{Cell, USUAL_MS, USUAL_SIZE};
 use super::workflow::Workflow;
+use super::{Cell, USUAL_MS, USUAL_SIZE};
 
 /// A way to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +76,8 @@ impl Way {
 impl Host {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let orfa = [Mode::Base, Mode::Code, Mode::Instance].into_iter();
-        let orfa = orfa.flat_map(|mode| [Language::C, Language::Javascript].map(|language| Self::Orfa(mode, language)));
+        let orfa = orfa
+            .flat_map(|mode| [Language::C, Language::Javascript].map(|language| Self::Orfa(mode, language)));
         [Self::WorkerdByProgram, Self::WorkerdByToken].into_iter().chain(orfa)
     }
 

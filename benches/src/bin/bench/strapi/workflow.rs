@@ -34,7 +34,13 @@ impl Workflow {
     }
 
     /// Does it in a way without programs; its answer.
-    pub(super) async fn ask(self, session: &mut Session<'_>, way: Way, size: usize, tag: &str) -> Result<Value> {
+    pub(super) async fn ask(
+        self,
+        session: &mut Session<'_>,
+        way: Way,
+        size: usize,
+        tag: &str,
+    ) -> Result<Value> {
         match (self, way) {
             (Self::Read, Way::OneByOne | Way::AtOnce) => read_rest(session, size).await,
             (Self::Read, Way::Graphql) => read_graphql(session, size).await,

@@ -131,7 +131,13 @@ impl World {
     }
 
     /// Runs a program from far away: its answer, and bytes by which gzip would have made that smaller.
-    pub(super) async fn program(&self, far: &Far, cell: Cell, host: Host, shape: Shape) -> Result<(Value, u64)> {
+    pub(super) async fn program(
+        &self,
+        far: &Far,
+        cell: Cell,
+        host: Host,
+        shape: Shape,
+    ) -> Result<(Value, u64)> {
         let input = cell.workflow.input(cell.size, &self.tag).to_string();
         let program = (cell.workflow, shape, host);
         let body = self.programs.run(&far.client, &self.authorization, program, &input).await?;
