@@ -240,3 +240,48 @@ impl Figure {
         median(&self.up) + median(&self.gzip_down)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use benches::delay::Traffic;
+
+    use super::super::way::Language;
+    use super::*;
+
+    const BASE: Way = Way::Program(Host::Orfa(Mode::Base, Language::C), Shape::Bulk);
+
+    fn run(ms: f64, down: u64, gzip_saves: u64) -> Run {
+        let traffic = Traffic { up: 100, down };
+        Run { answer: serde_json::Value::Null, requests: 1, ms, traffic, gzip_saves }
+    }
+
+    #[test]
+    fn a_headline_is_the_worst_cell_and_the_worse_of_plain_and_gzip() {
+        let mut figures = Figures::default();
+        for (size, ours) in [(2, run(50.0, 300, 0)), (4, run(60.0, 500, 100))] {
+            let cell = Cell { workflow: Workflow::Read, size, round_trip_ms: 35 };
+            figures.add(cell, Way::Graphql, &run(100.0, 900, 500));
+            figures.add(cell, Way::Best, &run(55.0, 900, 0));
+            figures.add(cell, BASE, &ours);
+        }
+        let scores: BTreeMap<String, Score> = figures.scores().into_iter().collect();
+        let value = |name: &str| scores.get(name).map(|score| score.value);
+        assert_eq!(value("strapi.latency_vs_graphql.worst"), Some(0.6));
+        assert_eq!(value("strapi.latency_over_best_ms.worst"), Some(5.0));
+        assert_eq!(value("strapi.bytes_vs_graphql.base.worst"), Some(1.0), "500 of 500 with gzip");
+        assert_eq!(value("strapi.bytes_vs_graphql.code.worst"), None, "there was no such run");
+        assert_eq!(value("strapi.latency_vs_workerd.worst"), None);
+    }
+
+    #[test]
+    fn the_distances_of_a_way_stand_in_one_row() {
+        let mut figures = Figures::default();
+        for (round_trip_ms, ms) in [(35, 40.0), (93, 100.04)] {
+            figures.add(Cell { workflow: Workflow::Write, size: 2, round_trip_ms }, BASE, &run(ms, 300, 0));
+        }
+        let rows = figures.rows();
+        let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
+        assert_eq!((row.way.as_str(), row.bytes_up, row.bytes_down), ("orfa.base.c", 100.0, 300.0));
+        assert_eq!(row.ms, BTreeMap::from([("035".to_owned(), 40.0), ("093".to_owned(), 100.0)]));
+    }
+}

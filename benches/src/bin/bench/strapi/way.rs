@@ -148,3 +148,29 @@ impl fmt::Display for Host {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_way_has_a_name_of_its_own() {
+        let ways = Way::of(Cell { workflow: Workflow::Read, size: USUAL_SIZE, round_trip_ms: USUAL_MS });
+        let names: BTreeSet<String> = ways.iter().map(Way::to_string).collect();
+        assert_eq!(names.len(), ways.len());
+        assert!(names.contains("orfa.code.js.calls"), "{names:?}");
+    }
+
+    #[test]
+    fn the_papers_programs_run_where_the_papers_figures_are() {
+        let shapes = |size, round_trip_ms| {
+            let ways = Way::of(Cell { workflow: Workflow::Write, size, round_trip_ms });
+            ways.iter().filter(|way| matches!(way, Way::Program(_, Shape::Calls))).count()
+        };
+        assert_eq!(shapes(16, USUAL_MS), Host::all().count());
+        assert_eq!(shapes(USUAL_SIZE, 170), Host::all().count());
+        assert_eq!(shapes(16, 170), 0);
+    }
+}
