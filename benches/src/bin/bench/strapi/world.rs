@@ -61,7 +61,7 @@ impl World {
         if !folder.join("installed").exists() {
             return Ok(None);
         }
-        let data = tempfile::tempdir()?;
+        let data = in_memory()?;
         let strapi = strapi(&folder, data.path())?;
         let token = std::fs::read_to_string(data.path().join("token")).context("Strapi wrote no token")?;
         Ok(Some(Self {
@@ -193,6 +193,12 @@ impl Far {
         client.open(connections).await?;
         Ok(Self { client, delay })
     }
+}
+
+/// A folder for the database that is no disk's, where there is such a thing: what others do to the disk would
+/// be in every write.
+fn in_memory() -> std::io::Result<TempDir> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 
 /// Starts Strapi as it runs in production.
