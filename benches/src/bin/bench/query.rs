@@ -14,13 +14,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body_util::Full;
 use serde::Serialize;
-use sfv::{BareItem, FieldType, Item, Key, Parser, Token};
+use sfv::{FieldType, Item, Key, Parser, Token};
 
+use crate::Tools;
 use crate::load::{Load, Round, load};
 use crate::process::{NOBODY, SERVER_CORE, Server};
 use crate::progress::Progress;
 use crate::rivals::{graphql, workerd};
-use crate::{Tools, say};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(3);
@@ -73,10 +73,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         ("query.js.instance", &javascript, "instance"),
     ];
     for (name, asks, mode) in kept {
-        match asks.kept(&orfa, mode)? {
-            Some(asks) => ways.push(Way { name, server: &orfa, asks }),
-            None => say(&format!("  the gateway gives no token for {name}: it is left out")),
-        }
+        ways.push(Way { name, server: &orfa, asks: asks.kept(&orfa, mode)? });
     }
     ways.extend(graphql.iter().map(|server| Way { name: "graphql", server, asks: Asks::graphql() }));
     if let Some(server) = &workerd {
@@ -96,12 +93,12 @@ fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Row>> {
     let progress = Progress::new((time * rounds as u32 + 2 * WARM_UP) * ways.len() as u32);
     for way in ways {
         way.asks.check(way.server).with_context(|| way.name)?;
-        way.warm_up()?;
+        way.warm_up().with_context(|| way.name)?;
     }
     let mut rows = Vec::new();
     for round in 0..rounds {
         for Way { name, server, asks } in ways {
-            let measured = load(server, Load::Script(&asks.script()), time)?;
+            let measured = load(server, Load::Script(&asks.script()), time).with_context(|| *name)?;
             let Round { per_second, cpu_us, .. } = measured;
             progress.say(&format!("{name:<17} {per_second:>9.0} requests/s  {cpu_us:>6.1} us CPU"));
             rows.push(Row { server: name, round, measured });
@@ -137,14 +134,13 @@ impl Asks {
         Self { path: "/", headers: vec![("input", "0".to_owned())], body: program }
     }
 
-    /// The same program by ORFA's token in a mode; none where the gateway has no such mode.
-    fn kept(&self, orfa: &Server, mode: &'static str) -> Result<Option<Self>> {
+    /// The same program by ORFA's token in a mode.
+    fn kept(&self, orfa: &Server, mode: &'static str) -> Result<Self> {
         let mut first = self.clone();
         first.headers.push(("orfa-cache", mode.to_owned()));
-        let Some(token) = token(&first.ask(orfa)?.headers, mode)? else { return Ok(None) };
         let mut headers = self.headers.clone();
-        headers.push(("orfa-cache", token));
-        Ok(Some(Self { path: self.path, headers, body: Vec::new() }))
+        headers.push(("orfa-cache", token(&first.ask(orfa)?.headers, mode)?));
+        Ok(Self { path: self.path, headers, body: Vec::new() })
     }
 
     /// The same program by workerd's token.
@@ -186,14 +182,14 @@ impl Asks {
     }
 }
 
-/// What the next request says in `ORFA-Cache`, by what the answer says there; none where it has no token.
-pub(crate) fn token(headers: &HeaderMap, mode: &'static str) -> Result<Option<String>> {
-    let Some(value) = headers.get("orfa-cache") else { return Ok(None) };
-    let told: Item = Parser::new(value.as_bytes()).parse().context("ORFA-Cache is no item")?;
-    let Some(token @ BareItem::ByteSequence(_)) = told.params.get("token") else { return Ok(None) };
+/// What the next request says in `ORFA-Cache`, by what the answer says there.
+pub(crate) fn token(headers: &HeaderMap, mode: &'static str) -> Result<String> {
+    let told = headers.get("orfa-cache").context("the answer has no ORFA-Cache")?;
+    let told: Item = Parser::new(told.as_bytes()).parse().context("ORFA-Cache is no item")?;
+    let token = told.params.get("token").context("ORFA-Cache has no token")?;
     let mut next = Item::new(Token::try_from(mode.to_owned())?);
     next.params.insert(Key::try_from("token".to_owned())?, token.clone());
-    Ok(Some(next.serialize()))
+    Ok(next.serialize())
 }
 
 /// The headlines; those of rivals that are not there are left out.
@@ -272,17 +268,16 @@ pub(crate) fn build_file(orfa: &Path, source: &Path, folder: &Path) -> Result<Pa
 mod tests {
     use super::*;
 
-    fn told(value: &'static str) -> Option<String> {
+    fn told(value: &'static str) -> Result<String> {
         let value = http::HeaderValue::from_static(value);
-        let headers = HeaderMap::from_iter([(http::HeaderName::from_static("orfa-cache"), value)]);
-        token(&headers, "code").expect("an item")
+        token(&HeaderMap::from_iter([(http::HeaderName::from_static("orfa-cache"), value)]), "code")
     }
 
     #[test]
     fn the_next_request_has_the_token_and_nothing_else_of_the_answer() {
-        assert_eq!(told("code;token=:YWJj:;did=compiled").as_deref(), Some("code;token=:YWJj:"));
-        assert_eq!(told("code;did=found"), None);
-        assert_eq!(token(&HeaderMap::new(), "code").expect("no header"), None);
+        assert_eq!(told("code;token=:YWJj:;did=compiled").expect("a token"), "code;token=:YWJj:");
+        assert!(told("code;did=found").is_err());
+        assert!(token(&HeaderMap::new(), "code").is_err());
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use benches::client::{Answer, Client};
 use bytes::Bytes;
+use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use http::{Request, StatusCode};
 use http_body_util::Full;
 
 use super::way::{Host, Language, Mode, Shape};
@@ -40,43 +40,27 @@ impl Programs {
         Ok(Self { texts, tokens: BTreeMap::new() })
     }
 
-    /// Whether a host can be asked in its way.
-    pub(super) fn is_ready(&self, workflow: Workflow, shape: Shape, host: Host) -> bool {
-        !host.has_token() || self.tokens.contains_key(&(workflow, shape, host))
-    }
-
-    /// Sends a program for the first time, and keeps the token that its answer has. False where it has
-    /// none, though the host was asked for one.
+    /// Sends a program for the first time, and keeps the token that its answer has.
     pub(super) async fn learn(
         &mut self,
         client: &Client,
         authorization: &HeaderValue,
         (workflow, shape, host): (Workflow, Shape, Host),
         input: &str,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let mut request = self.by_program(workflow, shape, host, input)?;
         if let Host::Orfa(mode @ (Mode::Code | Mode::Instance), _) = host {
             request.headers_mut().insert(ORFA_CACHE, HeaderValue::from_static(mode.name()));
         }
-        request.headers_mut().insert(AUTHORIZATION, authorization.clone());
-        let answer = client.send(request).await?;
-        if answer.status == StatusCode::NOT_IMPLEMENTED {
-            return Ok(false);
+        let answer = send(client, authorization, request).await?;
+        if host.has_token() {
+            let token = match host {
+                Host::Orfa(mode, _) => HeaderValue::try_from(query::token(&answer.headers, mode.name())?)?,
+                _ => answer.headers.get(WORKERD_TOKEN).context("workerd gave no token")?.clone(),
+            };
+            self.tokens.insert((workflow, shape, host), token);
         }
-        let text = String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status.is_success(), "the program failed: {} {text}", answer.status);
-        if !host.has_token() {
-            return Ok(true);
-        }
-        let token = match host {
-            Host::Orfa(mode, _) => {
-                query::token(&answer.headers, mode.name())?.map(HeaderValue::try_from).transpose()?
-            }
-            Host::WorkerdByProgram | Host::WorkerdByToken => answer.headers.get(WORKERD_TOKEN).cloned(),
-        };
-        let is_there = token.is_some();
-        self.tokens.extend(token.map(|token| ((workflow, shape, host), token)));
-        Ok(is_there)
+        Ok(())
     }
 
     /// Runs a program.

@@ -81,6 +81,10 @@ impl Host {
         [Self::WorkerdByProgram, Self::WorkerdByToken].into_iter().chain(orfa)
     }
 
+    pub(super) fn is_workerd(self) -> bool {
+        matches!(self, Self::WorkerdByProgram | Self::WorkerdByToken)
+    }
+
     pub(super) fn language(self) -> Language {
         match self {
             Self::WorkerdByProgram | Self::WorkerdByToken => Language::Javascript,

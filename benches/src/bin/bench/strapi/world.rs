@@ -16,9 +16,9 @@ use super::session::{Call, Session};
 use super::way::{Host, Shape, Way};
 use super::workflow::Workflow;
 use super::{Cell, SIZES};
+use crate::Tools;
 use crate::process::{Server, pinned};
 use crate::rivals::workerd;
-use crate::{Tools, say};
 
 /// Both cores: what waits for one another is not measured apart.
 const CORES: &str = "0,1";
@@ -103,14 +103,9 @@ impl World {
 
     /// The ways of a cell that can be had.
     pub(super) fn ways(&self, cell: Cell) -> Vec<Way> {
-        let is_ready = |way: &Way| match *way {
-            Way::Program(host, shape) => {
-                let is_there = self.workerd.is_some() || matches!(host, Host::Orfa(..));
-                is_there && self.programs.is_ready(cell.workflow, shape, host)
-            }
-            _ => true,
-        };
-        Way::of(cell).into_iter().filter(is_ready).collect()
+        let is_there =
+            |way: &Way| self.workerd.is_some() || !matches!(way, Way::Program(host, _) if host.is_workerd());
+        Way::of(cell).into_iter().filter(is_there).collect()
     }
 
     async fn learn(&mut self, workflow: Workflow, shape: Shape, host: Host) -> Result<()> {
@@ -123,11 +118,8 @@ impl World {
         };
         let (client, input) = (Client::new(server.address), workflow.input(SIZES[0], &self.tag).to_string());
         let program = (workflow, shape, host);
-        let has_token = self.programs.learn(&client, &self.authorization, program, &input).await;
-        if !has_token.with_context(|| format!("{host}, {}", workflow.name()))? {
-            say(&format!("  {host} gives no token: it is left out"));
-        }
-        Ok(())
+        let learnt = self.programs.learn(&client, &self.authorization, program, &input).await;
+        learnt.with_context(|| format!("{host}, {}", workflow.name()))
     }
 
     /// Runs a program from far away: its answer, and bytes by which gzip would have made that smaller.
@@ -221,7 +213,7 @@ fn strapi(folder: &Path, data: &Path) -> Result<Server> {
 fn config(strapi: &Server) -> String {
     format!(
         "services: {{ strapi: {{ url: 'http://{}', forward: [authorization] }} }}\n\
-         routes:\n  - path: /query\n    query:\n      services: [strapi]\n      methods: [GET, PUT]\n      \
+         routes:\n  - path: /query\n    query:\n      services: [strapi]\n      methods: [GET, PUT]\n      modes: [code, instance]\n      \
          limits: {{ cpu: 50ms, deadline: 10s, memory: 16MiB, calls: 200, parallel: 32 }}\n",
         strapi.address
     )
