@@ -25,7 +25,7 @@ const CORES: &str = "0,1";
 /// Strapi makes its tables and rows before it listens.
 const STRAPI_PATIENCE: Duration = Duration::from_secs(120);
 /// Each program so many times before anything is measured, for those that compile what runs often.
-const WARM_UPS: usize = 20;
+const WARM_UPS: usize = 10;
 
 pub(super) struct World {
     strapi: Server,
