@@ -7,15 +7,17 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := cargo build --release --locked --package orfa --package benches
 ONLY ?=
 SHORT ?=
+# Whether one of these benches is to run.
+chosen = $(if $(ONLY),$(strip $(foreach bench,$(1),$(findstring $(bench),$(ONLY)))),all)
 SECONDS ?= 60
 FILTER_HOST ?= envoy
 FILTER_BINARY ?= $(TARGET)/$(if $(filter envoy,$(FILTER_HOST)),rivals/envoy,debug/orfa)
 
-.PHONY: help setup check test conform conformance fuzz demo bench dist
+.PHONY: help setup check test conform conformance fuzz demo demo-strapi bench dist
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Find the toolchain; on Debian, as root, install what is missing
 	@$(STEP) setup scripts/setup
@@ -50,9 +52,13 @@ demo: setup ## The same questions asked by REST and by query, over a slow line (
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo
 	@$(TARGET)/release/demo
 
+demo-strapi: ## The paper's workflows with a real Strapi, every way from three distances; installs Strapi (5 min, 750 MB)
+	@$(MAKE) --no-print-directory bench ONLY=strapi
+
 bench: ## Measure, and write benches/results/; ONLY=proxy,idle for some of it, SHORT=1 to try it and write nothing
 	@$(STEP) setup scripts/setup bench
-	@$(if $(or $(if $(ONLY),,all),$(findstring proxy,$(ONLY))),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
+	@$(if $(call chosen,proxy query strapi),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
+	@$(if $(call chosen,strapi),$(STEP) strapi scripts/setup strapi,:)
 	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin bench --bin demo
 	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
 	@$(if $(ONLY)$(SHORT),:,$(TARGET)/release/demo --scoreboard)

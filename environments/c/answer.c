@@ -45,9 +45,15 @@ void orfa_add(orfa_out out, const char *members, ...) {
     va_end(args.list);
 }
 
+/* An instance may run once more, so nothing of this run's answer is left behind. */
+static void done(const void *data, uint32_t len) {
+    typed = false;
+    orfa_host_done(data, len);
+}
+
 static void done_as(const char *type, const void *data, uint32_t len) {
     if (!typed) orfa_header("content-type", type);
-    orfa_host_done(data, len);
+    done(data, len);
 }
 
 void orfa_done_json(orfa_out out) {
@@ -66,7 +72,7 @@ void orfa_done_as(const char *json, ...) {
 
 void orfa_done_text(const char *string) { done_as("text/plain; charset=utf-8", string, strlen(string)); }
 
-void orfa_done(const void *data, uint32_t len) { orfa_host_done(data, len); }
+void orfa_done(const void *data, uint32_t len) { done(data, len); }
 
 int32_t orfa_status(int32_t code) { return orfa_host_status(code); }
 

@@ -269,10 +269,13 @@ async fn modules_are_kept_as_instances_too() {
         let again = Query::new("application/wasm", "").header("orfa-cache", &named);
         assert_eq!(again.send(&house).await.text(), run);
     }
-    let source = "#include <orfa.h>\nstatic int runs;\nvoid orfa(const void *input, int len) { char text = '0' + ++runs; orfa_done(&text, 1); }";
+    let source = "#include <orfa.h>\nstatic char runs[] = \"0\";\nvoid orfa(const void *input, int len) { ++*runs; orfa_done_text(runs); }";
     let named = session(&house, "application/wasm", build(source).await, "").await;
-    let again = Query::new("application/wasm", "").header("orfa-cache", &named);
-    assert_eq!(again.send(&house).await.text(), "2");
+    for run in ["2", "3"] {
+        let again = Query::new("application/wasm", "").header("orfa-cache", &named).send(&house).await;
+        assert_eq!(again.text(), run);
+        assert_eq!(again.header("content-type"), "text/plain; charset=utf-8", "each run says it anew");
+    }
 }
 
 #[tokio::test]

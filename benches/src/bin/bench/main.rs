@@ -24,6 +24,7 @@ mod reload;
 mod rivals;
 mod routes;
 mod service;
+mod strapi;
 mod threads;
 mod unseen;
 
@@ -55,6 +56,7 @@ const BENCHES: &[Bench] = &[
     ("proxy", proxy::run),
     ("filter", filter::run),
     ("memory", memory::run),
+    ("strapi", strapi::run),
 ];
 
 /// Measures, and writes benches/results/.

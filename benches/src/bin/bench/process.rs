@@ -84,19 +84,27 @@ impl Server {
 
     /// Starts a server on a free port, with a folder for its files, and waits until it takes connections.
     pub(crate) fn start(command: impl FnOnce(SocketAddr, &Path) -> Result<Command>) -> Result<Self> {
+        Self::start_within(PATIENCE, command)
+    }
+
+    /// The same for a server that takes its time.
+    pub(crate) fn start_within(
+        patience: Duration,
+        command: impl FnOnce(SocketAddr, &Path) -> Result<Command>,
+    ) -> Result<Self> {
         let (address, folder) = (free()?, tempfile::tempdir()?);
         let mut command = command(address, folder.path())?;
         let log = File::create(folder.path().join("log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().context("`taskset` (package util-linux) or the server does not start")?;
         let mut server = Self { address, child, command, folder };
-        server.wait()?;
+        server.wait(patience)?;
         Ok(server)
     }
 
     /// Waits until it takes connections.
-    fn wait(&mut self) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+    fn wait(&mut self, patience: Duration) -> Result<()> {
+        let end = Instant::now() + patience;
         while TcpStream::connect(self.address).is_err() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the server ended at once: {status}\n{}", self.log());
@@ -168,7 +176,7 @@ impl Drop for Server {
 pub(crate) fn query_route(slow: SocketAddr) -> String {
     format!(
         "services: {{ slow: {{ url: 'http://{slow}' }} }}\n\
-         routes:\n  - path: /query\n    query:\n      services: [slow]\n      \
+         routes:\n  - path: /query\n    query:\n      services: [slow]\n      modes: [code, instance]\n      \
          limits: {{ cpu: 50ms, deadline: 5s, memory: 16MiB, calls: 200 }}\n"
     )
 }

@@ -1,21 +1,50 @@
-//! A fresh instance for every request: what it costs above a bare server that answers a constant, in C
-//! and in JavaScript, program sent every time, limits and access log on.
+//! "Hello world" as a query: what it costs above a bare server that answers a constant, and beside what a
+//! client would use instead: GraphQL as in the ORFA paper's table 5, and programs on workerd. In C and in
+//! JavaScript, in each of the three modes; limits and access log on, the rivals' logs off.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use benches::scoreboard::{self, Better, Score};
+use anyhow::{Context, Result, bail, ensure};
+use benches::client::{Answer, Client};
+use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
+use bytes::Bytes;
+use http::{HeaderMap, Request};
+use http_body_util::Full;
 use serde::Serialize;
+use sfv::{FieldType, Item, Key, Parser, Token};
 
-use crate::load::{Round, Sent, round};
-use crate::process::{NOBODY, Server};
-use crate::{Tools, say};
+use crate::Tools;
+use crate::load::{Load, Round, load};
+use crate::process::{NOBODY, SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::rivals::{graphql, workerd};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(3);
+/// Before anything is measured: so many that those who compile what runs often have done so.
+const WARM_UPS: u64 = 40_000;
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Rounds that this may take.
+const PATIENCE: usize = 30;
+const HELLO: &str = "hello world";
+
+/// A way to ask for "hello world", and who is asked.
+struct Way<'a> {
+    name: &'static str,
+    server: &'a Server,
+    asks: Asks,
+}
+
+/// A POST, over and over.
+#[derive(Clone, Debug)]
+struct Asks {
+    path: &'static str,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
 
 #[derive(Serialize)]
 struct Row {
@@ -27,50 +56,193 @@ struct Row {
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let c = build(&tools.orfa, "constant.c", folder.path())?;
-    let javascript = program("constant.js");
-    let (floor, orfa) = (Server::floor(&tools.floor)?, Server::orfa(&tools.orfa, "0", NOBODY)?);
-    let c = Sent { content_type: "application/wasm", program: &c };
-    let javascript = Sent { content_type: "text/javascript", program: &javascript };
-    let rivals = [("floor", &floor, c), ("query.c", &orfa, c), ("query.js", &orfa, javascript)];
-    for (_, server, sent) in rivals {
-        round(server, sent, Duration::from_secs(1))?;
+    let c = std::fs::read(build(&tools.orfa, "constant.c", folder.path())?)?;
+    let javascript = std::fs::read(program("constant.js"))?;
+    let (floor, orfa) = (Server::floor(&tools.floor)?, Server::orfa(&tools.orfa, SERVER_CORE, NOBODY)?);
+    let (graphql, workerd) = (graphql(tools)?, workerd(tools, SERVER_CORE, NOBODY)?);
+    let (c, javascript) = (Asks::query("application/wasm", c), Asks::query("text/javascript", javascript));
+    let mut ways = vec![
+        Way { name: "floor", server: &floor, asks: c.clone() },
+        Way { name: "query.c", server: &orfa, asks: c.clone() },
+        Way { name: "query.js", server: &orfa, asks: javascript.clone() },
+    ];
+    let kept = [
+        ("query.c.code", &c, "code"),
+        ("query.c.instance", &c, "instance"),
+        ("query.js.code", &javascript, "code"),
+        ("query.js.instance", &javascript, "instance"),
+    ];
+    for (name, asks, mode) in kept {
+        ways.push(Way { name, server: &orfa, asks: asks.kept(&orfa, mode)? });
     }
-    let mut rows = Vec::new();
-    for number in 0..ROUNDS {
-        for (name, server, sent) in rivals {
-            let measured = round(server, sent, ROUND)?;
-            say(&format!(
-                "  {name:<9} {:>9.0} requests/s  {:>6.1} us CPU",
-                measured.per_second, measured.cpu_us
-            ));
-            rows.push(Row { server: name, round: number, measured });
-        }
+    ways.extend(graphql.iter().map(|server| Way { name: "graphql", server, asks: Asks::graphql() }));
+    if let Some(server) = &workerd {
+        let asks = Asks::workerd(javascript.body);
+        let by_token = asks.token(server)?;
+        ways.push(Way { name: "workerd.program", server, asks });
+        ways.push(Way { name: "workerd.token", server, asks: by_token });
     }
-    scoreboard::rows("query", &rows)?;
-    scoreboard::record([
-        over_floor(&rows, "query.c", "query.fresh.cpu_us_over_floor", 18.0),
-        over_floor(&rows, "query.js", "query.js.cpu_us_over_floor", 80.0),
-    ])
+    let rows = measure(tools, &ways)?;
+    tools.results("query", &rows, scores(&rows))
 }
 
-/// CPU per request above the floor's, round by round.
-fn over_floor(rows: &[Row], server: &str, name: &str, target: f64) -> (String, Score) {
-    let cpu = |server: &str| -> Vec<f64> {
-        rows.iter().filter(|row| row.server == server).map(|row| row.measured.cpu_us).collect()
+/// Rounds of all ways in turn.
+fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Row>> {
+    let rounds = tools.rounds(ROUNDS);
+    let time = tools.time(ROUND);
+    let progress = Progress::new((time * rounds as u32 + 2 * WARM_UP) * ways.len() as u32);
+    for way in ways {
+        way.asks.check(way.server).with_context(|| way.name)?;
+        way.warm_up().with_context(|| way.name)?;
+    }
+    let mut rows = Vec::new();
+    for round in 0..rounds {
+        for Way { name, server, asks } in ways {
+            let measured = load(server, Load::Script(&asks.script()), time).with_context(|| *name)?;
+            let Round { per_second, cpu_us, .. } = measured;
+            progress.say(&format!("{name:<17} {per_second:>9.0} requests/s  {cpu_us:>6.1} us CPU"));
+            rows.push(Row { server: name, round, measured });
+        }
+    }
+    Ok(rows)
+}
+
+impl Way<'_> {
+    fn warm_up(&self) -> Result<()> {
+        let (script, mut requests) = (self.asks.script(), 0);
+        for _ in 0..PATIENCE {
+            requests += load(self.server, Load::Script(&script), WARM_UP)?.requests;
+            if requests >= WARM_UPS {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Asks {
+    fn query(content_type: &str, program: Vec<u8>) -> Self {
+        Self { path: "/query", headers: vec![("content-type", content_type.to_owned())], body: program }
+    }
+
+    fn graphql() -> Self {
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Self { path: "/graphql", headers, body: br#"{"query":"{hello}"}"#.to_vec() }
+    }
+
+    fn workerd(program: Vec<u8>) -> Self {
+        Self { path: "/", headers: vec![("input", "0".to_owned())], body: program }
+    }
+
+    /// The same program by ORFA's token in a mode.
+    fn kept(&self, orfa: &Server, mode: &'static str) -> Result<Self> {
+        let mut first = self.clone();
+        first.headers.push(("orfa-cache", mode.to_owned()));
+        let mut headers = self.headers.clone();
+        headers.push(("orfa-cache", token(&first.ask(orfa)?.headers, mode)?));
+        Ok(Self { path: self.path, headers, body: Vec::new() })
+    }
+
+    /// The same program by workerd's token.
+    fn token(&self, workerd: &Server) -> Result<Self> {
+        let answer = self.ask(workerd)?;
+        let token = answer.headers.get("token").context("workerd gave no token")?.to_str()?.to_owned();
+        Ok(Self { path: self.path, headers: vec![("token", token)], body: Vec::new() })
+    }
+
+    /// Whether the answer is the greeting.
+    fn check(&self, server: &Server) -> Result<()> {
+        let answer = self.ask(server)?;
+        let text = String::from_utf8_lossy(&answer.body);
+        let graphql = format!(r#"{{"data":{{"hello":"{HELLO}"}}}}"#);
+        ensure!(text == HELLO || text == graphql, "the answer is {} {text}", answer.status);
+        Ok(())
+    }
+
+    /// Asks once.
+    fn ask(&self, server: &Server) -> Result<Answer> {
+        let mut request = Request::post(self.path);
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Full::new(Bytes::from(self.body.clone())))?;
+        let client = Client::new(server.address);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(runtime.block_on(client.send(request))?)
+    }
+
+    /// The same for wrk, in Lua.
+    fn script(&self) -> String {
+        let body: String = self.body.iter().map(|byte| format!("\\{byte:03}")).collect();
+        let mut script = format!("wrk.method = 'POST'\nwrk.path = '{}'\nwrk.body = '{body}'\n", self.path);
+        for (name, value) in &self.headers {
+            script += &format!("wrk.headers['{name}'] = '{value}'\n");
+        }
+        script
+    }
+}
+
+/// What the next request says in `ORFA-Cache`, by what the answer says there.
+pub(crate) fn token(headers: &HeaderMap, mode: &'static str) -> Result<String> {
+    let told = headers.get("orfa-cache").context("the answer has no ORFA-Cache")?;
+    let told: Item = Parser::new(told.as_bytes()).parse().context("ORFA-Cache is no item")?;
+    let token = told.params.get("token").context("ORFA-Cache has no token")?;
+    let mut next = Item::new(Token::try_from(mode.to_owned())?);
+    next.params.insert(Key::try_from("token".to_owned())?, token.clone());
+    Ok(next.serialize())
+}
+
+/// The headlines; those of rivals that are not there are left out.
+fn scores(rows: &[Row]) -> Vec<(String, Score)> {
+    let over = |server, name, target| {
+        let floor = "a bare hyper server of the same build that answers a constant";
+        let values = pairs(rows, server, "floor", |ours, floor| ours - floor);
+        score(name, values, ("us", Better::Lower, target), floor.into())
     };
-    let over: Vec<f64> = cpu(server).iter().zip(cpu("floor")).map(|(ours, floor)| ours - floor).collect();
-    say(&format!("  {name}: {:.1} us (target {target})", median(&over)));
-    let against = "a bare hyper server of the same build that answers a constant".to_owned();
-    let score = Score {
-        value: median(&over),
-        unit: "us".into(),
-        better: Better::Lower,
-        target: Some(target),
-        against,
-        spread: spread(&over),
+    let faster = |server, name, target, rival| {
+        let values = pairs(rows, server, rival, |ours, theirs| theirs / ours);
+        score(name, values, ("ratio", Better::Higher, target), costs(rows, rival))
     };
-    (name.to_owned(), score)
+    let cheaper = |server, name, target, rival| {
+        let values = pairs(rows, server, rival, |ours, theirs| ours / theirs);
+        score(name, values, ("ratio", Better::Lower, target), costs(rows, rival))
+    };
+    let scores = [
+        over("query.c", "query.fresh.cpu_us_over_floor", 18.0),
+        over("query.js", "query.js.cpu_us_over_floor", 80.0),
+        faster("query.c", "query.base.vs_graphql", 3.5, "graphql"),
+        faster("query.c.code", "query.code.vs_graphql", 4.0, "graphql"),
+        faster("query.c.instance", "query.instance.vs_graphql", 7.0, "graphql"),
+        faster("query.c.instance", "query.instance.vs_floor", 0.55, "floor"),
+        cheaper("query.js", "query.js.program.cpu_vs_workerd", 0.5, "workerd.program"),
+        cheaper("query.js.code", "query.js.token.cpu_vs_workerd", 0.5, "workerd.token"),
+    ];
+    scores.into_iter().flatten().collect()
+}
+
+/// `graphql: 96.0 us CPU a request`
+fn costs(rows: &[Row], server: &str) -> String {
+    format!("{server}: {:.1} us CPU a request", median(&cpu(rows, server)))
+}
+
+/// CPU per request of two servers, round by round.
+fn pairs(rows: &[Row], ours: &str, theirs: &str, figure: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    cpu(rows, ours).iter().zip(cpu(rows, theirs)).map(|(ours, theirs)| figure(*ours, theirs)).collect()
+}
+
+fn cpu(rows: &[Row], server: &str) -> Vec<f64> {
+    rows.iter().filter(|row| row.server == server).map(|row| row.measured.cpu_us).collect()
+}
+
+fn score(
+    name: &str,
+    values: Vec<f64>,
+    (unit, better, target): (&str, Better, f64),
+    against: String,
+) -> Option<(String, Score)> {
+    let (value, spread) = (median(&values), spread(&values));
+    let score = Score { value, unit: unit.into(), better, target: Some(target), against, spread };
+    (!values.is_empty()).then(|| (name.to_owned(), score))
 }
 
 /// A program of `benches/programs/`.
@@ -90,4 +262,39 @@ pub(crate) fn build_file(orfa: &Path, source: &Path, folder: &Path) -> Result<Pa
         bail!("`orfa query build` failed:\n{}", String::from_utf8_lossy(&built.stderr));
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(value: &'static str) -> Result<String> {
+        let value = http::HeaderValue::from_static(value);
+        token(&HeaderMap::from_iter([(http::HeaderName::from_static("orfa-cache"), value)]), "code")
+    }
+
+    #[test]
+    fn the_next_request_has_the_token_and_nothing_else_of_the_answer() {
+        assert_eq!(told("code;token=:YWJj:;did=compiled").expect("a token"), "code;token=:YWJj:");
+        assert!(told("code;did=found").is_err());
+        assert!(token(&HeaderMap::new(), "code").is_err());
+    }
+
+    #[test]
+    fn a_program_of_any_bytes_fits_into_a_script_of_wrk() {
+        let asks = Asks::query("application/wasm", vec![0, b'\'', b'\n', 255]);
+        assert!(asks.script().contains(r"wrk.body = '\000\039\010\255'"), "{}", asks.script());
+    }
+
+    #[test]
+    fn a_rival_that_is_not_there_has_no_headline() {
+        let measured = Round { requests: 1, per_second: 1.0, cpu_us: 20.0 };
+        let floor = Round { cpu_us: 6.0, ..measured };
+        let rows = [("floor", floor), ("query.c", measured)];
+        let rows = rows.map(|(server, measured)| Row { server, round: 0, measured });
+        let scores = scores(&rows);
+        let names: Vec<&str> = scores.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["query.fresh.cpu_us_over_floor"]);
+        assert_eq!(scores[0].1.value, 14.0);
+    }
 }

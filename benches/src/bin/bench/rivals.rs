@@ -1,5 +1,5 @@
-//! Proxies that are compared: ORFA, and the rivals that `scripts/rivals` could get, each with the config in
-//! `benches/rivals/`.
+//! The rivals that `scripts/rivals` could get, each with the config in `benches/rivals/`: proxies, beside ORFA
+//! as one, and what answers in place of a query.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -47,13 +47,7 @@ impl Proxy {
 
     /// All that are there; says which are not.
     pub(crate) fn present(tools: &Tools) -> Vec<Self> {
-        let is_there = |rival: &Self| {
-            let is_there = *rival == Self::Orfa || tools.rivals.join(rival.name()).exists();
-            if !is_there {
-                say(&format!("  no {}: `scripts/rivals` says why; it is left out", rival.name()));
-            }
-            is_there
-        };
+        let is_there = |rival: &Self| *rival == Self::Orfa || present(tools, rival.name()).is_some();
         [Self::Orfa, Self::Nginx, Self::Envoy].into_iter().filter(is_there).collect()
     }
 
@@ -139,14 +133,51 @@ fn filled(
     more: &[(&str, &str)],
 ) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("rivals").join(name);
-    let mut text = std::fs::read_to_string(source)?
+    let mut text = std::fs::read_to_string(&source)?
         .replace("@LISTEN@", &address.to_string())
         .replace("@UPSTREAM@", &upstream.to_string())
         .replace("@FOLDER@", &folder.display().to_string());
     for (place, value) in more {
         text = text.replace(place, value);
     }
-    let path = folder.join(name);
+    let path = folder.join(source.file_name().unwrap_or_default());
     std::fs::write(&path, text)?;
     Ok(path)
+}
+
+/// Starts workerd, which runs the programs that it is sent; they reach one service. None where it is not there.
+pub(crate) fn workerd(tools: &Tools, cores: &str, service: SocketAddr) -> Result<Option<Server>> {
+    let Some(binary) = present(tools, "workerd") else { return Ok(None) };
+    let server = Server::start(|address, folder| {
+        for module in ["workerd/host.js", "workerd/prelude.js"] {
+            filled(module, folder, address, service, &[])?;
+        }
+        let config = filled("workerd/workerd.capnp", folder, address, service, &[])?;
+        let mut command = pinned(cores, &binary);
+        command.args(["serve", "--experimental"]).arg(config);
+        Ok(command)
+    })?;
+    Ok(Some(server))
+}
+
+/// Starts GraphQL that answers "hello world". None where it is not there.
+pub(crate) fn graphql(tools: &Tools) -> Result<Option<Server>> {
+    let Some(script) = present(tools, "graphql") else { return Ok(None) };
+    let server = Server::start(|address, _| {
+        let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
+        command.arg(script).arg(address.ip().to_string()).arg(address.port().to_string());
+        command.env("NODE_ENV", "production");
+        Ok(command)
+    })?;
+    Ok(Some(server))
+}
+
+/// Where a rival is; says so if it is not.
+fn present(tools: &Tools, name: &str) -> Option<PathBuf> {
+    let path = tools.rivals.join(name);
+    if !path.exists() {
+        say(&format!("  no {name}: `scripts/rivals` says why; it is left out"));
+        return None;
+    }
+    Some(path)
 }

@@ -12,7 +12,7 @@ use benches::client::Client;
 use serde_json::{Value, json};
 
 use session::Call;
-pub(crate) use session::{Session, gzip_saves};
+pub(crate) use session::Session;
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use benches::client::{Answer, Client};
+use benches::client::{Answer, Client, gzip_saves};
 use benches::delay::Traffic;
 use benches::stats;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::jobs::{Job, Session, gzip_saves};
+use crate::jobs::{Job, Session};
 use crate::terminal;
 use crate::timing::Timing;
 use crate::world::{ROUND_TRIP, World};

@@ -1,12 +1,9 @@
 //! A REST client's run: it counts requests and round trips, and sends what does not depend on one
 //! another one by one or all at once.
 
-use std::io::Write;
-
 use anyhow::{Context, Result, bail};
-use benches::client::Client;
+use benches::client::{Client, gzip_saves};
 use bytes::Bytes;
-use flate2::{Compression, write::GzEncoder};
 use futures_util::future::try_join_all;
 use http::{Method, Request};
 use http_body_util::Full;
@@ -97,11 +94,4 @@ impl<'a> Session<'a> {
         self.gzip_saves += gzip_saves(answer)?;
         serde_json::from_slice(answer).context("a service answered no JSON")
     }
-}
-
-/// Bytes by which gzip makes a body smaller; none where it would not.
-pub(crate) fn gzip_saves(body: &[u8]) -> Result<u64> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(body)?;
-    Ok(body.len().saturating_sub(encoder.finish()?.len()) as u64)
 }

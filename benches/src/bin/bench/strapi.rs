@@ -1,0 +1,137 @@
+//! The two workflows of the ORFA paper's table 4 that ask a Strapi: how long they take and what crosses
+//! the wire, for every way that a client has, at three distances (the paper's figures 7 to 9).
+//!
+//! `workflow.rs` has what is asked, and how a client asks it by REST and by GraphQL; `way.rs` names the
+//! ways; `program.rs` sends programs, to ORFA and to workerd; `world.rs` runs all of it: the Strapi of
+//! `examples/strapi`, the two hosts beside it, and a distance before each; `figures.rs` makes the table
+//! and the headlines. Every request of every way carries the same credential, which ends up at Strapi.
+//!
+//! The ways of a cell take turns, to and fro, so that none always follows the same one. All answers have to
+//! be equal, and after each run of the writing workflow Strapi has to have what it should, and loses it
+//! again. What gzip would save is counted on the bodies of the answers, for all ways alike, whether or not
+//! their server compresses.
+
+mod figures;
+mod program;
+mod session;
+mod way;
+mod workflow;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use benches::delay::Traffic;
+use serde_json::Value;
+
+use self::figures::Figures;
+use self::session::Session;
+use self::way::{Shape, Way};
+use self::workflow::Workflow;
+use self::world::{Place, World};
+use crate::progress::Progress;
+use crate::{Tools, say};
+
+const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
+const SIZES: [usize; 4] = [2, 4, 8, 16];
+const ROUNDS: usize = 5;
+/// Further ones of the programs that are compared with each other: they differ by little.
+const MORE_ROUNDS: usize = 3;
+const TAKES: Duration = Duration::from_secs(480);
+/// The distance and the size that the paper varies the other one at.
+const USUAL_MS: u64 = 93;
+const USUAL_SIZE: usize = 4;
+
+/// What is asked from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cell {
+    workflow: Workflow,
+    size: usize,
+    round_trip_ms: u64,
+}
+
+/// What one run of a way took.
+struct Run {
+    answer: Value,
+    requests: usize,
+    ms: f64,
+    traffic: Traffic,
+    /// Bytes by which gzip would have made the answers smaller.
+    gzip_saves: u64,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let Some(mut world) = World::start(tools)? else {
+        say("  no Strapi: `scripts/setup strapi` installs it; this bench is left out");
+        return Ok(());
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let figures = runtime.block_on(measure(tools, &mut world))?;
+    figures.print();
+    tools.results("strapi", &figures.rows(), figures.scores())
+}
+
+async fn measure(tools: &Tools, world: &mut World) -> Result<Figures> {
+    world.warm_up().await?;
+    let progress = Progress::new(TAKES);
+    let mut figures = Figures::default();
+    let (round_trips, sizes) =
+        if tools.is_short { (&ROUND_TRIPS_MS[..1], &SIZES[..2]) } else { (&ROUND_TRIPS_MS[..], &SIZES[..]) };
+    for &round_trip_ms in round_trips {
+        let place = world.place(round_trip_ms).await?;
+        for &size in sizes {
+            for workflow in Workflow::ALL {
+                let cell = Cell { workflow, size, round_trip_ms };
+                rounds_of(tools, world, &place, cell, &mut figures).await?;
+                progress.say(&figures.line(cell));
+            }
+        }
+    }
+    Ok(figures)
+}
+
+/// Rounds of every way of a cell.
+async fn rounds_of(
+    tools: &Tools,
+    world: &World,
+    place: &Place,
+    cell: Cell,
+    figures: &mut Figures,
+) -> Result<()> {
+    let (mut ways, mut expected) = (world.ways(cell), None);
+    let rounds = tools.rounds(ROUNDS);
+    for number in 0..rounds + MORE_ROUNDS {
+        if number == rounds {
+            ways.retain(|way| matches!(way, Way::Program(_, Shape::Bulk)));
+        }
+        for &way in &ways {
+            let run = once(world, place, cell, way).await.with_context(|| format!("{way}, {cell:?}"))?;
+            let expected = expected.get_or_insert_with(|| run.answer.clone());
+            ensure!(run.answer == *expected, "{way} answers {} and not {expected}, {cell:?}", run.answer);
+            figures.add(cell, way, &run);
+            if cell.workflow == Workflow::Write {
+                world.undo(cell.size).await.with_context(|| format!("what {way} has written, {cell:?}"))?;
+            }
+        }
+        ways.reverse();
+    }
+    Ok(())
+}
+
+async fn once(world: &World, place: &Place, cell: Cell, way: Way) -> Result<Run> {
+    let far = place.far(way)?;
+    let (before, began) = (far.delay.traffic(), Instant::now());
+    let (answer, requests, gzip_saves) = match way {
+        Way::Program(host, shape) => {
+            let (answer, gzip_saves) = world.program(far, cell, host, shape).await?;
+            (answer, 1, gzip_saves)
+        }
+        _ => {
+            let mut session = Session::new(&far.client, world.authorization.clone(), way != Way::OneByOne);
+            let answer = cell.workflow.ask(&mut session, way, cell.size, &world.tag).await?;
+            (answer, session.requests, session.gzip_saves)
+        }
+    };
+    let ms = began.elapsed().as_secs_f64() * 1e3;
+    Ok(Run { answer, requests, ms, traffic: far.delay.traffic() - before, gzip_saves })
+}

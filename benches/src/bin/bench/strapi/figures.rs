@@ -1,0 +1,287 @@
+//! What came out: the table, the rows of the results, and the headlines.
+
+use std::collections::BTreeMap;
+
+use benches::scoreboard::{Better, Score};
+use benches::stats::{median, spread};
+use serde::Serialize;
+
+use super::way::{Host, Mode, Shape, Way};
+use super::workflow::Workflow;
+use super::{Cell, Run, SIZES, USUAL_MS};
+use crate::say;
+
+/// All that was measured.
+#[derive(Default)]
+pub(super) struct Figures {
+    of: BTreeMap<(Cell, Way), Figure>,
+}
+
+/// A way in a cell.
+#[derive(Default)]
+struct Figure {
+    ms: Vec<f64>,
+    requests: usize,
+    up: Vec<f64>,
+    down: Vec<f64>,
+    /// `down` if the bodies of the answers were sent with gzip.
+    gzip_down: Vec<f64>,
+}
+
+/// A line of the results.
+#[derive(Serialize)]
+pub(super) struct Row {
+    workflow: &'static str,
+    n: usize,
+    way: String,
+    requests: usize,
+    bytes_up: f64,
+    bytes_down: f64,
+    gzip_down: f64,
+    /// The latency by the round trip, both in milliseconds.
+    ms: BTreeMap<String, f64>,
+}
+
+impl Figures {
+    pub(super) fn add(&mut self, cell: Cell, way: Way, run: &Run) {
+        let figure = self.of.entry((cell, way)).or_default();
+        figure.requests = run.requests;
+        figure.ms.push(run.ms);
+        figure.up.push(run.traffic.up as f64);
+        figure.down.push(run.traffic.down as f64);
+        figure.gzip_down.push((run.traffic.down - run.gzip_saves) as f64);
+    }
+
+    /// A cell in short: GraphQL as in the paper, the best without programs, and ours, slowest first.
+    pub(super) fn line(&self, cell: Cell) -> String {
+        let ms = |way| self.get(cell, way).map_or(0.0, Figure::ms);
+        let ours = self.ours(cell).map(|(_, _, figure)| figure.ms()).fold(0.0, f64::max);
+        let Cell { workflow, size, round_trip_ms } = cell;
+        let best = self.best(cell).unwrap_or_default();
+        let (name, graphql) = (workflow.name(), ms(Way::Graphql));
+        format!(
+            "{name} N={size:<2} {round_trip_ms:>3} ms: graphql {graphql:.0} ms, best {best:.1} ms, orfa at most {ours:.1} ms"
+        )
+    }
+
+    /// The table of one distance, as `rivals.md` of old had it.
+    pub(super) fn print(&self) {
+        let round_trip_ms = if self.of.keys().any(|(cell, _)| cell.round_trip_ms == USUAL_MS) {
+            USUAL_MS
+        } else {
+            self.of.keys().map(|(cell, _)| cell.round_trip_ms).min().unwrap_or(0)
+        };
+        for workflow in Workflow::ALL {
+            let sizes = SIZES.map(|size| format!("{:>13}", format!("N={size}"))).concat();
+            say(&format!("  {} at {round_trip_ms} ms: ms/bytes{sizes}   with gzip", workflow.name()));
+            for way in self.ways(workflow) {
+                let cells = SIZES.map(|size| self.get(Cell { workflow, size, round_trip_ms }, way));
+                let ms = cells.map(|figure| {
+                    figure.map_or_else(String::new, |figure| {
+                        format!("{:.0}/{:.0}", figure.ms(), figure.bytes())
+                    })
+                });
+                let gzip = cells.map(|figure| {
+                    figure.map_or_else(String::new, |figure| format!("{:.0}", figure.gzip_bytes()))
+                });
+                let (ms, gzip) = (
+                    ms.map(|text| format!("{text:>13}")).concat(),
+                    gzip.map(|text| format!("{text:>7}")).concat(),
+                );
+                say(&format!("  {way:<30}{ms}  {gzip}"));
+            }
+        }
+    }
+
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for workflow in Workflow::ALL {
+            for size in SIZES {
+                rows.extend(self.ways(workflow).into_iter().filter_map(|way| self.row(workflow, size, way)));
+            }
+        }
+        rows
+    }
+
+    fn row(&self, workflow: Workflow, n: usize, way: Way) -> Option<Row> {
+        let is_it = |cell: &Cell| cell.workflow == workflow && cell.size == n;
+        let mut of = self.of.iter().filter(|((cell, of), _)| is_it(cell) && *of == way).peekable();
+        let (_, figure) = of.peek()?;
+        Some(Row {
+            workflow: workflow.name(),
+            n,
+            way: way.to_string(),
+            requests: figure.requests,
+            bytes_up: median(&figure.up),
+            bytes_down: median(&figure.down),
+            gzip_down: median(&figure.gzip_down),
+            ms: of
+                .map(|((cell, _), figure)| {
+                    (format!("{:03}", cell.round_trip_ms), (figure.ms() * 10.0).round() / 10.0)
+                })
+                .collect(),
+        })
+    }
+
+    /// The headlines. Ours are the programs that let Strapi do what it can.
+    pub(super) fn scores(&self) -> Vec<(String, Score)> {
+        let against_graphql = "GraphQL as in the paper; the worst of 24 cells";
+        let latency =
+            self.worst(|_| true, |cell, _, ours| Some(ours.ms() / self.get(cell, Way::Graphql)?.ms()));
+        let over_best = self.worst(|_| true, |cell, _, ours| Some(ours.ms() - self.best(cell)?));
+        let workerd =
+            self.worst(|_| true, |cell, mode, ours| Some(ours.ms() / self.workerd(cell, mode)?.ms()));
+        let bytes = |cell, _, ours: &Figure| {
+            let graphql = self.get(cell, Way::Graphql)?;
+            Some((ours.bytes() / graphql.bytes()).max(ours.gzip_bytes() / graphql.gzip_bytes()))
+        };
+        let base = self.worst(|mode| mode == Mode::Base, bytes);
+        let code = self.worst(|mode| mode == Mode::Code, bytes);
+        let scores = [
+            ("strapi.latency_vs_graphql.worst", "ratio", 1.0, against_graphql, latency),
+            (
+                "strapi.latency_over_best_ms.worst",
+                "ms",
+                10.0,
+                "the best way without programs; the worst of 24 cells",
+                over_best,
+            ),
+            (
+                "strapi.latency_vs_workerd.worst",
+                "ratio",
+                1.0,
+                "workerd with the same program, base by program, the others by token; the worst of 24 cells",
+                workerd,
+            ),
+            (
+                "strapi.bytes_vs_graphql.base.worst",
+                "ratio",
+                1.0,
+                "GraphQL as in the paper; the worse of plain and gzip, the worst of 24 cells",
+                base,
+            ),
+            (
+                "strapi.bytes_vs_graphql.code.worst",
+                "ratio",
+                1.0,
+                "GraphQL as in the paper; the worse of plain and gzip, the worst of 24 cells",
+                code,
+            ),
+        ];
+        let scores = scores.into_iter().filter(|(.., values)| !values.is_empty());
+        scores
+            .map(|(name, unit, target, against, values)| {
+                let score = Score {
+                    value: values.iter().copied().fold(f64::MIN, f64::max),
+                    unit: unit.into(),
+                    better: Better::Lower,
+                    target: Some(target),
+                    against: against.into(),
+                    spread: spread(&values),
+                };
+                (name.to_owned(), score)
+            })
+            .collect()
+    }
+
+    /// A figure of each of our ways in each cell.
+    fn worst(
+        &self,
+        wanted: impl Fn(Mode) -> bool,
+        value: impl Fn(Cell, Mode, &Figure) -> Option<f64>,
+    ) -> Vec<f64> {
+        let ours = self.of.iter().filter_map(|((cell, way), figure)| match *way {
+            Way::Program(Host::Orfa(mode, _), Shape::Bulk) if wanted(mode) => value(*cell, mode, figure),
+            _ => None,
+        });
+        ours.collect()
+    }
+
+    fn ours(&self, wanted: Cell) -> impl Iterator<Item = (Cell, Mode, &Figure)> {
+        self.of.iter().filter_map(move |((cell, way), figure)| match *way {
+            Way::Program(Host::Orfa(mode, _), Shape::Bulk) if *cell == wanted => Some((*cell, mode, figure)),
+            _ => None,
+        })
+    }
+
+    /// The fastest way without programs.
+    fn best(&self, wanted: Cell) -> Option<f64> {
+        let without =
+            self.of.iter().filter(|((cell, way), _)| *cell == wanted && !matches!(way, Way::Program(..)));
+        without.map(|(_, figure)| figure.ms()).min_by(f64::total_cmp)
+    }
+
+    fn workerd(&self, cell: Cell, mode: Mode) -> Option<&Figure> {
+        let host = if mode == Mode::Base { Host::WorkerdByProgram } else { Host::WorkerdByToken };
+        self.get(cell, Way::Program(host, Shape::Bulk))
+    }
+
+    fn get(&self, cell: Cell, way: Way) -> Option<&Figure> {
+        self.of.get(&(cell, way))
+    }
+
+    /// The ways of a workflow, in the order of the table.
+    fn ways(&self, workflow: Workflow) -> Vec<Way> {
+        let of = self.of.keys().filter(|(cell, _)| cell.workflow == workflow).map(|(_, way)| *way);
+        of.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+impl Figure {
+    fn ms(&self) -> f64 {
+        median(&self.ms)
+    }
+
+    fn bytes(&self) -> f64 {
+        median(&self.up) + median(&self.down)
+    }
+
+    fn gzip_bytes(&self) -> f64 {
+        median(&self.up) + median(&self.gzip_down)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use benches::delay::Traffic;
+
+    use super::super::way::Language;
+    use super::*;
+
+    const BASE: Way = Way::Program(Host::Orfa(Mode::Base, Language::C), Shape::Bulk);
+
+    fn run(ms: f64, down: u64, gzip_saves: u64) -> Run {
+        let traffic = Traffic { up: 100, down };
+        Run { answer: serde_json::Value::Null, requests: 1, ms, traffic, gzip_saves }
+    }
+
+    #[test]
+    fn a_headline_is_the_worst_cell_and_the_worse_of_plain_and_gzip() {
+        let mut figures = Figures::default();
+        for (size, ours) in [(2, run(50.0, 300, 0)), (4, run(60.0, 500, 100))] {
+            let cell = Cell { workflow: Workflow::Read, size, round_trip_ms: 35 };
+            figures.add(cell, Way::Graphql, &run(100.0, 900, 500));
+            figures.add(cell, Way::Best, &run(55.0, 900, 0));
+            figures.add(cell, BASE, &ours);
+        }
+        let scores: BTreeMap<String, Score> = figures.scores().into_iter().collect();
+        let value = |name: &str| scores.get(name).map(|score| score.value);
+        assert_eq!(value("strapi.latency_vs_graphql.worst"), Some(0.6));
+        assert_eq!(value("strapi.latency_over_best_ms.worst"), Some(5.0));
+        assert_eq!(value("strapi.bytes_vs_graphql.base.worst"), Some(1.0), "500 of 500 with gzip");
+        assert_eq!(value("strapi.bytes_vs_graphql.code.worst"), None, "there was no such run");
+        assert_eq!(value("strapi.latency_vs_workerd.worst"), None);
+    }
+
+    #[test]
+    fn the_distances_of_a_way_stand_in_one_row() {
+        let mut figures = Figures::default();
+        for (round_trip_ms, ms) in [(35, 40.0), (93, 100.04)] {
+            figures.add(Cell { workflow: Workflow::Write, size: 2, round_trip_ms }, BASE, &run(ms, 300, 0));
+        }
+        let rows = figures.rows();
+        let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
+        assert_eq!((row.way.as_str(), row.bytes_up, row.bytes_down), ("orfa.base.c", 100.0, 300.0));
+        assert_eq!(row.ms, BTreeMap::from([("035".to_owned(), 40.0), ("093".to_owned(), 100.0)]));
+    }
+}

@@ -1,0 +1,145 @@
+//! The workflows, and how a client without programs does them.
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+
+use super::session::{Call, Session};
+use super::way::Way;
+
+/// A workflow of the paper's table 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Workflow {
+    /// `strapi.r`: the articles of each of N categories.
+    Read,
+    /// `strapi.w`: a relation from a tag to each of N articles.
+    Write,
+}
+
+impl Workflow {
+    pub(super) const ALL: [Self; 2] = [Self::Read, Self::Write];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "strapi.r",
+            Self::Write => "strapi.w",
+        }
+    }
+
+    /// What a program gets as its input.
+    pub(super) fn input(self, size: usize, tag: &str) -> Value {
+        match self {
+            Self::Read => json!({ "n": size }),
+            Self::Write => json!({ "n": size, "tag": tag }),
+        }
+    }
+
+    /// Does it in a way without programs; its answer.
+    pub(super) async fn ask(
+        self,
+        session: &mut Session<'_>,
+        way: Way,
+        size: usize,
+        tag: &str,
+    ) -> Result<Value> {
+        match (self, way) {
+            (Self::Read, Way::OneByOne | Way::AtOnce) => read_rest(session, size).await,
+            (Self::Read, Way::Graphql) => read_graphql(session, size).await,
+            (Self::Read, Way::Nested) => read_nested(session, size).await,
+            (Self::Read, Way::Best) => read_best(session, size).await,
+            (Self::Write, Way::OneByOne | Way::AtOnce) => write_rest(session, size, tag).await,
+            (Self::Write, Way::Graphql) => write_graphql(session, size, tag).await,
+            (Self::Write, Way::Best) => write_best(session, size, tag).await,
+            (Self::Write, Way::Nested) | (_, Way::Program(..)) => bail!("{way} is no such way"),
+        }
+    }
+}
+
+async fn read_rest(session: &mut Session<'_>, size: usize) -> Result<Value> {
+    let categories = Call::get(format!("/api/categories?sort=name&pagination[limit]={size}"));
+    let categories = session.one(categories).await?;
+    let articles = |category: &Value| {
+        let id = text(&category["documentId"]);
+        Call::get(format!("/api/articles?filters[category][documentId]={id}&sort=title"))
+    };
+    let articles = session.all(items(&categories).iter().map(articles).collect()).await?;
+    Ok(items(&categories).iter().zip(&articles).map(|(category, articles)| row(category, articles)).collect())
+}
+
+async fn read_best(session: &mut Session<'_>, size: usize) -> Result<Value> {
+    let path = format!(
+        "/api/categories?fields=name&populate[articles][fields]=title&populate[articles][sort]=title\
+         &sort=name&pagination[limit]={size}"
+    );
+    let categories = session.one(Call::get(path)).await?;
+    Ok(items(&categories).iter().map(|category| row(category, &category["articles"])).collect())
+}
+
+async fn read_graphql(session: &mut Session<'_>, size: usize) -> Result<Value> {
+    let categories = format!("{{categories(sort:\"name\",pagination:{{limit:{size}}}){{documentId name}}}}");
+    let categories = session.graphql(&categories).await?["categories"].take();
+    let articles = |(i, category): (usize, &Value)| {
+        let id = &category["documentId"];
+        format!("a{i}:articles(filters:{{category:{{documentId:{{eq:{id}}}}}}},sort:\"title\"){{title}}")
+    };
+    let articles: String = items(&categories).iter().enumerate().map(articles).collect();
+    let articles = session.graphql(&format!("{{{articles}}}")).await?;
+    let row = |(i, category): (usize, &Value)| row(category, &articles[format!("a{i}")]);
+    Ok(items(&categories).iter().enumerate().map(row).collect())
+}
+
+async fn read_nested(session: &mut Session<'_>, size: usize) -> Result<Value> {
+    let query = format!(
+        "{{categories(sort:\"name\",pagination:{{limit:{size}}}){{name articles(sort:\"title\"){{title}}}}}}"
+    );
+    let categories = session.graphql(&query).await?["categories"].take();
+    Ok(items(&categories).iter().map(|category| row(category, &category["articles"])).collect())
+}
+
+async fn write_rest(session: &mut Session<'_>, size: usize, tag: &str) -> Result<Value> {
+    let articles = Call::get(format!("/api/articles?sort=published&pagination[limit]={size}"));
+    let articles = session.one(articles).await?;
+    let connect = |article: &Value| {
+        let path = format!("/api/articles/{}", text(&article["documentId"]));
+        Call::put(path, json!({ "data": { "tags": { "connect": [tag] } } }))
+    };
+    let written = session.all(items(&articles).iter().map(connect).collect()).await?;
+    Ok(pluck(&Value::from(written), "title"))
+}
+
+async fn write_best(session: &mut Session<'_>, size: usize, tag: &str) -> Result<Value> {
+    let articles = format!("/api/articles?fields=title&sort=published&pagination[limit]={size}");
+    let articles = session.one(Call::get(articles)).await?;
+    let connect = json!({ "data": { "articles": { "connect": pluck(&articles, "documentId") } } });
+    session.one(Call::put(format!("/api/tags/{tag}"), connect)).await?;
+    Ok(pluck(&articles, "title"))
+}
+
+async fn write_graphql(session: &mut Session<'_>, size: usize, tag: &str) -> Result<Value> {
+    let articles = format!("{{articles(sort:\"published\",pagination:{{limit:{size}}}){{documentId}}}}");
+    let articles = session.graphql(&articles).await?["articles"].take();
+    let update = |(i, article): (usize, &Value)| {
+        let id = &article["documentId"];
+        format!("a{i}:updateArticle(documentId:{id},data:{{tags:[\"{tag}\"]}}){{title}}")
+    };
+    let updates: String = items(&articles).iter().enumerate().map(update).collect();
+    let written = session.graphql(&format!("mutation{{{updates}}}")).await?;
+    let title = |i: usize| written[format!("a{i}")]["title"].clone();
+    Ok((0..items(&articles).len()).map(title).collect())
+}
+
+fn row(category: &Value, articles: &Value) -> Value {
+    json!({ "name": category["name"], "articles": pluck(articles, "title") })
+}
+
+fn pluck(rows: &Value, field: &str) -> Value {
+    items(rows).iter().map(|row| row[field].clone()).collect()
+}
+
+/// The elements of an array; none where it is something else, which the comparison will tell.
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,220 @@
+//! What the ways run over: Strapi with a database of its own, ORFA and workerd beside it, and a distance
+//! before each of the three.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use benches::client::{Client, gzip_saves};
+use benches::delay::Delay;
+use http::header::HeaderValue;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::program::Programs;
+use super::session::{Call, Session};
+use super::way::{Host, Shape, Way};
+use super::workflow::Workflow;
+use super::{Cell, SIZES};
+use crate::Tools;
+use crate::process::{Server, pinned};
+use crate::rivals::workerd;
+
+/// Both cores: what waits for one another is not measured apart.
+const CORES: &str = "0,1";
+/// Strapi makes its tables and rows before it listens.
+const STRAPI_PATIENCE: Duration = Duration::from_secs(120);
+/// Each program so many times before anything is measured, for those that compile what runs often.
+const WARM_UPS: usize = 10;
+
+pub(super) struct World {
+    strapi: Server,
+    orfa: Server,
+    workerd: Option<Server>,
+    /// A client of Strapi's without a distance.
+    near: Client,
+    programs: Programs,
+    /// What Strapi lets its callers in by.
+    pub(super) authorization: HeaderValue,
+    /// The tag that articles get.
+    pub(super) tag: String,
+    _data: TempDir,
+}
+
+/// The three servers at a distance.
+pub(super) struct Place {
+    strapi: Far,
+    orfa: Far,
+    workerd: Option<Far>,
+}
+
+/// A server at a distance.
+pub(super) struct Far {
+    pub(super) client: Client,
+    pub(super) delay: Delay,
+}
+
+impl World {
+    /// Starts all of it; none without Strapi.
+    pub(super) fn start(tools: &Tools) -> Result<Option<Self>> {
+        let folder = tools.orfa.with_file_name("../strapi");
+        if !folder.join("installed").exists() {
+            return Ok(None);
+        }
+        let data = in_memory()?;
+        let strapi = strapi(&folder, data.path())?;
+        let token = std::fs::read_to_string(data.path().join("token")).context("Strapi wrote no token")?;
+        Ok(Some(Self {
+            orfa: Server::gateway(&tools.orfa, CORES, &config(&strapi))?,
+            workerd: workerd(tools, CORES, strapi.address)?,
+            near: Client::new(strapi.address),
+            strapi,
+            programs: Programs::build(&tools.orfa)?,
+            authorization: HeaderValue::try_from(format!("Bearer {}", token.trim()))?,
+            tag: String::new(),
+            _data: data,
+        }))
+    }
+
+    /// Runs everything that is measured some times from near by: programs that hosts have to know, code
+    /// that gets faster with use.
+    pub(super) async fn warm_up(&mut self) -> Result<()> {
+        let mut session = Session::new(&self.near, self.authorization.clone(), false);
+        let tags = session.one(Call::get("/api/tags")).await?;
+        self.tag = tags[0]["documentId"].as_str().context("Strapi has no tag")?.to_owned();
+        for workflow in Workflow::ALL {
+            for shape in [Shape::Bulk, Shape::Calls] {
+                for host in Host::all() {
+                    self.learn(workflow, shape, host).await?;
+                }
+            }
+        }
+        let place = self.place(0).await?;
+        for _ in 0..WARM_UPS {
+            for workflow in Workflow::ALL {
+                let cell = Cell { workflow, size: SIZES[1], round_trip_ms: 0 };
+                for way in self.ways(cell) {
+                    super::once(self, &place, cell, way).await.with_context(|| way.to_string())?;
+                }
+            }
+        }
+        self.detach().await
+    }
+
+    /// The ways of a cell that can be had.
+    pub(super) fn ways(&self, cell: Cell) -> Vec<Way> {
+        let is_there =
+            |way: &Way| self.workerd.is_some() || !matches!(way, Way::Program(host, _) if host.is_workerd());
+        Way::of(cell).into_iter().filter(is_there).collect()
+    }
+
+    async fn learn(&mut self, workflow: Workflow, shape: Shape, host: Host) -> Result<()> {
+        let server = match host {
+            Host::Orfa(..) => &self.orfa,
+            Host::WorkerdByProgram | Host::WorkerdByToken => match &self.workerd {
+                Some(workerd) => workerd,
+                None => return Ok(()),
+            },
+        };
+        let (client, input) = (Client::new(server.address), workflow.input(SIZES[0], &self.tag).to_string());
+        let program = (workflow, shape, host);
+        let learnt = self.programs.learn(&client, &self.authorization, program, &input).await;
+        learnt.with_context(|| format!("{host}, {}", workflow.name()))
+    }
+
+    /// Runs a program from far away: its answer, and bytes by which gzip would have made that smaller.
+    pub(super) async fn program(
+        &self,
+        far: &Far,
+        cell: Cell,
+        host: Host,
+        shape: Shape,
+    ) -> Result<(Value, u64)> {
+        let input = cell.workflow.input(cell.size, &self.tag).to_string();
+        let program = (cell.workflow, shape, host);
+        let body = self.programs.run(&far.client, &self.authorization, program, &input).await?;
+        Ok((serde_json::from_slice(&body).context("a program answered no JSON")?, gzip_saves(&body)?))
+    }
+
+    /// Checks that so many articles have the tag, and takes it from them.
+    pub(super) async fn undo(&self, size: usize) -> Result<()> {
+        let path = format!("/api/tags/{}?populate[articles][fields]=title", self.tag);
+        let mut session = Session::new(&self.near, self.authorization.clone(), false);
+        let tag = session.one(Call::get(path)).await?;
+        let tagged = tag["articles"].as_array().map_or(0, Vec::len);
+        ensure!(tagged == size, "{tagged} articles have the tag and not {size}");
+        self.detach().await
+    }
+
+    async fn detach(&self) -> Result<()> {
+        let mut session = Session::new(&self.near, self.authorization.clone(), false);
+        let nothing = json!({ "data": { "articles": { "set": [] } } });
+        session.one(Call::put(format!("/api/tags/{}", self.tag), nothing)).await.map(drop)
+    }
+
+    /// All of it from this far.
+    pub(super) async fn place(&self, round_trip_ms: u64) -> Result<Place> {
+        let most = SIZES.into_iter().max().unwrap_or(1);
+        let workerd = match &self.workerd {
+            Some(workerd) => Some(Far::new(workerd, round_trip_ms, 1).await?),
+            None => None,
+        };
+        Ok(Place {
+            strapi: Far::new(&self.strapi, round_trip_ms, most).await?,
+            orfa: Far::new(&self.orfa, round_trip_ms, 1).await?,
+            workerd,
+        })
+    }
+}
+
+impl Place {
+    /// The server that a way asks.
+    pub(super) fn far(&self, way: Way) -> Result<&Far> {
+        match way {
+            Way::Program(Host::Orfa(..), _) => Ok(&self.orfa),
+            Way::Program(..) => self.workerd.as_ref().context("there is no workerd"),
+            _ => Ok(&self.strapi),
+        }
+    }
+}
+
+impl Far {
+    async fn new(server: &Server, round_trip_ms: u64, connections: usize) -> Result<Self> {
+        let delay = Delay::start(server.address, Duration::from_millis(round_trip_ms)).await?;
+        let client = Client::new(delay.address());
+        client.open(connections).await?;
+        Ok(Self { client, delay })
+    }
+}
+
+/// A folder for the database that is no disk's, where there is such a thing: what others do to the disk would
+/// be in every write.
+fn in_memory() -> std::io::Result<TempDir> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
+}
+
+/// Starts Strapi as it runs in production.
+fn strapi(folder: &Path, data: &Path) -> Result<Server> {
+    let folder = folder.canonicalize()?;
+    let strapi = Server::start_within(STRAPI_PATIENCE, |address, _| {
+        let mut command = pinned(CORES, &PathBuf::from("node"));
+        command.arg("node_modules/@strapi/strapi/bin/strapi.js").arg("start").current_dir(folder);
+        command.env("NODE_ENV", "production").env("DATA", data);
+        command.env("HOST", address.ip().to_string()).env("PORT", address.port().to_string());
+        Ok(command)
+    });
+    match strapi {
+        Err(error) => bail!("{error:#}; `scripts/setup strapi` installs Strapi anew"),
+        strapi => strapi,
+    }
+}
+
+/// The gateway beside Strapi.
+fn config(strapi: &Server) -> String {
+    format!(
+        "services: {{ strapi: {{ url: 'http://{}', forward: [authorization] }} }}\n\
+         routes:\n  - path: /query\n    query:\n      services: [strapi]\n      methods: [GET, PUT]\n      modes: [code, instance]\n      \
+         limits: {{ cpu: 50ms, deadline: 10s, memory: 16MiB, calls: 200, parallel: 32 }}\n",
+        strapi.address
+    )
+}

@@ -1,0 +1,10 @@
+const { secret } = require('../src/secret');
+
+module.exports = ({ env }) => ({
+  host: env('HOST', '127.0.0.1'),
+  port: env.int('PORT', 1337),
+  app: { keys: [secret()] },
+  logger: { startup: { enabled: false }, updates: { enabled: false } },
+  // Node's own 5 s would close connections under clients that think for longer.
+  http: { serverOptions: { keepAliveTimeout: 300_000 } },
+});
