@@ -153,7 +153,8 @@ int32_t orfa_host_Json_member(orfa_handle future, uint32_t node, const char *nam
 
 /* Writes an orfa_json_value for each item of the array at node, or two for each member of the object,
  * its name and its value, and their texts behind them, each with a NUL. Returns how many bytes that
- * takes; where it is more than len, what was written means nothing. data is aligned to 8. */
+ * takes; where it is more than len, so many are enough, and what was written means nothing. data is
+ * aligned to 8. */
 __attribute__((import_module("orfa"), import_name("Json_children")))
 int32_t orfa_host_Json_children(orfa_handle future, uint32_t node, void *data, uint32_t len);
 

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::support::{House, Query, build};
+use crate::support::{House, Query, Recorded, build, text};
 
 /// Makes a text long enough to stay with the host.
 const PAD: &str = "const pad = ' '.repeat(5000);";
@@ -284,5 +284,25 @@ async fn a_c_program_ends_where_a_large_answer_is_broken_or_too_deep() {
         let document = house.refuse(query, 422, "program-refused").await;
         let detail = document["detail"].as_str().unwrap_or_default();
         assert!(detail.ends_with(told), "{document}");
+    }
+}
+
+#[tokio::test]
+async fn a_recorded_run_reads_a_large_answer_as_any_other_and_so_do_its_replays() {
+    let house = House::shared().await;
+    let javascript = "export default async (_, { up }) => (await up.get('/json', { n: 300 }))[299].name";
+    let c = r#"#include <orfa.h>
+        void orfa(const void *input, int len) { orfa_done_text(orfa_str(orfa_get_json("http://up/json?n=300"), "", "/299/name")); }"#;
+    let module = build(c).await;
+    for (query, file, program, source) in [
+        (Query::javascript(javascript), "q.js", javascript.as_bytes(), ("q.js", javascript)),
+        (Query::module(module.clone()), "q.wasm", module.as_slice(), ("q.c", c)),
+    ] {
+        assert_eq!(house.answer(query.clone()).await, "item 299");
+        let recorded = Recorded::of(query).await;
+        let output = recorded.same(file, program).await;
+        assert_eq!(text(&output.stdout).trim_end(), "item 299");
+        let natively = recorded.natively(source.0, source.1.as_bytes()).await;
+        assert_eq!(text(&natively.stdout).trim_end(), "item 299", "{}", text(&natively.stderr));
     }
 }

@@ -167,7 +167,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
             ("len", "uint32_t", I32),
         ],
         result: Some(("int32_t", I32)),
-        doc: "Writes an `orfa_json_value` for each item of the array at `node`, or two for each member of the object, its name and its value, and their texts behind them, each with a NUL. Returns how many bytes that takes; where it is more than `len`, what was written means nothing. `data` is aligned to 8.",
+        doc: "Writes an `orfa_json_value` for each item of the array at `node`, or two for each member of the object, its name and its value, and their texts behind them, each with a NUL. Returns how many bytes that takes; where it is more than `len`, so many are enough, and what was written means nothing. `data` is aligned to 8.",
     },
     HostFunction {
         name: "Json_text",
