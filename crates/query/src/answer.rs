@@ -4,7 +4,7 @@
 //! more than bytes: no sniffing, a sandboxing policy, no caching unless the program says otherwise, and
 //! then `Vary` for what the answer depends on.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::time::{Duration, Instant};
 
 use http::header::{
@@ -91,22 +91,22 @@ pub(crate) fn vary(access: &Access, made: &[Made]) -> Option<HeaderValue> {
 pub(crate) fn timing(times: &Times, report: &Report) -> String {
     let mut text = String::with_capacity(96);
     if let Some(compiled) = times.compiled {
-        let _ = write!(text, "compile;dur={:.2}, ", millis(compiled));
+        let _ = write!(text, "compile;dur={}, ", Millis(compiled));
     }
-    let _ = write!(text, "cpu;dur={:.2}, ", millis(times.cpu));
+    let _ = write!(text, "cpu;dur={}, ", Millis(times.cpu));
     if !report.made.is_empty() {
         let _ = write!(text, "calls;desc={}, ", report.made.len());
     }
     if times.list_calls {
         report.made.iter().take(LISTED).for_each(|made| list(&mut text, made));
     }
-    let _ = write!(text, "total;dur={:.2}", millis(times.started.elapsed()));
+    let _ = write!(text, "total;dur={}", Millis(times.started.elapsed()));
     text
 }
 
 fn list(text: &mut String, made: &Made) {
     let (start, end) = made.span;
-    let took = end.map_or(0.0, |end| millis(end.saturating_sub(start)));
+    let took = Millis(end.map_or(Duration::ZERO, |end| end.saturating_sub(start)));
     let status = match made.outcome {
         Outcome::Status(status) => status.to_string(),
         Outcome::NoAnswer => "no answer".into(),
@@ -114,13 +114,18 @@ fn list(text: &mut String, made: &Made) {
     };
     let path = made.path.replace(['"', '\\'], "");
     let (service, method) = (&made.service, &made.method);
-    let _ = write!(
-        text,
-        "call;desc=\"{service} {method} {path} {status}\";dur={took:.2};start={:.2}, ",
-        millis(start)
-    );
+    let _ =
+        write!(text, "call;desc=\"{service} {method} {path} {status}\";dur={took};start={}, ", Millis(start));
 }
 
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
+/// Milliseconds with two digits behind the point: whole numbers are written several times as fast as others.
+struct Millis(Duration);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hundredths = (self.0.as_nanos() + 5_000) / 10_000;
+        let whole = hundredths / 100;
+        let rest = hundredths % 100;
+        write!(f, "{whole}.{rest:02}")
+    }
 }

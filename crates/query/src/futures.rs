@@ -19,18 +19,11 @@ pub(crate) enum Slot {
 pub(crate) type Ended = (usize, Result<Response, CallError>);
 
 /// The futures of a run. Handles count from 1.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Futures {
     slots: Vec<Slot>,
-    sender: UnboundedSender<Ended>,
-    receiver: UnboundedReceiver<Ended>,
-}
-
-impl Default for Futures {
-    fn default() -> Self {
-        let (sender, receiver) = unbounded_channel();
-        Self { slots: Vec::new(), sender, receiver }
-    }
+    /// By which ended calls come; there is none before the first call.
+    channel: Option<(UnboundedSender<Ended>, UnboundedReceiver<Ended>)>,
 }
 
 impl Futures {
@@ -41,7 +34,7 @@ impl Futures {
         sent: usize,
         call: impl Future<Output = Result<Response, CallError>> + Send + 'static,
     ) -> i32 {
-        let (number, sender) = (self.slots.len(), self.sender.clone());
+        let (number, sender) = (self.slots.len(), self.sender().clone());
         let task = tokio::spawn(async move {
             // Nobody listens any more when the run is over.
             let _ = sender.send((number, call.await));
@@ -51,8 +44,12 @@ impl Futures {
     }
 
     /// Ends a call that does not end by itself, since a recording has its answer.
-    pub(crate) fn end(&self, ended: Ended) {
-        let _ = self.sender.send(ended);
+    pub(crate) fn end(&mut self, ended: Ended) {
+        let _ = self.sender().send(ended);
+    }
+
+    fn sender(&mut self) -> &UnboundedSender<Ended> {
+        &self.channel.get_or_insert_with(unbounded_channel).0
     }
 
     /// The handle of a call that is still under way.
@@ -80,12 +77,12 @@ impl Futures {
 
     /// Takes the next ended call if there is one.
     pub(crate) fn try_next(&mut self) -> Option<Ended> {
-        self.receiver.try_recv().ok()
+        self.channel.as_mut()?.1.try_recv().ok()
     }
 
     /// Waits for the next call to end.
     pub(crate) async fn next(&mut self) -> Option<Ended> {
-        self.receiver.recv().await
+        self.channel.as_mut()?.1.recv().await
     }
 
     /// Puts an ended call into its slot; how many bytes were held for it until now. `None` if it was
