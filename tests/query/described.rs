@@ -24,7 +24,7 @@ services:
   catalog: { url: 'http://127.0.0.1:1', openapi: catalog.yaml, paths: ['/catalogs', '/catalogs/*'] }
   order: { url: 'http://127.0.0.1:1' }
 callers:
-  shop: { key: 'a-long-and-random-key-of-the-shop' }
+  shop: { key: '${file:shop.key}' }
 rights:
   anonymous: { routes: [/query, /only], services: [catalog], methods: [GET], limits: { cpu: 7ms } }
   shop: {}
@@ -34,8 +34,10 @@ routes:
   - { path: /only, query: { services: [catalog], programs: stored, stored: [hello.js] } }
   - { path: /secret, query: { services: [order] } }
 ";
-const FILES: &[(&str, &str)] = &[("catalog.yaml", CATALOG), ("hello.js", "export default () => 'hello'")];
-const KEY: (&str, &str) = ("x-api-key", "a-long-and-random-key-of-the-shop");
+const SHOP: &str = "a-long-and-random-key-of-the-shop";
+const KEY: (&str, &str) = ("x-api-key", SHOP);
+const FILES: &[(&str, &str)] =
+    &[("catalog.yaml", CATALOG), ("hello.js", "export default () => 'hello'"), ("shop.key", SHOP)];
 
 async fn gateway() -> Gateway {
     Gateway::start_with(crate::orfa(), CONFIG, FILES).await
@@ -201,8 +203,7 @@ async fn an_odd_document_is_told_and_works_and_none_at_all_is_a_mistake() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
     write("orfa.yaml", CONFIG);
-    write("catalog.yaml", CATALOG);
-    write("hello.js", FILES[1].1);
+    FILES.iter().for_each(|(name, text)| write(name, text));
     let check =
         || tokio::process::Command::new(crate::orfa()).arg("check").current_dir(folder.path()).output();
     let odd = check().await.expect("orfa runs");

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     std::fs::write(out, &types).map_err(|error| {
         let message = format!("{} can't be written: {error}", out.display());
-        Complaint::failed("not-written", message, "`-o FILE` writes it elsewhere")
+        Complaint::failed("types-not-written", message, "`-o FILE` writes it elsewhere")
     })?;
     let operations = open.iter().map(|open| open.operations.len()).sum();
     let [services, operations] = [units::count(open.len(), "service"), units::count(operations, "operation")];

@@ -4,6 +4,9 @@
 //! Pages are made once for each row of rights, and kept as long as the route: a document of megabytes must not cost a
 //! stranger's every GET its reading.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
