@@ -137,7 +137,8 @@ fn local(reference: &str) -> Option<String> {
         let escaped = (*first == b'%').then(|| after.get(..2)).flatten();
         let escaped =
             escaped.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        (bytes.push(escaped.unwrap_or(*first)), rest = if escaped.is_some() { &after[2..] } else { after });
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
     }
     String::from_utf8(bytes).ok().filter(|pointer| pointer.is_empty() || pointer.starts_with('/'))
 }

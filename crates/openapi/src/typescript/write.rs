@@ -50,7 +50,7 @@ impl Writer<'_> {
         let is_simple = match schema {
             Schema::Any(_) | Schema::All(_) => false,
             Schema::Literals(values) => values.len() == 1,
-            Schema::Object(object) => !(object.others.is_some() && !object.members.is_empty()),
+            Schema::Object(object) => object.others.is_none() || object.members.is_empty(),
             _ => true,
         };
         if is_simple { text } else { format!("({text})") }

@@ -66,8 +66,7 @@ fn document() -> impl Strategy<Value = Value> {
         json!({ "summary": summary, "parameters": parameters, "requestBody": content(body), "deprecated": deprecated,
                 "responses": { "200": content(answer), "204": {} } })
     });
-    let paths =
-        hash_map(word().prop_map(|word| format!("/{word}/{{id}}")), vec(operation, 2), 0..3);
+    let paths = hash_map(word().prop_map(|word| format!("/{word}/{{id}}")), vec(operation, 2), 0..3);
     (paths, hash_map(word(), schema(), 0..5), word()).prop_map(|(paths, schemas, title)| {
         let item = |(path, of): (_, Vec<Value>)| (path, json!({ "get": of[0], "post": of[1] }));
         let paths: serde_json::Map<_, _> = paths.into_iter().map(item).collect();
