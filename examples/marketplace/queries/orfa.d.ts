@@ -289,10 +289,10 @@ export type Program<Input = any> = (input: Input, services: Services) => unknown
 
 /**
  * Why no answer came, or none of use: `unreachable` (no connection), `timeout`, `broken` (it broke off),
- * `not-json`. A call that the rules of the route forbid (an unknown service, a method, a path, a header) ends
+ * `not-json`, `too-deep` (JSON of more than 1024 levels). A call that the rules of the route forbid (an unknown service, a method, a path, a header) ends
  * the program: there is nothing to catch.
  */
-export type Reason = "unreachable" | "timeout" | "broken" | "not-json";
+export type Reason = "unreachable" | "timeout" | "broken" | "not-json" | "too-deep";
 
 declare global {
   /** A call that did not go well. Its stack is that of the place where the call began. */
