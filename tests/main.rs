@@ -16,6 +16,7 @@ mod query;
 mod room;
 mod seeing;
 mod support;
+mod types;
 mod upgrade;
 
 use std::path::Path;

@@ -2,6 +2,7 @@
 //! of the problem, and then asks a good query of the same gateway.
 
 mod cached;
+mod described;
 mod host;
 mod http;
 mod javascript;

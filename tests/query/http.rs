@@ -38,7 +38,7 @@ async fn programs_come_by_post_or_query() {
     for method in ["GET", "PUT", "DELETE"] {
         let answer = Query::javascript(HELLO).method(method).send(&house).await;
         problem(&answer, 405, "method-not-allowed");
-        assert_eq!(answer.header("allow"), "POST, QUERY");
+        assert_eq!(answer.header("allow"), "GET, HEAD, POST, QUERY");
     }
     assert_eq!(house.answer(Query::javascript(HELLO).method("QUERY")).await, "hello");
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gateway::{BuildError, Config, Gateway, Mistake};
 
 use crate::exit::Exit;
-use crate::{terminal, units};
+use crate::{terminal, types, units};
 
 /// Tell every mistake in a config: file, line, column, field, hint.
 #[derive(Debug, clap::Args)]
@@ -22,8 +22,15 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Err(mistakes) => return Ok(refuse(&mistakes)),
     };
     let praise = praise(&config);
+    let documents = gateway::documents::read(&config).unwrap_or_default();
     match Gateway::build(config) {
-        Ok(_) => terminal::say(&praise),
+        Ok(_) => {
+            // No mistakes of the config: it works, and these parts stand for anything.
+            terminal::complain(&types::oddities(
+                documents.iter().map(|(name, document)| (&**name, &**document)),
+            ));
+            terminal::say(&praise);
+        }
         Err(BuildError::Config(mistakes)) => return Ok(refuse(&mistakes)),
         Err(error) => return Err(error.into()),
     }

@@ -16,6 +16,7 @@ mod query;
 mod serve;
 mod signal;
 mod terminal;
+mod types;
 mod units;
 mod watch;
 
@@ -39,6 +40,7 @@ enum Verb {
     Call(call::Arguments),
     Serve(serve::Arguments),
     Check(check::Arguments),
+    Types(types::Arguments),
     /// About the config file.
     #[command(subcommand)]
     Config(config::Verb),
@@ -66,6 +68,7 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
         Verb::Call(arguments) => one_thread(call::run(arguments)),
         Verb::Serve(arguments) => serve::run(arguments),
         Verb::Check(arguments) => many_threads(check::run(arguments)),
+        Verb::Types(arguments) => types::run(arguments),
         Verb::Config(config::Verb::Schema) => config::schema(),
         Verb::Filter(filter::Verb::New(arguments)) => filter::new(arguments),
         Verb::Filter(filter::Verb::Test(arguments)) => one_thread(filter::test::run(arguments)),

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use services::Services;
 
 use crate::access::Audience;
-use crate::config::{Config, Mistake, RouteConfig, Source};
+use crate::catalogue::{self, Catalogue};
+use crate::config::{Config, LimitsConfig, Mistake, RouteConfig, Source};
 use crate::cors::Origins;
+use crate::documents;
 use crate::identity::Identity;
 use crate::life::Life;
 use crate::metrics::Metrics;
@@ -44,6 +46,7 @@ struct Builder<'a> {
     runtime: Option<Arc<query::Runtime>>,
     filters: Option<Arc<filter::Filters>>,
     trusted: Arc<query::Trusted>,
+    documents: query::Documents,
     source: &'a Source,
 }
 
@@ -81,11 +84,13 @@ impl<'a> Builder<'a> {
         };
         let services =
             services.map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
+        let documents = documents::read(config).map_err(BuildError::Config)?;
+        documents::warn(&documents);
         let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
         let filters = filters(config, previous.and_then(|life| life.filters.as_ref()))?;
         let trusted = query::Trusted::new(&config.trust);
         let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
-        Ok(Self { services, runtime, filters, trusted: Arc::new(trusted), source })
+        Ok(Self { services, runtime, filters, trusted: Arc::new(trusted), documents, source })
     }
 
     fn routes(&self, config: &Config, metrics: &Metrics) -> Result<Routes, BuildError> {
@@ -110,7 +115,15 @@ impl<'a> Builder<'a> {
             return Err(BuildError::Config(wrong));
         }
         let elsewhere = Origins::new(config.cors.as_ref(), config.listen.is_local());
-        Routes::new(routes, elsewhere).map_err(|(index, clash)| {
+        let catalogue = Catalogue::of(&routes).map(|catalogue| Route {
+            metrics: metrics.route(catalogue::PATH, Way::CATALOGUE),
+            path: catalogue::PATH.into(),
+            origins: elsewhere.clone(),
+            limits: LimitsConfig::default(),
+            filters: None,
+            way: Way::Catalogue(catalogue),
+        });
+        Routes::new(routes, catalogue, elsewhere).map_err(|(index, clash)| {
             let pointer = format!("/routes/{index}/path");
             BuildError::Config(vec![self.source.mistake(&pointer, clash.to_string(), None)])
         })
@@ -132,7 +145,7 @@ impl<'a> Builder<'a> {
 
     fn ground<'b>(&'b self, route: &'b RouteConfig, runtime: &'b Arc<query::Runtime>) -> query::Ground<'b> {
         let (services, trusted, folder) = (&self.services, &self.trusted, self.source.folder());
-        query::Ground { path: &route.path, services, runtime, trusted, folder }
+        query::Ground { path: &route.path, services, documents: &self.documents, runtime, trusted, folder }
     }
 
     /// The filters of a route.

@@ -20,10 +20,12 @@
 mod access;
 mod admin;
 mod build;
+mod catalogue;
 mod client;
 pub mod config;
 mod conform;
 mod cors;
+pub mod documents;
 mod drain;
 mod gateway;
 mod identity;

@@ -26,6 +26,10 @@ use crate::routes::{Route, Routes};
 use crate::server::Ports;
 use crate::shed::Shed;
 use crate::trusted::TrustedProxies;
+use crate::way::Way;
+
+/// The methods that some route may serve.
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, QUERY";
 
 /// What a request needs on its way.
 #[derive(Clone)]
@@ -123,7 +127,7 @@ impl Life {
             return Err(Refusal::FramingDoubtful);
         }
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-            return Err(Refusal::MethodNotAllowed { method: request.method().clone() });
+            return Err(Refusal::MethodNotAllowed { method: request.method().clone(), allowed: METHODS });
         }
         conform::check(request)?;
         let path = request.uri().path();
@@ -150,7 +154,14 @@ impl Life {
             self.identity.identify(request.headers(), name).await? // identify
         };
         entry.caller = who.caller.clone();
-        let permit = self.permit(&who, route, entry)?; // rights
+        let permit = match &route.way {
+            Way::Catalogue(catalogue) => {
+                let readable = catalogue.readable(|path| self.rights.opens(&who, path));
+                request.extensions_mut().insert(readable);
+                Permit::default()
+            }
+            _ => self.permit(&who, route, entry)?, // rights
+        };
         entry.held = permit.held;
         if let Some(limits) = permit.limits {
             request.extensions_mut().insert(limits);

@@ -10,8 +10,8 @@ pub(crate) enum Refusal {
     RouteNotFound { path: String },
     #[error("pages of {origin} may not use this route")]
     OriginForbidden { origin: String },
-    #[error("the method {method} is not served by this gateway")]
-    MethodNotAllowed { method: http::Method },
+    #[error("the method {method} is not served here")]
+    MethodNotAllowed { method: http::Method, allowed: &'static str },
     #[error("the request's body is larger than {limit} bytes")]
     BodyTooLarge { limit: u64 },
     #[error("the request's length is said in two ways, or its lines end in two ways")]
@@ -103,9 +103,8 @@ impl Problem for Refusal {
 
     fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        if matches!(self, Self::MethodNotAllowed { .. }) {
-            let allow = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, QUERY");
-            headers.insert(header::ALLOW, allow);
+        if let Self::MethodNotAllowed { allowed, .. } = self {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
         }
         headers
     }

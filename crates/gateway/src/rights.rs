@@ -130,6 +130,17 @@ impl Table {
         Ok(permit)
     }
 
+    /// Whether a caller may use a route at all; that costs it nothing.
+    pub(crate) fn opens(&self, who: &Who, route: &str) -> bool {
+        if who.caller == Caller::Anonymous && self.closed.contains(route) {
+            return false;
+        }
+        match self.row(who) {
+            Some(row) => row.routes.as_ref().is_none_or(|routes| routes.contains(route)),
+            None => self.without_row(who, route).is_ok(),
+        }
+    }
+
     fn row(&self, who: &Who) -> Option<&Row> {
         let own = match &who.caller {
             Caller::Anonymous => return self.rows.get(ANONYMOUS),

@@ -38,7 +38,11 @@ pub(crate) struct Clash(#[from] matchit::InsertError);
 
 impl Routes {
     /// The table, and who may read that a path has no route. Where two paths clash, the index of the second.
-    pub(crate) fn new(routes: Vec<Route>, elsewhere: Origins) -> Result<Self, (usize, Clash)> {
+    pub(crate) fn new(
+        routes: Vec<Route>,
+        catalogue: Option<Route>,
+        elsewhere: Origins,
+    ) -> Result<Self, (usize, Clash)> {
         let routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
         let started = routes.iter().filter_map(|route| route.filters.clone()).collect();
         let mut table = matchit::Router::new();
@@ -48,13 +52,18 @@ impl Routes {
         // A wildcard of the table matches no empty rest, but `/shop/` is below `/shop/*` too, unless
         // it is a route of its own.
         for route in routes {
-            // Below a query route are its stored programs, where the config has no other route.
-            if matches!(&route.way, Way::Query(query) if query.has_stored()) {
-                let _ = table.insert(pattern(&format!("{}/*", route.path)), Arc::clone(&route));
+            // Below a query route are its stored programs and its types, where the config has no other route.
+            if let Way::Query(query) = &route.way {
+                let below = if query.has_stored() { format!("{}/*", route.path) } else { query.types() };
+                let _ = table.insert(pattern(&below), Arc::clone(&route));
             }
             if let Some(folder) = route.path.strip_suffix('*').filter(|folder| folder.ends_with('/')) {
                 let _ = table.insert(literal(folder), Arc::clone(&route));
             }
+        }
+        // The config's own routes go first, those with a wildcard too.
+        if let Some(catalogue) = catalogue.filter(|catalogue| table.at(&catalogue.path).is_err()) {
+            let _ = table.insert(literal(&catalogue.path), Arc::new(catalogue));
         }
         Ok(Self { table, started, elsewhere })
     }

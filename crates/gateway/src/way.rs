@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use services::{Body, Call, Problem};
 
 use crate::access::Entry;
+use crate::catalogue::{self, Catalogue};
 use crate::proxy::Proxy;
 
 /// `Server-Timing`, of the W3C.
@@ -19,9 +20,14 @@ pub(crate) enum Way {
     Query(Box<query::Query>),
     /// By passing the request on.
     Proxy(Proxy),
+    /// By telling where the query routes are.
+    Catalogue(Catalogue),
 }
 
 impl Way {
+    /// The name of the one that no config has.
+    pub(crate) const CATALOGUE: &str = "catalogue";
+
     /// Answers.
     pub(crate) async fn handle(
         &self,
@@ -31,6 +37,7 @@ impl Way {
         match self {
             Self::Query(query) => query.handle(request, call).await,
             Self::Proxy(proxy) => Ok(proxy.handle(request, &call).await?),
+            Self::Catalogue(catalogue) => Ok(catalogue.handle(&request, &call)?),
         }
     }
 
@@ -38,7 +45,7 @@ impl Way {
     pub(crate) fn has_room(&self, now: Instant) -> bool {
         match self {
             Self::Query(query) => query.has_room(now),
-            Self::Proxy(_) => true,
+            Self::Proxy(_) | Self::Catalogue(_) => true,
         }
     }
 
@@ -55,13 +62,14 @@ impl Way {
         match self {
             Self::Query(_) => "query",
             Self::Proxy(_) => "proxy",
+            Self::Catalogue(_) => Self::CATALOGUE,
         }
     }
 
     /// The one service that is asked, where it is always the same.
     pub(crate) fn service(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Query(_) => None,
+            Self::Query(_) | Self::Catalogue(_) => None,
             Self::Proxy(proxy) => Some(proxy.service()),
         }
     }
@@ -71,6 +79,7 @@ impl Way {
         match self {
             Self::Query(query) => query.methods(),
             Self::Proxy(_) => "GET, HEAD, POST, PUT, PATCH, DELETE, QUERY",
+            Self::Catalogue(_) => catalogue::METHODS,
         }
     }
 
@@ -82,7 +91,7 @@ impl Way {
     /// Which of a client's headers its service gets, credentials included.
     pub(crate) fn forwarded(&self) -> &[HeaderName] {
         match self {
-            Self::Query(_) => &[],
+            Self::Query(_) | Self::Catalogue(_) => &[],
             Self::Proxy(proxy) => proxy.forwarded(),
         }
     }

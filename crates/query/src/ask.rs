@@ -29,6 +29,9 @@ pub enum Language {
     Typescript,
 }
 
+/// A form, in which a program may come too.
+pub(crate) const FORM: &str = "multipart/form-data";
+
 /// Which program a request means.
 #[derive(Debug)]
 pub(crate) struct Which {
@@ -93,7 +96,7 @@ impl Ask {
         let safe_only = match head.method.as_str() {
             "POST" => false,
             "QUERY" => true,
-            _ => return Err(QueryError::Method { method: head.method, allowed: "POST, QUERY" }),
+            _ => return Err(QueryError::Method { method: head.method, allowed: METHODS }),
         };
         let rest = Rest::read(&head.headers, config)?;
         let layout = layout(&head.headers)?;
@@ -127,14 +130,14 @@ impl Ask {
             "GET" | "HEAD" => (parameters(head.uri.query().unwrap_or_default()), true),
             "POST" => (read_body(&head.headers, body, config).await?, false),
             "QUERY" => (read_body(&head.headers, body, config).await?, true),
-            _ => return Err(QueryError::Method { method: head.method, allowed: STORED_METHODS }),
+            _ => return Err(QueryError::Method { method: head.method, allowed: METHODS }),
         };
         Ok(rest.ask(input, safe_only))
     }
 }
 
-/// The methods of stored programs.
-pub(crate) const STORED_METHODS: &str = "GET, HEAD, POST, QUERY";
+/// The methods of query routes, and of stored programs.
+pub(crate) const METHODS: &str = "GET, HEAD, POST, QUERY";
 
 /// What the headers say of either.
 struct Rest {
@@ -191,7 +194,7 @@ fn records(headers: &HeaderMap) -> Result<bool, QueryError> {
 fn layout(headers: &HeaderMap) -> Result<Layout, QueryError> {
     let value = content_type(headers).ok_or(QueryError::NoContentType)?;
     let essence = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-    if essence == "multipart/form-data" {
+    if essence == FORM {
         let boundary = multer::parse_boundary(value).map_err(|error| QueryError::Form(error.to_string()))?;
         return Ok(Layout::Form(boundary));
     }

@@ -53,7 +53,8 @@ pub(crate) enum Done {
 }
 
 impl Mode {
-    fn word(self) -> &'static str {
+    /// As header and config have it.
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Code => "code",
             Self::Instance => "instance",

@@ -50,6 +50,17 @@ pub enum Programs {
     Stored,
 }
 
+impl Programs {
+    /// As the config has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Signed => "signed",
+            Self::Stored => "stored",
+        }
+    }
+}
+
 /// The caps of a route's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -4,7 +4,8 @@
 //! `ask.rs` (what the HTTP request asks for) → `claim.rs` (whose program it is, and by what right it runs: `owner.rs`,
 //! `cached.rs`, `token.rs`, `trust.rs`) → `program.rs` (checked, compiled once for each owner, kept) → `run.rs` (an instance,
 //! fresh or one of `live.rs`, the host functions of `host.rs`, limits) → `answer.rs` (HTTP again). `route.rs` is the way itself,
-//! `runtime.rs` what all routes share, `stored.rs` the programs that the operator deploys. `problem.rs` holds all that can go wrong on it,
+//! `runtime.rs` what all routes share, `stored.rs` the programs that the operator deploys,
+//! `route/describe.rs` what a route says of itself. `problem.rs` holds all that can go wrong on it,
 //! `config.rs` what an operator writes, `limits.rs` the limits that exist twice, `allowance.rs` what compiling may take. The protocol
 //! and the ABI stand in docs/query.md and in `query-abi`.
 
@@ -43,7 +44,7 @@ pub use cached::Mode;
 pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
 pub use record::{Recording, RecordingError};
 pub use replay::{Replay, ReplayError, Replayed, javascript};
-pub use route::{Ground, Query};
+pub use route::{Documents, Ground, Query};
 pub use runtime::{Instances, Runtime};
 pub use services::Report;
 pub use start::StartError;

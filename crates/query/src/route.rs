@@ -1,6 +1,8 @@
 //! A query route: what it may call, and the way of a request through the other files.
 
-use std::collections::HashMap;
+mod describe;
+
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +13,7 @@ use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Servic
 use tokio::time::timeout;
 
 use crate::answer::{self, Times};
-use crate::ask::{Ask, STORED_METHODS};
+use crate::ask::{Ask, METHODS};
 use crate::cached::{self, Done, Mode};
 use crate::claim::{Claim, Judge};
 use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
@@ -24,6 +26,10 @@ use crate::run::{self, Ended, run};
 use crate::runtime::Runtime;
 use crate::stored::Stored;
 use crate::trust::Trusted;
+use describe::Pages;
+
+/// The services' OpenAPI documents, by their names.
+pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
 
 /// A query route.
 pub struct Query {
@@ -36,6 +42,8 @@ pub struct Query {
     trusted: Arc<Trusted>,
     stored: Stored,
     services: Services,
+    documents: Documents,
+    pages: Pages,
     runtime: Arc<Runtime>,
 }
 
@@ -46,6 +54,8 @@ pub struct Ground<'a> {
     pub path: &'a str,
     /// The services of the gateway.
     pub services: &'a Services,
+    /// What they say of themselves.
+    pub documents: &'a Documents,
     /// Where programs run.
     pub runtime: &'a Arc<Runtime>,
     /// The developers' keys.
@@ -72,7 +82,7 @@ impl Query {
     /// Services that do not exist, methods that are none, a memory cap above the pool's, stored programs that
     /// are none.
     pub fn new(config: &QueryConfig, ground: &Ground<'_>) -> Result<Self, Vec<ConfigProblem>> {
-        let Ground { path, services, runtime, trusted, folder } = *ground;
+        let Ground { path, services, documents, runtime, trusted, folder } = *ground;
         let mut problems = Vec::new();
         let access = access(config, services, &mut problems);
         if config.limits.memory.0 > runtime.memory {
@@ -101,6 +111,8 @@ impl Query {
             stored,
             config: config.clone(),
             services: services.clone(),
+            documents: documents.clone(),
+            pages: Pages::default(),
             runtime: Arc::clone(runtime),
         })
     }
@@ -111,10 +123,16 @@ impl Query {
         !self.stored.is_empty()
     }
 
-    /// The methods that this route takes, stored programs included.
+    /// Where the types of its services are.
+    #[must_use]
+    pub fn types(&self) -> String {
+        format!("{}/{}", self.path.trim_end_matches('/'), describe::TYPES)
+    }
+
+    /// The methods that this route takes.
     #[must_use]
     pub fn methods(&self) -> &'static str {
-        if self.stored.is_empty() { "POST, QUERY" } else { STORED_METHODS }
+        METHODS
     }
 
     /// Whether a program that came now would run in good time.
@@ -139,6 +157,9 @@ impl Query {
 
     async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = Instant::now();
+        if let Some(description) = self.describe(&request, &seen) {
+            return Ok(description);
+        }
         let ready = self.prepare(request, &seen).await?;
         let Ready { program, ask, limits, access, claim, compiled } = ready;
         let call = Call { budget: Arc::new(run::budget(&limits)), ..seen };

@@ -79,6 +79,13 @@ impl Stored {
         self.names.is_empty()
     }
 
+    /// Every version of every program: its name, and what its hash is.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = (&str, &Hash)> {
+        let mut names: Vec<_> = self.names.iter().collect();
+        names.sort_by_key(|(name, _)| *name);
+        names.into_iter().flat_map(|(name, versions)| versions.iter().map(|(hash, _)| (&**name, hash)))
+    }
+
     /// The program that a name, or a name and a hash, stands for.
     pub(crate) fn find(&self, name: &str) -> Option<&Program> {
         let Some((name, digits)) = name.split_once('@') else {

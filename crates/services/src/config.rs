@@ -26,7 +26,8 @@ pub struct ServiceConfig {
     /// gone get no new requests; where a look-up fails, the old ones stay.
     #[serde(default = "default_dns")]
     pub dns: Duration,
-    /// The service's OpenAPI document, a path relative to the config.
+    /// The service's OpenAPI document (2.0 to 3.1, JSON or YAML), a path relative to the config: what a query route
+    /// says of the service, and the types of programs.
     #[serde(default)]
     pub openapi: Option<String>,
     /// How long one call of a program may take, from connecting to the last byte, retries included. For a

@@ -29,7 +29,6 @@ pub struct Service {
     pub(crate) idle_timeout: Duration,
     pub(crate) upgrade_idle_timeout: Duration,
     pub(crate) retries: RetriesConfig,
-    openapi: Option<String>,
     pub(crate) targets: Arc<Targets>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) headers: Rules,
@@ -53,12 +52,6 @@ impl Service {
     #[must_use]
     pub fn forwarded(&self) -> &[HeaderName] {
         &self.headers.forward
-    }
-
-    /// Where its OpenAPI document lies, relative to the config.
-    #[must_use]
-    pub fn openapi(&self) -> Option<&str> {
-        self.openapi.as_deref()
     }
 
     /// Whether one of its targets is at this `host:port`.
@@ -146,7 +139,6 @@ impl Service {
             idle_timeout,
             upgrade_idle_timeout,
             retries: config.retries.clone(),
-            openapi: config.openapi.clone(),
             targets,
             tally: before.map_or_else(|| Arc::new(Tally::new()), |before| Arc::clone(&before.tally)),
             headers,

@@ -1,8 +1,8 @@
 // orders.ts: orders, each with its posting and its freelancer; three calls, whatever the number of orders
 import type { Services } from "./orfa";
 
-const byId = (rows) => new Map(rows.map((row) => [row.id, row]));
-const ids = (rows, field) => [...new Set(rows.map((row) => row[field]))].join();
+const byId = (rows: any[]) => new Map(rows.map((row) => [row.id, row]));
+const ids = (rows: any[], field: string) => [...new Set(rows.map((row) => row[field]))].join();
 
 export default async function ({ limit = 50 }, { profile, catalog, order }: Services) {
   const orders = await order.get("/orders", { limit });

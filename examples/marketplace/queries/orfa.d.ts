@@ -1,18 +1,313 @@
-// What a program gets as its second parameter, for an editor; at run time nothing of this is needed.
-type Json = any;
-type Params = Record<string, string | number | boolean>;
+/**
+ * Types of an ORFA query in JavaScript or TypeScript. Nothing to install: copy this file beside the
+ * program (or, beside `@orfa/client`, import them from "@orfa/client/program"), and write
+ *
+ * ```ts
+ * import type { Services } from "./orfa";
+ *
+ * export default async function ({ n = 8 }, { profile, catalog }: Services) {
+ *   const buyers = await profile.get("/buyers", { limit: n });
+ *   return Promise.all(buyers.map((b) => catalog.get("/catalogs/{id}", { id: b.id })));
+ * }
+ * ```
+ *
+ * A program is one ES module that imports nothing. Its default export is called once per request with the
+ * input and the services; what it returns, or what its promise settles with, is the answer:
+ *
+ * | returned                                  | answer                                                 |
+ * | ----------------------------------------- | ------------------------------------------------------ |
+ * | `undefined`, `null`                       | 204, no body                                           |
+ * | a string                                  | 200, `text/plain; charset=utf-8`                       |
+ * | a number, boolean, array or other object  | 200, `application/json`, as `JSON.stringify` writes it |
+ * | a typed array or `ArrayBuffer`            | 200, `application/octet-stream`                        |
+ * | a `Response`                              | its status, headers and body                           |
+ *
+ * A function, symbol, BigInt or cyclic object is no answer, and an exception that nobody catches ends the
+ * run; both become a problem (RFC 9457) with `line` and `column` in the program. So does a promise that
+ * can never settle because no call is under way.
+ *
+ * The input is JSON, and `{}` where the client sent none. For other input the program says so:
+ * `export const input = "text"` (a string) or `export const input = "bytes"` (a `Uint8Array`).
+ *
+ * There are no timers, no files, no network but the services, and every run starts afresh. When the
+ * program has returned, calls that may change something (all but GET and HEAD) and are still under way are
+ * waited for; reads are dropped. `Date` and `performance.now()` have a resolution of a millisecond, and
+ * `performance.now()` counts from the first time that it is asked. Calls of functions nest about 600 deep;
+ * beyond that a `RangeError` is thrown.
+ *
+ * Other globals: `Response`, `Headers`, `URLSearchParams`, `TextEncoder` (without `encodeInto`),
+ * `TextDecoder` (utf-8, no streams), `console` (debug, error, info, log, warn), `atob`, `btoa`, `crypto`
+ * (`getRandomValues`, `randomUUID`), `performance.now`, `queueMicrotask`, and all of ECMAScript but Intl,
+ * Atomics, SharedArrayBuffer and `structuredClone`. Their types come with TypeScript's `lib: ["dom"]`.
+ */
 
-/** One upstream service. An answer that is not 2xx throws a ServiceError. */
-export interface Service {
-  /** `{id}` in the path is filled from `params`, the rest becomes the URL's query. */
-  get(path: string, params?: Params): Promise<Json>;
-  post(path: string, body?: Json): Promise<Json>;
-  put(path: string, body?: Json): Promise<Json>;
-  patch(path: string, body?: Json): Promise<Json>;
-  delete(path: string, params?: Params): Promise<Json>;
-  /** The standard fetch, with a path of this service. */
-  fetch(path: string, init?: RequestInit): Promise<Response>;
+/** A value of a parameter. A `Date` is sent in ISO 8601; an array is joined by commas: `ids=1,2,3`. */
+export type Param = string | number | bigint | boolean | Date | readonly (string | number | bigint | boolean | Date)[];
+
+/**
+ * Parameters of a call: those that the path names as `{name}` are filled in there, percent-encoded (empty
+ * text, `.` and `..` are refused), the others become the query. `null` and `undefined` are left out.
+ */
+export type Params = Readonly<Record<string, Param | null | undefined>>;
+
+/**
+ * A body to send: bytes go as `application/octet-stream`, `URLSearchParams` as a form, all else (strings
+ * too) as JSON. `undefined` sends none.
+ */
+export type Body = unknown;
+
+/** What `fetch` takes beside the path. */
+export interface FetchInit {
+  /** GET where it is missing. */
+  method?: string;
+  headers?: ConstructorParameters<typeof Headers>[0];
+  /** Text, bytes or a form. An object is refused: write `JSON.stringify(object)` and the content type. */
+  body?: string | ArrayBuffer | ArrayBufferView | URLSearchParams | null;
 }
 
-/** The services that the route opens to programs, by name. */
-export type Services = Record<string, Service>;
+/**
+ * A service that the route allows. Each call is sent at once; calls whose promises are awaited together
+ * overlap. A path begins with `/`; what may not stand in a URL is percent-encoded.
+ *
+ * A call resolves to the body: parsed for `application/json` and `+json`, a string for `text/*`, `null`
+ * where it is empty, else a `Uint8Array`. It rejects with a {@link ServiceError} when the status is not
+ * 200 to 299 (redirects are not followed), when the body is not the JSON it claims to be, or when there
+ * was no answer. Arguments that make no sense throw a `TypeError` at once.
+ */
+export interface Service {
+  get<T = any>(path: string, params?: Params): Promise<T>;
+  /** Resolves to the headers. */
+  head(path: string, params?: Params): Promise<Headers>;
+  post<T = any>(path: string, body?: Body, params?: Params): Promise<T>;
+  put<T = any>(path: string, body?: Body, params?: Params): Promise<T>;
+  patch<T = any>(path: string, body?: Body, params?: Params): Promise<T>;
+  delete<T = any>(path: string, params?: Params): Promise<T>;
+  /**
+   * Resolves to a `Response` whatever its status; rejects with a {@link ServiceError} only where no answer
+   * came. The path is sent as it is, without placeholders. A program may return the `Response`: then the
+   * headers that an answer may not carry are left out.
+   */
+  fetch(path: string, init?: FetchInit): Promise<Response>;
+}
+
+/** Marketplace catalog */
+export namespace catalog {
+  interface Catalog {
+    id: number;
+    buyer_id: number;
+    title: string;
+    description: string;
+    category: string;
+    /** In whole units of the currency. */
+    price: number;
+    currency: string;
+    skills: string[];
+    created: string;
+    /** Whether it can still be ordered. */
+    open: boolean;
+  }
+  interface NewCatalog {
+    buyer_id: number;
+    title: string;
+    description: string;
+    category: string;
+    price: number;
+    currency: string;
+    skills: string[];
+    open?: boolean;
+  }
+}
+
+/** Marketplace orders */
+export namespace order {
+  type Status = "open" | "in_progress" | "delivered" | "completed" | "cancelled";
+  type Method = "card" | "transfer" | "wallet";
+  interface Order {
+    id: number;
+    catalog_id: number;
+    freelancer_id: number;
+    buyer_id: number;
+    status: Status;
+    created: string;
+    payment: Payment;
+    review: Review | null;
+  }
+  interface Payment {
+    /** In whole units of the currency. */
+    amount: number;
+    currency: string;
+    method: Method;
+    paid_at: string | null;
+  }
+  interface Review {
+    stars: number;
+    text: string;
+  }
+  interface NewOrder {
+    catalog_id: number;
+    freelancer_id: number;
+    buyer_id: number;
+    payment: {
+      amount: number;
+      currency: string;
+      method: Method;
+    };
+  }
+  interface Rating {
+    buyer_id: number;
+    /** From 1 to 5, or null where there is no review. */
+    stars: number | null;
+    reviews: number;
+  }
+}
+
+/** Marketplace profiles */
+export namespace profile {
+  interface Buyer {
+    id: number;
+    name: string;
+    company: string;
+    email: string;
+    phone: string;
+    city: string;
+    /** Two letters as in ISO 3166-1. */
+    country: string;
+    about: string;
+    joined: string;
+  }
+  interface BuyerUpdate {
+    name: string;
+    company: string;
+    email: string;
+    phone: string;
+    city: string;
+    country: string;
+    about: string;
+  }
+  interface Freelancer {
+    id: number;
+    name: string;
+    /** The trade. */
+    title: string;
+    email: string;
+    city: string;
+    country: string;
+    hourly_rate: number;
+    currency: string;
+    skills: string[];
+    about: string;
+    joined: string;
+  }
+  interface Login {
+    email: string;
+    password: string;
+  }
+  interface Welcome {
+    user_id: number;
+    name: string;
+    kind: Kind;
+    message: string;
+  }
+  type Kind = "buyer" | "freelancer";
+  interface User {
+    id: number;
+    name: string;
+    kind: Kind;
+  }
+  interface UserDetails {
+    id: number;
+    name: string;
+    kind: Kind;
+    email: string;
+    city: string;
+    country: string;
+    joined: string;
+    roles: "admin"[];
+  }
+  interface Notice {
+    id: number;
+    user_id: number;
+    text: string;
+    created: string;
+  }
+  interface NewNotice {
+    text: string;
+  }
+}
+
+/** The services by name, as their OpenAPI documents describe them. Made by ORFA: write nothing here. */
+export interface Services {
+  readonly catalog: {
+    /** Postings, filtered and sorted */
+    get(path: "/catalogs", params?: { limit?: number; offset?: number; ids?: string | ReadonlyArray<number>; buyer?: number; buyers?: string | ReadonlyArray<number>; per_buyer?: number; sort?: "id" | "created" | "-created" }): Promise<catalog.Catalog[]>;
+    /** A new posting */
+    post(path: "/catalogs", body: catalog.NewCatalog): Promise<catalog.Catalog>;
+    /** One posting */
+    get(path: "/catalogs/{id}", params: { id: string | number }): Promise<catalog.Catalog>;
+    /** Replaces a posting; its id and the time of its creation stay */
+    put(path: "/catalogs/{id}", body: catalog.NewCatalog, params: { id: string | number }): Promise<catalog.Catalog>;
+    fetch(path: string, init?: FetchInit): Promise<Response>;
+  };
+  readonly order: {
+    /** Orders, filtered and sorted */
+    get(path: "/orders", params?: { limit?: number; offset?: number; ids?: string | ReadonlyArray<number>; catalog?: number; freelancer?: number; status?: order.Status; sort?: "id" | "created" | "-created" }): Promise<order.Order[]>;
+    /** Places an order; it begins as open and unpaid */
+    post(path: "/orders", body: order.NewOrder): Promise<order.Order>;
+    /** One order */
+    get(path: "/orders/{id}", params: { id: string | number }): Promise<order.Order>;
+    /** The stars of a buyer's orders on average */
+    get(path: "/buyers/{id}/rating", params: { id: string | number }): Promise<order.Rating>;
+    fetch(path: string, init?: FetchInit): Promise<Response>;
+  };
+  readonly profile: {
+    /** Buyers by id */
+    get(path: "/buyers", params?: { limit?: number; offset?: number; ids?: string | ReadonlyArray<number> }): Promise<profile.Buyer[]>;
+    /** One buyer */
+    get(path: "/buyers/{id}", params: { id: string | number }): Promise<profile.Buyer>;
+    /** Replaces what a buyer may change */
+    put(path: "/buyers/{id}", body: profile.BuyerUpdate, params: { id: string | number }): Promise<profile.Buyer>;
+    /** Freelancers by id, with their skills */
+    get(path: "/freelancers", params?: { limit?: number; offset?: number; ids?: string | ReadonlyArray<number> }): Promise<profile.Freelancer[]>;
+    /** One freelancer */
+    get(path: "/freelancers/{id}", params: { id: string | number }): Promise<profile.Freelancer>;
+    /** Checks an email address and a password */
+    post(path: "/login", body: profile.Login): Promise<profile.Welcome>;
+    /** Buyers and freelancers together by id, in short */
+    get(path: "/users", params?: { limit?: number; offset?: number; role?: "admin" }): Promise<profile.User[]>;
+    /** One user with roles */
+    get(path: "/users/{id}", params: { id: string | number }): Promise<profile.UserDetails>;
+    /** The notices that a user got */
+    get(path: "/users/{id}/notices", params: { id: string | number }): Promise<profile.Notice[]>;
+    /** Sends a notice to a user */
+    post(path: "/users/{id}/notices", body: profile.NewNotice, params: { id: string | number }): Promise<profile.Notice>;
+    fetch(path: string, init?: FetchInit): Promise<Response>;
+  };
+}
+
+/** The default export of a program. */
+export type Program<Input = any> = (input: Input, services: Services) => unknown;
+
+/**
+ * Why no answer came, or none of use: `unreachable` (no connection), `timeout`, `broken` (it broke off),
+ * `not-json`, `too-deep` (JSON of more than 1024 levels). A call that the rules of the route forbid (an unknown service, a method, a path, a header) ends
+ * the program: there is nothing to catch.
+ */
+export type Reason = "unreachable" | "timeout" | "broken" | "not-json" | "too-deep";
+
+declare global {
+  /** A call that did not go well. Its stack is that of the place where the call began. */
+  class ServiceError extends Error {
+    readonly name: "ServiceError";
+    /** The name of the service. */
+    readonly service: string;
+    readonly method: string;
+    /** Path and query as they were sent. */
+    readonly path: string;
+    /** The status of the answer, 0 where none came. */
+    readonly status: number;
+    /** The body of the answer, read as of a successful one; `null` where there is none. */
+    readonly body: any;
+    /** `undefined` where an answer came that is not 200 to 299. */
+    readonly reason: Reason | undefined;
+  }
+}

@@ -67,8 +67,15 @@ fn route() -> Result<Query> {
     let services = Services::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
     let runtime = Runtime::new(&RuntimeConfig::default())?;
     let config: QueryConfig = serde_json::from_str(r#"{"services":["nobody"]}"#)?;
-    let (trusted, folder) = (std::sync::Arc::default(), std::path::Path::new("."));
-    let ground = Ground { path: "/query", services: &services, runtime: &runtime, trusted: &trusted, folder };
+    let (trusted, documents) = (std::sync::Arc::default(), query::Documents::new());
+    let ground = Ground {
+        path: "/query",
+        services: &services,
+        documents: &documents,
+        runtime: &runtime,
+        trusted: &trusted,
+        folder: std::path::Path::new("."),
+    };
     Query::new(&config, &ground).map_err(|problems| anyhow!("{problems:?}"))
 }
 

@@ -1,0 +1,112 @@
+//! `orfa types`: the services as TypeScript sees them, from their OpenAPI documents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gateway::Config;
+use openapi::{Document, Open, Operation};
+use services::path::Glob;
+
+use crate::exit::{Complaint, Exit};
+use crate::{check, terminal, units};
+
+/// Write the types of services for query programs, from their OpenAPI documents.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// A config, or the folder that it is in; or documents of services: `catalog=openapi.yaml`.
+    #[arg(value_name = "CONFIG | SERVICE=FILE", default_value = "orfa.yaml")]
+    from: Vec<String>,
+    /// Where they go [default: the standard output]. Programs write `import type { Services } from "./orfa"`.
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// What is known of a service, and what of it is open.
+#[derive(Default)]
+struct Known {
+    document: Option<Arc<Document>>,
+    /// `None` where all are.
+    methods: Option<BTreeSet<String>>,
+    paths: Vec<Glob>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let services = match arguments.from.as_slice() {
+        [one] if !one.contains('=') => match configured(Path::new(one)) {
+            Ok(services) => services,
+            Err(mistakes) => return Ok(check::refuse(&mistakes)),
+        },
+        pairs => pairs.iter().map(|pair| named(pair)).collect::<Result<_, _>>()?,
+    };
+    let open: Vec<Open<'_>> = services.iter().map(|(name, known)| known.open(name)).collect();
+    let types = openapi::types(&open);
+    let documents = services.iter().filter_map(|(name, known)| Some((&**name, known.document.as_deref()?)));
+    terminal::complain(&oddities(documents));
+    let Some(out) = &arguments.out else {
+        terminal::say(&types);
+        return Ok(Exit::Ok);
+    };
+    std::fs::write(out, &types).map_err(|error| {
+        let message = format!("{} can't be written: {error}", out.display());
+        Complaint::failed("types-not-written", message, "`-o FILE` writes it elsewhere")
+    })?;
+    let operations = open.iter().map(|open| open.operations.len()).sum();
+    let [services, operations] = [units::count(open.len(), "service"), units::count(operations, "operation")];
+    terminal::complain(&format!("{}: {services}, {operations}\n", out.display()));
+    Ok(Exit::Ok)
+}
+
+/// A line for each oddity of these documents.
+pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a Document)>) -> String {
+    let mut text = String::new();
+    for (service, document) in documents {
+        for openapi::Finding { pointer, message } in &document.findings {
+            let _ = writeln!(text, "{service}: #{pointer}: {message}");
+        }
+    }
+    text
+}
+
+/// The services that the query routes of a config open, each with what any of them opens.
+fn configured(path: &Path) -> Result<BTreeMap<String, Known>, Vec<gateway::Mistake>> {
+    let path = if path.is_dir() { path.join("orfa.yaml") } else { path.to_owned() };
+    let config: Config = gateway::config::read(&path)?;
+    let documents = gateway::documents::read(&config)?;
+    let mut services: BTreeMap<String, Known> = BTreeMap::new();
+    for query in config.routes.iter().filter_map(|route| route.query.as_ref()) {
+        for name in &query.services {
+            let known = services.entry(name.clone()).or_default();
+            known.methods.get_or_insert_default().extend(query.methods.iter().cloned());
+            known.document = documents.get(name).cloned();
+            let paths = config.services.get(name).into_iter().flat_map(|service| &service.paths);
+            known.paths = paths.filter_map(|path| Glob::parse(path).ok()).collect();
+        }
+    }
+    Ok(services)
+}
+
+/// A service by its document alone.
+fn named(pair: &str) -> Result<(String, Known), Complaint> {
+    let hint = "write `orfa types catalog=openapi.yaml`, or name a config";
+    let wrong = |message: String| Complaint::usage("bad-document", message, hint);
+    let split = pair.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
+    let (name, file) = split.ok_or_else(|| wrong(format!("`{pair}` is not SERVICE=FILE")))?;
+    let document = Document::open(Path::new(file)).map_err(|error| wrong(format!("{file}: {error}")))?;
+    let document = Some(Arc::new(document.below("")));
+    Ok((name.to_owned(), Known { document, ..Known::default() }))
+}
+
+impl Known {
+    fn open<'a>(&'a self, name: &'a str) -> Open<'a> {
+        let is_open = |operation: &&Operation| {
+            let path = operation.called();
+            self.methods.as_ref().is_none_or(|methods| methods.contains(operation.method))
+                && (self.paths.is_empty() || self.paths.iter().any(|glob| glob.matches(&path)))
+        };
+        let document = self.document.as_deref();
+        let operations = document.into_iter().flat_map(|document| &document.operations);
+        Open { name, document, operations: operations.filter(is_open).collect() }
+    }
+}

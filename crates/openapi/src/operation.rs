@@ -1,0 +1,327 @@
+//! Operations: what a service can be asked, and what it answers.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::reader::{Reader, member};
+use crate::schema::{self, Schema};
+
+/// The methods that a program can call.
+const METHODS: [(&str, &str); 6] = [
+    ("get", "GET"),
+    ("head", "HEAD"),
+    ("post", "POST"),
+    ("put", "PUT"),
+    ("patch", "PATCH"),
+    ("delete", "DELETE"),
+];
+
+/// What bytes are sent as.
+pub(crate) const OCTETS: &str = "application/octet-stream";
+
+/// Something that a service can be asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// In capitals.
+    pub method: &'static str,
+    /// With `{name}` for each parameter.
+    pub path: String,
+    /// Its `operationId`.
+    pub id: Option<String>,
+    /// What it does; empty where nothing is said.
+    pub summary: String,
+    /// Whether it should not be used any more.
+    pub is_deprecated: bool,
+    /// What it takes, but for its body.
+    pub parameters: Vec<Parameter>,
+    /// The body that it takes, and whether there has to be one.
+    pub body: Option<(Content, bool)>,
+    /// What it answers where all went well, each kind once.
+    pub answers: Vec<Content>,
+}
+
+/// A parameter of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub place: Place,
+    /// Whether it has to be there.
+    pub is_required: bool,
+    /// A list of values is the name several times over, and not once with commas.
+    pub is_repeated: bool,
+    /// What it looks like.
+    pub schema: Schema,
+    /// What it means; empty where nothing is said.
+    pub description: String,
+}
+
+/// Where a parameter stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the path.
+    Path,
+    /// In the URL's query.
+    Query,
+    /// Among the headers.
+    Header,
+    /// Among the cookies.
+    Cookie,
+}
+
+/// What a body is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// There is none.
+    Empty,
+    /// JSON of this shape.
+    Json(Schema),
+    /// Text of another kind.
+    Text,
+    /// Fields of a form, in a URL's spelling.
+    Form,
+    /// Anything else, by its media type.
+    Other(String),
+}
+
+impl Operation {
+    /// The path as one that is called: what is in braces is some word.
+    #[must_use]
+    pub fn called(&self) -> String {
+        let mut called = String::with_capacity(self.path.len());
+        let mut rest = &*self.path;
+        while let Some((before, after)) = rest.split_once('{') {
+            called.push_str(before);
+            called.push('x');
+            rest = after.split_once('}').map_or("", |(_, after)| after);
+        }
+        called + rest
+    }
+}
+
+impl Place {
+    /// As OpenAPI has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Query => "query",
+            Self::Header => "header",
+            Self::Cookie => "cookie",
+        }
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        [Self::Path, Self::Query, Self::Header, Self::Cookie].into_iter().find(|place| place.name() == name)
+    }
+}
+
+/// Every operation of a document.
+pub(crate) fn all(reader: &mut Reader<'_>) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    let root = reader.root();
+    let Some(paths) = root.get("paths") else { return operations };
+    let Some(paths) = paths.as_object() else {
+        reader.note("/paths", "this is no object of paths: left out");
+        return operations;
+    };
+    for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
+        let pointer = member("/paths", path);
+        if !path.starts_with('/') {
+            reader.note(&pointer, "a path has to begin with `/`: left out");
+            continue;
+        }
+        let Some((item, pointer)) = reader.follow(item, &pointer) else { continue };
+        for (word, method) in METHODS {
+            let Some(value) = item.get(word) else { continue };
+            let pointer = format!("{pointer}/{word}");
+            match value.as_object() {
+                Some(value) => operations.push(operation(reader, (method, path), item, value, &pointer)),
+                None => reader.note(&pointer, "this is no operation: left out"),
+            }
+        }
+    }
+    operations
+}
+
+fn operation<'a>(
+    reader: &mut Reader<'a>,
+    (method, path): (&'static str, &str),
+    item: &'a Map<String, Value>,
+    value: &'a Map<String, Value>,
+    pointer: &str,
+) -> Operation {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let above = pointer.rsplit_once('/').map_or("", |(above, _)| above);
+    let mut parameters = Vec::new();
+    for (written, pointer) in [(item.get("parameters"), above), (value.get("parameters"), pointer)] {
+        let pointer = format!("{pointer}/parameters");
+        for (index, written) in written.and_then(Value::as_array).into_iter().flatten().enumerate() {
+            let Some(parameter) = parameter(reader, written, &format!("{pointer}/{index}")) else { continue };
+            let is_same =
+                |other: &Parameter| (&other.name, other.place) == (&parameter.name, parameter.place);
+            match parameters.iter_mut().find(|other| is_same(other)) {
+                Some(other) => *other = parameter,
+                None => parameters.push(parameter),
+            }
+        }
+    }
+    fit(reader, &mut parameters, path, pointer);
+    Operation {
+        method,
+        path: path.to_owned(),
+        id: text("operationId"),
+        summary: text("summary").or_else(|| text("description")).unwrap_or_default(),
+        is_deprecated: value.get("deprecated") == Some(&Value::Bool(true)),
+        parameters,
+        body: body(reader, method, value, pointer),
+        answers: answers(reader, value, pointer),
+    }
+}
+
+/// The parameters of the path are those that stand in it, whatever is listed.
+fn fit(reader: &mut Reader<'_>, parameters: &mut Vec<Parameter>, path: &str, pointer: &str) {
+    let in_path = placeholders(path);
+    parameters.retain(|parameter| {
+        let stands = parameter.place != Place::Path || in_path.contains(&&*parameter.name);
+        if !stands {
+            reader.note(pointer, format!("the path has no `{{{}}}`: left out", parameter.name));
+        }
+        stands
+    });
+    for name in in_path {
+        if !parameters.iter().any(|parameter| parameter.place == Place::Path && parameter.name == name) {
+            reader.note(pointer, format!("nothing is said of `{{{name}}}` in the path: any text or number"));
+            parameters.push(Parameter {
+                name: name.to_owned(),
+                place: Place::Path,
+                is_required: true,
+                is_repeated: false,
+                schema: Schema::Unknown,
+                description: String::new(),
+            });
+        }
+    }
+}
+
+/// The names in a path, each once.
+fn placeholders(path: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for piece in path.split('{').skip(1) {
+        let name = piece.split_once('}').map(|(name, _)| name);
+        names.extend(name.filter(|name| !name.is_empty() && !names.contains(name)));
+    }
+    names
+}
+
+fn parameter<'a>(reader: &mut Reader<'a>, value: &'a Value, pointer: &str) -> Option<Parameter> {
+    let (value, pointer) = reader.follow(value, pointer)?;
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let place = text("in").and_then(Place::of);
+    let (Some(name), Some(place)) = (text("name"), place) else {
+        reader.note(
+            &pointer,
+            "a parameter needs a `name`, and `in` one of path, query, header, cookie: left out",
+        );
+        return None;
+    };
+    let flag = |key: &str| value.get(key).and_then(Value::as_bool);
+    let is_form = place == Place::Query && text("style").is_none_or(|style| style == "form");
+    let schema = match (value.get("schema"), value.get("content")) {
+        (Some(schema), _) => schema::read(reader, schema, &format!("{pointer}/schema")),
+        // JSON in a URL: a text, once it stands there.
+        (None, Some(_)) => Schema::Text(None),
+        (None, None) => reader.unknown(&pointer, "the parameter has no schema"),
+    };
+    Some(Parameter {
+        name: name.to_owned(),
+        place,
+        is_required: place == Place::Path || flag("required") == Some(true),
+        is_repeated: flag("explode").unwrap_or(is_form),
+        schema,
+        description: text("description").unwrap_or_default().to_owned(),
+    })
+}
+
+fn body<'a>(
+    reader: &mut Reader<'a>,
+    method: &str,
+    operation: &'a Map<String, Value>,
+    pointer: &str,
+) -> Option<(Content, bool)> {
+    let (value, pointer) = reader.follow(operation.get("requestBody")?, &format!("{pointer}/requestBody"))?;
+    if !matches!(method, "POST" | "PUT" | "PATCH") {
+        reader.note(&pointer, format!("a body can't be given to {method}, but to `fetch`: left out"));
+        return None;
+    }
+    let is_required = value.get("required") == Some(&Value::Bool(true));
+    let content = content(reader, value, &pointer);
+    let other = match &content {
+        Content::Text => Some("text/*"),
+        Content::Other(media) => Some(&**media).filter(|media| *media != OCTETS),
+        Content::Empty | Content::Json(_) | Content::Form => None,
+    };
+    if let Some(media) = other {
+        let message =
+            format!("a body of type `{media}` can't be given to a method, but to `fetch`: read as unknown");
+        reader.note(&pointer, message);
+    }
+    Some((content, is_required))
+}
+
+/// What is answered with a status of success; without one, by default.
+fn answers<'a>(reader: &mut Reader<'a>, operation: &'a Map<String, Value>, pointer: &str) -> Vec<Content> {
+    let pointer = format!("{pointer}/responses");
+    let Some(responses) = operation.get("responses").and_then(Value::as_object) else {
+        reader.note(&pointer, "no answers are listed: read as unknown");
+        return vec![Content::Json(Schema::Unknown)];
+    };
+    let good = responses.iter().filter(|(status, _)| status.starts_with('2'));
+    // In the order of the statuses, whatever that of the document is.
+    let mut listed: BTreeMap<&str, &Value> = good.map(|(status, value)| (&**status, value)).collect();
+    if listed.is_empty() {
+        listed.extend(responses.get("default").map(|value| ("default", value)));
+    }
+    let mut answers = Vec::new();
+    for (status, value) in listed {
+        let Some((value, pointer)) = reader.follow(value, &member(&pointer, status)) else { continue };
+        let answer = content(reader, value, &pointer);
+        if !answers.contains(&answer) {
+            answers.push(answer);
+        }
+    }
+    if answers.is_empty() {
+        reader.note(&pointer, "no answer of success is listed: read as unknown");
+        answers.push(Content::Json(Schema::Unknown));
+    }
+    answers
+}
+
+/// What a body is: JSON if it may be.
+fn content<'a>(reader: &mut Reader<'a>, value: &'a Map<String, Value>, pointer: &str) -> Content {
+    let Some(listed) = value.get("content").and_then(Value::as_object) else { return Content::Empty };
+    let find = |fits: fn(&str) -> bool| listed.iter().find(|(media, _)| fits(&essence(media)));
+    if let Some((media, value)) = find(is_json).or_else(|| find(|media| media == "*/*")) {
+        let pointer = member(&format!("{pointer}/content"), media);
+        let schema = value.get("schema");
+        let schema = schema.map(|schema| schema::read(reader, schema, &format!("{pointer}/schema")));
+        return Content::Json(schema.unwrap_or(Schema::Unknown));
+    }
+    if find(|media| media == "application/x-www-form-urlencoded").is_some() {
+        return Content::Form;
+    }
+    if find(|media| media.starts_with("text/")).is_some() {
+        return Content::Text;
+    }
+    listed.keys().next().map_or(Content::Empty, |media| Content::Other(essence(media)))
+}
+
+fn essence(media: &str) -> String {
+    media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+fn is_json(media: &str) -> bool {
+    media == "application/json" || media.ends_with("+json")
+}

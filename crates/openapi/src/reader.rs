@@ -1,0 +1,144 @@
+//! Goes through a document: follows `$ref`, gives names to what is referred to, notes what is odd.
+//!
+//! Whatever a `$ref` points to is read once, under a name, and never copied into its place: so neither circles nor deep
+//! references need special care, and a document can't grow by being read.
+
+use std::collections::{HashMap, VecDeque};
+
+use serde_json::{Map, Value};
+
+use crate::document::Finding;
+use crate::names::{self, Names};
+use crate::schema::{self, Schema};
+
+/// Where the schemas are that have names of their own.
+const SCHEMAS: &str = "/components/schemas";
+
+/// How many references may lead to the next one.
+const MAX_HOPS: usize = 16;
+
+/// A document while it is read.
+pub(crate) struct Reader<'a> {
+    root: &'a Value,
+    names: Names,
+    /// The name of the schema at a pointer.
+    named: HashMap<String, String>,
+    /// What has a name and is still to be read.
+    waiting: VecDeque<(String, String)>,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(root: &'a Value) -> Self {
+        let mut reader = Self {
+            root,
+            names: Names::default(),
+            named: HashMap::new(),
+            waiting: VecDeque::new(),
+            findings: Vec::new(),
+        };
+        let schemas = root.pointer(SCHEMAS).and_then(Value::as_object);
+        for name in schemas.into_iter().flat_map(Map::keys) {
+            let given = reader.names.give(name);
+            reader.wait(member(SCHEMAS, name), given);
+        }
+        reader
+    }
+
+    pub(crate) fn root(&self) -> &'a Value {
+        self.root
+    }
+
+    /// Notes something odd.
+    pub(crate) fn note(&mut self, pointer: &str, message: impl Into<String>) {
+        self.findings.push(Finding { pointer: pointer.to_owned(), message: message.into() });
+    }
+
+    /// The same, where a schema is: what it is read as.
+    pub(crate) fn unknown(&mut self, pointer: &str, message: &str) -> Schema {
+        self.note(pointer, format!("{message}: read as unknown"));
+        Schema::Unknown
+    }
+
+    /// The schema that a `$ref` stands for, by name.
+    pub(crate) fn named(&mut self, reference: &Value, pointer: &str) -> Schema {
+        let Some(target) = reference.as_str().and_then(local) else {
+            return self
+                .unknown(pointer, "the reference leads out of the document, where nothing is fetched");
+        };
+        if let Some(name) = self.named.get(&target) {
+            return Schema::Named(name.clone());
+        }
+        if self.root.pointer(&target).is_none() {
+            return self.unknown(pointer, &format!("there is nothing at `#{target}`"));
+        }
+        let name = self.names.give(&names::of_pointer(&target));
+        self.wait(target, name.clone());
+        Schema::Named(name)
+    }
+
+    /// The object at a pointer, or the one that its `$ref` leads to, with the pointer where it stands.
+    pub(crate) fn follow(
+        &mut self,
+        value: &'a Value,
+        pointer: &str,
+    ) -> Option<(&'a Map<String, Value>, String)> {
+        let (mut value, mut at) = (value, pointer.to_owned());
+        for _ in 0..MAX_HOPS {
+            let Some(object) = value.as_object() else {
+                self.note(&at, "an object should stand here: left out");
+                return None;
+            };
+            let Some(reference) = object.get("$ref") else { return Some((object, at)) };
+            let target = reference.as_str().and_then(local);
+            let Some((target, found)) =
+                target.and_then(|target| Some((target.clone(), self.root.pointer(&target)?)))
+            else {
+                self.note(&at, format!("the reference {reference} leads nowhere in the document: left out"));
+                return None;
+            };
+            (value, at) = (found, target);
+        }
+        self.note(pointer, "the references go on and on: left out");
+        None
+    }
+
+    /// The schemas, once all that is referred to is read, and what was odd.
+    pub(crate) fn finish(mut self) -> (Vec<(String, Schema)>, Vec<Finding>) {
+        let mut schemas = Vec::new();
+        while let Some((pointer, name)) = self.waiting.pop_front() {
+            let root = self.root;
+            let schema = root.pointer(&pointer).map(|value| schema::read(&mut self, value, &pointer));
+            schemas.push((name, schema.unwrap_or(Schema::Unknown)));
+        }
+        for name in schema::break_circles(&mut schemas) {
+            self.note(&format!("{SCHEMAS}/{name}"), "the schema is nothing but itself: read as unknown");
+        }
+        (schemas, self.findings)
+    }
+
+    fn wait(&mut self, pointer: String, name: String) {
+        self.named.insert(pointer.clone(), name.clone());
+        self.waiting.push_back((pointer, name));
+    }
+}
+
+/// The pointer of a member.
+pub(crate) fn member(pointer: &str, name: &str) -> String {
+    format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+/// The pointer in a reference into the same document, which is written as a fragment of a URI.
+fn local(reference: &str) -> Option<String> {
+    let fragment = reference.strip_prefix('#')?;
+    let mut bytes = Vec::with_capacity(fragment.len());
+    let mut rest = fragment.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escaped = (*first == b'%').then(|| after.get(..2)).flatten();
+        let escaped =
+            escaped.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).ok().filter(|pointer| pointer.is_empty() || pointer.starts_with('/'))
+}

@@ -1,0 +1,233 @@
+//! What a document is read as, whichever version it is of.
+
+use crate::{Content, Document, Place, Schema, Unreadable};
+
+fn read(text: &str) -> Document {
+    Document::read(text).expect("a document")
+}
+
+/// A document whose one operation answers this schema, beside these named ones.
+fn answering(schema: &str, schemas: &str) -> Document {
+    read(&format!(
+        "openapi: 3.1.0\npaths:\n  /x:\n    get:\n      responses:\n        '200': {{ content: {{ application/json: {{ schema: {schema} }} }} }}\ncomponents: {{ schemas: {{ {schemas} }} }}\n"
+    ))
+}
+
+fn answer(document: &Document) -> &Schema {
+    match document.operations[0].answers.as_slice() {
+        [Content::Json(schema)] => schema,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn messages(document: &Document) -> Vec<String> {
+    document.findings.iter().map(|finding| format!("{}: {}", finding.pointer, finding.message)).collect()
+}
+
+#[test]
+fn json_and_yaml_are_the_same_document() {
+    let yaml = "openapi: 3.1.0\ninfo: { title: Shop }\npaths:\n  /a/{id}:\n    delete: { responses: { 204: { description: gone } } }\n";
+    let json = r#"{"openapi":"3.1.0","info":{"title":"Shop"},"paths":{"/a/{id}":{"delete":{"responses":{"204":{"description":"gone"}}}}}}"#;
+    assert_eq!(read(yaml), read(json));
+    assert_eq!(read(yaml).operations[0].answers, [Content::Empty]);
+}
+
+#[test]
+fn a_text_that_is_no_document_is_refused_with_its_place() {
+    let refused = |text: &str| Document::read(text).expect_err(text);
+    assert!(matches!(refused("a: b"), Unreadable::NotOpenApi));
+    assert!(matches!(refused(""), Unreadable::NotOpenApi));
+    assert!(matches!(refused("[1]"), Unreadable::NotOpenApi));
+    assert!(matches!(refused("openapi: 4.0.0"), Unreadable::Version(version) if version == "4.0.0"));
+    assert!(matches!(refused("swagger: 1.2"), Unreadable::Version(_)));
+    assert!(matches!(refused("openapi: 3.1.0\npaths: [\n"), Unreadable::Syntax { line: 3, .. }));
+    assert!(matches!(refused("{\"openapi\": \"3.1.0\",\n \"paths\": ]"), Unreadable::Syntax { line: 2, .. }));
+}
+
+#[test]
+fn a_swagger_document_is_the_same_as_its_successor() {
+    let old = "
+swagger: '2.0'
+basePath: /api
+consumes: [application/json]
+parameters:
+  limit: { name: limit, in: query, type: integer }
+  pet: { name: pet, in: body, required: true, schema: { $ref: '#/definitions/Pet' } }
+responses:
+  Pet: { description: one, schema: { $ref: '#/definitions/Pet' } }
+paths:
+  /pets:
+    get:
+      parameters: [{ $ref: '#/parameters/limit' }, { name: tags, in: query, type: array, items: { type: string }, collectionFormat: multi }]
+      responses: { 200: { description: all, schema: { type: array, items: { $ref: '#/definitions/Pet' } } } }
+    post:
+      parameters: [{ $ref: '#/parameters/pet' }]
+      responses: { 201: { $ref: '#/responses/Pet' } }
+definitions:
+  Pet: { type: object, required: [name], properties: { name: { type: string }, mother: { $ref: '#/definitions/Pet', x-nullable: true } } }
+";
+    let new = "
+openapi: 3.0.3
+servers: [{ url: 'https://{host}/api/', variables: { host: { default: example.org } } }]
+paths:
+  /pets:
+    get:
+      parameters:
+        - { name: limit, in: query, explode: false, schema: { type: integer } }
+        - { name: tags, in: query, schema: { type: array, items: { type: string } } }
+      responses: { '200': { description: all, content: { application/json: { schema: { type: array, items: { $ref: '#/components/schemas/Pet' } } } } } }
+    post:
+      requestBody: { required: true, content: { application/json: { schema: { $ref: '#/components/schemas/Pet' } } } }
+      responses: { '201': { description: one, content: { application/json: { schema: { $ref: '#/components/schemas/Pet' } } } } }
+components:
+  schemas:
+    Pet: { type: object, required: [name], properties: { name: { type: string }, mother: { nullable: true, allOf: [{ $ref: '#/components/schemas/Pet' }] } } }
+";
+    assert_eq!(read(old), read(new));
+    assert_eq!(read(old).findings, []);
+}
+
+#[test]
+fn a_swagger_form_is_a_body() {
+    let document = read(
+        "
+swagger: '2.0'
+paths:
+  /a: { post: { parameters: [{ name: x, in: formData, type: string }], responses: { 200: { description: ok } } } }
+  /b: { post: { parameters: [{ name: x, in: formData, type: file }], responses: { 200: { description: ok } } } }
+",
+    );
+    let bodies: Vec<_> = document.operations.iter().map(|operation| operation.body.clone()).collect();
+    let other = Content::Other("multipart/form-data".to_owned());
+    assert_eq!(bodies, [Some((Content::Form, false)), Some((other, false))]);
+    assert!(messages(&document)[0].contains("can't be given to a method"), "{:?}", document.findings);
+}
+
+#[test]
+fn paths_are_put_below_the_services_url_once() {
+    let text = "swagger: '2.0'\nbasePath: /api/v1\npaths: { /a: { get: { responses: { 200: {} } } } }\n";
+    let path = |served: &str| read(text).below(served).operations[0].path.clone();
+    assert_eq!(path(""), "/api/v1/a");
+    assert_eq!(path("/"), "/api/v1/a");
+    assert_eq!(path("/api/v1"), "/a");
+    assert_eq!(path("/tenant/api/v1/"), "/a");
+    assert_eq!(path("/tenant"), "/api/v1/a");
+}
+
+#[test]
+fn circles_are_fine_unless_nothing_is_in_them() {
+    let schemas = "Tree: { type: object, properties: { children: { type: array, items: { $ref: '#/components/schemas/Tree' } } } },
+                   A: { $ref: '#/components/schemas/B' }, B: { anyOf: [{ $ref: '#/components/schemas/A' }, { type: string }] },
+                   List: { type: array, items: { $ref: '#/components/schemas/List' } }";
+    let document = answering("{ $ref: '#/components/schemas/Tree' }", schemas);
+    assert_eq!(document.schema("B"), Some(&Schema::Unknown));
+    assert_eq!(document.schema("A"), Some(&Schema::Named("B".into())));
+    assert_eq!(document.schema("List"), Some(&Schema::List(Box::new(Schema::Named("List".into())))));
+    assert_eq!(document.findings.len(), 1);
+}
+
+#[test]
+fn a_reference_may_lead_anywhere_in_the_document() {
+    let schemas = "Pet: { properties: { owner: { properties: { name: { type: string } } } } }";
+    let document = answering("{ $ref: '#/components/schemas/Pet/properties/owner' }", schemas);
+    assert_eq!(answer(&document), &Schema::Named("Pet_owner".into()));
+    assert!(document.schema("Pet_owner").is_some());
+    let escaped = "{ $ref: '#/paths/~1x/get/responses/200/content/application~1json/schema' }";
+    assert!(matches!(answer(&answering(escaped, "")), Schema::Named(_)));
+    let escaped = answering("{ $ref: '#/components/schemas/A%20B' }", "'A B': { type: string }");
+    assert_eq!(answer(&escaped), &Schema::Named("A_B".into()));
+}
+
+#[test]
+fn what_is_odd_is_unknown_and_told() {
+    for (schema, told) in [
+        ("{ $ref: 'other.yaml#/A' }", "leads out of the document"),
+        ("{ $ref: 'https://example.org/a.json' }", "nothing is fetched"),
+        ("{ $ref: '#/components/schemas/Gone' }", "there is nothing at"),
+        ("{ type: strnig }", "there is no type `strnig`"),
+        ("{ type: 7 }", "this is no type"),
+        ("{ enum: [] }", "the list of values is empty"),
+        ("{ enum: 7 }", "`enum` is no list"),
+        ("7", "this is no schema"),
+    ] {
+        let document = answering(schema, "");
+        assert_eq!(answer(&document), &Schema::Unknown, "{schema}");
+        let messages = messages(&document);
+        assert!(messages.len() == 1 && messages[0].contains(told), "{schema}: {messages:?}");
+    }
+}
+
+#[test]
+fn what_is_odd_about_an_operation_leaves_the_others() {
+    let document = read(
+        "
+openapi: 3.0.0
+paths:
+  nowhere: { get: {} }
+  /list: [1]
+  /one: { get: 1, put: { responses: { 200: { description: ok } } } }
+  /a/{id}:
+    parameters: [{ name: other, in: path, schema: { type: string } }, { in: query }, { $ref: '#/nothing' }]
+    get: { responses: { 404: { description: gone } } }
+    delete: { requestBody: { content: {} }, responses: { default: { description: ok } } }
+",
+    );
+    let told: Vec<_> = document.operations.iter().map(|it| (it.method, &*it.path)).collect();
+    assert_eq!(told, [("PUT", "/one"), ("GET", "/a/{id}"), ("DELETE", "/a/{id}")]);
+    let get = &document.operations[1];
+    assert_eq!(get.parameters.len(), 1);
+    assert_eq!((&*get.parameters[0].name, get.parameters[0].place), ("id", Place::Path));
+    let messages = messages(&document).join("\n");
+    for told in [
+        "begin with `/`",
+        "an object should stand here",
+        "no operation",
+        "no `{other}`",
+        "needs a `name`",
+        "leads nowhere",
+        "nothing is said of `{id}`",
+        "no answer of success",
+        "given to DELETE",
+    ] {
+        assert!(messages.contains(told), "{told}:\n{messages}");
+    }
+}
+
+#[test]
+fn aliases_are_followed_and_bombs_are_not() {
+    let document = read(
+        "
+openapi: 3.1.0
+paths: { /a: { get: &get { summary: one, responses: { 200: { description: ok } } } }, /b: { get: { <<: *get, summary: two } } }
+",
+    );
+    let told: Vec<_> = document.operations.iter().map(|it| &*it.summary).collect();
+    assert_eq!(told, ["one", "two"]);
+    let mut bomb = "openapi: 3.1.0\na0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n".to_owned();
+    for level in 1..12 {
+        let before = format!("*a{}, ", level - 1).repeat(10);
+        bomb.push_str(&format!("a{level}: &a{level} [{before}]\n"));
+    }
+    assert!(matches!(Document::read(&bomb), Err(Unreadable::Syntax { .. })));
+    let deep = format!("openapi: 3.1.0\nx: {}", "[".repeat(100_000));
+    assert!(matches!(Document::read(&deep), Err(Unreadable::Syntax { .. })));
+    let deep = format!("{{\"openapi\":\"3.1.0\",\"x\":{}", "[".repeat(100_000));
+    assert!(matches!(Document::read(&deep), Err(Unreadable::Syntax { .. })));
+}
+
+#[test]
+fn a_chain_of_names_may_be_as_long_as_the_document() {
+    let link = |at: usize| format!("\"A{at}\":{{\"$ref\":\"#/components/schemas/A{}\"}}", at + 1);
+    let links = (0..50_000).map(link).collect::<Vec<_>>().join(",");
+    let text =
+        format!("{{\"openapi\":\"3.1.0\",\"components\":{{\"schemas\":{{{links},\"A50000\":{{}}}}}}}}");
+    assert_eq!(read(&text).schemas.len(), 50_001);
+}
+
+#[test]
+fn names_are_words_and_each_stands_once() {
+    let schemas = "'a.b': { type: string }, 'a-b': { type: string }, class: { type: string }, '7up': { type: string }, 'ä': { type: string }";
+    let document = answering("true", schemas);
+    let names: Vec<_> = document.schemas.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["a_b", "a_b_2", "class_", "_7up", "_"]);
+}

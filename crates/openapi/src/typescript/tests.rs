@@ -1,0 +1,49 @@
+//! What is generated, as whole files of small documents. That TypeScript takes it is shown end to end, by tsc.
+
+use super::*;
+
+/// What is generated for one service, without what is the same for all.
+fn generated(name: &str, text: &str) -> String {
+    let document = Document::read(text).expect("a document").below("");
+    let operations = document.operations.iter().collect();
+    let all = types(&[Open { name, document: Some(&document), operations }]);
+    let after = all
+        .split_once("fetch(path: string, init?: FetchInit): Promise<Response>;\n}\n\n")
+        .expect("the SDK")
+        .1;
+    let (ours, _) = after.split_once("/** The default export of a program. */").expect("the SDK");
+    ours.to_owned()
+}
+
+const SWAGGER_2: &str = include_str!("tests/swagger-2.0.yaml");
+const OPENAPI_3_0: &str = include_str!("tests/openapi-3.0.yaml");
+const OPENAPI_3_1: &str = include_str!("tests/openapi-3.1.json");
+
+#[test]
+fn types_of_a_swagger_document() {
+    insta::assert_snapshot!(generated("forge", SWAGGER_2));
+}
+
+#[test]
+fn types_of_an_openapi_3_0_document() {
+    insta::assert_snapshot!(generated("pet-shop", OPENAPI_3_0));
+}
+
+#[test]
+fn types_of_an_openapi_3_1_document() {
+    insta::assert_snapshot!(generated("museum", OPENAPI_3_1));
+}
+
+#[test]
+fn a_service_without_a_document_is_any_service() {
+    let all = types(&[Open { name: "old-one", document: None, operations: Vec::new() }]);
+    assert!(all.contains("export interface Services {\n  readonly \"old-one\": Service;\n}\n"), "{all}");
+}
+
+#[test]
+fn what_is_not_open_is_not_told() {
+    let document = Document::read(OPENAPI_3_0).expect("a document");
+    let open = |method: &str| document.operations.iter().filter(|it| it.method == method).collect();
+    let all = types(&[Open { name: "shop", document: Some(&document), operations: open("DELETE") }]);
+    assert!(all.contains("delete(path: \"/pets/{id}\"") && !all.contains("namespace shop"), "{all}");
+}

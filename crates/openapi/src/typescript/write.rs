@@ -1,0 +1,122 @@
+//! Schemas as TypeScript writes them, and its small change: keys, texts, comments.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::schema::{Object, Schema};
+
+/// Deeper than this no type is written out: TypeScript gives up as well.
+const MAX_DEPTH: usize = 60;
+
+/// Writes types.
+#[derive(Clone, Copy)]
+pub(super) struct Writer<'a> {
+    /// The namespace of the named schemas; empty within it.
+    pub(super) prefix: &'a str,
+    pub(super) indent: usize,
+}
+
+impl Writer<'_> {
+    /// A type. It may need brackets where it becomes part of another.
+    pub(super) fn schema(self, schema: &Schema) -> String {
+        match schema {
+            _ if self.indent > MAX_DEPTH => "unknown".to_owned(),
+            Schema::Unknown => "unknown".to_owned(),
+            Schema::Never => "never".to_owned(),
+            Schema::Null => "null".to_owned(),
+            Schema::Boolean => "boolean".to_owned(),
+            Schema::Integer(_) | Schema::Number => "number".to_owned(),
+            Schema::Text(_) => "string".to_owned(),
+            Schema::Literals(values) => union(values.iter().map(Value::to_string)),
+            Schema::List(items) => format!("{}[]", self.part(items)),
+            Schema::Tuple(first, rest) => {
+                let mut items: Vec<String> = first.iter().map(|item| self.schema(item)).collect();
+                items.extend(rest.as_deref().map(|rest| format!("...{}[]", self.part(rest))));
+                format!("[{}]", items.join(", "))
+            }
+            Schema::Object(object) => self.object(object),
+            Schema::Named(name) if self.prefix.is_empty() => name.clone(),
+            Schema::Named(name) => format!("{}.{name}", self.prefix),
+            Schema::Any(branches) => union(branches.iter().map(|branch| self.part(branch))),
+            Schema::All(parts) => joined(parts.iter().map(|part| self.part(part)), " & "),
+        }
+    }
+
+    /// A type that can stand anywhere.
+    fn part(self, schema: &Schema) -> String {
+        let text = self.schema(schema);
+        let is_simple = match schema {
+            Schema::Any(_) | Schema::All(_) => false,
+            Schema::Literals(values) => values.len() == 1,
+            Schema::Object(object) => object.others.is_none() || object.members.is_empty(),
+            _ => true,
+        };
+        if is_simple { text } else { format!("({text})") }
+    }
+
+    /// An object, a member a line.
+    pub(super) fn object(self, object: &Object) -> String {
+        let others = object.others.as_deref();
+        let inner = Self { indent: self.indent + 1, ..self };
+        let index = |others| format!("{{ [name: string]: {} }}", inner.schema(others));
+        if object.members.is_empty() {
+            return index(others.unwrap_or(&Schema::Unknown));
+        }
+        let indent = "  ".repeat(self.indent);
+        let mut text = "{\n".to_owned();
+        let mut seen = HashSet::new();
+        for member in object.members.iter().filter(|member| seen.insert(&*member.name)) {
+            text.push_str(&comment(&format!("{indent}  "), &member.description, false));
+            let mark = if member.is_required { "" } else { "?" };
+            let _ =
+                writeln!(text, "{indent}  {}{mark}: {};", key(&member.name), inner.schema(&member.schema));
+        }
+        match others {
+            // An index beside members has to fit them all.
+            Some(Schema::Unknown) => _ = write!(text, "{indent}  [name: string]: unknown;\n{indent}}}"),
+            Some(others) => _ = write!(text, "{indent}}} & {}", index(others)),
+            None => _ = write!(text, "{indent}}}"),
+        }
+        text
+    }
+}
+
+/// One of these types, each named once.
+pub(super) fn union(types: impl Iterator<Item = String>) -> String {
+    joined(types, " | ")
+}
+
+fn joined(types: impl Iterator<Item = String>, with: &str) -> String {
+    let mut seen = HashSet::new();
+    let types: Vec<String> = types.filter(|text| seen.insert(text.clone())).collect();
+    if types.is_empty() { "never".to_owned() } else { types.join(with) }
+}
+
+/// A member's name.
+pub(super) fn key(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';
+    let starts_plain = name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
+    if starts_plain && name.bytes().all(is_plain) { name.to_owned() } else { literal(name) }
+}
+
+/// A text in quotes.
+pub(super) fn literal(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// What stands before a declaration; nothing where there is nothing to say.
+pub(super) fn comment(indent: &str, text: &str, is_deprecated: bool) -> String {
+    let text = text.replace("*/", "*\u{2060}/");
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.chain(is_deprecated.then_some("@deprecated")).collect();
+    match lines.as_slice() {
+        [] => String::new(),
+        [line] => format!("{indent}/** {} */\n", line.trim_start()),
+        lines => {
+            let lines = lines.iter().map(|line| format!("{indent} * {line}\n")).collect::<String>();
+            format!("{indent}/**\n{lines}{indent} */\n")
+        }
+    }
+}

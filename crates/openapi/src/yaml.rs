@@ -1,0 +1,154 @@
+//! JSON or YAML to a tree. Most large documents are JSON, which is read far faster as such.
+//!
+//! YAML is built on the parser's events: a ready-made tree copies what aliases stand for without a bound.
+
+use std::collections::HashMap;
+
+use saphyr::Scalar;
+use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
+use serde_json::{Map, Value};
+
+/// As deep as JSON may be, and shallow enough for every stack.
+const MAX_DEPTH: usize = 120;
+
+/// What aliases may add, in nodes.
+const MAX_ALIASED: usize = 100_000;
+
+/// Where a text stops being JSON or YAML, and why.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    pub(crate) reason: String,
+}
+
+struct Reader<'text> {
+    events: Parser<'text, StrInput<'text>>,
+    anchors: HashMap<usize, Value>,
+    aliased: usize,
+}
+
+/// Reads a document.
+pub(crate) fn read(text: &str) -> Result<Value, Wrong> {
+    let text = text.trim_start_matches('\u{feff}');
+    if !text.trim_start().starts_with('{') {
+        return read_yaml(text);
+    }
+    serde_json::from_str(text).or_else(|error| {
+        let reason = error.to_string();
+        let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
+        read_yaml(text).map_err(|_| Wrong { line: error.line(), column: error.column(), reason })
+    })
+}
+
+fn read_yaml(text: &str) -> Result<Value, Wrong> {
+    let mut reader = Reader { events: Parser::new_from_str(text), anchors: HashMap::new(), aliased: 0 };
+    reader.document().map_err(|error| {
+        let at = error.marker();
+        Wrong { line: at.line(), column: at.col() + 1, reason: error.info().to_owned() }
+    })
+}
+
+impl<'text> Reader<'text> {
+    fn document(&mut self) -> Result<Value, ScanError> {
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => {}
+                Event::StreamEnd | Event::DocumentEnd => return Ok(Value::Null),
+                _ => return self.value(event, &span, 0),
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<(Event<'text>, Span), ScanError> {
+        self.events.next().unwrap_or(Ok((Event::StreamEnd, Span::default())))
+    }
+
+    fn value(&mut self, event: Event<'text>, span: &Span, depth: usize) -> Result<Value, ScanError> {
+        if depth > MAX_DEPTH {
+            return Err(ScanError::new_str(span.start, "it is nested too deep"));
+        }
+        let (value, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                (scalar(Scalar::parse_from_cow_and_metadata(text, style, tag.as_ref())), anchor)
+            }
+            Event::SequenceStart(anchor, _) => (self.sequence(depth)?, anchor),
+            Event::MappingStart(anchor, _) => (self.mapping(depth)?, anchor),
+            Event::Alias(anchor) => return self.alias(anchor, span),
+            _ => return Err(ScanError::new_str(span.start, "a value is missing")),
+        };
+        if anchor > 0 {
+            self.anchors.insert(anchor, value.clone());
+        }
+        Ok(value)
+    }
+
+    fn sequence(&mut self, depth: usize) -> Result<Value, ScanError> {
+        let mut items = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::SequenceEnd {
+                return Ok(Value::Array(items));
+            }
+            items.push(self.value(event, &span, depth + 1)?);
+        }
+    }
+
+    /// Of two equal keys the later one counts; `<<` puts another mapping's members in that are missing here.
+    fn mapping(&mut self, depth: usize) -> Result<Value, ScanError> {
+        let mut members = Map::new();
+        let mut merged = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            let name = match event {
+                Event::MappingEnd => break,
+                Event::Scalar(name, ..) => name.into_owned(),
+                _ => return Err(ScanError::new_str(span.start, "a key has to be a plain word")),
+            };
+            let (event, span) = self.next()?;
+            match (&*name, self.value(event, &span, depth + 1)?) {
+                ("<<", Value::Object(others)) => merged.push(others),
+                (_, value) => drop(members.insert(name, value)),
+            }
+        }
+        for (name, value) in merged.into_iter().flatten() {
+            members.entry(name).or_insert(value);
+        }
+        Ok(Value::Object(members))
+    }
+
+    fn alias(&mut self, anchor: usize, span: &Span) -> Result<Value, ScanError> {
+        let unknown = || ScanError::new_str(span.start, "the alias has no anchor before it");
+        let value = self.anchors.get(&anchor).ok_or_else(unknown)?;
+        let (nodes, depth) = extent(value);
+        self.aliased += nodes;
+        if self.aliased > MAX_ALIASED || depth > MAX_DEPTH / 2 {
+            return Err(ScanError::new_str(span.start, "the aliases add up to too much"));
+        }
+        Ok(value.clone())
+    }
+}
+
+fn scalar(scalar: Option<Scalar<'_>>) -> Value {
+    match scalar {
+        None | Some(Scalar::Null) => Value::Null,
+        Some(Scalar::Boolean(value)) => value.into(),
+        Some(Scalar::Integer(value)) => value.into(),
+        Some(Scalar::FloatingPoint(value)) => value.into_inner().into(),
+        Some(Scalar::String(text)) => text.into_owned().into(),
+    }
+}
+
+/// How many nodes a value has, and how deep they lie.
+fn extent(value: &Value) -> (usize, usize) {
+    let add = |(nodes, depth): (usize, usize), value| {
+        let (more, below) = extent(value);
+        (nodes + more, depth.max(below + 1))
+    };
+    match value {
+        Value::Array(items) => items.iter().fold((1, 0), add),
+        Value::Object(members) => members.values().fold((1, 0), add),
+        _ => (1, 0),
+    }
+}
