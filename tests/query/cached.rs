@@ -87,7 +87,7 @@ async fn a_hash_names_a_program_that_its_caller_has_sent() {
 
 const ROUTES: &str = "
   - path: /query
-    query: { services: [up], modes: [code, instance], limits: { cpu: 1s, deadline: 30s } }
+    query: { services: [up], methods: [GET, POST], modes: [code, instance], limits: { cpu: 1s, deadline: 30s } }
 callers:
   shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' }
   other: { key: 'sha256:22cfe0361107c0d46ccfbdd706d01fff4127b8fcc0bad4a2d9b9685b81d5f63d' }
@@ -258,6 +258,40 @@ async fn an_instance_that_fails_goes_over_a_limit_or_grows_is_thrown_away() {
 }
 
 #[tokio::test]
+async fn a_run_without_an_answer_ends_its_instance() {
+    let house = House::own(ROUTES).await;
+    let counts = plain(
+        "(global $runs (mut i32) (i32.const 48))",
+        "(global.set $runs (i32.add (global.get $runs) (i32.const 1)))
+        (i32.store8 (i32.const 64) (global.get $runs))
+        (if (i32.eqz (local.get $len)) (then (call $done (i32.const 64) (i32.const 1))))",
+    );
+    let named = session(&house, "application/wasm", counts, "").await;
+    let again = |input: &str| Query::new("application/wasm", input).header("orfa-cache", &named);
+    assert_eq!(again("").send(&house).await.text(), "2");
+    problem(&again("x").send(&house).await, 422, "program-no-answer");
+    assert_eq!(again("").send(&house).await.text(), "1");
+}
+
+#[tokio::test]
+async fn what_an_instance_still_holds_of_a_run_is_never_another_runs() {
+    let house = House::own(ROUTES).await;
+    let program = "let kept\nexport default async ({ n, looks }, { up }) => {
+        const now = await up.post('/body', Array.from({ length: 900 }, (_, i) => ({ i, n })))
+        const before = kept
+        kept = now[7]
+        return looks ? [before.n, now[7].n] : now[7].n
+    }";
+    let named = session(&house, "text/javascript", program, r#"{"n":1}"#).await;
+    for n in 2..5 {
+        let answer = javascript(&named, &format!(r#"{{"n":{n}}}"#)).send(&house).await;
+        assert_eq!(answer.text(), n.to_string());
+    }
+    // What it has not read in its own run, it can't read in the next one.
+    problem(&javascript(&named, r#"{"n":5,"looks":1}"#).send(&house).await, 422, "program-bad-handle");
+}
+
+#[tokio::test]
 async fn modules_are_kept_as_instances_too() {
     let house = House::own(ROUTES).await;
     let body = "(global.set $runs (i32.add (global.get $runs) (i32.const 1)))
@@ -285,6 +319,19 @@ async fn an_instance_is_only_kept_where_the_operator_allows_it() {
     let (mode, token, _) = told(&answer);
     assert_eq!(mode, "code", "the next mode that is open");
     assert_eq!(javascript(&format!("instance;token={token}"), "{}").send(&house).await.text(), "1");
+}
+
+#[tokio::test]
+async fn types_are_not_taken_out_for_nothing() {
+    let house = House::own(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
+    let large = |number: usize| {
+        Query::typescript(&format!("export default (): number => {number} // {}", "x".repeat(60_000)))
+    };
+    let mut served = 0;
+    while large(served).send(&house).await.status != 429 {
+        served += 1;
+        assert!(served < 10, "6 ms each at least, of 20");
+    }
 }
 
 #[tokio::test]

@@ -74,6 +74,18 @@ async fn a_safe_method_makes_safe_calls_only() {
 }
 
 #[tokio::test]
+async fn a_page_of_another_site_runs_nothing_by_embedding_it() {
+    let house = House::own_with(ROUTES, FILES).await;
+    for site in ["cross-site", "same-site"] {
+        let answer = get("/query/echo").header("sec-fetch-site", site).send(&house).await;
+        problem(&answer, 403, "origin-forbidden");
+    }
+    for site in ["same-origin", "none"] {
+        assert_eq!(house.answer(get("/query/echo").header("sec-fetch-site", site)).await, "{}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_else_runs_where_only_stored_programs_may() {
     let house = House::own_with(ROUTES, FILES).await;
     assert_eq!(house.answer(get("/only/echo")).await, "{}");

@@ -20,6 +20,9 @@ use config::CorsConfig;
 
 use crate::refusal::Refusal;
 
+/// Whose page a browser asks for.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// What a page may send wherever its origin is allowed; beside it, everything that begins with `ORFA-`.
 const ALLOWED_HEADERS: [&str; 6] =
     ["content-type", "authorization", "prefer", "orfa-input", "orfa-limit", "orfa-debug"];
@@ -95,7 +98,7 @@ impl Origins {
     /// Where the request comes from, in this route's eyes.
     pub(crate) fn judge<B>(&self, request: &Request<B>) -> From {
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
-        let Some(origin) = origins.next() else { return From::NoPage };
+        let Some(origin) = origins.next() else { return unnamed(request.headers()) };
         let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return From::Foreign };
         let Allowed { everyone, opaque, credentials, .. } = *self.0;
         let is_listed = self.lists(origin);
@@ -177,8 +180,17 @@ impl From {
 
     /// Why such a page may not use the route.
     pub(crate) fn refusal(headers: &HeaderMap) -> Refusal {
-        let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or_default();
+        let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or(b"of another site");
         Refusal::OriginForbidden { origin: String::from_utf8_lossy(origin).into_owned() }
+    }
+}
+
+/// Where a request without `Origin` comes from: browsers leave it out where a page only embeds what it asks for, and
+/// say in `Sec-Fetch-Site` (W3C Fetch Metadata) that it is another's.
+fn unnamed(headers: &HeaderMap) -> From {
+    match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+        Some(b"cross-site" | b"same-site") => From::Foreign,
+        _ => From::NoPage,
     }
 }
 

@@ -44,14 +44,19 @@ impl Allowance {
     ///
     /// # Errors
     /// When it has none, and when it will have some.
-    pub(crate) fn turn(&self, owner: OwnerId, now: Instant) -> Result<Arc<Turn<()>>, QueryError> {
+    pub(crate) fn turn(
+        &self,
+        owner: OwnerId,
+        is_charged: bool,
+        now: Instant,
+    ) -> Result<Arc<Turn<()>>, QueryError> {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         if owners.len() >= MANY && !owners.contains_key(&owner) {
             owners.retain(|_, account| account.clear > now || Arc::strong_count(&account.turn) > 1);
         }
         let account = owners.entry(owner).or_insert_with(|| Account { clear: now, turn: Arc::default() });
         let until = account.clear.saturating_duration_since(now);
-        match until.checked_sub(PERIOD).filter(|wait| !wait.is_zero()) {
+        match until.checked_sub(PERIOD).filter(|wait| is_charged && !wait.is_zero()) {
             Some(wait) => Err(QueryError::CompileRate { wait }),
             None => Ok(Arc::clone(&account.turn)),
         }
@@ -77,20 +82,22 @@ mod tests {
     fn who_has_used_it_up_waits_and_nobody_else_does() {
         let (allowance, now) = (Allowance::new(100 * MILLI), Instant::now());
         for _ in 0..=50 {
-            allowance.turn(1, now).unwrap();
+            allowance.turn(1, true, now).unwrap();
             allowance.charge(1, 2 * MILLI, now);
         }
-        let Err(QueryError::CompileRate { wait }) = allowance.turn(1, now) else { panic!("it is used up") };
+        let Err(QueryError::CompileRate { wait }) = allowance.turn(1, true, now) else {
+            panic!("it is used up")
+        };
         assert!(wait <= PERIOD / 50, "{wait:?}");
-        assert!(allowance.turn(2, now).is_ok());
-        assert!(allowance.turn(1, now + wait).is_ok(), "it comes back");
+        assert!(allowance.turn(2, true, now).is_ok());
+        assert!(allowance.turn(1, true, now + wait).is_ok(), "it comes back");
     }
 
     #[test]
     fn what_costs_nothing_to_compile_still_costs() {
         let (allowance, now) = (Allowance::new(100 * MILLI), Instant::now());
         let served = (0..1000).take_while(|_| {
-            let turn = allowance.turn(1, now).is_ok();
+            let turn = allowance.turn(1, true, now).is_ok();
             allowance.charge(1, Duration::ZERO, now);
             turn
         });
@@ -101,7 +108,7 @@ mod tests {
     fn those_that_owe_nothing_are_forgotten() {
         let (allowance, now) = (Allowance::new(100 * MILLI), Instant::now());
         for owner in 0..(3 * MANY as u64) {
-            allowance.turn(owner, now).unwrap();
+            allowance.turn(owner, true, now).unwrap();
         }
         assert!(allowance.owners.lock().unwrap().len() <= MANY);
     }

@@ -55,7 +55,7 @@ fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
         (Some(control), Some(vary)) => {
-            if let Some(private) = private(control, &vary) {
+            if let Some(private) = by_credentials(&vary).then(|| private(control)).flatten() {
                 *control = private;
             }
             headers.insert(VARY, vary);
@@ -64,16 +64,29 @@ fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
     }
 }
 
-/// `private` for an answer that was made with the caller's credentials.
-fn private(control: &HeaderValue, vary: &HeaderValue) -> Option<HeaderValue> {
+/// Keeps shared caches from an answer that is for its caller alone.
+pub(crate) fn close(headers: &mut HeaderMap) {
+    let closed = headers.get(CACHE_CONTROL).and_then(private);
+    closed.into_iter().for_each(|closed| drop(headers.insert(CACHE_CONTROL, closed)));
+}
+
+/// Whether an answer that varies by these headers was made with the caller's credentials.
+fn by_credentials(vary: &HeaderValue) -> bool {
     let named = |name: &HeaderName| vary.to_str().is_ok_and(|vary| vary.contains(name.as_str()));
-    let text = control.to_str().ok()?;
-    let credentials = named(&AUTHORIZATION) || named(&COOKIE);
-    let closed = text.contains("private") || text.contains("no-store");
-    if !credentials || closed {
+    named(&AUTHORIZATION) || named(&COOKIE)
+}
+
+/// The same directives (RFC 9111, section 5.2.2) with `private` for `public`; `None` where no shared cache keeps
+/// the answer anyway.
+fn private(control: &HeaderValue) -> Option<HeaderValue> {
+    let directives =
+        control.to_str().ok()?.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+    let is = |directive: &str, name: &str| directive.eq_ignore_ascii_case(name);
+    if directives.clone().any(|directive| is(directive, "private") || is(directive, "no-store")) {
         return None;
     }
-    HeaderValue::from_str(&format!("private, {}", text.replace("public", "").trim_matches([',', ' ']))).ok()
+    let kept = directives.filter(|directive| !is(directive, "public"));
+    HeaderValue::from_str(&std::iter::once("private").chain(kept).collect::<Vec<_>>().join(", ")).ok()
 }
 
 /// `Vary`: those of the client's headers that the called services were given.
@@ -127,5 +140,34 @@ impl fmt::Display for Millis {
         let whole = hundredths / 100;
         let rest = hundredths % 100;
         write!(f, "{whole}.{rest:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_shared_cache_keeps_what_is_for_one_caller() {
+        for (said, closed) in [
+            ("max-age=60", "private, max-age=60"),
+            ("Public, max-age=60", "private, max-age=60"),
+            ("private=\"set-cookie\"", "private, private=\"set-cookie\""),
+            ("PRIVATE, max-age=1", "PRIVATE, max-age=1"),
+            ("no-store", "no-store"),
+        ] {
+            let mut headers = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static(said))]);
+            close(&mut headers);
+            assert_eq!(headers[CACHE_CONTROL], closed, "{said}");
+        }
+    }
+
+    #[test]
+    fn times_have_two_digits() {
+        for (micros, text) in
+            [(0, "0.00"), (4, "0.00"), (5, "0.01"), (12_345, "12.35"), (1_000_000, "1000.00")]
+        {
+            assert_eq!(Millis(Duration::from_micros(micros)).to_string(), text);
+        }
     }
 }

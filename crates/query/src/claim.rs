@@ -127,6 +127,11 @@ fn session(mode: Option<Mode>, token: Option<&Token>) -> Result<Session, QueryEr
 }
 
 impl Claim {
+    /// The client as a number, for its share of the instances that go on living.
+    pub(crate) fn holder_id(&self) -> sandbox::OwnerId {
+        u64::from_be_bytes(self.holder)
+    }
+
     /// The token that the client needs from now on: `None` where the one that it has will do.
     ///
     /// # Errors

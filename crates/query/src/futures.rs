@@ -21,12 +21,30 @@ pub(crate) type Ended = (usize, Result<Response, CallError>);
 /// The futures of a run. Handles count from 1.
 #[derive(Debug, Default)]
 pub(crate) struct Futures {
+    /// The last handle of the runs before, in an instance that goes on living: what it still holds of them must not meet
+    /// another call's answer.
+    base: usize,
     slots: Vec<Slot>,
     /// By which ended calls come; there is none before the first call.
     channel: Option<(UnboundedSender<Ended>, UnboundedReceiver<Ended>)>,
 }
 
 impl Futures {
+    /// Those of the next run in the same instance.
+    pub(crate) fn after(before: &Self) -> Self {
+        Self { base: before.base + before.slots.len(), slots: Vec::new(), channel: None }
+    }
+
+    /// Whether a handle is one of the runs before.
+    pub(crate) fn is_past(&self, handle: i32) -> bool {
+        usize::try_from(handle).is_ok_and(|handle| (1..=self.base).contains(&handle))
+    }
+
+    /// The place of a handle.
+    fn place(&self, handle: i32) -> Option<usize> {
+        usize::try_from(handle).ok()?.checked_sub(1)?.checked_sub(self.base)
+    }
+
     /// Starts a call. It runs on its own, whether anybody waits or not.
     pub(crate) fn start(
         &mut self,
@@ -40,7 +58,7 @@ impl Futures {
             let _ = sender.send((number, call.await));
         });
         self.slots.push(Slot::Pending { task: task.abort_handle(), safe, sent });
-        i32::try_from(self.slots.len()).unwrap_or(i32::MAX)
+        i32::try_from(self.base + self.slots.len()).unwrap_or(i32::MAX)
     }
 
     /// Ends a call that does not end by itself, since a recording has its answer.
@@ -54,20 +72,21 @@ impl Futures {
 
     /// The handle of a call that is still under way.
     pub(crate) fn pending(&self, number: usize) -> Option<i32> {
-        let handle = i32::try_from(number + 1).ok()?;
+        let handle = i32::try_from(self.base + number + 1).ok()?;
         matches!(self.get(handle)?, Slot::Pending { .. }).then_some(handle)
     }
 
     /// The slot of a handle.
     pub(crate) fn get(&self, handle: i32) -> Option<&Slot> {
-        let slot = self.slots.get(usize::try_from(handle).ok()?.checked_sub(1)?)?;
+        let slot = self.slots.get(self.place(handle)?)?;
         (!matches!(slot, Slot::Deleted)).then_some(slot)
     }
 
     /// Deletes a handle: cancels its call, or returns the answer that nobody needs any more.
     pub(crate) fn delete(&mut self, handle: i32) -> Option<Slot> {
         self.get(handle)?;
-        let slot = self.slots.get_mut(usize::try_from(handle).ok()?.checked_sub(1)?)?;
+        let place = self.place(handle)?;
+        let slot = self.slots.get_mut(place)?;
         let slot = std::mem::replace(slot, Slot::Deleted);
         if let Slot::Pending { task, .. } = &slot {
             task.abort();

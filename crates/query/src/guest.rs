@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use sandbox::{Caller, GuestResult, Memory, Place, ResourceLimiter, Trapped};
-use services::{Call, Service, Services};
+use services::{Call, Service, Services, Trace};
 
 use crate::futures::Futures;
 use crate::host::Documents;
@@ -65,6 +65,8 @@ pub(crate) struct Guest {
     place: Option<Place>,
     /// Bytes of linear memory, and bytes that the host holds for the program.
     used: (usize, usize),
+    /// Bytes of linear memory when the instance was made.
+    pub(crate) first: usize,
 }
 
 /// The answer that a program builds.
@@ -110,25 +112,31 @@ impl Guest {
             tape: Tape::default(),
             place: None,
             used: (0, 0),
+            first: 0,
         }
     }
 
     /// Takes the memory of the guest that ran before it in the same instance. `false` if that is more than this one
     /// may have.
     pub(crate) fn follow(&mut self, before: &Self) -> bool {
-        if before.used.0 > self.limits.size(Limit::Memory) {
+        let is_same = Arc::ptr_eq(&before.access, &self.access);
+        if !is_same || before.used.0 > self.limits.size(Limit::Memory) {
             return false;
         }
         self.memory = before.memory;
         self.used = (before.used.0, 0);
+        self.futures = Futures::after(&before.futures);
         true
     }
 
-    /// What the run that is over leaves behind. Nothing of it stays but the memory.
+    /// What the run that is over leaves behind. Nothing of it stays but the memory, and which handles it had.
     pub(crate) fn rest(&mut self) -> (Answer, Console) {
         self.steps_aside();
-        self.futures = Futures::default();
+        self.futures = Futures::after(&self.futures);
+        self.documents = Documents::default();
         self.call.headers = Arc::default();
+        self.call.payer = None;
+        self.call.trace = Trace::default();
         (std::mem::take(&mut self.answer), std::mem::take(&mut self.console))
     }
 

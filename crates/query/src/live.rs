@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sandbox::{Key, Store};
+use sandbox::{Key, OwnerId, Store};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::guest::Guest;
@@ -22,6 +22,8 @@ pub(crate) const GROWTH: usize = 512 << 10;
 const EACH: usize = 4;
 /// How long an instance lives that nobody uses.
 const IDLE: Duration = Duration::from_secs(60);
+/// Which part of all instances that live one owner may have.
+const SHARE: usize = 8;
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// An instance between two requests.
@@ -35,7 +37,9 @@ pub(crate) struct Seat {
     pub(crate) entry: Entry,
     /// Its place in the pool.
     _permit: OwnedSemaphorePermit,
-    /// Bytes of linear memory after its first run.
+    /// To whom it belongs, for its share.
+    owner: OwnerId,
+    /// Bytes of linear memory before its first run.
     first: usize,
     uses: u32,
     last: Instant,
@@ -50,13 +54,14 @@ pub(crate) struct Lives {
 #[derive(Default)]
 struct Inner {
     sessions: HashMap<(Session, Key), Vec<Live>>,
+    owners: HashMap<OwnerId, usize>,
     count: usize,
     is_swept: bool,
 }
 
 impl Seat {
-    pub(crate) fn new(entry: Entry, permit: OwnedSemaphorePermit, guest: &Guest) -> Self {
-        Self { entry, _permit: permit, first: guest.linear(), uses: 0, last: Instant::now() }
+    pub(crate) fn new(entry: Entry, permit: OwnedSemaphorePermit, owner: OwnerId, first: usize) -> Self {
+        Self { entry, _permit: permit, owner, first, uses: 0, last: Instant::now() }
     }
 
     fn value(&self, now: Instant) -> f64 {
@@ -78,7 +83,7 @@ impl Lives {
         if lives.is_empty() {
             inner.sessions.remove(&(session, key));
         }
-        inner.count -= usize::from(live.is_some());
+        live.iter().for_each(|live| inner.gone(live.seat.owner));
         live
     }
 
@@ -97,10 +102,15 @@ impl Lives {
         if lives.len() >= EACH {
             return;
         }
+        let owner = live.seat.owner;
         lives.push(live);
         inner.count += 1;
-        if inner.count > self.most {
-            gone.extend(inner.least(now));
+        let held = inner.owners.entry(owner).or_default();
+        *held += 1;
+        if *held > (self.most / SHARE).max(1) {
+            gone.extend(inner.least(now, |seat| seat.owner == owner));
+        } else if inner.count > self.most {
+            gone.extend(inner.least(now, |_| true));
         }
         if !std::mem::replace(&mut inner.is_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(&self.inner)));
@@ -115,21 +125,34 @@ impl Lives {
 }
 
 impl Inner {
-    /// Takes the least worthy out.
-    fn least(&mut self, now: Instant) -> Option<Live> {
-        let values = self
-            .sessions
-            .iter()
-            .flat_map(|(key, lives)| lives.iter().map(|live| (live.seat.value(now), *key)));
-        let (_, key) = values.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    /// Counts one less.
+    fn gone(&mut self, owner: OwnerId) {
+        self.count -= 1;
+        if let Some(held) = self.owners.get_mut(&owner) {
+            *held -= 1;
+            if *held == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+    }
+
+    /// Takes the least worthy of some out.
+    fn least(&mut self, now: Instant, which: impl Fn(&Seat) -> bool) -> Option<Live> {
+        let all = self.sessions.iter().flat_map(|(key, lives)| {
+            lives
+                .iter()
+                .enumerate()
+                .filter(|(_, live)| which(&live.seat))
+                .map(move |(at, live)| (live, *key, at))
+        });
+        let values = all.map(|(live, key, at)| (live.seat.value(now), key, at));
+        let (_, key, at) = values.min_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
         let lives = self.sessions.get_mut(&key)?;
-        let index = (0..lives.len())
-            .min_by(|a, b| lives[*a].seat.value(now).total_cmp(&lives[*b].seat.value(now)))?;
-        let live = lives.swap_remove(index);
+        let live = lives.swap_remove(at);
         if lives.is_empty() {
             self.sessions.remove(&key);
         }
-        self.count -= 1;
+        self.gone(live.seat.owner);
         Some(live)
     }
 
@@ -140,7 +163,7 @@ impl Inner {
             idle.extend(lives.extract_if(.., |live| now.saturating_duration_since(live.seat.last) > IDLE));
             !lives.is_empty()
         });
-        self.count -= idle.len();
+        idle.iter().for_each(|live| self.gone(live.seat.owner));
         idle
     }
 }

@@ -103,7 +103,7 @@ impl Recording {
         let program = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
         let (mut guest, input) = (guest(&self)?, self.input.0.clone());
         guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
-        let ended = run(runtime, &program, guest, &input, None, false).await;
+        let ended = run(runtime, &program, guest, &input, None, None).await;
         judge(ended, end, exact)
     }
 }
@@ -146,7 +146,10 @@ fn guest(recording: &Recording) -> Result<Guest, ReplayError> {
         return Err(malformed(first(&problems)));
     }
     let limits = limits(&recording.limits)?;
-    let call = Call { budget: Arc::new(crate::run::budget(&limits)), ..Call::unlimited() };
+    let call = Call {
+        budget: Arc::new(crate::run::budget(&limits, std::time::Instant::now())),
+        ..Call::unlimited()
+    };
     Ok(Guest::new(access, services, call, limits, recording.safe_only))
 }
 

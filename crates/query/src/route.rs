@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Services};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use crate::answer::{self, Times};
 use crate::ask::{Ask, METHODS};
@@ -160,9 +160,10 @@ impl Query {
         if let Some(description) = self.describe(&request, &seen) {
             return Ok(description);
         }
-        let ready = self.prepare(request, &seen).await?;
+        let ready = self.prepare(request, &seen, started).await?;
         let Ready { program, ask, limits, access, claim, compiled } = ready;
-        let call = Call { budget: Arc::new(run::budget(&limits)), ..seen };
+        let is_named = seen.caller != Caller::Anonymous;
+        let call = Call { budget: Arc::new(run::budget(&limits, started)), ..seen };
         let budget = call.budget.clone();
         let tape = self.tape(&ask, claim.as_ref(), &program, &access, &limits);
         let mut guest = Guest::new(access.clone(), self.services.clone(), call, limits, ask.safe_only);
@@ -170,16 +171,19 @@ impl Query {
         // What an instance remembers of other runs would be missing in a replay.
         let may_live = |claim: &&Claim| claim.mode == Some(Mode::Instance) && !ask.records;
         let session = claim.as_ref().filter(may_live);
-        let session = session.map(|claim| (claim.session, claim.key));
-        let live = session.and_then(|(session, key)| self.runtime.lives.take(session, key));
+        let live = session.and_then(|claim| self.runtime.lives.take(claim.session, claim.key));
         let is_reused = live.is_some();
-        let mut ended = run(&self.runtime, &program, guest, &ask.input, live, session.is_some()).await;
-        if let (Some((session, key)), Some(live)) = (session, ended.live.take()) {
-            self.runtime.lives.put(session, key, live);
+        let owner = session.map(|claim| claim.holder_id());
+        let mut ended = run(&self.runtime, &program, guest, &ask.input, live, owner).await;
+        if let (Some(claim), Some(live)) = (session, ended.live.take()) {
+            self.runtime.lives.put(claim.session, claim.key, live);
         }
         let report = Report { made: budget.made(), since: Some(budget.started), cpu: ended.cpu };
         let times = Times { started, compiled, cpu: ended.cpu, list_calls: ask.list_calls };
         let mut response = finish(ended, &access, &times, report)?;
+        if is_named || is_reused {
+            answer::close(response.headers_mut());
+        }
         if let Some(claim) = claim {
             let done = match compiled {
                 _ if is_reused => Done::Reused,
@@ -194,29 +198,34 @@ impl Query {
     }
 
     /// Reads the request and gets its program ready.
-    async fn prepare(&self, request: Request<Body>, seen: &Call) -> Result<Ready, QueryError> {
+    async fn prepare(
+        &self,
+        request: Request<Body>,
+        seen: &Call,
+        started: Instant,
+    ) -> Result<Ready, QueryError> {
         let reads = seen.trace.phase("read");
         let config = match request.extensions().get::<Arc<CallerLimits>>() {
             Some(caller) => self.config.limits.and(caller),
             None => self.config.limits,
         };
         let caps = Limits::caps(&config);
-        let time = caps.millis(Limit::Deadline);
+        let time = tokio::time::Instant::from_std(started + caps.millis(Limit::Deadline));
         let late = || caps.exceeded(Limit::Deadline);
         if let Some(name) = self.stored_name(request.uri().path()) {
             let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
-            let ask = timeout(time, Ask::read_input(request, &config)).await.map_err(|_| late())??;
+            let ask = timeout_at(time, Ask::read_input(request, &config)).await.map_err(|_| late())??;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (program.clone(), self.access.clone());
             let limits = granted(&config, &ask)?;
             return Ok(Ready { program, ask, limits, access, claim: None, compiled: None });
         }
-        let (which, ask) = timeout(time, Ask::read(request, &config)).await.map_err(|_| late())??;
+        let (which, ask) = timeout_at(time, Ask::read(request, &config)).await.map_err(|_| late())??;
         drop(reads);
         let claim = self.judge().claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
         let _compiles = seen.trace.phase("compile");
-        let program = timeout(time, self.runtime.program(&claim, which.program));
+        let program = timeout_at(time, self.runtime.program(&claim, which.program));
         let (program, compiled) = program.await.map_err(|_| late())??;
         let (access, config) = match &claim.trusted {
             Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),

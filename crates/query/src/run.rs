@@ -1,13 +1,13 @@
 //! One run of a program: an instance, its input, its end.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
-    Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, Store, Trap, Trapped, TypedFunc,
-    UpdateDeadline,
+    Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, OwnerId, Store, Trap, Trapped,
+    TypedFunc, UpdateDeadline,
 };
 use serde_json::Value;
 use services::{Budget, Overloaded, Payer};
@@ -47,14 +47,14 @@ enum Alloc {
 }
 
 /// Runs a program to its end, or to the first of its limits: in an instance that lives already, or in a
-/// fresh one; `lives` says whether it is to go on living.
+/// fresh one; `lives` is whose it is if it is to go on living.
 pub(crate) async fn run(
     runtime: &Runtime,
     program: &Program,
     mut guest: Guest,
     input: &Bytes,
     live: Option<Live>,
-    lives: bool,
+    lives: Option<OwnerId>,
 ) -> Ended {
     let limits = guest.limits;
     let deadline = guest.call.budget.deadline;
@@ -96,10 +96,11 @@ pub(crate) async fn run(
         Ok(Err(sandbox::OverCpu)) => return ended(Err(limits.exceeded(Limit::Cpu)), store.into_data(), cpu),
         Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), store.into_data(), cpu),
     };
-    if !lives {
+    let Some(owner) = lives.filter(|_| store.data().answer.body.is_some()) else {
         return ended(Ok(()), store.into_data(), cpu);
-    }
-    let fresh = entry.zip(permit).map(|(entry, permit)| Seat::new(entry, permit, store.data()));
+    };
+    let first = store.data().first;
+    let fresh = entry.zip(permit).map(|(entry, permit)| Seat::new(entry, permit, owner, first));
     let (answer, console) = store.data_mut().rest();
     let live = seat.or(fresh).map(|seat| Live { store, seat });
     Ended { live, ..finished(Ok(()), answer, console, cpu) }
@@ -133,10 +134,10 @@ fn finished(result: Result<(), QueryError>, answer: Answer, console: Console, cp
 }
 
 /// The budget of upstream calls that a run's limits make.
-pub(crate) fn budget(limits: &crate::limits::Limits) -> Budget {
+pub(crate) fn budget(limits: &crate::limits::Limits, started: Instant) -> Budget {
     let calls = u32::try_from(limits.value(Limit::Calls)).unwrap_or(u32::MAX);
     let parallel = limits.size(Limit::Parallel);
-    Budget::new(limits.millis(Limit::Deadline), calls, limits.value(Limit::Received), parallel)
+    Budget::since(started, limits.millis(Limit::Deadline), calls, limits.value(Limit::Received), parallel)
 }
 
 /// The store of one run. At every tick the guest yields as tokio's own tasks do: it goes on only after the
@@ -235,6 +236,7 @@ async fn enter_plain(
 ) -> GuestResult<Entry> {
     let instance = runtime.plain.1.instantiate_async(&mut *store, module).await?;
     store.data_mut().memory = instance.get_memory(&mut *store, MEMORY);
+    store.data_mut().first = store.data().linear();
     for constructors in ["_initialize", CONSTRUCTORS] {
         if let Ok(constructors) = instance.get_typed_func::<(), ()>(&mut *store, constructors) {
             constructors.call_async(&mut *store, ()).await?;
@@ -255,6 +257,7 @@ async fn instantiate(environment: &Environment, store: &mut Store<Guest>) -> Gue
     let instance = environment.instance.instantiate_async(&mut *store).await?;
     let memory = instance.get_module_export(&mut *store, &environment.memory);
     store.data_mut().memory = memory.and_then(Extern::into_memory);
+    store.data_mut().first = store.data().linear();
     Ok(instance)
 }
 

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sandbox::{
-    Background, Cache, CacheStats, Content, CpuClock, Disk, Engine, Gate, Key, Line, Linker, Module, Sandbox,
-    Ticker,
+    Background, Cache, CacheStats, Content, CpuClock, Disk, Engine, Gate, Key, Line, Linker, Module, NotDone,
+    OwnerId, Sandbox, Ticker,
 };
+use services::Overloaded;
 use sha2::{Digest, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::allowance::Allowance;
 use crate::ask::Language;
@@ -160,41 +161,69 @@ impl Runtime {
             return Ok((found, None));
         }
         let started = Instant::now();
+        let order = Order {
+            key: claim.key,
+            owner: claim.owner.id(),
+            language: claim.language,
+            is_charged: claim.trusted.is_none(),
+            is_kept: claim.mode.is_some(),
+            sent,
+        };
+        // A client that goes away takes nothing with it: what was begun is finished, charged and kept.
+        let made = tokio::spawn(Arc::clone(self).fetch(order)).await;
+        let (program, compiled) = made.unwrap_or_else(|error| Err(QueryError::Gateway(error.to_string())))?;
+        Ok((program, compiled.then(|| started.elapsed())))
+    }
+
+    /// The program of an order, and whether it was compiled for it.
+    async fn fetch(self: Arc<Self>, order: Order) -> Result<(Program, bool), QueryError> {
+        let (key, owner) = (order.key, order.owner);
         let mut compiled = false;
         let make = || async {
-            if let Some(restored) = self.restored(claim.key).await {
+            let turn = self.turn(&order).await?;
+            if let Some(restored) = self.restored(key).await {
                 return Ok(restored);
             }
+            if order.sent.is_none() {
+                self.allowance.charge(owner, Duration::ZERO, Instant::now());
+                return Err(QueryError::ProgramUnknown);
+            }
             compiled = true;
-            self.made(claim, sent.ok_or(QueryError::ProgramUnknown)?).await
+            self.made(order, turn).await
         };
-        let program = self.cache.get_or_make(claim.key, claim.owner.id(), make).await?;
-        Ok((program, compiled.then(|| started.elapsed())))
+        let program = self.cache.get_or_make(key, owner, make).await?;
+        Ok((program, compiled))
+    }
+
+    /// The owner's turn: what it sends is made one after the other.
+    async fn turn(&self, order: &Order) -> Result<OwnedMutexGuard<()>, QueryError> {
+        let turn = || self.allowance.turn(order.owner, order.is_charged, Instant::now());
+        let held = turn()?.lock_owned().await;
+        // Those who came with it may have used up what was left.
+        turn()?;
+        Ok(held)
     }
 
     /// What an earlier process of this gateway compiled.
     async fn restored(self: &Arc<Self>, key: Key) -> Option<(Program, usize)> {
         self.disk.as_ref()?;
         let runtime = Arc::clone(self);
-        self.background.run(move || runtime.restore(key)).await?
+        tokio::task::spawn_blocking(move || runtime.restore(key)).await.ok()?
     }
 
     /// Checks and compiles a program in the background, so that requests go on meanwhile, at its owner's charge.
-    async fn made(self: &Arc<Self>, claim: &Claim, bytes: Bytes) -> Result<(Program, usize), QueryError> {
-        let owner = claim.owner.id();
-        let is_charged = claim.trusted.is_none();
-        let turn = match is_charged {
-            true => Some(self.allowance.turn(owner, Instant::now())?.lock_owned().await),
-            false => None,
-        };
-        // Those who came with it may have used up what was left.
-        turn.is_some().then(|| self.allowance.turn(owner, Instant::now())).transpose()?;
-        let (runtime, language, key) = (Arc::clone(self), claim.language, claim.key);
-        let is_kept = claim.mode.is_some();
+    async fn made(
+        self: &Arc<Self>,
+        order: Order,
+        turn: OwnedMutexGuard<()>,
+    ) -> Result<(Program, usize), QueryError> {
+        let runtime = Arc::clone(self);
         let job = move || {
+            let Order { key, owner, language, is_charged, is_kept, sent } = order;
+            let bytes = sent.unwrap_or_default();
             let clock = CpuClock::now();
             let made = runtime.compile(language, &bytes);
-            let took = clock.elapsed();
+            let took = clock.elapsed() + elsewhere(language, bytes.len());
             if is_charged {
                 runtime.allowance.charge(owner, took, Instant::now());
             }
@@ -202,12 +231,14 @@ impl Runtime {
             if let (Ok((program, _)), true) = (&made, is_kept) {
                 runtime.keep(key, program);
             }
-            runtime.cache.sweep();
+            runtime.cache.sweep(owner);
             drop(turn);
             made
         };
-        let made = self.background.run(job).await;
-        made.unwrap_or_else(|| Err(QueryError::Gateway("a program could not be compiled".into())))
+        self.background.run(job).await.unwrap_or_else(|not| match not {
+            NotDone::Full => Err(Overloaded.into()),
+            NotDone::Panicked => Err(QueryError::Gateway("a program could not be compiled".into())),
+        })
     }
 
     /// A program of the operator's, at once.
@@ -264,6 +295,30 @@ impl Runtime {
             disk.remove(&key);
         }
         program.map(weighed)
+    }
+}
+
+/// A program that is to be found or made.
+struct Order {
+    key: Key,
+    owner: OwnerId,
+    language: Language,
+    /// Whether compiling it counts against its owner's allowance.
+    is_charged: bool,
+    /// Whether it is to outlast a restart.
+    is_kept: bool,
+    /// `None` where it is named and not sent.
+    sent: Option<Bytes>,
+}
+
+/// The CPU time that a language takes on a thread of its own, where no clock of ours sees it: types are taken out
+/// of some ten bytes in a microsecond.
+fn elsewhere(language: Language, bytes: usize) -> Duration {
+    match language {
+        Language::Typescript => {
+            Duration::from_nanos(100).saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX))
+        }
+        Language::Wasm | Language::Javascript => Duration::ZERO,
     }
 }
 

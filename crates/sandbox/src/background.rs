@@ -4,6 +4,7 @@
 //! Their priority is the system's lowest but one step, so that a thread that answers requests gets the core
 //! as soon as it asks for it, on one core, too.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -13,11 +14,26 @@ use tokio::sync::oneshot;
 /// By how much such a thread is nicer than others.
 const NICE: i32 = 18;
 
+/// So many jobs wait at most.
+const MOST: usize = 256;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A few threads in the background. They end when the last handle is gone.
 #[derive(Clone, Debug)]
-pub struct Background(Sender<Job>);
+pub struct Background {
+    jobs: Sender<Job>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Why a job was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    /// Too many wait already.
+    Full,
+    /// It panicked.
+    Panicked,
+}
 
 impl Background {
     /// Starts so many threads.
@@ -31,23 +47,31 @@ impl Background {
             let receiver = Arc::clone(&receiver);
             thread::Builder::new().name(format!("compile-{number}")).spawn(move || work(&receiver))?;
         }
-        Ok(Self(sender))
+        Ok(Self { jobs: sender, waiting: Arc::default() })
     }
 
-    /// Does something there. `None` if it panicked.
-    pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    /// Does something there.
+    ///
+    /// # Errors
+    /// When too many jobs wait, or this one panics.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
+        if self.waiting.fetch_add(1, Relaxed) >= MOST {
+            self.waiting.fetch_sub(1, Relaxed);
+            return Err(NotDone::Full);
+        }
         let (done, result) = oneshot::channel();
-        self.begin(move || {
+        let waiting = Arc::clone(&self.waiting);
+        let job = move || {
+            waiting.fetch_sub(1, Relaxed);
             // Who asked may have gone away.
             let _ = done.send(job());
-        });
-        result.await.ok()
-    }
-
-    /// Has something done there, whenever.
-    pub fn begin(&self, job: impl FnOnce() + Send + 'static) {
+        };
         // The threads live as long as this sender does.
-        let _ = self.0.send(Box::new(job));
+        let _ = self.jobs.send(Box::new(job));
+        result.await.map_err(|_| NotDone::Panicked)
     }
 }
 
@@ -69,15 +93,33 @@ mod tests {
     #[tokio::test]
     async fn a_job_that_panics_ends_no_other() {
         let background = Background::start(1).unwrap();
-        assert_eq!(background.run(|| -> u8 { panic!("on purpose") }).await, None);
-        assert_eq!(background.run(|| 7).await, Some(7));
+        assert_eq!(background.run(|| -> u8 { panic!("on purpose") }).await, Err(NotDone::Panicked));
+        assert_eq!(background.run(|| 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn who_comes_when_too_many_wait_is_told_at_once() {
+        let background = Background::start(1).unwrap();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let blocked = tokio::spawn({
+            let background = background.clone();
+            async move { background.run(move || gone.recv().is_err()).await }
+        });
+        while background.waiting.load(Relaxed) == 0 && !blocked.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let many: Vec<_> = (0..2 * MOST).map(|_| Box::pin(background.run(|| ()))).collect();
+        let full = futures_util::future::select_all(many).await.0;
+        assert_eq!(full, Err(NotDone::Full));
+        drop(go);
+        assert_eq!(blocked.await.unwrap(), Ok(true));
     }
 
     #[tokio::test]
     async fn it_is_nicer_than_whoever_asks() {
         let background = Background::start(1).unwrap();
         let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
-        assert_eq!(background.run(nice).await, Some(NICE));
+        assert_eq!(background.run(nice).await, Ok(NICE));
         assert_ne!(nice(), NICE);
     }
 }

@@ -49,6 +49,8 @@ pub struct CacheStats {
 #[derive(Debug)]
 struct Inner<T> {
     items: HashMap<Key, Item<T>>,
+    /// What each owner's items weigh.
+    owners: HashMap<OwnerId, usize>,
     stats: CacheStats,
 }
 
@@ -65,7 +67,7 @@ impl<T: Clone> Cache<T> {
     /// A cache for at most `capacity` bytes.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let inner = Inner { items: HashMap::new(), stats: CacheStats::default() };
+        let inner = Inner { items: HashMap::new(), owners: HashMap::new(), stats: CacheStats::default() };
         Self { capacity, inner: Mutex::new(inner) }
     }
 
@@ -88,34 +90,38 @@ impl<T: Clone> Cache<T> {
     where
         F: Future<Output = Result<(T, usize), E>>,
     {
-        let cell = self.cell(key, owner);
-        if let Some(item) = cell.get() {
+        let begun = Begun { cache: self, key, cell: self.cell(key, owner) };
+        if let Some(item) = begun.cell.get() {
             return Ok(item.clone());
         }
         let mut weight = None;
-        let made = cell
-            .get_or_try_init(|| async {
-                let (item, bytes) = make().await?;
-                weight = Some(bytes);
-                Ok(item)
-            })
-            .await;
-        match (&made, weight) {
-            (Ok(_), Some(bytes)) => self.weigh(key, bytes),
-            (Err(_), _) => self.forget(key),
-            _ => {}
-        }
-        made.cloned()
+        let made = begun.cell.get_or_try_init(|| async {
+            let (item, bytes) = make().await?;
+            weight = Some(bytes);
+            Ok(item)
+        });
+        let made = made.await.cloned();
+        weight.into_iter().for_each(|bytes| self.weigh(key, &begun.cell, bytes));
+        made
     }
 
-    /// Lets the least worthy items go where there are too many.
-    pub fn sweep(&self) {
-        let now = Instant::now();
+    /// Lets the least worthy items go where there are too many, or where this owner has more than its share.
+    pub fn sweep(&self, owner: OwnerId) {
+        let (now, share) = (Instant::now(), self.capacity / 2);
         let mut inner = self.lock();
-        inner.share(self.capacity / 2, now);
-        if inner.stats.bytes > self.capacity / 10 * FULL {
-            inner.shrink(self.capacity / 10 * SWEPT, now, |_| true);
+        let mut gone = Vec::new();
+        let held = inner.owners.get(&owner).copied().unwrap_or_default();
+        if held > share {
+            let over = held - share / 10 * FULL;
+            let left = inner.stats.bytes - over;
+            gone = inner.shrink(left, now, |item| item.owner == owner);
         }
+        if inner.stats.bytes > self.capacity / 10 * FULL {
+            gone.extend(inner.shrink(self.capacity / 10 * SWEPT, now, |_| true));
+        }
+        // To let go of code takes its time: nobody waits for the lock meanwhile.
+        drop(inner);
+        drop(gone);
     }
 
     /// What it holds and did.
@@ -141,26 +147,46 @@ impl<T: Clone> Cache<T> {
     }
 
     /// Counts an item that was made; where nobody has swept in time, now.
-    fn weigh(&self, key: Key, bytes: usize) {
+    fn weigh(&self, key: Key, cell: &Arc<OnceCell<T>>, bytes: usize) {
         let mut inner = self.lock();
-        let Some(item) = inner.items.get_mut(&key) else { return };
-        item.weight = bytes;
-        inner.stats.bytes += bytes;
+        let Some(item) = inner.items.get_mut(&key).filter(|item| Arc::ptr_eq(&item.cell, cell)) else {
+            return;
+        };
+        let (owner, before) = (item.owner, std::mem::replace(&mut item.weight, bytes));
+        inner.stats.bytes = inner.stats.bytes - before + bytes;
+        let held = inner.owners.entry(owner).or_default();
+        *held = *held - before + bytes;
         if inner.stats.bytes > self.capacity {
-            inner.shrink(self.capacity / 10 * SWEPT, Instant::now(), |_| true);
-        }
-    }
-
-    /// Drops an item that could not be made, unless somebody has begun to make it again.
-    fn forget(&self, key: Key) {
-        let mut inner = self.lock();
-        if inner.items.get(&key).is_some_and(|item| item.cell.get().is_none()) {
-            inner.items.remove(&key);
+            let gone = inner.shrink(self.capacity / 10 * SWEPT, Instant::now(), |_| true);
+            drop(inner);
+            drop(gone);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody waits for an item. The last one who goes without it takes its place away: whoever was to make it may have
+/// failed, or gone away half-way.
+struct Begun<'a, T: Clone> {
+    cache: &'a Cache<T>,
+    key: Key,
+    cell: Arc<OnceCell<T>>,
+}
+
+impl<T: Clone> Drop for Begun<'_, T> {
+    fn drop(&mut self) {
+        if self.cell.initialized() {
+            return;
+        }
+        let mut inner = self.cache.lock();
+        let is_last =
+            |item: &Item<T>| Arc::ptr_eq(&item.cell, &self.cell) && Arc::strong_count(&self.cell) == 2;
+        if inner.items.get(&self.key).is_some_and(is_last) {
+            inner.items.remove(&self.key);
+        }
     }
 }
 
@@ -177,30 +203,28 @@ impl<T> Item<T> {
 }
 
 impl<T> Inner<T> {
-    /// Takes what an owner has above its share.
-    fn share(&mut self, share: usize, now: Instant) {
-        let mut owners: HashMap<OwnerId, usize> = HashMap::new();
-        self.items.values().for_each(|item| *owners.entry(item.owner).or_default() += item.weight);
-        for (owner, bytes) in owners.into_iter().filter(|(_, bytes)| *bytes > share) {
-            let least = share / 10 * FULL;
-            self.shrink(self.stats.bytes - (bytes - least), now, |item| item.owner == owner);
-        }
-    }
-
-    /// Pushes out the least worthy of some items until so many bytes are left.
-    fn shrink(&mut self, bytes: usize, now: Instant, which: impl Fn(&Item<T>) -> bool) {
+    /// Takes the least worthy of some items out until so many bytes are left.
+    fn shrink(&mut self, bytes: usize, now: Instant, which: impl Fn(&Item<T>) -> bool) -> Vec<Item<T>> {
         let made = self.items.iter().filter(|(_, item)| item.weight > 0 && which(item));
         let mut values: Vec<(f64, Key)> = made.map(|(key, item)| (item.value(now), *key)).collect();
         values.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
+        let mut gone = Vec::new();
         for (_, key) in values {
             if self.stats.bytes <= bytes {
                 break;
             }
-            if let Some(item) = self.items.remove(&key) {
-                self.stats.bytes -= item.weight;
-                self.stats.evictions += 1;
+            let Some(item) = self.items.remove(&key) else { continue };
+            self.stats.bytes -= item.weight;
+            self.stats.evictions += 1;
+            if let Some(held) = self.owners.get_mut(&item.owner) {
+                *held -= item.weight;
+                if *held == 0 {
+                    self.owners.remove(&item.owner);
+                }
             }
+            gone.push(item);
         }
+        gone
     }
 }
 
@@ -222,7 +246,7 @@ mod tests {
         }
         for key in 2..=60 {
             put(&cache, key, u64::from(key), 10).await;
-            cache.sweep();
+            cache.sweep(key.into());
         }
         assert_eq!(cache.get([1; 32]), Some(1), "60 others came by and none was used twice");
         assert!(cache.stats().bytes <= 90, "{:?}", cache.stats());
@@ -237,7 +261,7 @@ mod tests {
         }
         for key in 10..=15 {
             put(&cache, key, 2, 10).await;
-            cache.sweep();
+            cache.sweep(2);
         }
         assert!((1..=3).all(|key| cache.get([key; 32]).is_some()), "the other owner's stay");
         let held = (10..=15).filter(|key| cache.get([*key; 32]).is_some()).count();
@@ -260,6 +284,27 @@ mod tests {
         assert_eq!(refused, Err("no"));
         assert_eq!(cache.stats().items, 0);
         assert_eq!(put(&cache, 1, 0, 10).await, 1);
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_half_way_leaves_nothing_behind() {
+        let cache: Cache<u8> = Cache::new(20);
+        let never = cache.get_or_make([1; 32], 0, || std::future::pending::<Result<(u8, usize), ()>>());
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, never).await.is_err());
+        assert_eq!(cache.stats().items, 0);
+    }
+
+    #[tokio::test]
+    async fn one_that_fails_takes_nothing_from_one_that_waits() {
+        let cache: Cache<u8> = Cache::new(20);
+        let fails = cache.get_or_make([1; 32], 0, || async {
+            tokio::task::yield_now().await;
+            Err("no")
+        });
+        let makes = cache.get_or_make([1; 32], 0, || async { Ok::<_, &str>((7, 10)) });
+        let (failed, made) = tokio::join!(fails, makes);
+        assert_eq!((failed, made), (Err("no"), Ok(7)));
+        assert_eq!((cache.get([1; 32]), cache.stats().bytes), (Some(7), 10));
     }
 
     #[tokio::test]

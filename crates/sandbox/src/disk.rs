@@ -22,6 +22,7 @@ const LARGEST: u64 = 64 << 20;
 const MAC: usize = 32;
 /// How files end that hold a program.
 const ENDING: &str = "code";
+const VERSION: &str = concat!("orfa code ", env!("CARGO_PKG_VERSION"));
 /// The file of the secret, where the config has none.
 const SECRET: &str = "secret";
 
@@ -32,7 +33,6 @@ pub struct Disk {
     key: hmac::Key,
     capacity: u64,
     held: AtomicU64,
-    written: AtomicU64,
 }
 
 /// What was read from the folder, and is what this gateway wrote: only [`Disk::read`] makes one.
@@ -102,9 +102,31 @@ pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
     }
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| fail(io::Error::other(error.to_string())))?;
-    write_file(folder, &file, &[&secret]).map_err(fail)?;
-    // Another gateway may have been faster: what lies there now is what both use.
-    Ok(read_secret(&file).unwrap_or(secret))
+    let new = fresh(folder);
+    write_file(&new, &[&secret]).map_err(fail)?;
+    // Another gateway may have been faster: what lies there then is what both use, and it is whole.
+    let linked = fs::hard_link(&new, &file);
+    let _ = fs::remove_file(new);
+    match (linked, read_secret(&file)) {
+        (_, Some(secret)) => Ok(secret),
+        (linked, None) => {
+            let broken = || io::Error::other(format!("`{SECRET}` in it is no secret of 32 bytes"));
+            Err(fail(
+                linked
+                    .err()
+                    .filter(|error| error.kind() != io::ErrorKind::AlreadyExists)
+                    .unwrap_or_else(broken),
+            ))
+        }
+    }
+}
+
+/// A file that nobody else writes.
+fn fresh(folder: &Path) -> PathBuf {
+    let mut number = [0; 8];
+    // Without chance two processes may take the same name, and one of them writes nothing then.
+    let _ = getrandom::fill(&mut number);
+    folder.join(format!("{:016x}.new", u64::from_be_bytes(number)))
 }
 
 fn read_secret(file: &Path) -> Option<[u8; 32]> {
@@ -118,10 +140,12 @@ impl Disk {
     /// When the folder is not the gateway's own, or can't be used.
     pub fn open(folder: &Path, secret: &[u8; 32], capacity: u64) -> Result<Self, DiskError> {
         own(folder)?;
-        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        // What another version of the gateway checked and wrote is not this one's.
+        let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), VERSION.as_bytes());
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
         let held = files(folder).iter().map(|(_, _, size)| size).sum();
         let folder = folder.to_owned();
-        Ok(Self { folder, key, capacity, held: AtomicU64::new(held), written: AtomicU64::new(0) })
+        Ok(Self { folder, key, capacity, held: AtomicU64::new(held) })
     }
 
     /// What was written under a key.
@@ -162,11 +186,11 @@ impl Disk {
         let mac = self.mac(key, &[&[tag], bytes]);
         let path = self.path(key);
         let before = fs::metadata(&path).map_or(0, |file| file.len());
-        // No two threads write the same new file.
-        let number = self.written.fetch_add(1, Relaxed);
-        let new = self.folder.join(format!("{number}.{}.new", std::process::id()));
-        let written = write_file(&self.folder, &new, &[mac.as_ref(), &[tag], bytes]);
-        if written.and_then(|()| fs::rename(&new, &path)).is_err() {
+        let new = fresh(&self.folder);
+        if write_file(&new, &[mac.as_ref(), &[tag], bytes]).is_err() {
+            return;
+        }
+        if fs::rename(&new, &path).is_err() {
             let _ = fs::remove_file(new);
             return;
         }
@@ -232,8 +256,7 @@ fn own(folder: &Path) -> Result<(), DiskError> {
     if found.is_dir() && is_own { Ok(()) } else { Err(DiskError::NotOwn(folder.to_owned())) }
 }
 
-fn write_file(folder: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    debug_assert!(path.starts_with(folder));
+fn write_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     parts.iter().try_for_each(|part| file.write_all(part))
 }

@@ -16,7 +16,7 @@ mod room;
 mod snapshot;
 mod ticker;
 
-pub use background::Background;
+pub use background::{Background, NotDone};
 pub use cache::{Cache, CacheStats, Key, OwnerId};
 pub use class::{Class, Pool};
 pub use disk::{Content, Disk, DiskError, Kept, secret_in};

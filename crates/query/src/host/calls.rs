@@ -218,6 +218,8 @@ fn handle_del(view: &mut View<'_>, handle: i32) -> GuestResult<()> {
         }
         Some(Slot::Pending { sent, .. }) => guest.release(sent),
         Some(_) => {}
+        // Only now does an instance let go of what it had in a run before.
+        None if guest.futures.is_past(handle) => {}
         None => return Err(Trapped::new(QueryError::BadHandle { function: "Handle_del", handle })),
     }
     Ok(())

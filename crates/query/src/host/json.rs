@@ -73,25 +73,22 @@ struct Wanted {
 
 /// The documents of a run, by the handles of the responses that they came with.
 #[derive(Debug, Default)]
-pub(crate) struct Documents(Vec<Option<Document>>);
+pub(crate) struct Documents(Vec<(i32, Document)>);
 
 impl Documents {
+    /// The document of a handle. There are few, and the last one is the one that is read.
     fn get(&self, handle: i32) -> Option<&Document> {
-        self.0.get(usize::try_from(handle).ok()?)?.as_ref()
+        self.0.iter().rev().find(|(known, _)| *known == handle).map(|(_, document)| document)
     }
 
     fn put(&mut self, handle: i32, document: Document) {
-        let Ok(place) = usize::try_from(handle) else { return };
-        if self.0.len() <= place {
-            self.0.resize_with(place + 1, || None);
-        }
-        self.0[place] = Some(document);
+        self.0.push((handle, document));
     }
 
     /// Lets go of a document; how many bytes its index took.
     pub(crate) fn delete(&mut self, handle: i32) -> usize {
-        let place = usize::try_from(handle).ok().and_then(|place| self.0.get_mut(place));
-        place.and_then(Option::take).map_or(0, |document| document.index_bytes())
+        let place = self.0.iter().position(|(known, _)| *known == handle);
+        place.map_or(0, |place| self.0.swap_remove(place).1.index_bytes())
     }
 }
 
