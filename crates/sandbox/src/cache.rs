@@ -289,7 +289,7 @@ mod tests {
     #[tokio::test]
     async fn who_goes_away_half_way_leaves_nothing_behind() {
         let cache: Cache<u8> = Cache::new(20);
-        let never = cache.get_or_make([1; 32], 0, || std::future::pending::<Result<(u8, usize), ()>>());
+        let never = cache.get_or_make([1; 32], 0, std::future::pending::<Result<(u8, usize), ()>>);
         assert!(tokio::time::timeout(std::time::Duration::ZERO, never).await.is_err());
         assert_eq!(cache.stats().items, 0);
     }
