@@ -109,7 +109,7 @@ impl Ask {
                 let (input, program) = split(&head.headers, body, is_named)?;
                 (language, input, program)
             }
-            Layout::Form(boundary) => form(boundary, body).await?,
+            Layout::Form(boundary) => Box::pin(form(boundary, body)).await?,
         };
         let program = Some(program).filter(|program| !program.is_empty() || !is_named);
         program.iter().try_for_each(|program| check_size(program, config.program.0))?;
@@ -257,18 +257,19 @@ async fn decode(headers: &HeaderMap, body: Bytes, limit: u64) -> Result<Bytes, Q
         "identity" => Ok(body),
         "gzip" | "x-gzip" => {
             // Half a program must not run: all members count, and what follows them is an error.
-            let mut decoder = GzipDecoder::new(&*body);
+            let mut decoder = Box::new(GzipDecoder::new(&*body));
             decoder.multiple_members(true);
             inflate(decoder, limit).await
         }
-        "deflate" => inflate(ZlibDecoder::new(&*body), limit).await,
-        "br" => inflate(BrotliDecoder::new(&*body), limit).await,
-        "zstd" => inflate(ZstdDecoder::new(&*body), limit).await,
+        "deflate" => inflate(Box::new(ZlibDecoder::new(&*body)), limit).await,
+        "br" => inflate(Box::new(BrotliDecoder::new(&*body)), limit).await,
+        "zstd" => inflate(Box::new(ZstdDecoder::new(&*body)), limit).await,
         _ => Err(QueryError::Encoding(coding)),
     }
 }
 
-async fn inflate(decoder: impl AsyncRead + Unpin, limit: u64) -> Result<Bytes, QueryError> {
+/// Decoders are large, and most requests need none: they have a box of their own.
+async fn inflate(decoder: Box<dyn AsyncRead + Unpin + Send + '_>, limit: u64) -> Result<Bytes, QueryError> {
     let mut decoder = decoder.take(limit.saturating_add(1));
     let mut out = BytesMut::new();
     while decoder.read_buf(&mut out).await.map_err(|_| QueryError::BrokenEncoding)? > 0 {}

@@ -8,9 +8,11 @@
 mod awake;
 mod dead;
 mod filter;
+mod flood;
 mod gigabyte;
 mod idle;
 mod json;
+mod kept;
 mod load;
 mod memory;
 mod neighbours;
@@ -53,6 +55,8 @@ const BENCHES: &[Bench] = &[
     ("reload", reload::run),
     ("overload", overload::run),
     ("neighbours", neighbours::run),
+    ("flood", flood::run),
+    ("kept", kept::run),
     ("proxy", proxy::run),
     ("filter", filter::run),
     ("memory", memory::run),

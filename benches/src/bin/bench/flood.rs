@@ -1,0 +1,183 @@
+//! What strangers do to those who behave: ten thousand programs that nobody has seen, one after the other; a
+//! program that spins, and one that asks for 2.5 GB. The others go on meanwhile, each with a program that is
+//! kept and one call of 20 ms to a service, at some 30 % of a core. Beside a flood the gateway has one core; beside a
+//! program that never ends it has two, as it keeps one of its threads free from such.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use benches::client::Client;
+use benches::scoreboard::{self, Better, Score};
+use benches::stats::{median, percentile, spread};
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+use crate::open::{Answered, offer, run as beside};
+use crate::process::{SERVER_CORE, Server, query_route};
+use crate::service::{Service, text};
+use crate::unseen::distinct;
+use crate::{Tools, query as programs, say};
+
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(4);
+const PER_SECOND: f64 = 3_000.0;
+const SERVICE: Duration = Duration::from_millis(20);
+/// Programs of a flood.
+const FLOOD: usize = 10_000;
+const SPINS: &str = "export default () => { for (;;); }";
+const GROWS: &str = "export default () => { const all = []; for (let i = 0; i < 2500; i++) all.push(new Uint8Array(1 << 20).fill(1)) }";
+
+#[derive(Serialize)]
+struct Row {
+    stranger: &'static str,
+    round: usize,
+    /// What the stranger sent, and how much of it was refused with 429.
+    sent: usize,
+    waited: usize,
+    alone_p99_ms: f64,
+    meanwhile_p99_ms: f64,
+    /// Of a core, while the others were alone.
+    load_percent: f64,
+}
+
+/// What a stranger sends: the Nth request, and what it may be answered.
+#[derive(Clone)]
+struct Stranger {
+    name: &'static str,
+    most: usize,
+    request: Arc<dyn Fn(usize) -> Result<Request<Full<Bytes>>> + Send + Sync>,
+    answers: &'static [u16],
+    cores: &'static str,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let waits = Bytes::from(std::fs::read(programs::build(&tools.orfa, "wait.c", folder.path())?)?);
+    let constant = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
+    let rows = beside(measure(tools, waits, constant))??;
+    scoreboard::rows("flood", &rows)?;
+    scoreboard::record([
+        score(&rows, &["flood"], "query.flood_p99_added_ms"),
+        score(&rows, &["spins", "grows"], "query.spin_p99_added_ms"),
+    ])
+}
+
+/// The worse of some strangers.
+fn score(rows: &[Row], strangers: &[&str], name: &str) -> (String, Score) {
+    let added = |stranger: &&str| -> Vec<f64> {
+        let of = rows.iter().filter(|row| row.stranger == *stranger);
+        of.map(|row| row.meanwhile_p99_ms - row.alone_p99_ms).collect()
+    };
+    let worst =
+        strangers.iter().map(added).max_by(|a, b| median(a).total_cmp(&median(b))).unwrap_or_default();
+    let against =
+        "p99 of others without the stranger, median of five rounds, 3000 requests a second".to_owned();
+    let (value, spread) = (median(&worst), spread(&worst));
+    (
+        name.to_owned(),
+        Score { value, unit: "ms".into(), better: Better::Lower, target: Some(3.0), against, spread },
+    )
+}
+
+async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<Row>> {
+    let service = Service::start(SocketAddr::from(([127, 0, 0, 1], 0)), |_| async {
+        tokio::time::sleep(SERVICE).await;
+        text("{}")
+    })?;
+    let strangers = [
+        Stranger {
+            name: "flood",
+            most: FLOOD,
+            request: Arc::new(move |number| post("application/wasm", distinct(&constant, number as u64))),
+            answers: &[200, 429],
+            cores: SERVER_CORE,
+        },
+        endless("spins", SPINS),
+        endless("grows", GROWS),
+    ];
+    let mut rows = Vec::new();
+    for round in 0..ROUNDS {
+        for stranger in &strangers {
+            // A gateway of its own: no flood finds its allowance used up by the one before.
+            let server = Server::gateway(&tools.orfa, stranger.cores, &query_route(service.address))?;
+            others(&server, &waits, Duration::from_secs(1)).await?;
+            let before = server.usage()?;
+            let alone = others(&server, &waits, ROUND).await?;
+            let load_percent = (server.usage()?.cpu - before.cpu).as_secs_f64() / ROUND.as_secs_f64() * 100.0;
+            let (stop, sent, waited) = (Arc::new(AtomicBool::new(false)), Arc::default(), Arc::default());
+            let pest = pester(server.address, stranger.clone(), &stop, &sent, &waited);
+            let meanwhile = others(&server, &waits, ROUND).await?;
+            stop.store(true, Relaxed);
+            pest.join().map_err(|_| anyhow!("the stranger panicked"))??;
+            let row = Row {
+                stranger: stranger.name,
+                round,
+                sent: sent.load(Relaxed),
+                waited: waited.load(Relaxed),
+                alone_p99_ms: alone,
+                meanwhile_p99_ms: meanwhile,
+                load_percent,
+            };
+            say(&format!(
+                "  {:<6} p99 {:>6.2} ms alone ({:.0} % load), {:>6.2} ms beside {} of which {} were told to wait",
+                row.stranger, row.alone_p99_ms, row.load_percent, row.meanwhile_p99_ms, row.sent, row.waited
+            ));
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// A stranger whose program ends by a limit, over and over.
+fn endless(name: &'static str, source: &'static str) -> Stranger {
+    let request = move |_: usize| post("text/javascript", Bytes::from_static(source.as_bytes()));
+    Stranger { name, most: usize::MAX, request: Arc::new(request), answers: &[422], cores: "0,1" }
+}
+
+/// The others' p99, in ms. All of them are answered.
+async fn others(server: &Server, program: &Bytes, time: Duration) -> Result<f64> {
+    let request = || post("application/wasm", program.clone());
+    let answered = offer(server.address, PER_SECOND, time, request).await?;
+    let is_good = |answered: &&Answered| answered.status == Some(StatusCode::OK);
+    let good: Vec<f64> = answered.iter().filter(is_good).map(|answered| answered.ms).collect();
+    let refused = answered.len() - good.len();
+    ensure!(refused * 1000 <= answered.len(), "{refused} of {} were not answered", answered.len());
+    Ok(percentile(&good, 99))
+}
+
+/// Sends what a stranger sends, one after the other, until it is stopped. On a thread of its own.
+fn pester(
+    address: SocketAddr,
+    stranger: Stranger,
+    stop: &Arc<AtomicBool>,
+    sent: &Arc<AtomicUsize>,
+    waited: &Arc<AtomicUsize>,
+) -> std::thread::JoinHandle<Result<()>> {
+    let (stop, sent, waited) = (Arc::clone(stop), Arc::clone(sent), Arc::clone(waited));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let client = Client::new(address);
+            for number in 0..stranger.most {
+                if stop.load(Relaxed) {
+                    break;
+                }
+                let answer = client.send((stranger.request)(number)?).await?;
+                let status = answer.status.as_u16();
+                ensure!(stranger.answers.contains(&status), "{} was answered {status}", stranger.name);
+                sent.fetch_add(1, Relaxed);
+                waited.fetch_add(usize::from(status == 429), Relaxed);
+            }
+            Ok(())
+        })
+    })
+}
+
+fn post(content_type: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+    Ok(Request::post("/query").header("content-type", content_type).body(Full::new(body))?)
+}

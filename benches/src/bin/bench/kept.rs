@@ -1,0 +1,98 @@
+//! What one more kept program takes in memory, and one more instance that goes on living: in C and in
+//! JavaScript, the larger of both.
+
+use anyhow::{Result, ensure};
+use benches::client::Client;
+use benches::scoreboard::{self, Better, Score};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde::Serialize;
+
+use crate::process::{NOBODY, Server, query_route};
+use crate::unseen::distinct;
+use crate::{Tools, query as programs, say};
+
+const PROGRAMS: u64 = 2_000;
+const INSTANCES: u64 = 100;
+/// Room for all of them, whoever they belong to.
+const ROOM: &str =
+    "runtime: { instances: 2048, cache: 1GiB, compile_time: 10m }\nshed: { automatic: false }\n";
+
+#[derive(Serialize)]
+struct Row {
+    what: String,
+    count: u64,
+    kb_each: f64,
+}
+
+/// A program in one language: its type, and the Nth of those that differ.
+struct Kind {
+    name: &'static str,
+    content_type: &'static str,
+    nth: Box<dyn Fn(u64) -> Bytes>,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let module = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
+    let source = std::fs::read_to_string(programs::program("constant.js"))?;
+    let kinds = [
+        Kind { name: "C", content_type: "application/wasm", nth: Box::new(move |n| distinct(&module, n)) },
+        Kind {
+            name: "JavaScript",
+            content_type: "text/javascript",
+            nth: Box::new(move |n| format!("{source}// {n}\n").into()),
+        },
+    ];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut rows, mut worst) = (Vec::new(), [0.0; 2]);
+    for kind in &kinds {
+        let cases = [("program", "code", PROGRAMS, true), ("instance", "instance", INSTANCES, false)];
+        for (place, (what, mode, count, differ)) in cases.into_iter().enumerate() {
+            let kb_each = runtime.block_on(each(tools, kind, mode, count, differ))?;
+            say(&format!("  {kb_each:>6.1} KB for one more {what} in {}", kind.name));
+            rows.push(Row { what: format!("{what} in {}", kind.name), count, kb_each });
+            worst[place] = f64::max(worst[place], kb_each);
+        }
+    }
+    scoreboard::rows("kept", &rows)?;
+    let [program, instance] = worst;
+    scoreboard::record([
+        ("query.cached_program_kb".to_owned(), score(program, 64.0, "resident before 2000 more were kept")),
+        (
+            "query.live_instance_kb".to_owned(),
+            score(instance, 1000.0, "resident before 100 more went on living"),
+        ),
+    ])
+}
+
+fn score(value: f64, target: f64, against: &str) -> Score {
+    let (unit, against) = ("KB".to_owned(), against.to_owned());
+    Score { value, unit, better: Better::Lower, target: Some(target), against, spread: 0.0 }
+}
+
+/// Kilobytes that each of so many adds.
+async fn each(tools: &Tools, kind: &Kind, mode: &'static str, count: u64, differ: bool) -> Result<f64> {
+    let server = Server::gateway(&tools.orfa, "0,1", &format!("{ROOM}{}", query_route(NOBODY)))?;
+    let client = Client::new(server.address);
+    let send = |number: u64| {
+        let request = Request::post("/query").header("content-type", kind.content_type);
+        let request = request.header("orfa-cache", mode).body(Full::new((kind.nth)(number)));
+        let client = &client;
+        async move {
+            let answer = client.send(request?).await?;
+            ensure!(answer.status.is_success(), "{}", String::from_utf8_lossy(&answer.body));
+            anyhow::Ok(())
+        }
+    };
+    // What is made once is no matter.
+    for number in 0..20 {
+        send(number).await?;
+    }
+    let before = server.usage()?.rss;
+    for number in 20..20 + count {
+        send(if differ { number } else { 0 }).await?;
+    }
+    Ok((server.usage()?.rss as f64 - before as f64) / 1e3 / count as f64)
+}
