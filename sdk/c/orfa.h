@@ -79,9 +79,10 @@ int orfa_len(orfa_value value);
  * where `previous` is NULL. NULL behind the last. */
 orfa_value orfa_next(orfa_value container, orfa_value previous);
 
-/* for orfa_each(buyer, buyers) { ... } */
+/* for orfa_each(buyer, buyers) { ... }
+ * The container is asked for once: a part of a large answer is another value each time that it is asked for. */
 #define orfa_each(item, container) \
-    (orfa_value item = NULL; (item = orfa_next((container), item)) != NULL;)
+    (orfa_value item##_in = (container), item = NULL; (item = orfa_next(item##_in, item)) != NULL;)
 
 /* The first element of `array` whose member `name` equals `key` (a number or text), or NULL. The first
  * search in an array makes an index, so that joining two lists costs their lengths added, not multiplied. */

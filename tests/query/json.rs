@@ -306,3 +306,20 @@ async fn a_recorded_run_reads_a_large_answer_as_any_other_and_so_do_its_replays(
         assert_eq!(text(&natively.stdout).trim_end(), "item 299", "{}", text(&natively.stderr));
     }
 }
+
+/// Regression: the container was asked for in every turn, which began it anew.
+#[tokio::test]
+async fn a_part_of_a_large_answer_that_is_walked_through_where_it_is_named_has_an_end() {
+    let house = House::shared().await;
+    let source = "#include <orfa.h>
+void orfa(const void *input, int len) {
+    orfa_value all = orfa_wait_json(orfa_post(\"http://up/body\", \"%v\", orfa_json(input, len)));
+    int count = 0;
+    for orfa_each(item, orfa_at(all, \"/data\"))
+        for orfa_each(part, orfa_at(item, \"/parts\")) count += orfa_int(part, 0, \"\");
+    orfa_done_as(\"%d\", count);
+}";
+    let items = vec![json!({ "parts": [1, 2], "rest": "x".repeat(30) }); 200];
+    let query = Query::module(build(source).await).at("/write").input(&json!({ "data": items }).to_string());
+    assert_eq!(house.answer(query).await, "600");
+}
