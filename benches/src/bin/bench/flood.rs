@@ -17,6 +17,7 @@ use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+use crate::neighbours::post;
 use crate::open::{Answered, offer, run as beside};
 use crate::process::{SERVER_CORE, Server, query_route};
 use crate::service::{Service, text};
@@ -176,8 +177,4 @@ fn pester(
             Ok(())
         })
     })
-}
-
-fn post(content_type: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
-    Ok(Request::post("/query").header("content-type", content_type).body(Full::new(body))?)
 }

@@ -178,6 +178,7 @@ async fn send_bad(client: &Client, stranger: &Bad) -> Result<usize> {
     Ok(sent)
 }
 
-fn post(content_type: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+/// A query as it is sent.
+pub(crate) fn post(content_type: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
     Ok(Request::post("/query").header("content-type", content_type).body(Full::new(body))?)
 }
