@@ -1,0 +1,6 @@
+//! S at run time.
+
+mod ask;
+mod config;
+mod frame;
+mod workers;
