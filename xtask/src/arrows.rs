@@ -9,7 +9,7 @@ use crate::metadata::{Dependency, Kind, Metadata, Package};
 
 /// The house from the ground up. A crate depends on levels below its own, never on its own.
 const LEVELS: &[&[&str]] = &[
-    &["query-abi", "json", "openapi", "services"],
+    &["query-abi", "json", "openapi", "services", "script"],
     &["sandbox", "environments"],
     &["query", "filter"],
     &["gateway"],

@@ -1,0 +1,16 @@
+//! The compiler of S, a language for RESTful services: JavaScript with services, resources and state.
+//!
+//! Pure: text in, text out. It reads a text (`lex`, `prepass`, `parse`), and says what is wrong with it in terms of
+//! that text (`diagnostic`, `line`). `syntax` is what it knows of a text beyond JavaScript. The rules of the language,
+//! by number, are in docs/s-language.md.
+
+pub use diagnostic::{Code, Diagnostic, Label, Severity};
+pub use line::{Lines, Position};
+pub use syntax::Method;
+
+mod diagnostic;
+mod lex;
+mod line;
+mod parse;
+mod prepass;
+mod syntax;
