@@ -1,0 +1,2 @@
+//! Analyses.
+pub(crate) mod code;

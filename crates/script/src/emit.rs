@@ -1,0 +1,3 @@
+//! Emission.
+pub(crate) mod edits;
+mod output;
