@@ -3,6 +3,12 @@
 //! A child is this very binary, started with one of the tests that are ignored otherwise. It says on its output what was
 //! acknowledged to it, and takes its orders from its input, so that nobody ever waits by the clock.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of it is a test, and a child speaks by its output"
+)]
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::path::{Path, PathBuf};
