@@ -182,10 +182,12 @@ async fn a_disk_that_refuses_to_write_loses_nothing_and_what_it_refused_is_not_t
 async fn counts_to_three_hundred() {
     let store = child_store();
     let mut changed = store.changed();
+    let lease =
+        store.lease(std::process::id().to_string(), "child", Duration::from_secs(3600)).await.unwrap();
     for _ in 0..300 {
         loop {
             let version = store.load("counter").await.unwrap().unwrap().version;
-            match store.commit(Batch::new().append("counter", version, "x")).await {
+            match store.commit(Batch::new().fenced(&lease).append("counter", version, "x")).await {
                 Ok(written) => break say(&written[0].version.to_string()),
                 Err(Error::Conflict { .. }) => changed.next().await.unwrap(),
                 Err(error) => panic!("{error}"),

@@ -38,15 +38,17 @@ async fn a_conflict_in_a_transaction_that_did_not_fit_is_judged_again() {
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
     let first = store.submit(batch()).await;
-    let large = store.submit(batch().append("a", 1, vec![0; LARGE])).await;
+    let one = store.submit(batch().append("a", 1, "1")).await;
     let mut pipeline = store.pipeline();
-    let one = pipeline.submit(batch().append("a", 1, "1")).await;
-    let two = pipeline.submit(batch().append("a", 2, "2")).await;
-    let larger = store.submit(batch().create("b", vec![0; LARGE])).await;
+    let wrong = pipeline.submit(batch().append("a", 1, "lost")).await;
+    let after = pipeline.submit(batch().append("a", 2, "lost")).await;
+    let large = store.submit(batch().append("a", 2, vec![0; LARGE])).await;
+    let two = store.submit(batch().append("a", 2, "2")).await;
     raw.execute_batch("ROLLBACK").unwrap();
     first.await.unwrap();
-    assert_eq!((fault(large.await), fault(larger.await)), (Fault::Full, Fault::Full));
     one.await.unwrap();
+    assert_eq!((wrong.await, after.await), (Err(conflict("a", 2)), Err(Error::Abandoned)));
+    assert_eq!(fault(large.await), Fault::Full);
     two.await.unwrap();
     assert_eq!(read(store, "a").await, read_as(3, "012"));
 }
