@@ -2,11 +2,10 @@
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, Response, StatusCode};
-use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
 use services::{Body, body};
@@ -36,7 +35,9 @@ impl Reply {
         let status = match (status, body.kind) {
             (0, Kind::None) => StatusCode::NO_CONTENT,
             (0, _) => StatusCode::OK,
-            (status, _) => StatusCode::from_u16(status).map_err(|_| format!("there is no status {status}"))?,
+            (status, _) => {
+                StatusCode::from_u16(status).map_err(|_| format!("there is no status {status}"))?
+            }
         };
         if status.is_informational() {
             return Err(format!("{status} is no answer, but something before one"));
@@ -69,7 +70,9 @@ impl Reply {
     /// Where it sends its reader.
     pub(crate) fn location(&self) -> Option<&str> {
         match self {
-            Self::Whole { status, headers, .. } if status.is_redirection() => headers.get(LOCATION)?.to_str().ok(),
+            Self::Whole { status, headers, .. } if status.is_redirection() => {
+                headers.get(LOCATION)?.to_str().ok()
+            }
             Self::Whole { .. } | Self::Streamed(_) => None,
         }
     }
@@ -106,18 +109,21 @@ impl Reply {
             Self::Whole { status, headers, body } => (status, headers, body),
             Self::Streamed(answer) => {
                 let (head, body) = answer.into_parts();
-                let is_large = body.size_hint().lower() > limit;
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                let body = match Limited::new(body, limit).collect().await {
-                    Ok(body) if !is_large => body.to_bytes(),
-                    Ok(_) | Err(_) => return failed(502, "the answer broke off, or is too large"),
+                let Ok(body) = limited(body, limit).collect().await else {
+                    return failed(502, "the answer broke off, or is too large");
                 };
+                let body = body.to_bytes();
                 let payload = ask::answered(&head.headers, body);
                 (head.status, head.headers, payload)
             }
         };
         (outcome(status, &headers), payload)
     }
+}
+
+/// A body that breaks off where it becomes larger than it may be.
+pub(crate) fn limited(body: Body, limit: u64) -> Body {
+    Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).boxed_unsync()
 }
 
 /// How a call with this status ended.
@@ -160,6 +166,8 @@ fn read(text: &Bytes) -> Result<HeaderMap, String> {
 
 #[cfg(test)]
 mod tests {
+    use http_body::Body as _;
+
     use super::*;
 
     fn reply(status: u16, headers: &'static str, body: Payload) -> Result<Reply, String> {
@@ -196,9 +204,13 @@ mod tests {
 
     #[test]
     fn a_script_says_nothing_of_the_connection() {
-        let said = r#"{"Content-Length": 7, "Transfer-Encoding": "chunked", "X-A": ["1", 2], "Set-Cookie": null}"#;
+        let said =
+            r#"{"Content-Length": 7, "Transfer-Encoding": "chunked", "X-A": ["1", 2], "Set-Cookie": null}"#;
         let response = respond(reply(200, said, Payload::text("x".into())).expect("an answer"));
-        assert_eq!(response.headers().keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-a", "content-type"]);
+        assert_eq!(
+            response.headers().keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["x-a", "content-type"]
+        );
         assert_eq!(response.headers().get_all("x-a").iter().count(), 2);
     }
 

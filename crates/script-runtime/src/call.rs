@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use script::Method;
-use services::{Body, Call, CallError, Hosts, Kind, PathError, Problem, Request, Service, Services};
+use services::{Call, CallError, Hosts, Kind, PathError, Problem, Request, Service, Services};
 
-use crate::answer::{Reply, failed, outcome};
+use crate::answer::{Reply, failed, limited, outcome};
 use crate::ask;
 use crate::frame::{Outcome, Payload};
 
@@ -79,7 +79,7 @@ impl Outside {
             };
             match next(method, answer.status(), answer.headers(), &target) {
                 Some(next) => url = next,
-                None => return Ok(Reply::passed(limited(answer, limit))),
+                None => return Ok(Reply::passed(answer.map(|body| limited(body, limit)))),
             }
         }
         Err(failed(502, format!("{REDIRECTS} redirects led on to another one")))
@@ -127,7 +127,8 @@ impl Outside {
             return Err(format!("{url}: {reason}"));
         }
         // A service may name itself by its address, where it redirects.
-        let service = self.services.at(authority).cloned().or_else(|| self.hosts.service(authority, is_secure));
+        let service =
+            self.services.at(authority).cloned().or_else(|| self.hosts.service(authority, is_secure));
         let service = service.ok_or_else(|| {
             format!("`{authority}` is neither a service nor a host that the route's `hosts` open")
         })?;
@@ -175,10 +176,3 @@ fn told(error: &CallError) -> (Outcome, Payload) {
         Kind::Unreachable | Kind::Broken | Kind::Limit => failed(502, text),
     }
 }
-
-fn limited(answer: Response<Body>, limit: u64) -> Response<Body> {
-    use http_body_util::{BodyExt, Limited};
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    answer.map(|body| Limited::new(body, limit).boxed_unsync())
-}
-

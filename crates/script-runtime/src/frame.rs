@@ -7,7 +7,7 @@
 mod incoming;
 mod outgoing;
 
-pub(crate) use incoming::{Answer, Call, Declare, Fail, FrameError, From, Reader};
+pub(crate) use incoming::{Answer, Call, Declare, Fail, From, Reader};
 pub(crate) use outgoing::{Forget, Out, Outcome, Run, StateKind};
 
 use bytes::Bytes;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use script::{Class, Handler, Program, Service};
+use script::{Class, Handler, Position, Program, Service};
 use serde_json::json;
 
 use crate::state::Edition;
@@ -59,9 +59,7 @@ impl Generation {
     /// Where an error came from: the first place of the script in its stack, else the site, else the handler.
     pub(crate) fn origin(&self, handler: usize, site: u32, stack: &str) -> String {
         let program = &*self.program;
-        if let Some(position) = place_in(stack, &program.name)
-            .and_then(|(line, column)| program.map.original(line, column))
-        {
+        if let Some(position) = position_in(program, stack) {
             return format!("{}:{position}", program.name);
         }
         let site = (site as usize).checked_sub(1).and_then(|index| program.sites.get(index));
@@ -124,7 +122,8 @@ pub(crate) fn source(number: u32, program: &Program, folder: &str) -> Source {
             json!({ "name": service.name, "handlers": handlers, "resources": resources })
         })
         .collect();
-    let descriptor = json!({ "services": services, "sites": program.sites.len(), "settings": { "pfor": 64 } });
+    let descriptor =
+        json!({ "services": services, "sites": program.sites.len(), "settings": { "pfor": 64 } });
     Source {
         number,
         name: program.name.clone(),
@@ -132,6 +131,19 @@ pub(crate) fn source(number: u32, program: &Program, folder: &str) -> Source {
         descriptor: descriptor.to_string(),
         code: program.code.clone(),
     }
+}
+
+/// Where a program failed to load: `shop.sjs:3:7`, or the file alone.
+pub(crate) fn place_of(program: &Program, stack: &str) -> String {
+    match position_in(program, stack) {
+        Some(position) => format!("{}:{position}", program.name),
+        None => program.name.clone(),
+    }
+}
+
+fn position_in(program: &Program, stack: &str) -> Option<Position> {
+    let (line, column) = place_in(stack, &program.name)?;
+    program.map.original(line, column)
 }
 
 /// The first place in a stack that is the script's: `at f (shop.sjs:3:7)`.
@@ -150,7 +162,8 @@ mod tests {
 
     #[test]
     fn the_place_of_an_error_is_the_first_of_the_script_in_its_stack() {
-        let stack = "ReferenceError: oops\n    at f (node:internal:1:2)\n    at Object.GET (my_shop.sjs:6:23)\n";
+        let stack =
+            "ReferenceError: oops\n    at f (node:internal:1:2)\n    at Object.GET (my_shop.sjs:6:23)\n";
         assert_eq!(place_in(stack, "my shop.sjs"), Some((6, 23)));
         assert_eq!(place_in(stack, "other.sjs"), None);
         assert_eq!(place_in("shop.sjs:7:x shop.sjs:8:9", "shop.sjs"), Some((8, 9)));

@@ -123,7 +123,9 @@ pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
             generation.edition.remove(&path).await.map_err(ScriptError::from)?;
             of_nobody(Reply::empty())
         }
-        Found::Method(allow) => Err(ScriptError::Method { method: ask.method.word().to_owned(), allow }.into()),
+        Found::Method(allow) => {
+            Err(ScriptError::Method { method: ask.method.word().to_owned(), allow }.into())
+        }
         Found::Nothing => Err(ScriptError::NotFound.into()),
     }
 }
@@ -199,7 +201,8 @@ impl Run {
         let handler = &generation.service().handlers[self.handler];
         if !handler.cells.is_empty() {
             let (edition, at) = (&generation.edition, generation.place(self.handler));
-            let ask = || state::Ask { handler: self.handler, path: &self.ask.path, held: &self.origin.held, at };
+            let ask =
+                || state::Ask { handler: self.handler, path: &self.ask.path, held: &self.origin.held, at };
             while let Some(ticket) = edition.initialise(ask()).await? {
                 self.initialise(ticket).await?;
             }
@@ -388,7 +391,7 @@ impl Run {
         self.version = self.version.map(|version| version + u64::from(!changes.is_empty()));
         self.held = self.origin.held.clone();
         self.durable = Some(match is_removed {
-            true => ticket.commit_and_remove(worker, changes)?,
+            true => ticket.commit_and_remove(worker, changes, &self.ask.path)?,
             false => ticket.commit(worker, changes)?,
         });
         Ok(())

@@ -63,7 +63,8 @@ impl Table {
 
 fn found(resource: &Resource, method: Option<Method>, path: String, instance: Option<Instance>) -> Found {
     let of = |wanted: Method| resource.methods.iter().find(|(method, _)| *method == wanted);
-    let own = method.and_then(|method| of(method).or_else(|| (method == Method::Head).then(|| of(Method::Get))?));
+    let own =
+        method.and_then(|method| of(method).or_else(|| (method == Method::Head).then(|| of(Method::Get))?));
     match (own, method) {
         (Some((_, handler)), _) => Found::Handler { handler: *handler, path, instance },
         (None, Some(Method::Options)) => Found::Options(allow(resource, instance.is_some())),

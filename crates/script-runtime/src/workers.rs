@@ -51,15 +51,13 @@ pub(crate) struct Pool {
 }
 
 /// What an operator grants a pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) least: usize,
     pub(crate) most: usize,
     /// CPU time of a run without a pause.
     pub(crate) time: Duration,
-    /// The longest that a run may take at all.
-    pub(crate) wall: Duration,
-    /// Memory of each.
+    /// Heap of each, in bytes.
     pub(crate) memory: u64,
 }
 

@@ -60,7 +60,9 @@ impl Drop for Calls {
 impl Calls {
     /// Forgets all of them; so many were made all the same.
     pub(super) fn begin_again(&mut self) {
-        *self = Self { made: self.made, ..Self::default() };
+        let made = self.made;
+        *self = Self::default();
+        self.made = made;
     }
 }
 

@@ -52,7 +52,7 @@ impl Run {
         let body = if reads.query || reads.body { self.ask.body.clone() } else { frame::Payload::default() };
         worker.say(|out| {
             self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
-            let (cells, version, durable) = match &self.ticket {
+            let (cells, version, durable) = match &mut self.ticket {
                 Ticket::None => (&[][..], 0, 0),
                 Ticket::Read(ticket) => {
                     ship(out, ticket.ship(worker.id));
@@ -86,8 +86,8 @@ impl Run {
     }
 
     /// Has cells that have no value yet get their first one.
-    pub(super) async fn initialise(&self, ticket: WriteTicket) -> Result<(), ScriptError> {
-        let generation = &self.generation;
+    pub(super) async fn initialise(&mut self, mut ticket: WriteTicket) -> Result<(), ScriptError> {
+        let generation = Arc::clone(&self.generation);
         let handler = &generation.service().handlers[self.handler];
         let place = generation.pool.place(generation.number, generation.key(handler, &self.ask.path)).await;
         let mut entered = Entered::new(place);
@@ -128,7 +128,10 @@ impl Run {
             }
             Event::From(other) => {
                 let at = generation.place(self.handler).to_owned();
-                Err(ScriptError::Protocol { at, message: format!("{other:?} is no end of an initialisation") })
+                Err(ScriptError::Protocol {
+                    at,
+                    message: format!("{other:?} is no end of an initialisation"),
+                })
             }
             Event::Lost { loss, .. } => {
                 entered.is_over = true;
@@ -146,7 +149,9 @@ fn ship(out: &mut Out, frames: Vec<Frame>) {
     for frame in frames {
         match frame {
             Frame::Whole { cell, version, value } => out.state(cell, StateKind::Whole, version, value),
-            Frame::Changes { cell, version, changes } => out.state(cell, StateKind::Changes, version, changes),
+            Frame::Changes { cell, version, changes } => {
+                out.state(cell, StateKind::Changes, version, changes)
+            }
             Frame::Unset { cell, version } => out.state(cell, StateKind::Unset, version, Bytes::new()),
             Frame::Instance { id, captures } => out.instance(id, &captures),
             Frame::Forget { what, id } => out.forget(
