@@ -4,6 +4,7 @@
 //! that text (`diagnostic`, `line`). `syntax` is what it knows of a text beyond JavaScript. The rules of the language,
 //! by number, are in docs/s-language.md.
 
+pub use compile::{Options, compile};
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
 pub use line::Lines;
 pub use map::{Segment, SourceMap};
@@ -13,6 +14,7 @@ pub use program::{
 };
 
 mod analyse;
+mod compile;
 mod diagnostic;
 mod emit;
 mod lex;
