@@ -4,6 +4,8 @@
 //! that text (`diagnostic`, `line`). `syntax` is what it knows of a text beyond JavaScript. The rules of the language,
 //! by number, are in docs/s-language.md.
 
+use oxc_allocator::Allocator;
+
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
 pub use line::{Lines, Position};
 pub use syntax::Method;
@@ -13,4 +15,27 @@ mod lex;
 mod line;
 mod parse;
 mod prepass;
+mod room;
 mod syntax;
+
+/// A construct of S, as an outline of a file shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlined {
+    /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
+    pub kind: &'static str,
+    /// Where it begins.
+    pub position: Position,
+    /// How many constructs are around it.
+    pub depth: usize,
+}
+
+/// The constructs of a text, in its order, and all that is wrong with its grammar.
+#[must_use]
+pub fn outline(source: &str) -> (Vec<Outlined>, Vec<Diagnostic>) {
+    room::with_room(source, |source| {
+        let allocator = Allocator::default();
+        let parsed = parse::parse(&allocator, source);
+        (parsed.syntax.outline(&Lines::new(source)), parsed.diagnostics)
+    })
+    .unwrap_or_else(|| (Vec::new(), vec![Diagnostic::too_large()]))
+}

@@ -5,7 +5,7 @@ use crate::lex::{After, FrameKind, Kind, TokenId};
 
 impl Finder<'_> {
     /// The last token of the expression that begins here; none if nothing does. Ends before a comma, a semicolon, a
-    /// closing bracket, the next statement, and where `on` or a brace follows an operand.
+    /// closing bracket, the next statement, and where `on`, any other operand or a brace follows an operand.
     pub(super) fn expression_end(&self, first: TokenId) -> Option<TokenId> {
         let frame = self.token(first)?.frame;
         let mut last = None;
@@ -15,7 +15,8 @@ impl Finder<'_> {
                 id > first && self.token(id - 1).is_some_and(|before| before.after == After::Operator);
             let closes = token.frame != frame;
             let separates = self.lexed.is(id, ",") || self.lexed.is(id, ";");
-            let ours = operand_before && (self.lexed.is(id, "{") || self.lexed.is_name(id, "on"));
+            let of_async = id > first && self.lexed.is_name(id - 1, "async");
+            let ours = operand_before && (self.lexed.is(id, "{") || (self.operand_begins(id) && !of_async));
             if closes || separates || ours || (token.starts && id > first) || self.is_closing(id) {
                 return last;
             }
@@ -62,6 +63,12 @@ impl Finder<'_> {
         let Some(place) = expected.iter().rposition(waits) else { return false };
         expected.truncate(place);
         true
+    }
+
+    /// Leaves out what there is no sense in: nothing is looked for in it, and the JavaScript has an empty statement.
+    pub(super) fn skip(&mut self, first: TokenId, last: TokenId) {
+        self.replace(self.between(first, last), ";", None);
+        self.skipped = last + 1;
     }
 
     /// Whether a token ends what stands before a statement that belongs to it: `if (..)`, `else`, a label.
