@@ -11,6 +11,8 @@ pub use line::{Lines, Position};
 pub use syntax::Method;
 
 mod diagnostic;
+#[cfg(test)]
+mod fuzz;
 mod lex;
 mod line;
 mod parse;

@@ -1,6 +1,6 @@
 //! What has to hold between constructs: names and paths are there once, and resources have handlers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use crate::diagnostic::{Code, Diagnostic};
@@ -9,9 +9,9 @@ use crate::syntax::{Construct, ConstructId, ConstructKind, Method, Syntax};
 pub(super) fn check(syntax: &Syntax, diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.extend(services(syntax));
     // A method that is none counts for no other.
-    let told: HashSet<usize> = diagnostics.iter().map(|it| it.primary.span.start).collect();
+    let told: BTreeSet<usize> = diagnostics.iter().map(|it| it.primary.span.start).collect();
     diagnostics.extend(handlers(syntax).into_iter().filter(|it| !told.contains(&it.primary.span.start)));
-    diagnostics.extend(resources(syntax));
+    diagnostics.extend(resources(syntax, &told));
 }
 
 /// Services of one name.
@@ -75,8 +75,8 @@ fn resource_of(syntax: &Syntax, handler: ConstructId) -> Option<(ConstructId, Op
     }
 }
 
-/// Resources in whose braces there is no handler.
-fn resources(syntax: &Syntax) -> Vec<Diagnostic> {
+/// Resources in whose braces there is no handler, nor a mistake that could have been one.
+fn resources(syntax: &Syntax, told: &BTreeSet<usize>) -> Vec<Diagnostic> {
     let handlers =
         syntax.constructs.iter().filter(|construct| matches!(construct.kind, ConstructKind::On { .. }));
     let with_handler: HashSet<ConstructId> = handlers.filter_map(|handler| handler.parent).collect();
@@ -85,7 +85,8 @@ fn resources(syntax: &Syntax) -> Vec<Diagnostic> {
         let message = "a resource needs a handler";
         let help = "write one in its braces: `on GET { .. }`";
         let error = Diagnostic::error(Code::ResBody, path.clone(), message, "this one has none", help);
-        (!with_handler.contains(&id)).then_some(error)
+        let is_told = told.range(construct.span.clone()).next().is_some();
+        (!with_handler.contains(&id) && !is_told).then_some(error)
     };
     syntax.constructs.iter().enumerate().filter_map(bare).collect()
 }

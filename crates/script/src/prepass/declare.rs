@@ -23,7 +23,8 @@ impl Finder<'_> {
                 "expected a name here",
                 help,
             );
-            self.skip(id, self.statement_end(id));
+            let closed = self.lexed.closing(next);
+            self.skip(id, self.statement_end(if closed > next { closed + 1 } else { id }));
             return;
         }
         if self.is_headed(id) {
@@ -61,7 +62,7 @@ impl Finder<'_> {
 
     /// Whether a statement belongs to what stands before: `if (a)`, `else`, a label. No declaration may.
     fn is_headed(&self, id: TokenId) -> bool {
-        id > 0 && self.heads_statement(id - 1)
+        id > 0 && self.lexed.heads_statement(id - 1)
     }
 
     pub(super) fn external(&mut self, id: TokenId) {
@@ -90,7 +91,7 @@ impl Finder<'_> {
     /// The `on` or brace behind `res g = E`.
     fn handler_of_external(&self, id: TokenId) -> Option<TokenId> {
         let behind = self.expression_end(id + 1)? + 1;
-        let handler = self.lexed.is_name(behind, "on") || self.lexed.is(behind, "{");
+        let handler = self.lexed.is_name(behind, "on") || self.is_block(behind);
         (handler && self.same_line(behind)).then_some(behind)
     }
 

@@ -112,7 +112,7 @@ impl Finder<'_> {
     fn behind(&self, id: TokenId) -> Behind {
         let braces = self.lexed.is(id + 1, "{");
         let method = self.same_line(id + 1) && self.operand_begins(id + 1);
-        if self.lexed.is(id, "{") {
+        if self.is_block(id) {
             Behind::Block(id)
         } else if self.lexed.is_name(id, "on") && (method || braces) {
             Behind::Handler { from: id, word: id + 1 }
@@ -127,7 +127,7 @@ impl Finder<'_> {
         self.check_resource_place(id);
         self.check_path(id, end);
         let path = end.map_or_else(|| self.span(id).end..self.span(id).end, |end| self.between(id + 1, end));
-        let head = if end.is_some() { "void [" } else { "void ['/'" };
+        let head = if end.is_some() { "void [" } else { "void [0" };
         match behind {
             Behind::Block(open) => {
                 let close = self.lexed.closing(open);
