@@ -6,7 +6,7 @@ use crate::analyse::{self, Analysis, cells, query};
 use crate::diagnostic::{self, Diagnostic};
 use crate::emit::{self, Emitted};
 use crate::line::Lines;
-use crate::parse;
+use crate::{parse, room};
 use crate::program::{
     Capture, CaptureKind, Cell, Commit, Handler, Path, Position, Program, Resource, Scope, Service, Site,
 };
@@ -24,6 +24,11 @@ pub struct Options {
 ///
 /// All that was found, if something is wrong: errors, and warnings beside them.
 pub fn compile(source: &str, name: &str, options: &Options) -> Result<Program, Vec<Diagnostic>> {
+    room::with_room(source, |source| in_room(source, name, *options))
+        .unwrap_or_else(|| Err(vec![Diagnostic::too_large()]))
+}
+
+fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Diagnostic>> {
     let allocator = Allocator::default();
     let parsed = parse::parse(&allocator, source);
     let mut found = parsed.diagnostics.clone();

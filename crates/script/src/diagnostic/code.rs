@@ -5,7 +5,6 @@
 #[expect(missing_docs, reason = "each code says what it is about, and docs/errors.md says more")]
 pub enum Code {
     TooLarge,
-    TooDeep,
     MissingBrace,
     Bracket,
     Unterminated,
@@ -66,7 +65,6 @@ impl Code {
     pub fn code(self) -> &'static str {
         match self {
             Self::TooLarge => "s-too-large",
-            Self::TooDeep => "s-too-deep",
             Self::MissingBrace => "s-missing-brace",
             Self::Bracket => "s-bracket",
             Self::Unterminated => "s-unterminated",

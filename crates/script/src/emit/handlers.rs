@@ -136,22 +136,18 @@ impl Emitter<'_, '_, '_> {
         (!names.is_empty()).then(|| format!("{{{}}}", names.join(", ")))
     }
 
+    /// Whether a handler's text, or what is copied into it, names state.
     fn sees_cells(&self, handler: NodeId, captured: &Captured) -> bool {
         let code = &self.it.code;
-        let is_seen = |node: NodeId| {
-            let symbol = code.symbol(node).filter(|symbol| self.it.names.cell(*symbol).is_some());
-            symbol.is_some_and(|symbol| captured_at(code, node, code.declaration(symbol)).is_none())
-        };
-        let own = code.handler_of(code.inside(handler).nth(1).unwrap_or(handler));
-        let in_own = code.inside(handler).filter(|node| code.handler_of(*node) == own || self.is_taken(*node));
-        in_own.chain(captured.copies.keys().flat_map(|copy| code.inside(*copy))).any(is_seen)
-    }
-
-    /// Whether a nested resource takes a cell along at this place.
-    fn is_taken(&self, node: NodeId) -> bool {
-        let code = &self.it.code;
-        let symbol = code.symbol(node).filter(|symbol| self.it.names.cell(*symbol).is_some());
-        symbol.is_some_and(|symbol| captured_at(code, node, code.declaration(symbol)).is_some())
+        let own = code.function_at(handler);
+        let cells = self.it.names.cells.iter();
+        let mut uses = cells.flat_map(|cell| code.uses(cell.symbol).map(|it| (it.node_id(), cell.symbol)));
+        uses.any(|(node, symbol)| {
+            let seen = captured_at(code, node, code.declaration(symbol)).unwrap_or(node);
+            let mut around = code.functions_around(code.function_of(seen));
+            let is_own = around.find(|id| code.functions[*id].role != Role::Plain) == own;
+            is_own || captured.copies.keys().any(|copy| code.is_inside(seen, *copy))
+        })
     }
 
     /// A function or class, written once more.
@@ -172,11 +168,11 @@ impl Emitter<'_, '_, '_> {
         }
         let statement = it.code.statements[id];
         let site = self.sites.get(&statement).copied().unwrap_or(0);
-        let own = it.code.handler_of(statement);
         let mut taken = Vec::new();
         for symbol in resource.captured.values.keys() {
             let name = it.code.name(*symbol);
-            let cell = it.names.cell(*symbol).filter(|_| self.is_live(*symbol, statement, own));
+            let is_live = captured_at(&it.code, statement, it.code.declaration(*symbol)).is_none();
+            let cell = it.names.cell(*symbol).filter(|_| is_live);
             taken.push(cell.map_or(name.to_owned(), |cell| format!("{name}: $c.{}", it.names.cells[cell].view)));
         }
         vec![
@@ -184,11 +180,6 @@ impl Emitter<'_, '_, '_> {
             Piece::Source(path.clone()),
             Piece::words(format!(", {{{}}});", taken.join(", "))),
         ]
-    }
-
-    /// Whether a cell is state at a place, and not a copy that was taken along.
-    fn is_live(&self, symbol: oxc_syntax::symbol::SymbolId, node: NodeId, _own: Option<ConstructId>) -> bool {
-        captured_at(&self.it.code, node, self.it.code.declaration(symbol)).is_none()
     }
 
     /// Declarations of state, and every use of it.
