@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::room::LONGEST;
+
 pub use code::Code;
 
 mod code;
@@ -61,6 +63,13 @@ impl Diagnostic {
         let primary = Label { span, text: label.into() };
         let (message, help) = (message.into(), help.into());
         Self { severity: Severity::Error, code, message, primary, others: Vec::new(), help }
+    }
+
+    /// A text that there is no room for.
+    pub(crate) fn too_large() -> Self {
+        let message = format!("a file has at most {} KiB", LONGEST >> 10);
+        let help = "divide it: services reach each other by HTTP, and plain functions can be imported";
+        Self::error(Code::TooLarge, 0..0, message, "this one is too large to be compiled", help)
     }
 
     /// The same, less severe.

@@ -67,6 +67,8 @@ pub(crate) enum FrameKind {
     Object,
     /// The head of a statement: `if (`, `for (`.
     Head,
+    /// The end of `do`: `while (`.
+    DoHead,
     SwitchHead,
     CatchHead,
     Parameters(Place),
@@ -207,6 +209,17 @@ impl<'s> Lexed<'s> {
     pub(crate) fn around(&self, frame: FrameId) -> impl Iterator<Item = (FrameId, Frame)> {
         let with = |id: FrameId| Some((id, *self.frames.get(id)?));
         std::iter::successors(with(frame), move |(_, frame)| with(frame.parent?))
+    }
+
+    /// Whether a token ends what stands before a statement that belongs to it: `if (..)`, `else`, a label.
+    pub(crate) fn heads_statement(&self, id: TokenId) -> bool {
+        let Some(token) = self.tokens.get(id).filter(|token| token.after == After::Statement) else {
+            return false;
+        };
+        let closed = token.bracket.map(|frame| self.frames[frame].kind);
+        closed == Some(FrameKind::Head)
+            || self.is(id, ":")
+            || (token.kind == Kind::Keyword && ["else", "do"].contains(&self.text(id)))
     }
 
     /// Whether the file uses a word of S as a name of its own: anywhere but at a statement's beginning, or there to

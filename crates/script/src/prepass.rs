@@ -9,6 +9,7 @@
 //! A construct that is wrong is told and encoded as what was probably meant, so that one run tells of many mistakes.
 //! `find` has a file for each family of constructs; `brackets` tells of texts that have no structure.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::diagnostic::{Code, Diagnostic};
@@ -24,8 +25,6 @@ mod flow;
 mod map;
 mod resource;
 mod statement;
-#[cfg(test)]
-mod tests;
 
 /// What the pre-pass makes of a text.
 pub(crate) struct Encoded {
@@ -60,7 +59,11 @@ struct Finder<'l> {
     /// Which construct's body a frame is.
     bodies: Vec<Option<ConstructId>>,
     /// Heads of inline handlers, which were dealt with together with their resource.
-    taken: Vec<TokenId>,
+    taken: HashSet<TokenId>,
+    /// Nothing is looked for before this token.
+    skipped: TokenId,
+    /// A service's body was not found: what stands outside of one may belong to it.
+    lost: bool,
 }
 
 /// Where a statement stands.
@@ -81,14 +84,16 @@ impl<'l> Finder<'l> {
             edits: Vec::new(),
             diagnostics: Vec::new(),
             bodies: vec![None; lexed.frames.len()],
-            taken: Vec::new(),
+            taken: HashSet::new(),
+            skipped: 0,
+            lost: false,
         }
     }
 
     fn find(&mut self) {
         for id in 0..self.lexed.tokens.len() {
             let token = self.lexed.tokens[id];
-            if token.kind != Kind::Name || !token.starts {
+            if token.kind != Kind::Name || !token.starts || id < self.skipped {
                 continue;
             }
             match self.lexed.text(id) {

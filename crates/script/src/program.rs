@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use crate::diagnostic::Diagnostic;
 use crate::map::SourceMap;
 
 /// A compiled S file.
@@ -19,9 +20,12 @@ pub struct Program {
     pub map: SourceMap,
     /// In the order of the file.
     pub services: Vec<Service>,
+    /// What may not be what its author means.
+    #[serde(skip)]
+    pub warnings: Vec<Diagnostic>,
     /// The dependence graph of each `par`.
     pub graphs: Vec<Graph>,
-    /// Numbered places: each resource call, `respond`, nested `res`, declaration of state.
+    /// Numbered places: each resource call, `respond`, nested `res`, declaration of state. The emitted code counts from 1.
     pub sites: Vec<Site>,
 }
 
@@ -47,6 +51,8 @@ pub struct Service {
 pub struct Cell {
     /// As in the source.
     pub name: String,
+    /// Its name in the views of handlers, unique in the service: `id`, and `id$2` for the next of that name.
+    pub view: String,
     /// What it is called across edits of the file: `shared`, `/data urls`, `/search POST id`.
     pub key: String,
     /// Who sees it.
@@ -245,6 +251,12 @@ impl Method {
     /// All, by number.
     pub const ALL: [Self; 7] =
         [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
+
+    /// The method of this name.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.word() == word)
+    }
 
     /// As HTTP spells it.
     #[must_use]

@@ -8,6 +8,9 @@ use std::ops::Range;
 use oxc_syntax::scope::ScopeId;
 use oxc_syntax::symbol::SymbolId;
 
+use crate::Outlined;
+use crate::line::Lines;
+
 /// An index of a construct in `Syntax::constructs`. A construct comes after those around it.
 pub(crate) type ConstructId = usize;
 
@@ -121,6 +124,20 @@ impl Method {
 }
 
 impl ConstructKind {
+    /// What an outline calls it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Service { .. } => "service",
+            Self::Res { .. } => "resource",
+            Self::On { .. } => "handler",
+            Self::State { .. } => "state",
+            Self::External { .. } => "external",
+            Self::Respond { .. } => "respond",
+            Self::Par => "par",
+            Self::Pfor { .. } => "pfor",
+        }
+    }
+
     /// Whether state may stand in it: services, resources, handlers.
     pub(crate) fn has_scope(&self) -> bool {
         matches!(self, Self::Service { .. } | Self::Res { .. } | Self::On { .. })
@@ -139,6 +156,16 @@ impl Syntax {
             self.constructs[id].parent = open.last().copied();
             open.push(id);
         }
+    }
+
+    /// Kinds, places and depths, for those who don't have the tree.
+    pub(crate) fn outline(&self, lines: &Lines<'_>) -> Vec<Outlined> {
+        let outlined = |(id, construct): (ConstructId, &Construct)| Outlined {
+            kind: construct.kind.name(),
+            position: lines.position(construct.span.start),
+            depth: self.around(id).count(),
+        };
+        self.constructs.iter().enumerate().map(outlined).collect()
     }
 
     /// The construct whose statement begins here in the encoded text.

@@ -48,6 +48,10 @@ struct Open {
     ternaries: u32,
     /// A name of a member is next, rather than its value; in objects and classes.
     at_key: bool,
+    /// `do`s whose `while` is to come.
+    dos: u32,
+    /// The last `while` is one of theirs.
+    ends_do: bool,
     /// `function` was read, its parameters were not.
     function: Option<Place>,
     /// `class` was read, its body was not; one may stand in the head of another.
@@ -109,6 +113,10 @@ impl<'s> Context<'s> {
     /// Whether the token before is this, as punctuator or reserved word.
     fn follows(&self, text: &str) -> bool {
         self.last().is_some_and(|last| self.lexed.is(last, text))
+    }
+
+    fn follows_name(&self, name: &str) -> bool {
+        self.last().is_some_and(|last| self.lexed.is_name(last, name))
     }
 
     fn after(&self) -> After {
@@ -235,7 +243,9 @@ impl<'s> Context<'s> {
         self.lexed.frames[frame].close = Some(id);
         token.bracket = Some(frame);
         token.frame = self.lexed.frames[frame].parent.unwrap_or(0);
-        token.after = after_close(kind);
+        let exports =
+            opened.and_then(|open| open.checked_sub(1)).is_some_and(|before| self.lexed.is(before, "export"));
+        token.after = if exports { After::End } else { after_close(kind) };
         self.open.pop();
         self.lexed.tokens.push(token);
         true
@@ -251,6 +261,9 @@ impl<'s> Context<'s> {
             {
                 After::Operand
             }
+            // The ends of an import and of a jump, which nothing continues.
+            Kind::String if self.follows("import") || self.follows_name("from") => After::End,
+            Kind::Name if !newline && (self.follows("break") || self.follows("continue")) => After::End,
             Kind::TemplateMiddle => After::Operand,
             Kind::Punctuator => self.punctuator(text, newline),
             _ => After::Operator,
@@ -261,6 +274,12 @@ impl<'s> Context<'s> {
     fn keyword(&mut self, token: &Token, text: &str) -> After {
         match text {
             "function" => self.top().function = Some(self.place(token.starts)),
+            "do" => self.top().dos += 1,
+            "while" => {
+                let ends_do = self.top().dos > 0 && !self.heads_statement();
+                self.top().dos -= u32::from(ends_do);
+                self.top().ends_do = ends_do;
+            }
             "class" => {
                 let place = self.place(token.starts);
                 self.top().classes.push(place);
@@ -270,9 +289,15 @@ impl<'s> Context<'s> {
         match text {
             "do" | "else" | "try" | "finally" => After::Statement,
             "return" | "yield" => After::Restricted,
+            "break" | "continue" | "debugger" => After::End,
             _ if OPERANDS.contains(&text) => After::Operator,
             _ => After::Operand,
         }
+    }
+
+    /// Whether what stands next belongs to what stood last: `if (..)`, `else`, a label.
+    fn heads_statement(&self) -> bool {
+        self.last().is_some_and(|last| self.lexed.heads_statement(last))
     }
 
     /// Whether `function` or `class` here declares: at a statement's beginning, after `async` there, and in exports.
@@ -328,6 +353,7 @@ impl<'s> Context<'s> {
             return FrameKind::Group;
         }
         match self.lexed.text(last) {
+            "while" if self.top().ends_do => FrameKind::DoHead,
             "if" | "while" | "for" | "with" => FrameKind::Head,
             "await" if last > 0 && self.lexed.is(last - 1, "for") => FrameKind::Head,
             "switch" => FrameKind::SwitchHead,
@@ -360,15 +386,16 @@ impl<'s> Context<'s> {
         if self.follows("=>") {
             return FrameKind::Function(Place::Arrow);
         }
-        if starts || self.follows("catch") {
-            return FrameKind::Block;
-        }
         // After an operand JavaScript has no brace, but S has.
-        if operand_ended { self.block_of_ours() } else { FrameKind::Object }
+        if operand_ended {
+            return self.block_of_ours();
+        }
+        if starts || self.follows("catch") { FrameKind::Block } else { FrameKind::Object }
     }
 
     fn block_of_ours(&self) -> FrameKind {
-        let word = self.last().and_then(|last| last.checked_sub(1));
+        let on_its_line = |last: &TokenId| !self.lexed.tokens[*last].newline;
+        let word = self.last().filter(on_its_line).and_then(|last| last.checked_sub(1));
         match word {
             Some(word) if self.lexed.is_name(word, "on") => FrameKind::Handler,
             Some(word) if self.lexed.is_name(word, "service") && self.lexed.tokens[word].starts => {
@@ -410,6 +437,7 @@ fn fits(open: &str, close: &str) -> bool {
 fn after_close(kind: FrameKind) -> After {
     match kind {
         FrameKind::Head
+        | FrameKind::DoHead
         | FrameKind::Block
         | FrameKind::Service
         | FrameKind::Handler

@@ -23,6 +23,13 @@ impl Finder<'_> {
                 "expected a name here",
                 help,
             );
+            let closed = self.lexed.closing(next);
+            self.skip(id, self.statement_end(if closed > next { closed + 1 } else { id }));
+            return;
+        }
+        if self.is_headed(id) {
+            self.replace(self.span(id), "", None);
+            return;
         }
         let names = self.declared(next);
         let span = self.between(id, self.statement_end(id));
@@ -33,8 +40,9 @@ impl Finder<'_> {
     fn check_state_place(&mut self, id: TokenId) {
         let Some(token) = self.token(id) else { return };
         let Place { around, in_function, .. } = self.place(token.frame);
-        let headed = id > 0 && self.heads_statement(id - 1);
-        let (message, help) = if around.is_none() {
+        let (message, help) = if around.is_none() && self.lost {
+            return;
+        } else if around.is_none() {
             (
                 "state stands in a service, a resource or a handler",
                 "put it into the service whose handlers share it; a constant of the file is a `const`",
@@ -44,7 +52,7 @@ impl Finder<'_> {
                 "state stands in a service, a resource or a handler, not in a function",
                 "declare it in the handler, and give the function what it needs",
             )
-        } else if headed {
+        } else if self.is_headed(id) {
             ("state can't be declared on a condition", "declare it before, and set it here")
         } else {
             return;
@@ -52,11 +60,39 @@ impl Finder<'_> {
         self.error(Code::StatePlace, self.span(id), message, "this one does not", help);
     }
 
+    /// Whether a statement belongs to what stands before: `if (a)`, `else`, a label. No declaration may.
+    fn is_headed(&self, id: TokenId) -> bool {
+        id > 0 && self.lexed.heads_statement(id - 1)
+    }
+
     pub(super) fn external(&mut self, id: TokenId) {
+        if self.is_headed(id) {
+            let message = "an external resource can't be declared on a condition";
+            let help =
+                "declare it before, and call it here; put the statements in braces where there are several";
+            self.error(Code::ResPlace, self.span(id), message, "this one is", help);
+            self.replace(self.span(id), "", None);
+            return;
+        }
+        if let Some(behind) = self.handler_of_external(id) {
+            let message = "an external resource has no handler here";
+            let help = "a resource of this service is `res '/path' on GET { .. }`, without a name; an external one ends \
+                        after its URL";
+            self.error(Code::ResBody, self.span(behind), message, "its service has the handlers", help);
+            self.skip(id, self.statement_end(id));
+            return;
+        }
         let names = self.declared(id + 1);
         let span = self.between(id, self.statement_end(id));
         let construct = self.add(ConstructKind::External { names }, span, None);
         self.replace(self.span(id), "const", Some((construct, 0)));
+    }
+
+    /// The `on` or brace behind `res g = E`.
+    fn handler_of_external(&self, id: TokenId) -> Option<TokenId> {
+        let behind = self.expression_end(id + 1)? + 1;
+        let handler = self.lexed.is_name(behind, "on") || self.is_block(behind);
+        (handler && self.same_line(behind)).then_some(behind)
     }
 
     /// The names of `a = 1, b`.

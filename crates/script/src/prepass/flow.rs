@@ -30,9 +30,8 @@ impl Finder<'_> {
 
     /// `respond` alone on a line is JavaScript, but nothing that anybody means where the word is no name.
     fn check_lone_respond(&mut self, id: TokenId) {
-        let Some(token) = self.token(id) else { return };
         let alone = self.lexed.is(id + 1, ";") || self.lexed.is(id + 1, "}") || !self.same_line(id + 1);
-        if !alone || !self.in_service(token.frame) || self.lexed.uses_as_name("respond") {
+        if !alone || !self.is_no_name(id) {
             return;
         }
         let help = "write the value behind it, on this line: `respond result`; `respond null` answers 204, without a body";
@@ -40,10 +39,21 @@ impl Finder<'_> {
         self.error(Code::RespondValue, self.span(id), message, "no value follows", help);
     }
 
+    /// Whether a word that could be JavaScript's can't be meant so: within a service, in a file that has no such name.
+    fn is_no_name(&self, id: TokenId) -> bool {
+        let in_service = self.token(id).is_some_and(|token| self.in_service(token.frame));
+        in_service && !self.lexed.uses_as_name(self.lexed.text(id))
+    }
+
     pub(super) fn par(&mut self, id: TokenId) {
         let next = id + 1;
         let braces = self.lexed.is(next, "{");
-        if !self.same_line(next) || !(braces || self.operand_begins(next)) {
+        let ours = if self.same_line(next) {
+            braces || self.operand_begins(next)
+        } else {
+            braces && self.is_no_name(id)
+        };
+        if !ours {
             return;
         }
         self.check_flow_place(id, Code::ParPlace, "`par`");

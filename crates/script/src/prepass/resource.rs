@@ -1,17 +1,20 @@
 //! `service`, `res` and `on`.
 
-use std::ops::Range;
-
 use super::{Finder, Place};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lex::{Kind, TokenId};
-use crate::syntax::{ConstructId, ConstructKind, Method, Name};
+use crate::syntax::{ConstructKind, Method, Name};
 
 /// What stands behind a resource's path.
 enum Behind {
     Block(TokenId),
-    /// `on METHOD {`; the brace may be missing.
-    Handler(TokenId),
+    /// `on METHOD`.
+    Handler {
+        /// `on`, or the method where that is missing.
+        from: TokenId,
+        /// The method.
+        word: TokenId,
+    },
     Nothing,
 }
 
@@ -39,6 +42,8 @@ impl Finder<'_> {
             let help = "write the resources in braces: `service shop { .. }`";
             let message = format!("expected `{{` after the service's name, found {found}");
             self.error(Code::ServiceBody, self.span(open), message, "`{` is missing before this", help);
+            self.skip(id, self.statement_end(id));
+            self.lost = true;
             return;
         }
         self.check_service_place(id);
@@ -89,7 +94,9 @@ impl Finder<'_> {
             return self.external(id);
         }
         let sure = self.operand_begins(next) || self.lexed.is(next, "{");
-        let end = if self.lexed.is(next, "{") { None } else { self.expression_end(next) };
+        let no_path =
+            self.lexed.is(next, "{") || (self.lexed.is_name(next, "on") && self.lexed.is(next + 2, "{"));
+        let end = if no_path { None } else { self.expression_end(next) };
         let behind = self.behind(end.map_or(next, |end| end + 1));
         // `res(a)`, ``res`a` `` and `res[a]` are JavaScript, unless a handler follows on the same line.
         let could_be = ["(", "[", "+", "-"].contains(&self.lexed.text(next))
@@ -103,13 +110,14 @@ impl Finder<'_> {
     }
 
     fn behind(&self, id: TokenId) -> Behind {
-        let is_method = |id: TokenId| self.token(id).is_some_and(|token| token.kind != Kind::Punctuator);
-        if self.lexed.is(id, "{") {
+        let braces = self.lexed.is(id + 1, "{");
+        let method = self.same_line(id + 1) && self.operand_begins(id + 1);
+        if self.is_block(id) {
             Behind::Block(id)
-        } else if self.lexed.is_name(id, "on")
-            && (self.same_line(id + 1) && is_method(id + 1) || self.lexed.is(id + 1, "{"))
-        {
-            Behind::Handler(id)
+        } else if self.lexed.is_name(id, "on") && (method || braces) {
+            Behind::Handler { from: id, word: id + 1 }
+        } else if self.names(id) && braces && Method::named(&self.lexed.text(id).to_uppercase()).is_some() {
+            Behind::Handler { from: id, word: id }
         } else {
             Behind::Nothing
         }
@@ -119,59 +127,56 @@ impl Finder<'_> {
         self.check_resource_place(id);
         self.check_path(id, end);
         let path = end.map_or_else(|| self.span(id).end..self.span(id).end, |end| self.between(id + 1, end));
+        let head = if end.is_some() { "void [" } else { "void [0" };
         match behind {
             Behind::Block(open) => {
                 let close = self.lexed.closing(open);
                 let kind = ConstructKind::Res { path, literal: None, inline: false };
                 let construct = self.add(kind, self.between(id, close), Some(open));
-                self.replace(
-                    self.span(id),
-                    if end.is_some() { "void [" } else { "void ['/'" },
-                    Some((construct, 0)),
-                );
+                self.replace(self.span(id), head, Some((construct, 0)));
                 let start = self.span(open).start;
                 self.replace(start..start, ", function() ", None);
                 self.insert_after(close, "];");
             }
-            Behind::Handler(on) => self.inline(id, on, end, path),
-            Behind::Nothing => self.no_handler(id, end),
+            Behind::Handler { from, word } => {
+                self.taken.insert(from);
+                if from == word {
+                    self.on_missing(word);
+                }
+                let Some((method, open)) = self.handler_head(word) else {
+                    self.skip(id, self.statement_end(id));
+                    return;
+                };
+                let close = self.lexed.closing(open);
+                let kind = ConstructKind::Res { path, literal: None, inline: true };
+                let resource = self.add(kind, self.between(id, close), None);
+                self.syntax.constructs[resource].body = Some(self.between(open, close));
+                self.replace(self.span(id), head, Some((resource, 0)));
+                self.handler(from, (word, method), open, (", function() {", ";}];"));
+            }
+            Behind::Nothing => {
+                let help = "write `on GET { .. }` behind the path, or several handlers in braces; an external resource \
+                            is `res name = 'http://..'`";
+                let message = "a resource needs a handler";
+                let end = end.unwrap_or(id);
+                self.error(
+                    Code::ResBody,
+                    self.between(id, end),
+                    message,
+                    "this has neither `on` nor a block",
+                    help,
+                );
+                self.skip(id, self.statement_end(id));
+            }
         }
     }
 
-    fn inline(&mut self, id: TokenId, on: TokenId, end: Option<TokenId>, path: Range<usize>) {
-        self.taken.push(on);
-        let Some((method, open)) = self.handler_head(on) else { return };
-        let close = self.lexed.closing(open);
-        let kind = ConstructKind::Res { path, literal: None, inline: true };
-        let resource = self.add(kind, self.between(id, close), None);
-        self.syntax.constructs[resource].body = Some(self.between(open, close));
-        self.replace(self.span(id), if end.is_some() { "void [" } else { "void ['/'" }, Some((resource, 0)));
-        let function = ", function() {";
-        let handler = self.handler(on, method, open);
-        let head = self.span(on).start..self.span(open).start;
-        let text = format!("{function}void async function(query, response) ");
-        self.replace(head, &text, Some((handler, function.len())));
-        self.insert_after(close, ";}];");
-    }
-
-    /// A path with neither `on` nor a block: tells what stands in their place.
-    fn no_handler(&mut self, id: TokenId, end: Option<TokenId>) {
-        let after = end.map_or(id + 1, |end| end + 1);
-        let written =
-            self.same_line(after) && self.token(after).is_some_and(|token| token.kind == Kind::Name);
-        let method =
-            written.then(|| self.lexed.text(after)).and_then(|text| Method::named(&text.to_uppercase()));
-        if let Some(method) = method.filter(|_| self.lexed.is(after + 1, "{")) {
-            let message = format!("expected `on` before `{}`", self.lexed.text(after));
-            let help = format!("write `on {} {{`", method.name());
-            self.error(Code::ResBody, self.span(after), message, "`on` is missing before this", &help);
-            return;
-        }
-        let help = "write `on GET { .. }` behind the path, or several handlers in braces: `{ on GET { .. } on PUT { .. } }`; \
-                    an external resource is `res name = 'http://..'`";
-        let end = end.unwrap_or(id);
-        let message = "a resource needs a handler";
-        self.error(Code::ResBody, self.between(id, end), message, "this has neither `on` nor a block", help);
+    /// `res '/a' GET {`.
+    fn on_missing(&mut self, word: TokenId) {
+        let text = self.lexed.text(word);
+        let message = format!("expected `on` before `{text}`");
+        let help = format!("write `on {} {{`", text.to_uppercase());
+        self.error(Code::ResBody, self.span(word), message, "`on` is missing before this", &help);
     }
 
     fn check_resource_place(&mut self, id: TokenId) {
@@ -179,6 +184,7 @@ impl Finder<'_> {
         let Place { around, in_function, .. } = self.place(token.frame);
         let kind = around.map(|around| &self.syntax.constructs[around].kind);
         let (message, help) = match kind {
+            None if self.lost => return,
             None => (
                 "a resource stands in a service",
                 "put it into a service: `service shop { res '/a' on GET { .. } }`",
@@ -221,23 +227,34 @@ impl Finder<'_> {
         if !begins || self.taken.contains(&id) {
             return;
         }
-        let Some((method, open)) = self.handler_head(id) else { return };
-        self.check_handler_place(id);
-        let construct = self.handler(id, method, open);
-        let head = self.span(id).start..self.span(open).start;
-        self.replace(head, "void async function(query, response) ", Some((construct, 0)));
-        self.insert_after(self.lexed.closing(open), ";");
+        match self.handler_head(id + 1) {
+            Some((method, open)) => {
+                self.check_handler_place(id);
+                self.handler(id, (id + 1, method), open, ("", ";"));
+            }
+            None => self.skip(id, self.statement_end(id)),
+        }
     }
 
-    fn handler(&mut self, on: TokenId, method: Option<Method>, open: TokenId) -> ConstructId {
-        let method_span = self.span(on + 1);
-        let kind = ConstructKind::On { method: method.unwrap_or(Method::Get), method_span };
-        self.add(kind, self.between(on, self.lexed.closing(open)), Some(open))
+    /// Adds a handler, with what stands around it in JavaScript.
+    fn handler(
+        &mut self,
+        from: TokenId,
+        (word, method): (TokenId, Option<Method>),
+        open: TokenId,
+        (before, after): (&str, &str),
+    ) {
+        let kind = ConstructKind::On { method: method.unwrap_or(Method::Get), method_span: self.span(word) };
+        let close = self.lexed.closing(open);
+        let handler = self.add(kind, self.between(from, close), Some(open));
+        let head = self.span(from).start..self.span(open).start;
+        let text = format!("{before}void async function(query, response) ");
+        self.replace(head, &text, Some((handler, before.len())));
+        self.insert_after(close, after);
     }
 
     /// The method, if it is one, and the brace of `on METHOD {`.
-    fn handler_head(&mut self, on: TokenId) -> Option<(Option<Method>, TokenId)> {
-        let word = on + 1;
+    fn handler_head(&mut self, word: TokenId) -> Option<(Option<Method>, TokenId)> {
         let open = if self.lexed.is(word, "{") { word } else { word + 1 };
         let method = Method::named(self.lexed.text(word));
         if method.is_none() {

@@ -5,7 +5,7 @@ use crate::lex::{After, FrameKind, Kind, TokenId};
 
 impl Finder<'_> {
     /// The last token of the expression that begins here; none if nothing does. Ends before a comma, a semicolon, a
-    /// closing bracket, the next statement, and where `on` or a brace follows an operand.
+    /// closing bracket, the next statement, and where `on`, any other operand or a brace follows an operand.
     pub(super) fn expression_end(&self, first: TokenId) -> Option<TokenId> {
         let frame = self.token(first)?.frame;
         let mut last = None;
@@ -15,7 +15,8 @@ impl Finder<'_> {
                 id > first && self.token(id - 1).is_some_and(|before| before.after == After::Operator);
             let closes = token.frame != frame;
             let separates = self.lexed.is(id, ",") || self.lexed.is(id, ";");
-            let ours = operand_before && (self.lexed.is(id, "{") || self.lexed.is_name(id, "on"));
+            let of_async = id > first && self.lexed.is_name(id - 1, "async");
+            let ours = operand_before && (self.is_block(id) || (self.operand_begins(id) && !of_async));
             if closes || separates || ours || (token.starts && id > first) || self.is_closing(id) {
                 return last;
             }
@@ -24,6 +25,13 @@ impl Finder<'_> {
             id += 1;
         }
         last
+    }
+
+    /// Whether a brace opens statements of S, rather than the body of a class in an expression.
+    pub(super) fn is_block(&self, id: TokenId) -> bool {
+        let kind = self.token(id).and_then(|token| token.bracket).map(|frame| self.lexed.frames[frame].kind);
+        self.lexed.is(id, "{")
+            && matches!(kind, Some(FrameKind::Block | FrameKind::Handler | FrameKind::Service))
     }
 
     fn is_closing(&self, id: TokenId) -> bool {
@@ -39,7 +47,7 @@ impl Finder<'_> {
         while let Some(token) = self.token(id) {
             let next = if self.lexed.is(id, ";") { id + 1 } else { id };
             let goes_on = self.take_expected(&mut expected, next);
-            let begins_next = id > first && token.starts && !self.heads_statement(id - 1);
+            let begins_next = id > first && token.starts && !self.lexed.heads_statement(id - 1);
             if self.is_closing(id) || ((begins_next || next > id) && !goes_on) {
                 break;
             }
@@ -64,14 +72,9 @@ impl Finder<'_> {
         true
     }
 
-    /// Whether a token ends what stands before a statement that belongs to it: `if (..)`, `else`, a label.
-    pub(super) fn heads_statement(&self, id: TokenId) -> bool {
-        let Some(token) = self.token(id).filter(|token| token.after == After::Statement) else {
-            return false;
-        };
-        let closed = token.bracket.map(|frame| self.lexed.frames[frame].kind);
-        closed == Some(FrameKind::Head)
-            || self.lexed.is(id, ":")
-            || (token.kind == Kind::Keyword && ["else", "do"].contains(&self.lexed.text(id)))
+    /// Leaves out what there is no sense in: nothing is looked for in it, and the JavaScript has an empty statement.
+    pub(super) fn skip(&mut self, first: TokenId, last: TokenId) {
+        self.replace(self.between(first, last), ";", None);
+        self.skipped = last + 1;
     }
 }
