@@ -10,7 +10,7 @@
 import { connect } from "node:net";
 import process from "node:process";
 
-import { SITE, STATUS } from "./errors.js";
+import { SITE, STATUS, describe } from "./errors.js";
 import {
   BROKEN, CANCEL, Cursor, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG, READY,
   RUN, STATE,
@@ -168,8 +168,8 @@ export class Worker {
       this.programs.set(number, program);
       this.outbox.begin(READY, number).end();
     } catch (error) {
-      const isError = error instanceof Error;
-      this.outbox.begin(BROKEN, number).text(String(error)).text(isError ? String(error.stack) : "").end();
+      const { message, stack } = describe(error);
+      this.outbox.begin(BROKEN, number).text(message).text(stack).end();
     }
   }
 
