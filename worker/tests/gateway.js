@@ -59,7 +59,7 @@ export class Gateway {
     if (kill) this.process.kill("SIGKILL");
     this.server.close();
     await this.exited;
-    rmSync(this.folder, { recursive: true });
+    rmSync(this.folder, { recursive: true, force: true });
   }
 
   /** Loads emitted code: `service` is what `$s.service` gets, with the descriptor's members beside. */
