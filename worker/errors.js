@@ -1,11 +1,14 @@
 // How a run's error is told to the gateway: which kind, where, and in whose words.
 
+import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 
 import { BodyError } from "./query.js";
 import { ResourceError } from "./resource.js";
 import { StateError } from "./values.js";
 
+/** The worker's own files, in stacks. */
+const OWN = fileURLToPath(new URL(".", import.meta.url));
 const THREW = 0;
 const RESOURCE = 1;
 const STATE = 2;
@@ -41,8 +44,14 @@ function described(error) {
     site: error[SITE] ?? 0,
     status: error[STATUS] ?? (kind === RESOURCE ? error.status & 0xffff : kind === BODY ? 400 : 0),
     message: kind === THREW ? String(error) : String(error.message),
-    stack: String(error.stack ?? ""),
+    stack: stackOf(error),
   };
+}
+
+/** Without the worker's own lines, and with code as `NAME:line:column`: newer V8 name the eval in between. */
+function stackOf(error) {
+  const lines = String(error.stack ?? "").split("\n");
+  return lines.filter((line) => !line.includes(OWN)).join("\n").replaceAll(", <anonymous>:", ":");
 }
 
 function kindOf(error) {

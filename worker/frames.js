@@ -51,7 +51,7 @@ export const NONE = 0, TEXT = 1, JSON_TEXT = 2, BYTES = 3, ASCII = 4, JSON_ASCII
 const HEADER = 4;
 /** Strings shorter than this are read and written in JavaScript: a call into the engine costs more. */
 const SHORT = 24;
-/** What an outbox keeps for its next turn. */
+/** What an inbox and an outbox begin with. */
 const KEPT = 1 << 16;
 /** From here on a string's length in bytes is asked for, and not guessed. */
 const LONG = 1 << 12;
@@ -122,25 +122,25 @@ export class Cursor {
   }
 }
 
-/** Cuts what arrives into frames. A frame that came in one piece is read where it lies. */
+/**
+ * Cuts what arrives into frames. A frame that came in one piece is read where it lies; another is put together in memory
+ * that is used again, so that large bodies leave nothing to collect but themselves.
+ */
 export class Inbox {
-  /** @type {Buffer | undefined} a frame, or its length, of which a part is still missing */
-  #partial;
+  /** Where a frame is put together that came in pieces: its length first. */
+  #frame = Buffer.allocUnsafeSlow(KEPT);
+  /** How much of it is there; nothing if 0. */
   #filled = 0;
   #buffer = Buffer.alloc(0);
   #at = 0;
   #end = 0;
 
-  /** New bytes. What came before must have been taken. */
+  /** New bytes. Those that came before must have been taken. */
   push(buffer, length) {
+    if (this.#at < this.#end) throw new Error("bytes came before those before them were taken");
     this.#buffer = buffer;
     this.#at = 0;
     this.#end = length;
-  }
-
-  /** Whether some of the bytes have not been looked at. */
-  get more() {
-    return this.#at < this.#end;
   }
 
   /**
@@ -148,47 +148,42 @@ export class Inbox {
    * @param {Cursor} cursor
    */
   next(cursor) {
-    if (this.#partial) return this.#complete(cursor);
     const start = this.#at;
     const there = this.#end - start;
-    if (there >= HEADER) {
-      const length = u32(this.#buffer, start);
-      if (there - HEADER >= length) {
-        this.#at = start + HEADER + length;
-        point(cursor, this.#buffer, start + HEADER, this.#at);
+    if (this.#filled === 0 && there >= HEADER) {
+      const end = start + HEADER + u32(this.#buffer, start);
+      if (end <= this.#end) {
+        this.#at = end;
+        point(cursor, this.#buffer, start + HEADER, end);
         return true;
       }
-      this.#partial = Buffer.allocUnsafeSlow(HEADER + length);
-    } else if (there > 0) {
-      this.#partial = Buffer.allocUnsafeSlow(HEADER);
     }
-    this.#take();
-    return false;
+    return there > 0 && this.#join(cursor);
   }
 
-  #complete(cursor) {
-    this.#take();
-    if (this.#filled < this.#partial.length) return false;
-    const frame = this.#partial;
-    if (frame.length === HEADER) {
-      const length = u32(frame, 0);
-      this.#partial = Buffer.allocUnsafeSlow(HEADER + length);
-      frame.copy(this.#partial);
-      return this.#complete(cursor);
-    }
-    this.#partial = undefined;
+  /** Adds what is there to the frame in pieces. */
+  #join(cursor) {
+    if (!this.#fill(HEADER)) return false;
+    const size = HEADER + u32(this.#frame, 0);
+    if (!this.#fill(size)) return false;
     this.#filled = 0;
-    point(cursor, frame, HEADER, frame.length);
+    point(cursor, this.#frame, HEADER, size);
     return true;
   }
 
-  /** Moves what is there into the partial frame. */
-  #take() {
-    if (!this.#partial) return;
-    const taken = Math.min(this.#partial.length - this.#filled, this.#end - this.#at);
-    this.#buffer.copy(this.#partial, this.#filled, this.#at, this.#at + taken);
-    this.#filled += taken;
-    this.#at += taken;
+  #fill(size) {
+    if (this.#frame.length < size) {
+      const larger = Buffer.allocUnsafeSlow(size);
+      this.#frame.copy(larger, 0, 0, this.#filled);
+      this.#frame = larger;
+    }
+    const taken = Math.min(size - this.#filled, this.#end - this.#at);
+    if (taken > 0) {
+      this.#buffer.copy(this.#frame, this.#filled, this.#at, this.#at + taken);
+      this.#filled += taken;
+      this.#at += taken;
+    }
+    return this.#filled >= size;
   }
 }
 

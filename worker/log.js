@@ -20,6 +20,6 @@ export function takeConsole(worker) {
 }
 
 /** @param {import("./worker.js").Worker} worker */
-export function log(worker, level, text) {
-  worker.outbox.begin(LOG, worker.turn.current?.id ?? 0).u8(level).text(text).end();
+export function log(worker, level, text, run = worker.turn.current) {
+  worker.outbox.begin(LOG, run?.id ?? 0).u8(level).text(text).end();
 }

@@ -61,10 +61,12 @@ export class Service {
   /** @type {Map<number, (captures: object) => unknown>} initial values of cells */
   values = new Map();
 
-  constructor(program, { name, handlers, resources = [] }) {
+  constructor(program, { name, handlers, resources = [], cells = [] }) {
     this.program = program;
     this.name = name;
     this.resources = resources;
+    /** Names of cells, for errors. */
+    this.cells = cells;
     this.handlers = handlers.map(({ cells = [] }) => ({ names: cells, Cells: viewClass(cells), run: undefined }));
   }
 

@@ -19,7 +19,10 @@ export class Turn {
   current;
   /** Whether frames are given out, so that all is sent at the end. */
   active = false;
+  /** @type {import("./run.js").Run | undefined} the one whose code ran in the last turn, if it was only one */
+  sole;
   #since = 0;
+  #others = false;
   #watched;
 
   /** @param {Int32Array} watched shared with the watchdog */
@@ -29,6 +32,8 @@ export class Turn {
 
   begin() {
     this.active = true;
+    this.sole = undefined;
+    this.#others = false;
     this.#since = now();
   }
 
@@ -36,6 +41,8 @@ export class Turn {
   enter(run) {
     if (this.current !== undefined) this.leave();
     this.current = run;
+    this.#others ||= this.sole !== undefined && this.sole !== run;
+    this.sole = this.#others ? undefined : run;
     this.#watched[RUN] = run.id;
     this.#watched[COUNT]++;
   }

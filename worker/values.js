@@ -69,7 +69,6 @@ function object(value, name, depth, above) {
   if (prototype !== ObjectPrototype && prototype !== null && getPrototypeOf(prototype) !== null) {
     throw refusal(name(), kindOf(value));
   }
-  if (Object.prototype.toString.call(value) !== "[object Object]") throw refusal(name(), kindOf(value));
   const copy = {};
   for (const key of keys(value)) {
     const inner = value[key];

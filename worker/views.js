@@ -36,6 +36,7 @@ export function viewClass(names) {
     static {
       names.forEach((name, slot) => {
         defineProperty(this.prototype, name, {
+          __proto__: null,
           get() {
             return readCell(this.#run, slot);
           },
@@ -165,11 +166,11 @@ export class Node {
     const value = typeof key === "symbol" ? ABSENT : this.member(key);
     if (value === ABSENT) return undefined;
     const isLength = isArray(raw) && key === "length";
-    return { value, writable: true, enumerable: !isLength, configurable: !isLength };
+    return { __proto__: null, value, writable: true, enumerable: !isLength, configurable: !isLength };
   }
 
   set(raw, key, value, receiver) {
-    if (receiver !== this.proxy) return Reflect.defineProperty(receiver, key, { value, writable: true, enumerable: true, configurable: true });
+    if (receiver !== this.proxy) return Reflect.defineProperty(receiver, key, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
     this.#writable().set(this, key, value);
     return true;
   }

@@ -10,13 +10,13 @@
 import { connect } from "node:net";
 import process from "node:process";
 
-import { SITE, STATUS } from "./errors.js";
+import { SITE, STATUS, describe } from "./errors.js";
 import {
-  ASCII, BROKEN, CANCEL, Cursor, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG, READY,
+  BROKEN, CANCEL, Cursor, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG, READY,
   RUN, STATE,
 } from "./frames.js";
 import { guard } from "./guard.js";
-import { takeConsole } from "./log.js";
+import { ERROR, log, takeConsole } from "./log.js";
 import { Program, restored } from "./program.js";
 import { Query } from "./query.js";
 import { ResourceError } from "./resource.js";
@@ -32,6 +32,8 @@ const OK = 0;
 const PASSED = 3;
 const REFUSED = 4;
 
+/** The engine's own: handlers get another (guard.js). */
+const later = setImmediate;
 /** What is read at once. */
 const READ = 1 << 18;
 
@@ -69,7 +71,7 @@ export class Worker {
       return true;
     };
     const socket = connect({ path, onread: { buffer: Buffer.allocUnsafeSlow(READ), callback } });
-    this.outbox = new Outbox(socket, () => this.turn.active || setImmediate(this.#flushLater));
+    this.outbox = new Outbox(socket, () => this.turn.active || later(this.#flushLater));
     this.outbox.begin(HELLO, 0).u32(number).text(engine).end();
     socket.on("close", ended);
     socket.on("error", ended);
@@ -93,16 +95,38 @@ export class Worker {
   /** Gives out frames; after one that lets a run go on, all that follows from it comes first. */
   #give() {
     while (this.#inbox.next(this.#cursor)) {
-      if (this.#take(this.#cursor)) return this.#goOn();
+      if (this.#takeSafely(this.#cursor)) return this.#goOn();
     }
     this.turn.end();
     this.#send();
+  }
+
+  /** Calls back for a run, in a turn of its own. */
+  callBack(run, callback, all) {
+    if (this.turn.active) return Reflect.apply(callback, undefined, all);
+    this.turn.begin();
+    this.turn.enter(run);
+    try {
+      Reflect.apply(callback, undefined, all);
+    } finally {
+      this.#goOn();
+    }
   }
 
   #send() {
     for (const run of this.#answered) run.sendAnswer();
     this.#answered.length = 0;
     this.outbox.flush();
+  }
+
+  /** A frame that can't be understood must not keep those behind it. */
+  #takeSafely(cursor) {
+    try {
+      return this.#take(cursor);
+    } catch (error) {
+      log(this, ERROR, `a frame of the gateway's: ${error.stack}`);
+      return false;
+    }
   }
 
   /** One frame. True if promises may go on because of it. */
@@ -144,8 +168,8 @@ export class Worker {
       this.programs.set(number, program);
       this.outbox.begin(READY, number).end();
     } catch (error) {
-      const isError = error instanceof Error;
-      this.outbox.begin(BROKEN, number).text(String(error)).text(isError ? String(error.stack) : "").end();
+      const { message, stack } = describe(error);
+      this.outbox.begin(BROKEN, number).text(message).text(stack).end();
     }
   }
 
@@ -159,6 +183,7 @@ export class Worker {
     const program = this.programs.get(cursor.u32());
     const service = program?.services[cursor.u16()];
     const handler = service?.handlers[cursor.u16()];
+    if (handler === undefined) return this.#refuse(id, service);
     const flags = cursor.u8();
     const method = cursor.u8();
     const run = new Run(this, id, service, method);
@@ -185,6 +210,12 @@ export class Worker {
     return false;
   }
 
+  #refuse(id, service) {
+    const what = service === undefined ? "the program is not loaded here" : "the program has no such handler";
+    new Run(this, id, service, 0).fail(new Error(what));
+    return false;
+  }
+
   /** Gives a run its cells. Returns the cells' indices in the service if it is to initialise them. */
   #open(run, handler, flags, cursor) {
     const count = cursor.u8();
@@ -199,7 +230,7 @@ export class Worker {
       return undefined;
     }
     const planned = cells.map(() => cursor.u16());
-    run.open({ names: planned.map((index) => `cell ${index}`) }, cells, version, true);
+    run.open({ names: planned.map((index) => run.service.cells[index] ?? `cell ${index}`) }, cells, version, true);
     return planned;
   }
 

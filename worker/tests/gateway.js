@@ -53,12 +53,13 @@ export class Gateway {
     this.engine = await hello;
   }
 
-  async close() {
+  /** @param {{kill?: boolean}} how a worker ends by itself when its gateway is gone, unless it is stuck */
+  async close({ kill = true } = {}) {
     this.socket?.destroy();
-    this.process.kill("SIGKILL");
+    if (kill) this.process.kill("SIGKILL");
     this.server.close();
     await this.exited;
-    rmSync(this.folder, { recursive: true });
+    rmSync(this.folder, { recursive: true, force: true });
   }
 
   /** Loads emitted code: `service` is what `$s.service` gets, with the descriptor's members beside. */
