@@ -9,9 +9,9 @@ use crate::metadata::{Dependency, Kind, Metadata, Package};
 
 /// The house from the ground up. A crate depends on levels below its own, never on its own.
 const LEVELS: &[&[&str]] = &[
-    &["query-abi", "json", "openapi", "services", "store"],
+    &["query-abi", "json", "openapi", "services", "script", "store"],
     &["sandbox", "environments"],
-    &["query", "filter"],
+    &["query", "filter", "script-runtime"],
     &["gateway"],
     &["orfa"],
 ];

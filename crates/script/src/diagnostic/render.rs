@@ -1,0 +1,82 @@
+//! Diagnostics as text, in the style of rustc.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use super::{Diagnostic, Severity};
+use crate::line::Lines;
+
+impl Diagnostic {
+    /// The diagnostic with the lines that it speaks of. `file` is what the reader calls the text.
+    #[must_use]
+    pub fn render(&self, file: &str, source: &str) -> String {
+        let lines = Lines::new(source);
+        let mut marks = vec![Mark::new(&lines, &self.primary.span, &self.primary.text, '^')];
+        marks.extend(self.others.iter().map(|label| Mark::new(&lines, &label.span, &label.text, '-')));
+        let place = lines.position(self.primary.span.start);
+        let width = marks.iter().map(|mark| mark.line).max().unwrap_or(1).to_string().len();
+        let mut text = format!("{}[{}]: {}\n", self.severity.name(), self.code.code(), self.message);
+        marks.sort_by_key(|mark| (mark.line, mark.column));
+        let _ = writeln!(text, "{:width$}--> {file}:{place}\n{:width$} |", "", "");
+        let mut last = None;
+        for mark in &marks {
+            mark.write(&mut text, &lines, width, last);
+            last = Some(mark.line);
+        }
+        let _ = writeln!(text, "{:width$} |\n{:width$} = help: {}", "", "", self.help);
+        if let Some(rule) = self.code.rule() {
+            let _ = writeln!(text, "{:width$} = note: rule {rule} of the S language", "");
+        }
+        text
+    }
+}
+
+impl Severity {
+    /// As it is printed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// A line to show and what to write below it.
+struct Mark<'d> {
+    line: usize,
+    column: usize,
+    length: usize,
+    text: &'d str,
+    sign: char,
+}
+
+impl<'d> Mark<'d> {
+    fn new(lines: &Lines<'_>, span: &Range<usize>, text: &'d str, sign: char) -> Self {
+        let (from, to) = (lines.position(span.start), lines.position(span.end));
+        let end = if to.line == from.line { to.column } else { lines.text(from.line).chars().count() + 1 };
+        Self {
+            line: from.line,
+            column: from.column,
+            length: end.saturating_sub(from.column).max(1),
+            text,
+            sign,
+        }
+    }
+
+    fn write(&self, text: &mut String, lines: &Lines<'_>, width: usize, last: Option<usize>) {
+        let line = lines.text(self.line);
+        if last.is_some_and(|last| last + 1 < self.line) {
+            let _ = writeln!(text, "{:.<width$}...", "");
+        }
+        if last != Some(self.line) {
+            let _ = writeln!(text, "{:width$} | {line}", self.line);
+        }
+        // Tabs stay, so that the signs stand below what they mean.
+        let before = line.chars().take(self.column - 1).map(|c| if c == '\t' { '\t' } else { ' ' });
+        let indent: String = before.collect();
+        let signs = self.sign.to_string().repeat(self.length);
+        let _ = writeln!(text, "{:width$} | {indent}{signs} {}", "", self.text);
+    }
+}

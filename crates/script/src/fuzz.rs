@@ -1,0 +1,195 @@
+//! Any text, random JavaScript, and random S. See `fuzz/src/lib.rs`.
+//!
+//! Bytes choose what is written: random programs come from the same inputs as random texts, and fail as small ones.
+
+use oxc_allocator::Allocator;
+use oxc_parser::{Parser, config::TokensParserConfig};
+use oxc_span::SourceType;
+
+use crate::diagnostic::Severity;
+use crate::{lex, outline, parse, prepass};
+
+mod write;
+
+const WORDS: [&str; 76] = [
+    "service ",
+    "a ",
+    "res ",
+    "'/a' ",
+    "on ",
+    "GET ",
+    "POST ",
+    "FETCH ",
+    "{ ",
+    "} ",
+    "(",
+    ")",
+    "[",
+    "]",
+    "state ",
+    "x ",
+    "= ",
+    "1 ",
+    "respond ",
+    "par ",
+    "pfor ",
+    "pfor(var i in ",
+    "of ",
+    "in ",
+    "\n",
+    ";",
+    ",",
+    ".",
+    "?.",
+    ":",
+    "?",
+    "`",
+    "${",
+    "}",
+    "\\",
+    "/",
+    "/*",
+    "*/",
+    "//",
+    "'",
+    "\"",
+    "=> ",
+    "function ",
+    "class ",
+    "if (",
+    "else ",
+    "do ",
+    "while (",
+    "for (",
+    "return ",
+    "++",
+    "--",
+    "+ ",
+    "-",
+    "!",
+    "async ",
+    "await ",
+    "yield ",
+    "let ",
+    "const ",
+    "var ",
+    "import ",
+    "export ",
+    "case ",
+    "default ",
+    "switch (",
+    "try ",
+    "catch ",
+    "static ",
+    "extends ",
+    "é",
+    "\u{2028}",
+    "\\u0061",
+    "#a ",
+    "...",
+    "0x1n ",
+];
+
+/// What has to hold of every text, whatever it says.
+fn holds(source: &str) {
+    let allocator = Allocator::default();
+    let parsed = parse::parse(&allocator, source);
+    let failed = parsed.diagnostics.iter().any(|it| it.severity == Severity::Error);
+    assert_eq!(failed, parsed.tree.is_none(), "a tree is there if and only if there is no error: {source:?}");
+    for it in &parsed.diagnostics {
+        assert!(!it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(), "{it:?}");
+        for label in it.others.iter().chain([&it.primary]) {
+            assert!(source.get(label.span.clone()).is_some(), "a label lies beside the text: {it:?}");
+        }
+        assert!(it.render("a.sjs", source).contains(it.code.code()));
+    }
+    for construct in &parsed.syntax.constructs {
+        assert!(source.get(construct.span.clone()).is_some_and(|text| !text.is_empty()), "{construct:?}");
+    }
+}
+
+#[test]
+fn any_text_is_read_or_every_mistake_has_words() {
+    ::fuzz::check(&WORDS, |bytes: &[u8]| holds(&String::from_utf8_lossy(bytes)));
+}
+
+#[test]
+fn a_damaged_program_is_read_or_every_mistake_has_words() {
+    let good = include_str!("../tests/listings/7.sjs");
+    ::fuzz::check(&[], |bytes: &[u8]| {
+        let few = &bytes[..bytes.len().min(9)];
+        holds(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), few)));
+    });
+}
+
+#[test]
+fn plain_javascript_has_oxcs_tokens_and_no_constructs() {
+    let (mut read, mut refused) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    ::fuzz::check(&[], |bytes: &[u8]| {
+        let source = write::javascript(bytes);
+        let allocator = Allocator::default();
+        let parsed =
+            Parser::new(&allocator, &source, SourceType::mjs()).with_config(TokensParserConfig).parse();
+        if parsed.diagnostics.has_errors() {
+            return refused.set(refused.get() + 1);
+        }
+        let tokens = parsed.tokens.iter().map(|token| (token.start() as usize, token.end() as usize));
+        let theirs: Vec<_> = tokens.filter(|(start, end)| start < end).collect();
+        let ours: Vec<_> = lex::lex(&source).tokens.iter().map(|token| (token.start, token.end)).collect();
+        assert_eq!(ours, theirs, "{source}");
+        assert_eq!(prepass::encode(&source).text, source);
+        read.set(read.get() + 1);
+    });
+    let (read, refused) = (*read.get_mut(), *refused.get_mut());
+    assert!(read > refused, "most of what is written is JavaScript: {read} of {}", read + refused);
+}
+
+#[test]
+fn every_construct_of_a_random_program_is_found_at_its_place() {
+    ::fuzz::check(&[], |bytes: &[u8]| {
+        let (source, expected) = write::program(bytes);
+        let encoded = prepass::encode(&source);
+        let found: Vec<_> =
+            encoded.syntax.constructs.iter().map(|it| (it.kind.name(), it.span.start)).collect();
+        let different = (0..found.len().max(expected.len())).find(|&at| found.get(at) != expected.get(at));
+        if let Some(at) = different {
+            panic!("found {:?}, expected {:?} in\n{source}", found.get(at), expected.get(at));
+        }
+        assert_eq!(encoded.diagnostics, [], "{source}");
+    });
+}
+
+#[test]
+fn a_text_of_nothing_but_levels_is_read() {
+    let levels = [
+        "(",
+        "[",
+        "{",
+        "!",
+        "a=>",
+        "if(a)",
+        "`${",
+        "a?b:",
+        "a=",
+        "res '/a'{",
+        "par{",
+        "async()=>{",
+        "-",
+        "a+",
+        "[a]",
+    ];
+    for level in levels {
+        let source = level.repeat((64 << 10) / level.len());
+        let _ = outline(&source);
+        let closed: String =
+            source.chars().rev().filter_map(|c| "([{".find(c).map(|at| [')', ']', '}'][at])).collect();
+        let _ = outline(&format!("{source}a{closed}"));
+    }
+}
+
+#[test]
+fn a_text_that_there_is_no_room_for_is_refused() {
+    let (constructs, said) = outline(&" ".repeat((1 << 20) + 1));
+    assert!(constructs.is_empty());
+    assert_eq!(said.iter().map(|it| it.code.code()).collect::<Vec<_>>(), ["s-too-large"]);
+}

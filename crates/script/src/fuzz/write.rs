@@ -1,0 +1,355 @@
+//! Random programs: JavaScript that uses the words of S as names, and S with a list of what is in it.
+
+/// Names in plain JavaScript, all words of S among them.
+const NAMES: [&str; 12] =
+    ["a", "b", "res", "on", "state", "service", "respond", "par", "pfor", "async", "of", "get"];
+/// Names in S: those that change nothing of what is S.
+const QUIET: [&str; 8] = ["a", "b", "res", "on", "state", "service", "of", "get"];
+const DEPTH: u32 = 4;
+
+/// A construct: its kind, and where it begins.
+pub(super) type Written = (&'static str, usize);
+
+pub(super) fn javascript(bytes: &[u8]) -> String {
+    let mut writer = Writer::new(bytes, &NAMES);
+    while !writer.bytes.is_empty() {
+        writer.statement(0);
+    }
+    writer.text
+}
+
+pub(super) fn program(bytes: &[u8]) -> (String, Vec<Written>) {
+    let mut writer = Writer::new(bytes, &QUIET);
+    let mut number = 0;
+    while !writer.bytes.is_empty() {
+        number += 1;
+        writer.service(number);
+    }
+    (writer.text, writer.written)
+}
+
+struct Writer<'b> {
+    bytes: &'b [u8],
+    names: &'static [&'static str],
+    text: String,
+    written: Vec<Written>,
+    paths: usize,
+}
+
+impl<'b> Writer<'b> {
+    fn new(bytes: &'b [u8], names: &'static [&'static str]) -> Self {
+        Self { bytes, names, text: String::new(), written: Vec::new(), paths: 0 }
+    }
+
+    /// A number below `below`; 0 when no bytes are left, so that everything ends.
+    fn pick(&mut self, below: usize) -> usize {
+        let Some((first, rest)) = self.bytes.split_first() else { return 0 };
+        self.bytes = rest;
+        usize::from(*first) % below
+    }
+
+    fn put(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn name(&mut self) {
+        let name = self.names[self.pick(self.names.len())];
+        self.put(name);
+    }
+
+    fn one_of(&mut self, texts: &[&str]) {
+        let text = texts[self.pick(texts.len())];
+        self.put(text);
+    }
+
+    /// What ends a statement, or only seems to.
+    fn end(&mut self) {
+        self.one_of(&[";\n", "\n", "; ", " // }\n", "; /* ' */ ", "\n\n"]);
+    }
+
+    fn between(&mut self, open: &str, inner: impl FnOnce(&mut Self), close: &str) {
+        self.put(open);
+        inner(self);
+        self.put(close);
+    }
+
+    /// What can be divided, called and indexed.
+    fn primary(&mut self, depth: u32) {
+        if depth >= DEPTH {
+            return self.name();
+        }
+        match self.pick(17) {
+            0..=3 => self.name(),
+            4 => self.one_of(&["1.0", "0.5", ".5", "1e3", "0x1f", "1n", "1_0."]),
+            5 => self.one_of(&["'a}'", "\"b{\"", "'\\''", "`c}`", "`\\``", "`${1}/`", "'/'"]),
+            6 => self.one_of(&["/a/", "/[/]/g", "/}/", "/\\//u", "/{/i"]),
+            7 => self.between("(", |it| it.expression(depth + 1), ")"),
+            8 => self.between("[", |it| it.expression(depth + 1), "]"),
+            9 => self.between("`a${", |it| it.expression(depth + 1), "}b`"),
+            10 => self.object(depth + 1),
+            11 => self.between("function (a) { ", |it| it.statements(depth + 1), "}"),
+            12 => self.class(depth + 1),
+            13 => {
+                self.primary(depth + 1);
+                self.one_of(&[".on", "?.res", ".class", "[0]", "(a)", "()", ".respond", "`t`"]);
+            }
+            14 => self.one_of(&["this", "null", "true", "import.meta"]),
+            15 => self.between("(async () => { ", |it| it.statements(depth + 1), "})"),
+            _ => self.between("new (", |it| it.expression(depth + 1), ")(1)"),
+        }
+    }
+
+    fn expression(&mut self, depth: u32) {
+        match self.pick(11) {
+            0..=3 => self.primary(depth),
+            4..=6 => {
+                self.primary(depth);
+                self.one_of(&[
+                    " / ", "/ ", " + ", " - ", " < ", " in ", " && ", " == ", ", ", " >> ", "\n/ ", "\n- ",
+                ]);
+                self.primary(depth + 1);
+            }
+            7 => {
+                self.primary(depth);
+                self.between(" ? ", |it| it.primary(depth + 1), " : ");
+                self.primary(depth + 1);
+            }
+            8 => {
+                self.one_of(&["!", "-", "typeof ", "void ", "~"]);
+                self.primary(depth + 1);
+            }
+            9 => {
+                self.one_of(&["a => ", "async a => ", "() => "]);
+                self.primary(depth + 1);
+            }
+            _ => self.between("(a, b) => { ", |it| it.statements(depth + 1), "}"),
+        }
+    }
+
+    fn object(&mut self, depth: u32) {
+        self.put("{ ");
+        for _ in 0..self.pick(3) {
+            match self.pick(6) {
+                0 => self.put("res"),
+                1 => self.between("on: ", |it| it.primary(depth), ""),
+                2 => self.between("if() { ", |it| it.statements(depth), "}"),
+                3 => self.between("get [a]() { ", |it| it.statements(depth), "}"),
+                4 => self.between("...", |it| it.primary(depth), ""),
+                _ => self.between("'state': ", |it| it.primary(depth), ""),
+            }
+            self.put(", ");
+        }
+        self.put("}");
+    }
+
+    fn class(&mut self, depth: u32) {
+        self.put("class ");
+        if self.pick(3) == 0 {
+            self.between("extends (", |it| it.primary(depth), ") ");
+        }
+        self.put("{ ");
+        for _ in 0..self.pick(3) {
+            match self.pick(6) {
+                0 => self.between("on() { ", |it| it.statements(depth), "}\n"),
+                1 => self.between("static { ", |it| it.statements(depth), "}\n"),
+                2 => self.between("res = ", |it| it.primary(depth), "\n"),
+                3 => self.put("#state\n"),
+                4 => self.between("static async *respond() { ", |it| it.statements(depth), "} "),
+                _ => self.between("par = a => { ", |it| it.statements(depth), "}\n"),
+            }
+        }
+        self.put("}");
+    }
+
+    fn statements(&mut self, depth: u32) {
+        if depth < DEPTH {
+            for _ in 0..self.pick(3) {
+                self.statement(depth);
+            }
+        }
+    }
+
+    fn block(&mut self, depth: u32) {
+        self.between("{ ", |it| it.statements(depth + 1), "} ");
+    }
+
+    fn statement(&mut self, depth: u32) {
+        match self.pick(19) {
+            0..=3 => {
+                self.name();
+                self.one_of(&[" = ", ".a = ", " += ", "[0] = ", "(a, ", " / "]);
+                let call = self.text.ends_with("(a, ");
+                self.primary(depth);
+                self.put(if call { ")" } else { "" });
+                self.end();
+            }
+            4 => {
+                self.put("var a = ");
+                self.expression(depth);
+                self.end();
+            }
+            5 => {
+                self.between("if (", |it| it.expression(depth + 1), ") ");
+                self.block(depth);
+                if self.pick(2) == 0 {
+                    self.put("else ");
+                    self.statement(depth + 1);
+                }
+            }
+            6 => {
+                self.between("while (", |it| it.expression(depth + 1), ") ");
+                self.block(depth);
+            }
+            7 => {
+                self.between("for (const of of [", |it| it.primary(depth + 1), "]) ");
+                self.block(depth);
+            }
+            8 => {
+                self.between("for (var i = 0; ", |it| it.expression(depth + 1), "; i++) ");
+                self.block(depth);
+            }
+            9 => self.block(depth),
+            10 => {
+                self.one_of(&["{ function f(a, b = {}) ", "{ async function f() ", "{ function* f() "]);
+                self.block(depth);
+                self.put("}\n");
+            }
+            11 => {
+                self.between("switch (", |it| it.expression(depth + 1), ") { case 1 ? 2 : 3: ");
+                self.statements(depth + 1);
+                self.between("default: ", |it| it.statements(depth + 1), "}\n");
+            }
+            12 => {
+                self.put("try ");
+                self.block(depth);
+                self.one_of(&["catch ", "catch (e) ", "finally "]);
+                self.block(depth);
+            }
+            13 => {
+                self.put("do ");
+                self.block(depth);
+                self.between("while (", |it| it.expression(depth + 1), ") ");
+            }
+            14 => {
+                self.between("{ class A { on() { ", |it| it.statements(depth + 1), "} } ");
+                self.one_of(&["/a/.b }\n", "}\n", "\n}\n"]);
+            }
+            15 => {
+                self.name();
+                self.put("\n");
+            }
+            16 => self.between("l: ", |it| it.block(depth), "\n"),
+            17 => {
+                self.put("throw ");
+                self.expression(depth);
+                self.end();
+            }
+            _ => self.put(";"),
+        }
+    }
+
+    fn note(&mut self, kind: &'static str) {
+        self.written.push((kind, self.text.len()));
+    }
+
+    fn service(&mut self, number: usize) {
+        self.note("service");
+        self.put(&format!("service s{number}"));
+        self.one_of(&[" {\n", "{", "\n{ ", " /* { */ { "]);
+        for _ in 0..self.pick(5) {
+            match self.pick(4) {
+                0 => self.state(),
+                1 => self.between("function f(a) { ", |it| it.statements(1), "}\n"),
+                _ => self.resource(1),
+            }
+        }
+        self.put("}\n");
+    }
+
+    fn state(&mut self) {
+        self.note("state");
+        self.put("state ");
+        self.name();
+        if self.pick(2) == 0 {
+            self.put(" = ");
+            self.primary(2);
+        }
+        self.end();
+    }
+
+    fn resource(&mut self, depth: u32) {
+        self.note("resource");
+        self.paths += 1;
+        self.put(&format!("res '/{}'", self.paths));
+        if self.pick(2) == 0 {
+            self.put(" + ");
+            self.primary(3);
+        }
+        if self.pick(2) == 0 {
+            self.put(" ");
+            return self.handler("GET", depth);
+        }
+        self.one_of(&[" { ", "{", "\n{\n"]);
+        if self.pick(2) == 0 {
+            self.state();
+        }
+        for method in ["PUT", "POST", "DELETE"].into_iter().take(1 + self.pick(3)) {
+            self.handler(method, depth);
+        }
+        self.one_of(&["}\n", "} ", "};"]);
+    }
+
+    fn handler(&mut self, method: &str, depth: u32) {
+        self.note("handler");
+        self.put(&format!("on {method}"));
+        self.one_of(&[" { ", "{", "\n{\n"]);
+        for _ in 0..self.pick(5) {
+            self.inner(depth);
+        }
+        self.one_of(&["}\n", "} ", "};"]);
+    }
+
+    /// A statement of a handler.
+    fn inner(&mut self, depth: u32) {
+        if depth >= DEPTH {
+            return self.respond();
+        }
+        match self.pick(9) {
+            0 => self.state(),
+            1 => self.resource(depth + 1),
+            2 => {
+                self.note("external");
+                self.put("res ");
+                self.name();
+                self.put(" = ");
+                self.primary(2);
+                self.end();
+            }
+            3 => {
+                self.note("par");
+                self.between("par { ", |it| it.inner(depth + 1), "} ");
+            }
+            4 => {
+                self.note("pfor");
+                self.between("pfor(var i in ", |it| it.primary(2), ") ");
+                self.between("{ ", |it| it.inner(depth + 1), "}\n");
+            }
+            5 => {
+                self.between("if (", |it| it.expression(2), ") ");
+                self.respond();
+                self.put("\nelse { ");
+                self.inner(depth + 1);
+                self.put("}");
+            }
+            6 => self.statement(2),
+            _ => self.respond(),
+        }
+    }
+
+    fn respond(&mut self) {
+        self.note("respond");
+        self.put("respond ");
+        self.expression(2);
+        self.end();
+    }
+}

@@ -1,0 +1,457 @@
+//! The open brackets, and what may stand next.
+//!
+//! This is no parser: it never refuses a text, it only has to be right about those that are JavaScript or S. What it
+//! says of others shapes their error messages.
+
+use super::{After, Fault, Frame, FrameId, FrameKind, Kind, Lexed, Place, Token, TokenId, Unterminated};
+
+/// Reserved in modules, without those that are operands (`this`).
+const OPERATORS: [&str; 30] = [
+    "await",
+    "case",
+    "catch",
+    "class",
+    "const",
+    "default",
+    "delete",
+    "enum",
+    "export",
+    "extends",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "instanceof",
+    "new",
+    "switch",
+    "throw",
+    "typeof",
+    "var",
+    "void",
+    "while",
+    "with",
+    "try",
+    "do",
+    "else",
+    "finally",
+    "return",
+    "yield",
+];
+const OPERANDS: [&str; 8] = ["this", "super", "null", "true", "false", "break", "continue", "debugger"];
+
+/// What is known of an open bracket while it is read.
+#[derive(Default)]
+struct Open {
+    frame: FrameId,
+    /// `?`s whose `:` is to come, within one statement.
+    ternaries: u32,
+    /// A name of a member is next, rather than its value; in objects and classes.
+    at_key: bool,
+    /// `do`s whose `while` is to come.
+    dos: u32,
+    /// The last `while` is one of theirs.
+    ends_do: bool,
+    /// `function` was read, its parameters were not.
+    function: Option<Place>,
+    /// `class` was read, its body was not; one may stand in the head of another.
+    classes: Vec<Place>,
+}
+
+pub(super) struct Context<'s> {
+    lexed: Lexed<'s>,
+    open: Vec<Open>,
+    respond_is_ours: bool,
+}
+
+impl<'s> Context<'s> {
+    pub(super) fn new(source: &'s str, respond_is_ours: bool) -> Self {
+        let program = Frame { kind: FrameKind::Program, parent: None, open: None, close: None };
+        let lexed = Lexed { source, tokens: Vec::new(), frames: vec![program], faults: Vec::new() };
+        Self { lexed, open: vec![Open::default()], respond_is_ours }
+    }
+
+    pub(super) fn unterminated(&mut self, what: Unterminated, start: usize, end: usize) {
+        self.lexed.faults.push(Fault::Unterminated { what, start, end });
+    }
+
+    /// The end of the text.
+    pub(super) fn finish(mut self) -> Lexed<'s> {
+        if let [_, .., open] = self.open.as_slice() {
+            self.lexed.faults.push(Fault::Unclosed { open: open.frame });
+        }
+        self.lexed
+    }
+
+    /// The end of what can be read.
+    pub(super) fn stop(self) -> Lexed<'s> {
+        self.lexed
+    }
+
+    pub(super) fn in_hole(&self) -> bool {
+        self.kind() == FrameKind::Hole
+    }
+
+    pub(super) fn regex_may_follow(&self, newline: bool) -> bool {
+        let Some(previous) = self.lexed.tokens.last() else { return true };
+        previous.after != After::Operator || (!newline && self.respond_goes_on())
+    }
+
+    fn top(&mut self) -> &mut Open {
+        let last = self.open.len() - 1;
+        &mut self.open[last]
+    }
+
+    fn kind(&self) -> FrameKind {
+        self.open.last().map_or(FrameKind::Program, |open| self.lexed.frames[open.frame].kind)
+    }
+
+    fn last(&self) -> Option<TokenId> {
+        self.lexed.tokens.len().checked_sub(1)
+    }
+
+    /// Whether the token before is this, as punctuator or reserved word.
+    fn follows(&self, text: &str) -> bool {
+        self.last().is_some_and(|last| self.lexed.is(last, text))
+    }
+
+    fn follows_name(&self, name: &str) -> bool {
+        self.last().is_some_and(|last| self.lexed.is_name(last, name))
+    }
+
+    fn after(&self) -> After {
+        self.lexed.tokens.last().map_or(After::Statement, |token| token.after)
+    }
+
+    /// Takes the next token in. Not so if a bracket doesn't fit: then there is no sense in what follows.
+    pub(super) fn push(&mut self, kind: Kind, start: usize, end: usize, newline: bool) -> bool {
+        let text = &self.lexed.source[start..end];
+        self.end_field(kind, text, newline);
+        let kind = self.name_or_keyword(kind, text);
+        let starts = self.starts_statement(kind, text, newline);
+        if starts {
+            self.top().ternaries = 0;
+        } else {
+            self.mark_respond(kind, text, newline);
+        }
+        let frame = self.open.last().map_or(0, |open| open.frame);
+        let token = Token { kind, start, end, newline, starts, after: After::Operand, frame, bracket: None };
+        match (kind, text) {
+            (Kind::TemplateHead, _) => self.open(token, FrameKind::Hole),
+            (Kind::Punctuator, "(") => {
+                let kind = self.parenthesis();
+                self.open(token, kind);
+            }
+            (Kind::Punctuator, "[") => self.open(token, FrameKind::Square),
+            (Kind::Punctuator, "{") => {
+                let kind = self.brace(starts);
+                self.open(token, kind);
+            }
+            (Kind::TemplateTail, _) | (Kind::Punctuator, ")" | "]" | "}") => return self.close(token, text),
+            _ => self.plain(token, text, newline),
+        }
+        true
+    }
+
+    fn name_or_keyword(&self, kind: Kind, text: &str) -> Kind {
+        let reserved = kind == Kind::Name && (OPERATORS.contains(&text) || OPERANDS.contains(&text));
+        let any_name = self.follows(".") || self.follows("?.") || self.at_key();
+        if reserved && !any_name { Kind::Keyword } else { kind }
+    }
+
+    fn at_key(&self) -> bool {
+        self.open.last().is_some_and(|open| open.at_key)
+    }
+
+    /// A line break ends the value of a class's field as it ends a statement.
+    fn end_field(&mut self, kind: Kind, text: &str, newline: bool) {
+        let ended = newline && self.after() == After::Operator && !continues(kind, text);
+        if matches!(self.kind(), FrameKind::Class(_)) && (ended || self.after() == After::End) {
+            self.top().at_key = true;
+        }
+    }
+
+    fn starts_statement(&self, kind: Kind, text: &str, newline: bool) -> bool {
+        if !self.kind().holds_statements() || (kind == Kind::Punctuator && text == "}") {
+            return false;
+        }
+        match self.after() {
+            After::Statement => true,
+            After::Operand => self.lexed.tokens.last().is_some_and(|last| self.opened(last)),
+            After::Restricted => newline,
+            After::Operator => newline && !continues(kind, text),
+            After::End => newline && !(kind == Kind::Punctuator && [",", ")", "]", ";", ":"].contains(&text)),
+        }
+    }
+
+    /// Whether a token opened the innermost bracket.
+    fn opened(&self, token: &Token) -> bool {
+        token.bracket.is_some() && token.bracket == self.open.last().map(|open| open.frame)
+    }
+
+    /// Whether the token before is the `respond` of a service, and takes what could go on with a name, too.
+    fn respond_goes_on(&self) -> bool {
+        let Some(last) = self.last() else { return false };
+        self.respond_is_ours
+            && self.lexed.is_name(last, "respond")
+            && self.lexed.tokens[last].starts
+            && self.open.iter().any(|open| self.lexed.frames[open.frame].kind == FrameKind::Service)
+    }
+
+    /// Notes that an operand follows `respond`, if it is the word of S.
+    fn mark_respond(&mut self, kind: Kind, text: &str, newline: bool) {
+        let Some(last) = self.last() else { return };
+        if newline || !self.lexed.is_name(last, "respond") || !self.lexed.tokens[last].starts {
+            return;
+        }
+        let ours = match kind {
+            Kind::Name | Kind::Private | Kind::Number | Kind::String => true,
+            Kind::Keyword => !["in", "instanceof"].contains(&text),
+            Kind::Regex => true,
+            Kind::Template | Kind::TemplateHead => self.respond_goes_on(),
+            Kind::TemplateMiddle | Kind::TemplateTail => false,
+            Kind::Punctuator => {
+                ["{", "!", "~"].contains(&text)
+                    || (["(", "[", "+", "-"].contains(&text) && self.respond_goes_on())
+            }
+        };
+        if ours {
+            self.lexed.tokens[last].after = After::Operand;
+        }
+    }
+
+    fn open(&mut self, mut token: Token, kind: FrameKind) {
+        let frame = self.lexed.frames.len();
+        let id = self.lexed.tokens.len();
+        self.lexed.frames.push(Frame { kind, parent: Some(token.frame), open: Some(id), close: None });
+        token.bracket = Some(frame);
+        self.lexed.tokens.push(token);
+        let at_key = matches!(kind, FrameKind::Object | FrameKind::Class(_));
+        self.open.push(Open { frame, at_key, ..Open::default() });
+    }
+
+    fn close(&mut self, mut token: Token, text: &str) -> bool {
+        let id = self.lexed.tokens.len();
+        let opened = self.lexed.frames[token.frame].open;
+        if !opened.is_some_and(|open| fits(self.lexed.text(open), text)) {
+            self.lexed.faults.push(Fault::Mismatched { close: id, open: opened });
+            self.lexed.tokens.push(token);
+            return false;
+        }
+        let frame = token.frame;
+        let kind = self.lexed.frames[frame].kind;
+        self.lexed.frames[frame].close = Some(id);
+        token.bracket = Some(frame);
+        token.frame = self.lexed.frames[frame].parent.unwrap_or(0);
+        let exports =
+            opened.and_then(|open| open.checked_sub(1)).is_some_and(|before| self.lexed.is(before, "export"));
+        token.after = if exports { After::End } else { after_close(kind) };
+        self.open.pop();
+        self.lexed.tokens.push(token);
+        true
+    }
+
+    fn plain(&mut self, mut token: Token, text: &str, newline: bool) {
+        self.note_loop_variable(text);
+        token.after = match token.kind {
+            Kind::Keyword => self.keyword(&token, text),
+            Kind::Name if text == "let" && !self.follows(".") && !self.at_key() => After::Operand,
+            Kind::Name
+                if text == "of" && self.kind() == FrameKind::Head && self.after() == After::Operator =>
+            {
+                After::Operand
+            }
+            // The ends of an import and of a jump, which nothing continues.
+            Kind::String if self.follows("import") || self.follows_name("from") => After::End,
+            Kind::Name if !newline && (self.follows("break") || self.follows("continue")) => After::End,
+            Kind::TemplateMiddle => After::Operand,
+            Kind::Punctuator => self.punctuator(text, newline),
+            _ => After::Operator,
+        };
+        self.lexed.tokens.push(token);
+    }
+
+    fn keyword(&mut self, token: &Token, text: &str) -> After {
+        match text {
+            "function" => self.top().function = Some(self.place(token.starts)),
+            "do" => self.top().dos += 1,
+            "while" => {
+                let ends_do = self.top().dos > 0 && !self.heads_statement();
+                self.top().dos -= u32::from(ends_do);
+                self.top().ends_do = ends_do;
+            }
+            "class" => {
+                let place = self.place(token.starts);
+                self.top().classes.push(place);
+            }
+            _ => {}
+        }
+        match text {
+            "do" | "else" | "try" | "finally" => After::Statement,
+            "return" | "yield" => After::Restricted,
+            "break" | "continue" | "debugger" => After::End,
+            _ if OPERANDS.contains(&text) => After::Operator,
+            _ => After::Operand,
+        }
+    }
+
+    /// Whether what stands next belongs to what stood last: `if (..)`, `else`, a label.
+    fn heads_statement(&self) -> bool {
+        self.last().is_some_and(|last| self.lexed.heads_statement(last))
+    }
+
+    /// Whether `function` or `class` here declares: at a statement's beginning, after `async` there, and in exports.
+    fn place(&self, starts: bool) -> Place {
+        let exported = |id: TokenId| self.lexed.is(id, "export") || self.lexed.is(id, "default");
+        let declares = self.last().is_some_and(|last| {
+            let before = last.checked_sub(1);
+            let is_async = self.lexed.is_name(last, "async")
+                && (self.lexed.tokens[last].starts || before.is_some_and(exported));
+            exported(last) || is_async
+        });
+        if starts || declares { Place::Declaration } else { Place::Expression }
+    }
+
+    fn punctuator(&mut self, text: &str, newline: bool) -> After {
+        let kind = self.kind();
+        let in_class = matches!(kind, FrameKind::Class(_));
+        match text {
+            ";" if kind.holds_statements() => return After::Statement,
+            ";" => self.top().at_key = in_class,
+            "," if kind == FrameKind::Object => self.top().at_key = true,
+            "=" | "..." => self.top().at_key = false,
+            "?" => self.top().ternaries += 1,
+            ":" if kind == FrameKind::Object => self.top().at_key = false,
+            ":" if self.top().ternaries > 0 => self.top().ternaries -= 1,
+            ":" if kind.holds_statements() => return After::Statement,
+            "++" | "--" if !newline && self.after() == After::Operator => return After::Operator,
+            _ => {}
+        }
+        After::Operand
+    }
+
+    /// `pfor (var` makes its parentheses a head, as `for (` does.
+    fn note_loop_variable(&mut self, text: &str) {
+        let Some(last) = self.last().filter(|_| ["var", "let", "const"].contains(&text)) else { return };
+        let Some(pfor) = last.checked_sub(1) else { return };
+        if self.lexed.is(last, "(") && self.lexed.is_name(pfor, "pfor") && self.lexed.tokens[pfor].starts {
+            let frame = self.top().frame;
+            self.lexed.frames[frame].kind = FrameKind::Head;
+        }
+    }
+
+    /// What a `(` is for.
+    fn parenthesis(&mut self) -> FrameKind {
+        if let Some(place) = self.top().function.take() {
+            return FrameKind::Parameters(place);
+        }
+        let Some(last) = self.last() else { return FrameKind::Group };
+        if self.at_key() {
+            return FrameKind::Parameters(Place::Member);
+        }
+        if self.lexed.tokens[last].kind != Kind::Keyword {
+            return FrameKind::Group;
+        }
+        match self.lexed.text(last) {
+            "while" if self.top().ends_do => FrameKind::DoHead,
+            "if" | "while" | "for" | "with" => FrameKind::Head,
+            "await" if last > 0 && self.lexed.is(last - 1, "for") => FrameKind::Head,
+            "switch" => FrameKind::SwitchHead,
+            "catch" => FrameKind::CatchHead,
+            _ => FrameKind::Group,
+        }
+    }
+
+    /// What a `{` is for.
+    fn brace(&mut self, starts: bool) -> FrameKind {
+        let closed =
+            self.lexed.tokens.last().and_then(|last| last.bracket).map(|frame| self.lexed.frames[frame]);
+        let closed = closed.filter(|frame| frame.close == self.last()).map(|frame| frame.kind);
+        let operand_ended = self.after() == After::Operator;
+        match closed {
+            Some(FrameKind::Parameters(place)) => return FrameKind::Function(place),
+            Some(FrameKind::SwitchHead | FrameKind::CatchHead) => return FrameKind::Block,
+            _ => {}
+        }
+        if (operand_ended || self.follows("class"))
+            && let Some(place) = self.top().classes.pop()
+        {
+            return FrameKind::Class(place);
+        }
+        let static_block =
+            self.last().is_some_and(|last| self.lexed.is_name(last, "static")) && self.at_key();
+        if static_block {
+            return FrameKind::StaticBlock;
+        }
+        if self.follows("=>") {
+            return FrameKind::Function(Place::Arrow);
+        }
+        // After an operand JavaScript has no brace, but S has.
+        if operand_ended {
+            return self.block_of_ours();
+        }
+        if starts || self.follows("catch") { FrameKind::Block } else { FrameKind::Object }
+    }
+
+    fn block_of_ours(&self) -> FrameKind {
+        let on_its_line = |last: &TokenId| !self.lexed.tokens[*last].newline;
+        let word = self.last().filter(on_its_line).and_then(|last| last.checked_sub(1));
+        match word {
+            Some(word) if self.lexed.is_name(word, "on") => FrameKind::Handler,
+            Some(word) if self.lexed.is_name(word, "service") && self.lexed.tokens[word].starts => {
+                FrameKind::Service
+            }
+            _ => FrameKind::Block,
+        }
+    }
+}
+
+impl FrameKind {
+    /// Whether statements stand in it.
+    pub(crate) fn holds_statements(self) -> bool {
+        use FrameKind::{Block, Function, Handler, Program, Service, StaticBlock};
+        matches!(self, Program | Block | Service | Handler | StaticBlock | Function(_))
+    }
+}
+
+/// Whether a token on a new line goes on with the expression before it.
+fn continues(kind: Kind, text: &str) -> bool {
+    match kind {
+        Kind::Punctuator => !["{", "}", "++", "--", "!", "~", "@", "#"].contains(&text),
+        Kind::Template | Kind::TemplateHead | Kind::TemplateMiddle | Kind::TemplateTail => true,
+        Kind::Keyword | Kind::Name => ["in", "instanceof"].contains(&text),
+        Kind::Private | Kind::Number | Kind::String | Kind::Regex => false,
+    }
+}
+
+fn fits(open: &str, close: &str) -> bool {
+    match close.chars().next() {
+        Some(')') => open == "(",
+        Some(']') => open == "[",
+        Some('}') if close == "}" => open == "{",
+        Some('}') => open.ends_with("${"),
+        _ => false,
+    }
+}
+
+fn after_close(kind: FrameKind) -> After {
+    match kind {
+        FrameKind::Head
+        | FrameKind::DoHead
+        | FrameKind::Block
+        | FrameKind::Service
+        | FrameKind::Handler
+        | FrameKind::StaticBlock
+        | FrameKind::Program
+        | FrameKind::Function(Place::Declaration | Place::Member)
+        | FrameKind::Class(Place::Declaration | Place::Member | Place::Arrow) => After::Statement,
+        FrameKind::Function(Place::Arrow) => After::End,
+        FrameKind::SwitchHead | FrameKind::CatchHead | FrameKind::Parameters(_) => After::Operand,
+        FrameKind::Function(Place::Expression)
+        | FrameKind::Class(Place::Expression)
+        | FrameKind::Object
+        | FrameKind::Group
+        | FrameKind::Square
+        | FrameKind::Hole => After::Operator,
+    }
+}

@@ -1,0 +1,217 @@
+//! Characters to tokens: where each ends, and nothing about what it means.
+//!
+//! The one question that characters can't answer, whether a `/` divides or opens a regular expression, is put to the
+//! caller (`super`), who knows what stands before.
+
+use oxc_syntax::identifier::{is_identifier_part, is_identifier_start};
+
+use super::{Kind, Unterminated};
+
+/// Longest first, so that the first that fits is the one.
+const PUNCTUATORS: [&str; 34] = [
+    ">>>=", "...", "===", "!==", "**=", "<<=", ">>=", ">>>", "&&=", "||=", "??=", "=>", "==", "!=", "<=",
+    ">=", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<", ">>",
+    "**", "#",
+];
+
+/// A token's end and kind, and whether its own end is missing.
+pub(super) struct Scanned {
+    pub(super) end: usize,
+    pub(super) kind: Kind,
+    pub(super) unterminated: Option<Unterminated>,
+}
+
+/// Where the next token begins, and what lies before it.
+pub(super) struct Gap {
+    pub(super) start: usize,
+    pub(super) newline: bool,
+    /// Where a comment begins that never ends.
+    pub(super) open_comment: Option<usize>,
+}
+
+pub(super) fn is_newline(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}')
+}
+
+fn is_space(c: char) -> bool {
+    (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}'
+}
+
+/// Skips white space and comments.
+pub(super) fn gap(source: &str, from: usize) -> Gap {
+    let mut gap = Gap { start: from, newline: from == 0, open_comment: None };
+    if from == 0 && source.starts_with("#!") {
+        gap.start = line_end(source, 0);
+    }
+    loop {
+        let rest = &source[gap.start..];
+        let Some(c) = rest.chars().next() else { return gap };
+        if is_space(c) {
+            gap.newline |= is_newline(c);
+            gap.start += c.len_utf8();
+        } else if rest.starts_with("//") {
+            gap.start = line_end(source, gap.start);
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            let Some(length) = comment.find("*/") else {
+                gap.open_comment = Some(gap.start);
+                gap.start = source.len();
+                return gap;
+            };
+            gap.newline |= comment[..length].contains(is_newline);
+            gap.start += length + 4;
+        } else {
+            return gap;
+        }
+    }
+}
+
+fn line_end(source: &str, from: usize) -> usize {
+    source[from..].find(is_newline).map_or(source.len(), |length| from + length)
+}
+
+/// The token at `start`. A `}` that goes on with a template is asked for as such.
+pub(super) fn token(source: &str, start: usize, regex: bool, in_template: bool) -> Scanned {
+    let rest = &source[start..];
+    let mut chars = rest.chars();
+    let first = chars.next().unwrap_or('\0');
+    let second = chars.next();
+    match first {
+        '\'' | '"' => string(source, start, first),
+        '`' => template(source, start, (Kind::Template, Kind::TemplateHead)),
+        '}' if in_template => template(source, start, (Kind::TemplateTail, Kind::TemplateMiddle)),
+        '/' if regex => regular_expression(source, start),
+        '0'..='9' => whole(number(source, start), Kind::Number),
+        '.' if second.is_some_and(|c| c.is_ascii_digit()) => whole(number(source, start), Kind::Number),
+        '#' if second.is_some_and(begins_name) => whole(name_end(source, start + 1), Kind::Private),
+        c if begins_name(c) => whole(name_end(source, start), Kind::Name),
+        c => {
+            let known = PUNCTUATORS.iter().find(|text| rest.starts_with(**text) && !is_ternary(rest, text));
+            whole(start + known.map_or(c.len_utf8(), |text| text.len()), Kind::Punctuator)
+        }
+    }
+}
+
+/// `a?.5:b` has a `?` and a number.
+fn is_ternary(rest: &str, punctuator: &str) -> bool {
+    punctuator == "?." && rest[2..].starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn whole(end: usize, kind: Kind) -> Scanned {
+    Scanned { end, kind, unterminated: None }
+}
+
+fn begins_name(c: char) -> bool {
+    is_identifier_start(c) || c == '\\'
+}
+
+fn name_end(source: &str, from: usize) -> usize {
+    let mut at = from;
+    while let Some(c) = source[at..].chars().next() {
+        if c == '\\' {
+            at += escape(&source[at..]);
+        } else if is_identifier_part(c) {
+            at += c.len_utf8();
+        } else {
+            break;
+        }
+    }
+    at
+}
+
+/// The length of `\u0061` or `\u{61}`; of a backslash alone where it is neither.
+fn escape(rest: &str) -> usize {
+    let hex = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
+    if let Some(braced) = rest.strip_prefix("\\u{") {
+        let digits = hex(braced);
+        return if braced[digits..].starts_with('}') { digits + 4 } else { 1 };
+    }
+    match rest.strip_prefix("\\u") {
+        Some(plain) => 2 + hex(plain).min(4),
+        None => 1,
+    }
+}
+
+fn number(source: &str, start: usize) -> usize {
+    let bytes = source.as_bytes();
+    let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
+    let digits = |mut at: usize| {
+        while byte(at).is_ascii_digit() || byte(at) == b'_' {
+            at += 1;
+        }
+        at
+    };
+    if byte(start) == b'0'
+        && byte(start + 1).is_ascii_alphabetic()
+        && !matches!(byte(start + 1), b'e' | b'E' | b'n')
+    {
+        return name_end(source, start + 1);
+    }
+    let mut at = digits(start);
+    if byte(at) == b'.' {
+        at = digits(at + 1);
+    }
+    let sign = usize::from(matches!(byte(at + 1), b'+' | b'-'));
+    if matches!(byte(at), b'e' | b'E') && byte(at + 1 + sign).is_ascii_digit() {
+        at = digits(at + 1 + sign);
+    }
+    if byte(at) == b'n' { at + 1 } else { at }
+}
+
+fn string(source: &str, start: usize, quote: char) -> Scanned {
+    let mut chars = source[start + 1..].char_indices();
+    while let Some((at, c)) = chars.next() {
+        let at = start + 1 + at;
+        match c {
+            '\\' => skip_escaped(&mut chars),
+            '\n' | '\r' => {
+                return Scanned { end: at, kind: Kind::String, unterminated: Some(Unterminated::String) };
+            }
+            c if c == quote => return whole(at + 1, Kind::String),
+            _ => {}
+        }
+    }
+    Scanned { end: source.len(), kind: Kind::String, unterminated: Some(Unterminated::String) }
+}
+
+/// What a backslash takes with it: one character, and both of `\r\n`.
+fn skip_escaped(chars: &mut std::str::CharIndices<'_>) {
+    if let Some((_, '\r')) = chars.next()
+        && chars.as_str().starts_with('\n')
+    {
+        chars.next();
+    }
+}
+
+/// From its first character, a backtick or brace, to the next end or hole.
+fn template(source: &str, start: usize, (closed, open): (Kind, Kind)) -> Scanned {
+    let mut chars = source[start + 1..].char_indices();
+    while let Some((at, c)) = chars.next() {
+        let at = start + 1 + at;
+        match c {
+            '\\' => skip_escaped(&mut chars),
+            '`' => return whole(at + 1, closed),
+            '$' if source[at + 1..].starts_with('{') => return whole(at + 2, open),
+            _ => {}
+        }
+    }
+    Scanned { end: source.len(), kind: closed, unterminated: Some(Unterminated::Template) }
+}
+
+fn regular_expression(source: &str, start: usize) -> Scanned {
+    let mut in_class = false;
+    let mut chars = source[start + 1..].char_indices();
+    while let Some((at, c)) = chars.next() {
+        let at = start + 1 + at;
+        match c {
+            c if is_newline(c) => {
+                return Scanned { end: at, kind: Kind::Regex, unterminated: Some(Unterminated::Regex) };
+            }
+            '\\' if !chars.as_str().starts_with(is_newline) => skip_escaped(&mut chars),
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '/' if !in_class => return whole(name_end(source, at + 1), Kind::Regex),
+            _ => {}
+        }
+    }
+    Scanned { end: source.len(), kind: Kind::Regex, unterminated: Some(Unterminated::Regex) }
+}

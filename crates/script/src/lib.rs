@@ -1,0 +1,53 @@
+//! The compiler of S, a language for RESTful services: JavaScript with services, resources and state.
+//!
+//! Pure: text in, text out. It reads a text (`lex`, `prepass`, `parse`), and says what is wrong with it in terms of
+//! that text (`diagnostic`, `line`). `syntax` is what it knows of a text beyond JavaScript. The rules of the language,
+//! by number, are in docs/s-language.md.
+
+use oxc_allocator::Allocator;
+
+pub use compile::{Options, compile};
+pub use diagnostic::{Code, Diagnostic, Label, Severity};
+pub use line::{Lines, Position as LinePosition};
+pub use map::{Segment, SourceMap};
+pub use program::{
+    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Method, Node, Path, Position, Program,
+    Reads, Resource, Scope, Service, Site,
+};
+
+mod analyse;
+mod compile;
+mod diagnostic;
+mod emit;
+#[cfg(test)]
+mod fuzz;
+mod lex;
+mod line;
+pub mod map;
+mod parse;
+mod prepass;
+pub mod program;
+mod room;
+mod syntax;
+
+/// A construct of S, as an outline of a file shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlined {
+    /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
+    pub kind: &'static str,
+    /// Where it begins.
+    pub position: LinePosition,
+    /// How many constructs are around it.
+    pub depth: usize,
+}
+
+/// The constructs of a text, in its order, and all that is wrong with its grammar.
+#[must_use]
+pub fn outline(source: &str) -> (Vec<Outlined>, Vec<Diagnostic>) {
+    room::with_room(source, |source| {
+        let allocator = Allocator::default();
+        let parsed = parse::parse(&allocator, source);
+        (parsed.syntax.outline(&Lines::new(source)), parsed.diagnostics)
+    })
+    .unwrap_or_else(|| (Vec::new(), vec![Diagnostic::too_large()]))
+}

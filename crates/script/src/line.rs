@@ -1,0 +1,61 @@
+//! Offsets as people count: lines from 1, columns in characters (Unicode scalar values) from 1.
+//!
+//! Characters and not UTF-16 units, since the rest of the house counts so and a terminal shows one place for each.
+//! `\n`, `\r\n`, `\r`, U+2028 and U+2029 end a line, as JavaScript has it.
+
+/// Where a text's lines begin.
+#[derive(Clone, Debug)]
+pub struct Lines<'s> {
+    source: &'s str,
+    starts: Vec<usize>,
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+}
+
+impl<'s> Lines<'s> {
+    /// The lines of a text.
+    #[must_use]
+    pub fn new(source: &'s str) -> Self {
+        let ends = |(at, c): (usize, char)| match c {
+            '\r' if source[at + 1..].starts_with('\n') => None,
+            '\n' | '\r' | '\u{2028}' | '\u{2029}' => Some(at + c.len_utf8()),
+            _ => None,
+        };
+        let starts = std::iter::once(0).chain(source.char_indices().filter_map(ends)).collect();
+        Self { source, starts }
+    }
+
+    /// The place of a byte; the end of the text for what lies behind it.
+    #[must_use]
+    pub fn position(&self, offset: usize) -> Position {
+        let mut offset = offset.min(self.source.len());
+        while !self.source.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts[line - 1];
+        Position { line, column: self.source[start..offset].chars().count() + 1 }
+    }
+
+    /// A line's text without its end, by its number.
+    #[must_use]
+    pub fn text(&self, line: usize) -> &'s str {
+        let start = line.checked_sub(1).and_then(|index| self.starts.get(index));
+        let Some(&start) = start else { return "" };
+        let end = self.starts.get(line).copied().unwrap_or(self.source.len());
+        self.source[start..end].trim_end_matches(['\n', '\r', '\u{2028}', '\u{2029}'])
+    }
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}

@@ -1,0 +1,92 @@
+//! What has to hold between constructs: names and paths are there once, and resources have handlers.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::syntax::{Construct, ConstructId, ConstructKind, Method, Syntax};
+
+pub(super) fn check(syntax: &Syntax, diagnostics: &mut Vec<Diagnostic>) {
+    diagnostics.extend(services(syntax));
+    // A method that is none counts for no other.
+    let told: BTreeSet<usize> = diagnostics.iter().map(|it| it.primary.span.start).collect();
+    diagnostics.extend(handlers(syntax).into_iter().filter(|it| !told.contains(&it.primary.span.start)));
+    diagnostics.extend(resources(syntax, &told));
+}
+
+/// Services of one name.
+fn services(syntax: &Syntax) -> Vec<Diagnostic> {
+    let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
+    let mut found = Vec::new();
+    for construct in &syntax.constructs {
+        let ConstructKind::Service { name } = &construct.kind else { continue };
+        let Some(first) = seen.get(name.text.as_str()).filter(|_| !name.text.is_empty()) else {
+            seen.insert(&name.text, name.span.clone());
+            continue;
+        };
+        let message = format!("there are two services called `{}`", name.text);
+        let help = "give one of them another name, or put the resources of both into one";
+        let error = Diagnostic::error(Code::ServiceTwice, name.span.clone(), message, "the second one", help);
+        found.push(error.and(first.clone(), "the first one"));
+    }
+    found
+}
+
+/// Where handlers of one method would answer the same requests: in one resource, or in those of a service that have
+/// the same literal path.
+#[derive(PartialEq, Eq, Hash)]
+enum Domain<'s> {
+    Path(Option<ConstructId>, &'s str),
+    Resource(ConstructId),
+}
+
+fn handlers(syntax: &Syntax) -> Vec<Diagnostic> {
+    let mut seen: HashMap<(Domain<'_>, Method), &Range<usize>> = HashMap::new();
+    let mut found = Vec::new();
+    for (id, construct) in syntax.constructs.iter().enumerate() {
+        let ConstructKind::On { method, method_span } = &construct.kind else { continue };
+        let Some((resource, path)) = resource_of(syntax, id) else { continue };
+        let domain = match path {
+            Some(path) => Domain::Path(syntax.service_of(resource), path),
+            None => Domain::Resource(resource),
+        };
+        let Some(first) = seen.get(&(domain, *method)) else {
+            let domain = path
+                .map_or(Domain::Resource(resource), |path| Domain::Path(syntax.service_of(resource), path));
+            seen.insert((domain, *method), method_span);
+            continue;
+        };
+        let of = path.map_or_else(|| "this resource".to_owned(), |path| format!("`{path}`"));
+        let message = format!("{of} has two handlers for {}", method.name());
+        let help = "keep one of them; resources of the same path are one resource";
+        let error =
+            Diagnostic::error(Code::HandlerTwice, method_span.clone(), message, "the second one", help);
+        found.push(error.and((*first).clone(), "the first one"));
+    }
+    found
+}
+
+/// The resource that a handler belongs to, and its path if it is a literal.
+fn resource_of(syntax: &Syntax, handler: ConstructId) -> Option<(ConstructId, Option<&str>)> {
+    let parent = syntax.constructs[handler].parent?;
+    match &syntax.constructs[parent].kind {
+        ConstructKind::Res { literal, .. } => Some((parent, literal.as_deref())),
+        _ => None,
+    }
+}
+
+/// Resources in whose braces there is no handler, nor a mistake that could have been one.
+fn resources(syntax: &Syntax, told: &BTreeSet<usize>) -> Vec<Diagnostic> {
+    let handlers =
+        syntax.constructs.iter().filter(|construct| matches!(construct.kind, ConstructKind::On { .. }));
+    let with_handler: HashSet<ConstructId> = handlers.filter_map(|handler| handler.parent).collect();
+    let bare = |(id, construct): (ConstructId, &Construct)| {
+        let ConstructKind::Res { path, inline: false, .. } = &construct.kind else { return None };
+        let message = "a resource needs a handler";
+        let help = "write one in its braces: `on GET { .. }`";
+        let error = Diagnostic::error(Code::ResBody, path.clone(), message, "this one has none", help);
+        let is_told = told.range(construct.span.clone()).next().is_some();
+        (!with_handler.contains(&id) && !is_told).then_some(error)
+    };
+    syntax.constructs.iter().enumerate().filter_map(bare).collect()
+}

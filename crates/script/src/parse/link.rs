@@ -1,0 +1,194 @@
+//! Which statement of the tree stands for which construct: scopes, symbols and literals that only the tree knows.
+
+use std::collections::HashSet;
+
+use oxc_ast::ast::{
+    ArrayExpressionElement, Expression, ForStatementLeft, Function, Program, ReturnStatement, Statement,
+    UnaryOperator, VariableDeclaration,
+};
+use oxc_ast_visit::{Visit, walk};
+use oxc_span::GetSpan;
+use oxc_syntax::scope::{ScopeFlags, ScopeId};
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::prepass::OffsetMap;
+use crate::syntax::{ConstructId, ConstructKind, Name, Syntax};
+
+/// Links, and checks what only the tree tells.
+pub(super) fn link(
+    program: &Program<'_>,
+    map: &OffsetMap,
+    syntax: &mut Syntax,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let mut linker = Linker { map, syntax, diagnostics, declarative: HashSet::new(), functions: Vec::new() };
+    linker.visit_program(program);
+}
+
+struct Linker<'s> {
+    map: &'s OffsetMap,
+    syntax: &'s mut Syntax,
+    diagnostics: &'s mut Vec<Diagnostic>,
+    /// The functions that stand for services and resources.
+    declarative: HashSet<ScopeId>,
+    /// The functions around, from the outside: whether each is one of those.
+    functions: Vec<bool>,
+}
+
+impl<'a> Visit<'a> for Linker<'_> {
+    fn visit_statement(&mut self, statement: &Statement<'a>) {
+        if let Some((id, _)) = self.syntax.at(statement.span().start) {
+            self.link(id, statement);
+        }
+        walk::walk_statement(self, statement);
+    }
+
+    fn visit_function(&mut self, function: &Function<'a>, flags: ScopeFlags) {
+        let declarative = function.scope_id.get().is_some_and(|scope| self.declarative.contains(&scope));
+        self.functions.push(declarative);
+        walk::walk_function(self, function, flags);
+        self.functions.pop();
+    }
+
+    fn visit_return_statement(&mut self, statement: &ReturnStatement<'a>) {
+        if self.functions.last() == Some(&true) {
+            let span = self.map.span_to_source(statement.span);
+            let message = "`return` stands in a handler or a function";
+            let help =
+                "a service and a resource only declare; what is to run for a request stands in a handler";
+            self.diagnostics.push(Diagnostic::error(
+                Code::ReturnPlace,
+                span,
+                message,
+                "this one does not",
+                help,
+            ));
+        }
+        walk::walk_return_statement(self, statement);
+    }
+}
+
+impl Linker<'_> {
+    fn link(&mut self, id: ConstructId, statement: &Statement<'_>) {
+        let scope = match statement {
+            Statement::ExpressionStatement(statement) => self.function(id, &statement.expression),
+            Statement::BlockStatement(block) => block.scope_id.get(),
+            Statement::ForInStatement(statement) => {
+                if let ForStatementLeft::VariableDeclaration(declaration) = &statement.left {
+                    self.names(id, declaration);
+                }
+                statement.scope_id.get()
+            }
+            Statement::VariableDeclaration(declaration) => {
+                self.names(id, declaration);
+                None
+            }
+            Statement::ThrowStatement(statement) => {
+                self.check_value(&statement.argument);
+                None
+            }
+            _ => None,
+        };
+        let construct = &mut self.syntax.constructs[id];
+        construct.scope = scope;
+        if matches!(construct.kind, ConstructKind::Service { .. } | ConstructKind::Res { .. }) {
+            self.declarative.extend(scope);
+        }
+    }
+
+    /// The scope of the function in `void function() {}` or `void [path, function() {}]`.
+    fn function(&mut self, id: ConstructId, expression: &Expression<'_>) -> Option<ScopeId> {
+        let scope = |function: &Function<'_>| function.scope_id.get();
+        let Expression::UnaryExpression(unary) = expression else { return None };
+        if unary.operator != UnaryOperator::Void {
+            return None;
+        }
+        match &unary.argument {
+            Expression::FunctionExpression(function) => scope(function),
+            Expression::ArrayExpression(pair) => {
+                let path = pair.elements.first().and_then(ArrayExpressionElement::as_expression);
+                self.literal(id, path);
+                if let Some(path) = path {
+                    self.check_path(path);
+                }
+                let Some(ArrayExpressionElement::FunctionExpression(function)) = pair.elements.get(1) else {
+                    return None;
+                };
+                scope(function)
+            }
+            _ => None,
+        }
+    }
+
+    /// A function is no answer; whoever writes one forgot to call it.
+    fn check_value(&mut self, value: &Expression<'_>) {
+        let value = value.get_inner_expression();
+        let what = match value {
+            Expression::FunctionExpression(_) | Expression::ArrowFunctionExpression(_) => "function",
+            Expression::ClassExpression(_) => "class",
+            _ => return,
+        };
+        let message = format!("a {what} can't be sent as an answer");
+        let help = "respond with what it returns: give it a name before, and write `respond name(..)`";
+        let span = self.map.span_to_source(value.span());
+        let label = format!("this is a {what}");
+        self.diagnostics.push(Diagnostic::error(Code::RespondValue, span, message, label, help));
+    }
+
+    /// A path begins with `/`, and ends before the query.
+    fn check_path(&mut self, path: &Expression<'_>) {
+        let mut first = path;
+        while let Expression::BinaryExpression(sum) = first {
+            first = &sum.left;
+        }
+        let text = match first {
+            Expression::StringLiteral(text) => text.value.as_str(),
+            Expression::TemplateLiteral(template) => {
+                template.quasis.first().map_or("", |text| text.value.raw.as_str())
+            }
+            _ => return,
+        };
+        let is_literal = matches!(first, Expression::StringLiteral(_)) || !text.is_empty();
+        let (message, label, help) = if is_literal && !text.starts_with('/') {
+            ("a path begins with `/`", "this one does not", "write it from the service's root: `'/data'`")
+        } else if text.contains(['?', '#']) {
+            (
+                "a path has no query",
+                "`?` and `#` are no part of a path",
+                "leave it out: a handler finds the parameters in `query`",
+            )
+        } else {
+            return;
+        };
+        let span = self.map.span_to_source(first.span());
+        self.diagnostics.push(Diagnostic::error(Code::ResPath, span, message, label, help));
+    }
+
+    fn literal(&mut self, id: ConstructId, path: Option<&Expression<'_>>) {
+        let text = match path {
+            Some(Expression::StringLiteral(text)) => Some(text.value.to_string()),
+            Some(Expression::TemplateLiteral(template)) => {
+                template.single_quasi().map(|text| text.to_string())
+            }
+            _ => None,
+        };
+        if let ConstructKind::Res { literal, .. } = &mut self.syntax.constructs[id].kind {
+            *literal = text;
+        }
+    }
+
+    fn names(&mut self, id: ConstructId, declaration: &VariableDeclaration<'_>) {
+        let names: &mut [Name] = match &mut self.syntax.constructs[id].kind {
+            ConstructKind::State { names } | ConstructKind::External { names } => names,
+            ConstructKind::Pfor { name } => std::slice::from_mut(name),
+            _ => return,
+        };
+        for declarator in &declaration.declarations {
+            let Some(binding) = declarator.id.get_binding_identifier() else { continue };
+            let start = self.map.to_source(binding.span.start as usize);
+            if let Some(name) = names.iter_mut().find(|name| name.span.start == start) {
+                name.symbol = binding.symbol_id.get();
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Texts without a mistake.
+
+use super::*;
+use crate::syntax::ConstructKind;
+
+const LISTINGS: [(&str, &str); 6] = [
+    ("1", include_str!("../../../tests/listings/1.sjs")),
+    ("2", include_str!("../../../tests/listings/2.sjs")),
+    ("3", include_str!("../../../tests/listings/3.sjs")),
+    ("4", include_str!("../../../tests/listings/4.sjs")),
+    ("6", include_str!("../../../tests/listings/6.sjs")),
+    ("7", include_str!("../../../tests/listings/7.sjs")),
+];
+
+#[test]
+fn the_papers_listings_are_read() {
+    let all = LISTINGS.map(|(name, source)| {
+        assert_eq!(told(source), "", "listing {name}");
+        format!("listing {name}\n{}", constructs(source))
+    });
+    insta::assert_snapshot!(all.join("\n\n"));
+}
+
+#[test]
+fn each_construct_is_javascript_of_the_same_shape() {
+    let source = "import { sum } from 'sums'
+service shop {
+  state total = 0, last
+  res '/total' on GET { respond total }
+  res '/add/' + 1 {
+    state n
+    on PUT { total += sum(query.a, query.b) }
+    on DELETE { total = 0; respond null }
+  }
+  res '/all' on POST {
+    res g = 'http://example.org/@', h = '/total'
+    par { g.put(1); h.get() }
+    pfor(var i in query.list) g.put(i)
+    pfor (var j in query.list) { par { g.put(j) } }
+  }
+}
+";
+    insta::assert_snapshot!(encoded(source));
+    insta::assert_snapshot!("each_construct_is_javascript_of_the_same_shape_constructs", constructs(source));
+}
+
+#[test]
+fn names_and_scopes_are_those_of_the_tree() {
+    let source = "service a { state n = 0\n res '/x' on PUT { n++; { let n = 1; n++ } } }";
+    let allocator = Allocator::default();
+    let parsed = parse(&allocator, source);
+    let tree = parsed.tree.expect("there is no mistake");
+    let ConstructKind::State { names } = &parsed.syntax.constructs[1].kind else { panic!("a state") };
+    let symbol = names[0].symbol.expect("it is linked");
+    let scoping = tree.semantic.scoping();
+    assert_eq!(scoping.symbol_name(symbol), "n");
+    assert_eq!(scoping.get_resolved_reference_ids(symbol).len(), 1, "the inner `n` is another");
+    assert_eq!(Some(scoping.symbol_scope_id(symbol)), parsed.syntax.constructs[0].scope);
+    let reference = scoping.get_resolved_references(symbol).next().expect("one");
+    let span = parsed.map.span_to_source(tree.semantic.reference_span(reference));
+    assert_eq!((span.start, &source[span]), (43, "n"));
+    assert_eq!(parsed.map.to_encoded(43), parsed.encoded.find("n++").expect("it is there"));
+}
+
+#[test]
+fn a_file_that_uses_the_words_as_names_is_left_as_it_is() {
+    let source = include_str!("../../../tests/words.js");
+    assert_eq!(encoded(source), source);
+    assert_eq!(constructs(source), "");
+}
+
+#[test]
+fn the_words_are_names_in_a_service_too_where_the_file_uses_them_so() {
+    let kept = handler(
+        "const respond = query.list, par = [respond]\n    respond [0]\n    respond (1)\n    par\n    {}",
+    );
+    assert!(encoded(&kept).contains("respond [0]\n    respond (1)\n    par\n    {}"));
+    let taken = handler("respond [0]\n    par\n    { query }");
+    assert!(encoded(&taken).contains("throw [0]\n    { query }"), "{}", encoded(&taken));
+}
+
+#[test]
+fn a_value_may_begin_with_anything_that_begins_an_expression() {
+    let values = [
+        "1",
+        "-1",
+        "+1",
+        "!a",
+        "~a",
+        "'a'",
+        "`a`",
+        "`${a}`",
+        "[]",
+        "[1]",
+        "{}",
+        "{ a: 1 }",
+        "(a + b) * 2",
+        "/a/.test(b)",
+        "/[/]/g",
+        "a ? b : c",
+        "typeof a",
+        "void 0",
+        "null",
+        "this",
+        "function() { return 1 }()",
+        "new Date",
+        "a => a",
+        "async () => a",
+        "class {}.name",
+        "await a",
+        "a, b",
+        "a\n      .b",
+    ];
+    for value in values {
+        let source = handler(&format!("if (a)\n      respond {value}\n    else respond {value};"));
+        let found = constructs(&source);
+        assert_eq!(found.matches("respond ").count(), 4, "{value}: {found}");
+        if value != "a => a" && value != "async () => a" {
+            assert_eq!(told(&source), "", "{value}");
+        }
+    }
+}
+
+#[test]
+fn a_status_response_is_an_object_and_not_a_block() {
+    let source = handler("respond { 302 : { Location : '/a' } } ; id / 2 / 1");
+    assert!(encoded(&source).contains("throw { 302 : { Location : '/a' } }"));
+    let source = handler("respond\n{ a: 1 }");
+    assert_eq!(mistakes(&source), ["s-respond-value 3:5"]);
+}
+
+#[test]
+fn a_path_may_be_any_expression_without_parentheses() {
+    let paths = [
+        "'/a'",
+        "\"/a\"",
+        "`/a`",
+        "`/a/${id}`",
+        "'/red/'+id",
+        "'/a/' + ids[0].name + '/b'",
+        "base + '/x'",
+        "path",
+        "path()",
+        "paths.a",
+        "new Path('/a')",
+        "'/' + { a: 1 }.a",
+        "'/' + function() { return 1 }()",
+        "`/a/`+id",
+        "[a, b].join('/')",
+        "'/on/' + on",
+        "'/a'\n    + id",
+    ];
+    for path in paths {
+        for body in [
+            "on GET { respond 1 }",
+            "{ on GET { respond 1 } on PUT { } }",
+            "\n    {\n on GET\n    { respond 1 } }",
+        ] {
+            let ambiguous = path.starts_with(['`', '[']) && body.starts_with('\n');
+            if ambiguous {
+                continue;
+            }
+            let source = handler(&format!("res {path} {body}\n    res g = {path}"));
+            assert_eq!(told(&source), "", "{source}");
+            let found = constructs(&source);
+            assert_eq!(found.matches("resource").count(), 2, "{source}\n{found}");
+            assert_eq!(found.matches("external").count(), 1, "{source}\n{found}");
+        }
+    }
+}
+
+#[test]
+fn semicolons_are_optional_where_javascript_has_them_so() {
+    let source = "service a { state x = 1; state y\n res '/a' on GET { respond x };res '/b' on GET { respond y } res '/c' { on GET { respond 1 }; on PUT {} } }; service b {}";
+    assert_eq!(told(source), "");
+    assert_eq!(constructs(source).matches("handler").count(), 4);
+}
+
+#[test]
+fn a_handler_is_a_function_with_its_own_names() {
+    let source = handler(
+        "var a = 1; var a = 2; if (a) return; function f() { return query } let b = await f(); respond b",
+    );
+    assert_eq!(told(&source), "");
+}
+
+#[test]
+fn comments_may_stand_anywhere() {
+    let source = "#!/usr/bin/env orfa
+// first
+service /* a */ shop /* b */ { // c
+  res /* d */ '/a' // e
+  on /* f */ GET /* g */ { /* h */ respond /* i */ 1 /* j */ } // k
+  res '/b' /* l */ { /* m */ on PUT // n
+  { pfor /* o */ (var /* p */ i in query) /* q */ par /* r */ { } } }
+}";
+    assert_eq!(told(source), "");
+    assert_eq!(constructs(source).lines().count(), 8);
+}

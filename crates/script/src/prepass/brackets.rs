@@ -1,0 +1,140 @@
+//! Texts without a structure: brackets that don't fit, and what never ends.
+
+use std::ops::Range;
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lex::{Fault, FrameId, FrameKind, Lexed, TokenId, Unterminated};
+use crate::line::Lines;
+
+/// Tells what is wrong. Of brackets only the first mistake, since everything after it follows from it.
+pub(super) fn explain(lexed: &Lexed<'_>) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = lexed.faults.iter().filter_map(|fault| unterminated(*fault)).collect();
+    if found.is_empty() {
+        found.extend(lexed.faults.iter().find_map(|fault| bracket(lexed, *fault)));
+    }
+    found
+}
+
+fn unterminated(fault: Fault) -> Option<Diagnostic> {
+    let Fault::Unterminated { what, start, end } = fault else { return None };
+    let (name, help) = match what {
+        Unterminated::String => ("string", "close it with the quote that it began with, on the same line"),
+        Unterminated::Template => ("template", "close it with a backtick"),
+        Unterminated::Regex => {
+            ("regular expression", "close it with `/` on the same line; `\\/` is a slash in it")
+        }
+        Unterminated::Comment => ("comment", "close it with `*/`"),
+    };
+    let message = format!("this {name} never ends");
+    Some(Diagnostic::error(Code::Unterminated, start..end, message, format!("the {name} begins here"), help))
+}
+
+fn bracket(lexed: &Lexed<'_>, fault: Fault) -> Option<Diagnostic> {
+    match fault {
+        Fault::Unterminated { .. } => None,
+        Fault::Mismatched { close, open: Some(open) } => Some(mismatched(lexed, close, open)),
+        Fault::Mismatched { close, open: None } => Some(superfluous(lexed, close)),
+        Fault::Unclosed { open } => unclosed(lexed, open),
+    }
+}
+
+fn span(lexed: &Lexed<'_>, id: TokenId) -> Range<usize> {
+    lexed.tokens.get(id).map_or(0..0, |token| token.start..token.end)
+}
+
+fn closer(open: &str) -> &'static str {
+    match open {
+        "(" => ")",
+        "[" => "]",
+        _ => "}",
+    }
+}
+
+fn mismatched(lexed: &Lexed<'_>, close: TokenId, open: TokenId) -> Diagnostic {
+    let (text, opened) = (first(lexed.text(close)), lexed.text(open));
+    let message = format!("mismatched `{text}`");
+    let label = format!("`{}` is expected before this", closer(opened));
+    let help = format!("close the `{opened}` with `{}`, or take the `{text}` away", closer(opened));
+    Diagnostic::error(Code::Bracket, span(lexed, close), message, label, help)
+        .and(span(lexed, open), format!("this `{opened}` is still open"))
+}
+
+/// A closing bracket's own character: `}` of a template's tail.
+fn first(text: &str) -> &str {
+    text.chars().next().map_or("", |c| &text[..c.len_utf8()])
+}
+
+fn superfluous(lexed: &Lexed<'_>, close: TokenId) -> Diagnostic {
+    let text = first(lexed.text(close));
+    let message = format!("unexpected `{text}`: nothing is open here");
+    let help = "take it away, or look for a block above that was closed too early";
+    let start = span(lexed, close).start;
+    let error =
+        Diagnostic::error(Code::Bracket, start..start + text.len(), message, "this closes nothing", help);
+    match closed_early(lexed) {
+        Some(id) => error.and(span(lexed, id), "this is probably the one too many"),
+        None => error,
+    }
+}
+
+fn unclosed(lexed: &Lexed<'_>, innermost: FrameId) -> Option<Diagnostic> {
+    let end = lexed.source.len();
+    let open = lexed.frames[innermost].open?;
+    let opened = lexed.text(open);
+    if closer(opened) != "}" {
+        let message = format!("unexpected end of file, a {} is missing", closer(opened));
+        let help = format!("close the `{opened}` with `{}`", closer(opened));
+        let error = Diagnostic::error(Code::Bracket, end..end, message, "the file ends here", help);
+        return Some(error.and(span(lexed, open), format!("this `{opened}` is still open")));
+    }
+    let suspect = left_open(lexed).unwrap_or(open);
+    let help = "close the block where it is to end; the lines' indentation says which one it probably is";
+    let message = "unexpected end of file, a } is missing";
+    let error = Diagnostic::error(Code::MissingBrace, end..end, message, "the file ends here", help);
+    Some(error.and(span(lexed, suspect), "this block is probably the one left open"))
+}
+
+/// The brace that lacks its closing one, as far as the layout tells.
+fn left_open(lexed: &Lexed<'_>) -> Option<TokenId> {
+    misaligned(lexed, |opening, closing| closing < opening).or_else(|| handler_with_resource(lexed))
+}
+
+/// A closing brace that stands further right than the line of the one it closes.
+fn closed_early(lexed: &Lexed<'_>) -> Option<TokenId> {
+    let close = |open: TokenId| lexed.closing(open);
+    misaligned(lexed, |opening, closing| closing > opening).map(close)
+}
+
+/// The innermost opening brace, and then the first, whose closing one begins a line with a wrong indentation.
+fn misaligned(lexed: &Lexed<'_>, wrong: impl Fn(usize, usize) -> bool) -> Option<TokenId> {
+    let lines = Lines::new(lexed.source);
+    let indent = |id: TokenId| {
+        let text = lines.text(lines.position(span(lexed, id).start).line);
+        text.chars().take_while(|c| c.is_whitespace()).count()
+    };
+    let column = |id: TokenId| lines.position(span(lexed, id).start).column - 1;
+    let mut braces: Vec<(TokenId, TokenId)> =
+        lexed.frames.iter().filter_map(|frame| Some((frame.close?, frame.open?))).collect();
+    braces.sort_unstable();
+    let begins_line = |id: TokenId| indent(id) == column(id);
+    let found = braces.into_iter().find(|&(close, open)| {
+        lexed.is(close, "}") && begins_line(close) && wrong(indent(open), indent(close))
+    });
+    found.map(|(_, open)| open)
+}
+
+/// A handler whose body has a resource with a literal path: mostly, that resource was meant to stand behind it.
+fn handler_with_resource(lexed: &Lexed<'_>) -> Option<TokenId> {
+    let mut resources = (0..lexed.tokens.len()).filter(|&id| {
+        let token = lexed.tokens[id];
+        let literal = lexed.tokens.get(id + 1).is_some_and(|next| next.kind == crate::lex::Kind::String);
+        token.starts
+            && lexed.is_name(id, "res")
+            && literal
+            && (lexed.is_name(id + 2, "on") || lexed.is(id + 2, "{"))
+    });
+    resources.find_map(|id| {
+        let frame = lexed.frames[lexed.tokens[id].frame];
+        if frame.kind == FrameKind::Handler { frame.open } else { None }
+    })
+}

@@ -1,0 +1,112 @@
+//! `state` and external resources: declarations with names.
+
+use super::{Finder, Place};
+use crate::diagnostic::Code;
+use crate::lex::{Kind, TokenId};
+use crate::syntax::{ConstructKind, Name};
+
+impl Finder<'_> {
+    pub(super) fn state(&mut self, id: TokenId) {
+        let next = id + 1;
+        let ours = self.same_line(next) && (self.operand_begins(next) || self.lexed.is(next, "{"));
+        if !ours {
+            return;
+        }
+        self.check_state_place(id);
+        if !self.names(next) {
+            let help =
+                "write `state count = 0`; a list or an object is one state: `state both = { a: 1, b: 2 }`";
+            self.error(
+                Code::StateName,
+                self.span(next),
+                "a state needs a name",
+                "expected a name here",
+                help,
+            );
+            let closed = self.lexed.closing(next);
+            self.skip(id, self.statement_end(if closed > next { closed + 1 } else { id }));
+            return;
+        }
+        if self.is_headed(id) {
+            self.replace(self.span(id), "", None);
+            return;
+        }
+        let names = self.declared(next);
+        let span = self.between(id, self.statement_end(id));
+        let construct = self.add(ConstructKind::State { names }, span, None);
+        self.replace(self.span(id), "let", Some((construct, 0)));
+    }
+
+    fn check_state_place(&mut self, id: TokenId) {
+        let Some(token) = self.token(id) else { return };
+        let Place { around, in_function, .. } = self.place(token.frame);
+        let (message, help) = if around.is_none() && self.lost {
+            return;
+        } else if around.is_none() {
+            (
+                "state stands in a service, a resource or a handler",
+                "put it into the service whose handlers share it; a constant of the file is a `const`",
+            )
+        } else if in_function {
+            (
+                "state stands in a service, a resource or a handler, not in a function",
+                "declare it in the handler, and give the function what it needs",
+            )
+        } else if self.is_headed(id) {
+            ("state can't be declared on a condition", "declare it before, and set it here")
+        } else {
+            return;
+        };
+        self.error(Code::StatePlace, self.span(id), message, "this one does not", help);
+    }
+
+    /// Whether a statement belongs to what stands before: `if (a)`, `else`, a label. No declaration may.
+    fn is_headed(&self, id: TokenId) -> bool {
+        id > 0 && self.lexed.heads_statement(id - 1)
+    }
+
+    pub(super) fn external(&mut self, id: TokenId) {
+        if self.is_headed(id) {
+            let message = "an external resource can't be declared on a condition";
+            let help =
+                "declare it before, and call it here; put the statements in braces where there are several";
+            self.error(Code::ResPlace, self.span(id), message, "this one is", help);
+            self.replace(self.span(id), "", None);
+            return;
+        }
+        if let Some(behind) = self.handler_of_external(id) {
+            let message = "an external resource has no handler here";
+            let help = "a resource of this service is `res '/path' on GET { .. }`, without a name; an external one ends \
+                        after its URL";
+            self.error(Code::ResBody, self.span(behind), message, "its service has the handlers", help);
+            self.skip(id, self.statement_end(id));
+            return;
+        }
+        let names = self.declared(id + 1);
+        let span = self.between(id, self.statement_end(id));
+        let construct = self.add(ConstructKind::External { names }, span, None);
+        self.replace(self.span(id), "const", Some((construct, 0)));
+    }
+
+    /// The `on` or brace behind `res g = E`.
+    fn handler_of_external(&self, id: TokenId) -> Option<TokenId> {
+        let behind = self.expression_end(id + 1)? + 1;
+        let handler = self.lexed.is_name(behind, "on") || self.is_block(behind);
+        (handler && self.same_line(behind)).then_some(behind)
+    }
+
+    /// The names of `a = 1, b`.
+    fn declared(&self, first: TokenId) -> Vec<Name> {
+        let mut names = Vec::new();
+        let mut id = first;
+        while self.token(id).is_some_and(|token| token.kind == Kind::Name) {
+            names.push(Name { text: self.lexed.text(id).into(), span: self.span(id), symbol: None });
+            let last = self.expression_end(id).unwrap_or(id);
+            if !self.lexed.is(last + 1, ",") {
+                break;
+            }
+            id = last + 2;
+        }
+        names
+    }
+}

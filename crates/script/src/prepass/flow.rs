@@ -1,0 +1,141 @@
+//! `respond`, `par` and `pfor`.
+
+use super::{Finder, Place};
+use crate::diagnostic::Code;
+use crate::lex::{After, TokenId};
+use crate::syntax::{ConstructKind, Name};
+
+impl Finder<'_> {
+    pub(super) fn respond(&mut self, id: TokenId) {
+        let Some(token) = self.token(id) else { return };
+        if token.after != After::Operand {
+            self.check_lone_respond(id);
+            return;
+        }
+        if !self.in_handler(token.frame) {
+            let help = "write it in a handler, `on GET { respond 'Hello' }`; elsewhere a function returns its result";
+            self.error(
+                Code::RespondPlace,
+                self.span(id),
+                "`respond` stands in a handler",
+                "this one does not",
+                help,
+            );
+        }
+        let end = self.statement_end(id);
+        let value = self.between(id + 1, end);
+        let construct = self.add(ConstructKind::Respond { value }, self.between(id, end), None);
+        self.replace(self.span(id), "throw", Some((construct, 0)));
+    }
+
+    /// `respond` alone on a line is JavaScript, but nothing that anybody means where the word is no name.
+    fn check_lone_respond(&mut self, id: TokenId) {
+        let alone = self.lexed.is(id + 1, ";") || self.lexed.is(id + 1, "}") || !self.same_line(id + 1);
+        if !alone || !self.is_no_name(id) {
+            return;
+        }
+        let help = "write the value behind it, on this line: `respond result`; `respond null` answers 204, without a body";
+        let message = "`respond` needs a value on the same line";
+        self.error(Code::RespondValue, self.span(id), message, "no value follows", help);
+    }
+
+    /// Whether a word that could be JavaScript's can't be meant so: within a service, in a file that has no such name.
+    fn is_no_name(&self, id: TokenId) -> bool {
+        let in_service = self.token(id).is_some_and(|token| self.in_service(token.frame));
+        in_service && !self.lexed.uses_as_name(self.lexed.text(id))
+    }
+
+    pub(super) fn par(&mut self, id: TokenId) {
+        let next = id + 1;
+        let braces = self.lexed.is(next, "{");
+        let ours = if self.same_line(next) {
+            braces || self.operand_begins(next)
+        } else {
+            braces && self.is_no_name(id)
+        };
+        if !ours {
+            return;
+        }
+        self.check_flow_place(id, Code::ParPlace, "`par`");
+        if !braces {
+            let help = "write the statements in braces: `par { .. }`";
+            let message = "`par` needs a block: one statement has nothing to be parallel to";
+            self.error(Code::ParBody, self.span(next), message, "`{` is missing before this", help);
+            self.replace(self.span(id), "", None);
+            return;
+        }
+        let construct = self.add(ConstructKind::Par, self.between(id, self.lexed.closing(next)), Some(next));
+        let head = self.span(id).start..self.span(next).start;
+        self.replace(head, "", Some((construct, 0)));
+    }
+
+    fn check_flow_place(&mut self, id: TokenId, code: Code, word: &str) {
+        let Some(token) = self.token(id) else { return };
+        let Place { in_function, .. } = self.place(token.frame);
+        if in_function || self.in_handler(token.frame) {
+            return;
+        }
+        let message = format!("{word} stands in a handler or a function");
+        let help = "move it into the handler whose calls it is to overlap";
+        self.error(code, self.span(id), message, "this one does not", help);
+    }
+
+    /// `pfor(var NAME in E) S`.
+    pub(super) fn pfor(&mut self, id: TokenId) {
+        let open = id + 1;
+        if !self.same_line(open) || !self.lexed.is(open, "(") {
+            return;
+        }
+        let close = self.lexed.closing(open);
+        let declared = ["var", "let", "const"].contains(&self.lexed.text(open + 1));
+        let name = if declared { open + 2 } else { open + 1 };
+        let of = self.lexed.is_name(name + 1, "of");
+        let body_follows =
+            self.same_line(close + 1) && (self.operand_begins(close + 1) || self.lexed.is(close + 1, "{"));
+        let ours = declared || (self.lexed.is(name + 1, "in") && body_follows) || (of && close > name + 2);
+        if !ours {
+            return;
+        }
+        self.check_flow_place(id, Code::PforPlace, "`pfor`");
+        self.check_pfor_head(open, declared, name, close);
+        let text = self.lexed.text(name).to_owned();
+        let name = Name { text, span: self.span(name), symbol: None };
+        let end = self.statement_end(close + 1);
+        let construct = self.add(ConstructKind::Pfor { name }, self.between(id, end), None);
+        self.syntax.constructs[construct].body = Some(self.between(close + 1, end));
+        if let Some(frame) =
+            self.token(close + 1).and_then(|token| token.bracket).filter(|_| self.lexed.is(close + 1, "{"))
+        {
+            self.bodies[frame] = Some(construct);
+        }
+        self.replace(self.span(id), "for", Some((construct, 0)));
+        if declared {
+            self.replace(self.span(open + 1), "const", None);
+        } else {
+            let start = self.span(open + 1).start;
+            self.replace(start..start, "const ", None);
+        }
+    }
+
+    fn check_pfor_head(&mut self, open: TokenId, declared: bool, name: TokenId, close: TokenId) {
+        let word = self.lexed.text(open + 1);
+        let label;
+        let (span, message, shown, help) = if self.lexed.is_name(name + 1, "of") {
+            let help = "write `pfor(var i in list)` and `list[i]`: it gives the indices of a list, the keys of an object";
+            (self.span(name + 1), "`pfor` goes over keys, with `in`", "`of` goes over values", help)
+        } else if !self.lexed.is(name + 1, "in") {
+            let help = "write `pfor(var i in list) { .. }`; a loop that counts is a `for`";
+            (self.between(open, close), "`pfor` has the form `pfor(var NAME in E)`", "this has another", help)
+        } else if !declared {
+            let help = "write `pfor(var i in list)`: each turn has its own";
+            (self.span(name), "`pfor` declares its variable", "`var` is missing before this", help)
+        } else if word != "var" {
+            label = format!("`{word}` stands here");
+            let help = "write `var`: the variable is new and constant in each turn all the same";
+            (self.span(open + 1), "the variable of `pfor` is declared with `var`", label.as_str(), help)
+        } else {
+            return;
+        };
+        self.error(Code::PforHead, span, message, shown, help);
+    }
+}

@@ -1,0 +1,328 @@
+//! `service`, `res` and `on`.
+
+use super::{Finder, Place};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lex::{Kind, TokenId};
+use crate::syntax::{ConstructKind, Method, Name};
+
+/// What stands behind a resource's path.
+enum Behind {
+    Block(TokenId),
+    /// `on METHOD`.
+    Handler {
+        /// `on`, or the method where that is missing.
+        from: TokenId,
+        /// The method.
+        word: TokenId,
+    },
+    Nothing,
+}
+
+impl Finder<'_> {
+    pub(super) fn service(&mut self, id: TokenId) {
+        let next = id + 1;
+        let begins = self.same_line(next) && (self.lexed.is(next, "{") || self.operand_begins(next));
+        if !begins {
+            return;
+        }
+        let named = self.names(next) && !self.lexed.is(next, "{");
+        let open = if self.lexed.is(next, "{") { next } else { next + 1 };
+        if !named {
+            let help = "name it, as in `service shop {`; its route in the config has this name";
+            self.error(
+                Code::ServiceName,
+                self.span(next),
+                "a service needs a name",
+                "a name is missing here",
+                help,
+            );
+        }
+        if !self.lexed.is(open, "{") {
+            let found = self.found(open);
+            let help = "write the resources in braces: `service shop { .. }`";
+            let message = format!("expected `{{` after the service's name, found {found}");
+            self.error(Code::ServiceBody, self.span(open), message, "`{` is missing before this", help);
+            self.skip(id, self.statement_end(id));
+            self.lost = true;
+            return;
+        }
+        self.check_service_place(id);
+        let close = self.lexed.closing(open);
+        let text = if named { self.lexed.text(next) } else { "" };
+        let name = Name { text: text.into(), span: self.span(next), symbol: None };
+        let construct = self.add(ConstructKind::Service { name }, self.between(id, close), Some(open));
+        let head = self.span(id).start..self.span(open).start;
+        self.replace(head, "void function() ", Some((construct, 0)));
+        self.insert_after(close, ";");
+    }
+
+    fn check_service_place(&mut self, id: TokenId) {
+        let Some(token) = self.token(id).filter(|token| self.lexed.frames[token.frame].parent.is_some())
+        else {
+            return;
+        };
+        let place = self.place(token.frame);
+        let help = "move it out, to the file's top level; services reach each other by HTTP";
+        let message = "a service stands at the top level of a file";
+        let mut error =
+            Diagnostic::error(Code::ServicePlace, self.span(id), message, "this one does not", help);
+        if let Some(around) = place.around {
+            let construct = &self.syntax.constructs[around];
+            let head =
+                construct.span.start..construct.body.as_ref().map_or(construct.span.end, |body| body.start);
+            error = error.and(head, "it stands in this");
+        }
+        self.diagnostics.push(error);
+    }
+
+    /// Whether an operand begins here that can't go on with a name: the word before it is then no name.
+    pub(super) fn operand_begins(&self, id: TokenId) -> bool {
+        let Some(token) = self.token(id) else { return false };
+        match token.kind {
+            Kind::Name | Kind::Private | Kind::Number | Kind::String | Kind::Regex => true,
+            Kind::Keyword => !["in", "instanceof"].contains(&self.lexed.text(id)),
+            _ => false,
+        }
+    }
+
+    pub(super) fn res(&mut self, id: TokenId) {
+        let next = id + 1;
+        if !self.same_line(next) {
+            return;
+        }
+        if self.names(next) && self.lexed.is(next + 1, "=") {
+            return self.external(id);
+        }
+        let sure = self.operand_begins(next) || self.lexed.is(next, "{");
+        let no_path =
+            self.lexed.is(next, "{") || (self.lexed.is_name(next, "on") && self.lexed.is(next + 2, "{"));
+        let end = if no_path { None } else { self.expression_end(next) };
+        let behind = self.behind(end.map_or(next, |end| end + 1));
+        // `res(a)`, ``res`a` `` and `res[a]` are JavaScript, unless a handler follows on the same line.
+        let could_be = ["(", "[", "+", "-"].contains(&self.lexed.text(next))
+            || self
+                .token(next)
+                .is_some_and(|token| matches!(token.kind, Kind::Template | Kind::TemplateHead));
+        let follows = !matches!(behind, Behind::Nothing) && end.is_some_and(|end| self.same_line(end + 1));
+        if sure || (could_be && follows) {
+            self.resource(id, end, behind);
+        }
+    }
+
+    fn behind(&self, id: TokenId) -> Behind {
+        let braces = self.lexed.is(id + 1, "{");
+        let method = self.same_line(id + 1) && self.operand_begins(id + 1);
+        if self.is_block(id) {
+            Behind::Block(id)
+        } else if self.lexed.is_name(id, "on") && (method || braces) {
+            Behind::Handler { from: id, word: id + 1 }
+        } else if self.names(id) && braces && Method::named(&self.lexed.text(id).to_uppercase()).is_some() {
+            Behind::Handler { from: id, word: id }
+        } else {
+            Behind::Nothing
+        }
+    }
+
+    fn resource(&mut self, id: TokenId, end: Option<TokenId>, behind: Behind) {
+        self.check_resource_place(id);
+        self.check_path(id, end);
+        let path = end.map_or_else(|| self.span(id).end..self.span(id).end, |end| self.between(id + 1, end));
+        let head = if end.is_some() { "void [" } else { "void [0" };
+        match behind {
+            Behind::Block(open) => {
+                let close = self.lexed.closing(open);
+                let kind = ConstructKind::Res { path, literal: None, inline: false };
+                let construct = self.add(kind, self.between(id, close), Some(open));
+                self.replace(self.span(id), head, Some((construct, 0)));
+                let start = self.span(open).start;
+                self.replace(start..start, ", function() ", None);
+                self.insert_after(close, "];");
+            }
+            Behind::Handler { from, word } => {
+                self.taken.insert(from);
+                if from == word {
+                    self.on_missing(word);
+                }
+                let Some((method, open)) = self.handler_head(word) else {
+                    self.skip(id, self.statement_end(id));
+                    return;
+                };
+                let close = self.lexed.closing(open);
+                let kind = ConstructKind::Res { path, literal: None, inline: true };
+                let resource = self.add(kind, self.between(id, close), None);
+                self.syntax.constructs[resource].body = Some(self.between(open, close));
+                self.replace(self.span(id), head, Some((resource, 0)));
+                self.handler(from, (word, method), open, (", function() {", ";}];"));
+            }
+            Behind::Nothing => {
+                let help = "write `on GET { .. }` behind the path, or several handlers in braces; an external resource \
+                            is `res name = 'http://..'`";
+                let message = "a resource needs a handler";
+                let end = end.unwrap_or(id);
+                self.error(
+                    Code::ResBody,
+                    self.between(id, end),
+                    message,
+                    "this has neither `on` nor a block",
+                    help,
+                );
+                self.skip(id, self.statement_end(id));
+            }
+        }
+    }
+
+    /// `res '/a' GET {`.
+    fn on_missing(&mut self, word: TokenId) {
+        let text = self.lexed.text(word);
+        let message = format!("expected `on` before `{text}`");
+        let help = format!("write `on {} {{`", text.to_uppercase());
+        self.error(Code::ResBody, self.span(word), message, "`on` is missing before this", &help);
+    }
+
+    fn check_resource_place(&mut self, id: TokenId) {
+        let Some(token) = self.token(id) else { return };
+        let Place { around, in_function, .. } = self.place(token.frame);
+        let kind = around.map(|around| &self.syntax.constructs[around].kind);
+        let (message, help) = match kind {
+            None if self.lost => return,
+            None => (
+                "a resource stands in a service",
+                "put it into a service: `service shop { res '/a' on GET { .. } }`",
+            ),
+            Some(ConstructKind::Res { .. }) => (
+                "a resource stands in a service or a handler, not in another resource",
+                "move it out, and write its whole path; shared state can stand in the service",
+            ),
+            Some(_) if in_function => (
+                "a resource stands in a service or a handler, not in a function",
+                "declare it in the handler itself; for several, use a `for` loop instead of a callback",
+            ),
+            Some(_) => return,
+        };
+        self.error(Code::ResPlace, self.span(id), message, "this one does not", help);
+    }
+
+    fn check_path(&mut self, id: TokenId, end: Option<TokenId>) {
+        let Some(end) = end else {
+            let help = "write the path first: `res '/data' on GET { .. }`";
+            self.error(Code::ResPath, self.span(id), "a resource needs a path", "no path follows", help);
+            return;
+        };
+        if self.lexed.is(id + 1, "(") {
+            let help =
+                "write the path without parentheses, as in `res '/red/' + id on GET {`, or compute it before";
+            let message = "a path in parentheses reads like a call of `res`";
+            self.error(
+                Code::ResParentheses,
+                self.between(id + 1, end),
+                message,
+                "this is taken for a path",
+                help,
+            );
+        }
+    }
+
+    pub(super) fn on(&mut self, id: TokenId) {
+        let begins = self.same_line(id + 1) && (self.operand_begins(id + 1) || self.lexed.is(id + 1, "{"));
+        if !begins || self.taken.contains(&id) {
+            return;
+        }
+        match self.handler_head(id + 1) {
+            Some((method, open)) => {
+                self.check_handler_place(id);
+                self.handler(id, (id + 1, method), open, ("", ";"));
+            }
+            None => self.skip(id, self.statement_end(id)),
+        }
+    }
+
+    /// Adds a handler, with what stands around it in JavaScript.
+    fn handler(
+        &mut self,
+        from: TokenId,
+        (word, method): (TokenId, Option<Method>),
+        open: TokenId,
+        (before, after): (&str, &str),
+    ) {
+        let kind = ConstructKind::On { method: method.unwrap_or(Method::Get), method_span: self.span(word) };
+        let close = self.lexed.closing(open);
+        let handler = self.add(kind, self.between(from, close), Some(open));
+        let head = self.span(from).start..self.span(open).start;
+        let text = format!("{before}void async function(query, response) ");
+        self.replace(head, &text, Some((handler, before.len())));
+        self.insert_after(close, after);
+    }
+
+    /// The method, if it is one, and the brace of `on METHOD {`.
+    fn handler_head(&mut self, word: TokenId) -> Option<(Option<Method>, TokenId)> {
+        let open = if self.lexed.is(word, "{") { word } else { word + 1 };
+        let method = Method::named(self.lexed.text(word));
+        if method.is_none() {
+            self.unknown_method(word);
+        }
+        if self.lexed.is(open, "{") {
+            return Some((method, open));
+        }
+        let message = format!("expected `{{` after the method, found {}", self.found(open));
+        let help = "write the handler in braces: `on GET { respond 'Hello' }`";
+        self.error(Code::OnBody, self.span(open), message, "`{` is missing before this", help);
+        None
+    }
+
+    fn unknown_method(&mut self, word: TokenId) {
+        let text = self.lexed.text(word);
+        let all = Method::ALL.map(Method::name).join(", ");
+        let (message, help) = match Method::named(&text.to_uppercase()) {
+            _ if text == "{" => {
+                ("`on` needs a method".into(), format!("write one of {all} before the brace"))
+            }
+            Some(method) => (
+                format!("`{text}` is not an HTTP method"),
+                format!("write it in capitals: `on {}`", method.name()),
+            ),
+            None if text == "OPTIONS" => (
+                "`OPTIONS` has no handler of its own".into(),
+                "leave it out: the gateway answers it from the handlers that are there".into(),
+            ),
+            None => (format!("`{text}` is not an HTTP method"), format!("write one of {all}")),
+        };
+        self.error(Code::OnMethod, self.span(word), message, "expected a method here", &help);
+    }
+
+    fn check_handler_place(&mut self, id: TokenId) {
+        let Some(token) = self.token(id) else { return };
+        let Place { around, in_function, directly } = self.place(token.frame);
+        let in_resource = around.is_some_and(|around| {
+            matches!(self.syntax.constructs[around].kind, ConstructKind::Res { inline: false, .. })
+        });
+        if in_resource && directly && !in_function {
+            return;
+        }
+        let after_inline = self.syntax.constructs.iter().any(|construct| {
+            let ends_here = id > 0 && construct.span.end == self.span(id - 1).end;
+            ends_here && matches!(construct.kind, ConstructKind::Res { inline: true, .. })
+        });
+        let help = if after_inline {
+            "put the handlers of one path into braces: `res '/a' { on GET { .. } on PUT { .. } }`"
+        } else if in_resource {
+            "write it directly in the resource's braces; decide in the handler what to do"
+        } else {
+            "write the path before it: `res '/data' on GET { .. }`"
+        };
+        self.error(
+            Code::OnPlace,
+            self.span(id),
+            "`on` stands in a resource",
+            "this one belongs to none",
+            help,
+        );
+    }
+
+    /// What a token is, for a message.
+    pub(super) fn found(&self, id: TokenId) -> String {
+        match self.token(id) {
+            Some(_) => format!("`{}`", self.lexed.text(id)),
+            None => "the end of the file".into(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Where statements and expressions end, as far as tokens tell.
+
+use super::Finder;
+use crate::lex::{After, FrameKind, Kind, TokenId};
+
+impl Finder<'_> {
+    /// The last token of the expression that begins here; none if nothing does. Ends before a comma, a semicolon, a
+    /// closing bracket, the next statement, and where `on`, any other operand or a brace follows an operand.
+    pub(super) fn expression_end(&self, first: TokenId) -> Option<TokenId> {
+        let frame = self.token(first)?.frame;
+        let mut last = None;
+        let mut id = first;
+        while let Some(token) = self.token(id) {
+            let operand_before =
+                id > first && self.token(id - 1).is_some_and(|before| before.after == After::Operator);
+            let closes = token.frame != frame;
+            let separates = self.lexed.is(id, ",") || self.lexed.is(id, ";");
+            let of_async = id > first && self.lexed.is_name(id - 1, "async");
+            let ours = operand_before && (self.is_block(id) || (self.operand_begins(id) && !of_async));
+            if closes || separates || ours || (token.starts && id > first) || self.is_closing(id) {
+                return last;
+            }
+            id = self.lexed.closing(id);
+            last = Some(id);
+            id += 1;
+        }
+        last
+    }
+
+    /// Whether a brace opens statements of S, rather than the body of a class in an expression.
+    pub(super) fn is_block(&self, id: TokenId) -> bool {
+        let kind = self.token(id).and_then(|token| token.bracket).map(|frame| self.lexed.frames[frame].kind);
+        self.lexed.is(id, "{")
+            && matches!(kind, Some(FrameKind::Block | FrameKind::Handler | FrameKind::Service))
+    }
+
+    fn is_closing(&self, id: TokenId) -> bool {
+        let Some(frame) = self.token(id).and_then(|token| token.bracket) else { return false };
+        self.lexed.frames[frame].close == Some(id)
+    }
+
+    /// The last token of the statement that begins here, without its semicolon.
+    pub(super) fn statement_end(&self, first: TokenId) -> TokenId {
+        let (mut id, mut last) = (first, first);
+        // Keywords that go on with a statement which began with these.
+        let mut expected: Vec<&[&str]> = Vec::new();
+        while let Some(token) = self.token(id) {
+            let next = if self.lexed.is(id, ";") { id + 1 } else { id };
+            let goes_on = self.take_expected(&mut expected, next);
+            let begins_next = id > first && token.starts && !self.lexed.heads_statement(id - 1);
+            if self.is_closing(id) || ((begins_next || next > id) && !goes_on) {
+                break;
+            }
+            match self.lexed.text(id) {
+                "if" => expected.push(&["else"]),
+                "do" => expected.push(&["while"]),
+                "try" => expected.extend([&["finally"] as &[&str], &["catch", "finally"]]),
+                _ => {}
+            }
+            last = self.lexed.closing(id);
+            id = last + 1;
+        }
+        last
+    }
+
+    /// Whether a keyword goes on with one of these statements; those within it have ended then.
+    fn take_expected(&self, expected: &mut Vec<&[&str]>, id: TokenId) -> bool {
+        let keyword = self.token(id).filter(|token| token.kind == Kind::Keyword).map(|_| self.lexed.text(id));
+        let waits = |words: &&[&str]| keyword.is_some_and(|keyword| words.contains(&keyword));
+        let Some(place) = expected.iter().rposition(waits) else { return false };
+        expected.truncate(place);
+        true
+    }
+
+    /// Leaves out what there is no sense in: nothing is looked for in it, and the JavaScript has an empty statement.
+    pub(super) fn skip(&mut self, first: TokenId, last: TokenId) {
+        self.replace(self.between(first, last), ";", None);
+        self.skipped = last + 1;
+    }
+}

@@ -1,0 +1,5 @@
+service helloWorld {
+  state shared = 'World'
+  res '/data' on GET { respond 'Hello ' + shared }
+  res '/data' on PUT { shared = query.value }
+}
