@@ -152,8 +152,14 @@ impl Script {
             size,
             settings,
         };
-        let deployment = Arc::clone(deployment);
-        tokio::spawn(async move { deployment.deploy(plans).await });
+        deployment.begin(plans);
+    }
+
+    /// Waits until what was activated is in force, or refused.
+    pub async fn settled(&self) {
+        if let Some(deployment) = self.deployment.get() {
+            deployment.settled().await;
+        }
     }
 
     /// Whether requests are answered.
