@@ -1,0 +1,3 @@
+//! S at run time.
+
+pub mod state;
