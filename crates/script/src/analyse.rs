@@ -6,22 +6,33 @@ use oxc_semantic::NodeId;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::parse::{Parsed, Tree};
+use crate::syntax::ConstructKind;
 use calls::Calls;
 use cells::{Classified, Touched};
 use code::Code;
+use effects::Observer;
 use flow::Flow;
 use names::Names;
+use parallel::Plan;
 
 pub(crate) mod calls;
 pub(crate) mod capture;
 pub(crate) mod cells;
 pub(crate) mod code;
 pub(crate) mod commit;
+pub(crate) mod effects;
 pub(crate) mod flow;
 pub(crate) mod names;
+pub(crate) mod parallel;
+pub(crate) mod pfor;
+pub(crate) mod purity;
 pub(crate) mod query;
 pub(crate) mod reads;
+pub(crate) mod resources;
+pub(crate) mod respond;
 pub(crate) mod template;
+pub(crate) mod top;
+pub(crate) mod urls;
 
 /// A text, understood.
 pub(crate) struct Analysis<'p, 'a> {
@@ -31,6 +42,8 @@ pub(crate) struct Analysis<'p, 'a> {
     pub(crate) calls: Calls,
     pub(crate) touched: Touched,
     pub(crate) handlers: Vec<Handling>,
+    /// Of each `par`, in the order of the text.
+    pub(crate) plans: Vec<Plan>,
 }
 
 /// How a handler is run.
@@ -54,16 +67,26 @@ impl<'p, 'a> Analysis<'p, 'a> {
             Handling { classified, early }
         });
         let handlers = handlers.collect();
-        let analysis = Self { code, names, flow, calls, touched, handlers };
-        analysis.check(strict, found);
+        let mut analysis = Self { code, names, flow, calls, touched, handlers, plans: Vec::new() };
+        analysis.plans = analysis.check(strict, found);
         analysis
     }
 
-    fn check(&self, strict: bool, found: &mut Vec<Diagnostic>) {
+    fn check(&self, strict: bool, found: &mut Vec<Diagnostic>) -> Vec<Plan> {
         cells::check_paths(self, strict, found);
         commit::check(self, found);
         capture::check(self, found);
         query::check(self, found);
+        purity::check(self, found);
+        respond::check(self, found);
+        resources::check(self, found);
+        urls::check(self, found);
+        top::check(self, found);
+        let observer = Observer::new(self);
+        pfor::check(self, &observer, found);
+        let constructs = self.code.parsed.syntax.constructs.iter().enumerate();
+        let pars = constructs.filter(|(_, it)| it.kind == ConstructKind::Par);
+        pars.map(|(id, _)| Plan::of(self, &observer, id)).collect()
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::analyse::Analysis;
 use crate::analyse::calls::Wait;
+use crate::analyse::parallel::Plan;
 use crate::map::SourceMap;
 use crate::syntax::ConstructKind;
 use edits::{Edits, Piece};
@@ -34,15 +35,27 @@ struct Emitter<'e, 'p, 'a> {
     edits: Edits,
     /// The number of the site that a node is, from 1.
     sites: BTreeMap<NodeId, usize>,
+    /// Calls that units of a `par` make for later ones, numbered.
+    hoisted: BTreeMap<NodeId, usize>,
+    /// What blocks of `par` declare for their units.
+    lifts: parallel::Lifts,
 }
 
 /// Emits a text that breaks no rule.
 pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
     let sites = sites(analysis).into_iter().enumerate().map(|(index, (node, _))| (node, index + 1));
-    let mut emitter = Emitter { it: analysis, edits: Edits::default(), sites: sites.collect() };
+    let hoisted = analysis.plans.iter().flat_map(Plan::taken_out).enumerate().map(|(index, call)| (call, index + 1));
+    let mut emitter = Emitter {
+        it: analysis,
+        edits: Edits::default(),
+        sites: sites.collect(),
+        hoisted: hoisted.collect(),
+        lifts: parallel::Lifts::of(analysis),
+    };
     emitter.modules();
     emitter.services();
     emitter.cells();
+    emitter.lift();
     emitter.externals();
     emitter.waits();
     emitter.responds();

@@ -47,7 +47,7 @@ pub(crate) struct Flow {
 }
 
 /// Methods that change what they are called on.
-const CHANGING: &[&str] = &[
+pub(crate) const CHANGING: &[&str] = &[
     "push", "pop", "shift", "unshift", "splice", "sort", "reverse", "fill", "copyWithin", "set", "add", "delete",
     "clear", "append",
 ];
@@ -77,28 +77,9 @@ impl Flow {
         flow
     }
 
-    /// What a variable may hold a part of: itself, and through aliases.
-    pub(crate) fn held(&self, symbol: SymbolId) -> HashSet<SymbolId> {
-        let (mut all, mut next) = (HashSet::from([symbol]), vec![symbol]);
-        while let Some(symbol) = next.pop() {
-            let roots = self.aliases.get(&symbol).into_iter().flatten();
-            next.extend(roots.map(|root| root.symbol).filter(|symbol| all.insert(*symbol)));
-        }
-        all
-    }
-
     /// The variables that may share what this one holds.
     pub(crate) fn shares(&self) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
         self.aliases.iter().flat_map(|(symbol, roots)| roots.iter().map(|root| (*symbol, root.symbol)))
-    }
-
-    /// Which parameters of a function it changes, by number.
-    pub(crate) fn changed_parameters(&self, code: &Code<'_, '_>, function: FunctionId) -> Vec<usize> {
-        let changed = |symbols: &Vec<SymbolId>| {
-            self.changes.iter().any(|change| !change.is_assignment && symbols.contains(&change.symbol))
-        };
-        let parameters = parameters(code, function);
-        parameters.iter().enumerate().filter(|(_, symbols)| changed(symbols)).map(|(index, _)| index).collect()
     }
 
     fn visit(&mut self, code: &Code<'_, '_>, names: &Names, node: NodeId) {

@@ -11,9 +11,8 @@ use oxc_syntax::operator::UnaryOperator;
 use oxc_syntax::symbol::SymbolId;
 
 use super::code::{Code, identifier, plain};
-use super::flow::{VISITING, bound, is_target, member, parameters};
+use super::flow::{CHANGING, VISITING, bound, is_target, member, parameters};
 use super::names::{Names, Thing};
-use crate::syntax::ConstructKind;
 
 /// Methods that change nothing and whose result has no part of what they are called on.
 const ANSWERING: &[&str] = &[
@@ -182,8 +181,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
     }
 }
 
-/// Whether a node stands in the value of a `respond`.
-pub(crate) fn is_responded(code: &Code<'_, '_>, node: NodeId) -> bool {
-    let constructs = code.ancestors(node).filter_map(|it| code.construct_at(it));
-    constructs.take(1).any(|id| matches!(code.construct(id).kind, ConstructKind::Respond { .. }))
+/// Whether it is known what a method does.
+pub(crate) fn is_known(method: &str) -> bool {
+    ANSWERING.contains(&method) || SHARING.contains(&method) || CHANGING.contains(&method) || VISITING.contains(&method)
 }

@@ -17,6 +17,8 @@ pub(crate) enum Piece {
     At(usize),
     /// A range of the source, with the edits in it.
     Source(Range<usize>),
+    /// The same, without the edits of just this range.
+    Inside(Range<usize>),
 }
 
 /// What is made of a text.
@@ -77,19 +79,20 @@ impl Writer<'_> {
             match piece {
                 Piece::Words(words) => self.out.words(words),
                 Piece::At(offset) => self.out.at(*offset),
-                Piece::Source(range) => self.source(range.clone()),
+                Piece::Source(range) => self.source(range.clone(), None),
+                Piece::Inside(range) => self.source(range.clone(), Some(range)),
             }
         }
     }
 
-    fn source(&mut self, range: Range<usize>) {
+    fn source(&mut self, range: Range<usize>, except: Option<&Range<usize>>) {
         let mut at = range.start;
         let mut index = self.edits.partition_point(|edit| edit.range.start < at);
         while let Some(edit) = self.edits.get(index) {
             if edit.range.start > range.end || (edit.range.start == range.end && !range.is_empty()) {
                 break;
             }
-            if self.open[index] || edit.range.start < at || edit.range.end > range.end {
+            if self.open[index] || except == Some(&edit.range) || edit.range.start < at || edit.range.end > range.end {
                 index += 1;
                 continue;
             }

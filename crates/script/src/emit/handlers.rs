@@ -263,6 +263,9 @@ impl Emitter<'_, '_, '_> {
         let it = self.it;
         for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
             let ConstructKind::External { names } = &construct.kind else { continue };
+            if self.lifts.assigned.contains(&it.code.statements[id]) {
+                continue;
+            }
             let mut pieces = vec![Piece::words("const ")];
             for (index, name) in names.iter().enumerate() {
                 let Some(Thing::External(external)) = name.symbol.and_then(|symbol| it.names.thing(symbol)) else { continue };

@@ -20,17 +20,14 @@ impl<'a> Emitter<'_, '_, 'a> {
     pub(super) fn waits(&mut self) {
         let it = self.it;
         for (node, wait) in &it.calls.waits {
-            match wait {
-                Wait::Resource { .. } => {
-                    let pieces = self.waited(*node);
-                    self.edits.replace(it.code.place(*node), pieces);
-                }
-                Wait::Function(_) => {
-                    let pieces = self.waited(*node);
-                    self.edits.replace(it.code.place(*node), pieces);
-                }
-                Wait::Declare(_) | Wait::Await => {}
+            if matches!(wait, Wait::Declare(_) | Wait::Await) {
+                continue;
             }
+            let pieces = match self.hoisted.get(node) {
+                Some(_) => vec![Piece::words(self.result(*node))],
+                None => self.waited(*node),
+            };
+            self.edits.replace(it.code.place(*node), pieces);
         }
         for function in &it.calls.asynchronous {
             let place = it.code.place(it.code.functions[*function].node);
@@ -69,7 +66,7 @@ impl<'a> Emitter<'_, '_, 'a> {
     pub(super) fn call(&self, node: NodeId) -> Vec<Piece> {
         match self.it.calls.waits.get(&node) {
             Some(Wait::Resource { method, .. }) => self.resource_call(node, "call", *method),
-            _ => vec![Piece::Source(self.it.code.place(node))],
+            _ => vec![Piece::Inside(self.it.code.place(node))],
         }
     }
 
