@@ -15,7 +15,8 @@
 //  5 FORGET    u8 what (0 cell, 1 instance, 2 program) | u32 id
 //  6 DONE      run; u32 call | u8 outcome (0 ok, 1 status not 2xx, 2 failed on the way, 3 pass taken over,
 //              4 refused by a rule) | u16 status | text headers | text message | body
-//  7 CANCEL    run: nobody waits for its answer any more; readers and stateless runs end
+//  7 CANCEL    run; u8 what (0 its client left: it says END, unless it is a writer; 1 it is given up, whatever it is:
+//              its writes are undone, and it says nothing more)
 //  8 PING      run = n
 // From the worker:
 // 64 HELLO     u32 worker | text engine

@@ -8,25 +8,14 @@ import { ERROR, log } from "./log.js";
 
 /** @param {import("./worker.js").Worker} worker */
 export function guard(worker) {
-  for (const name of ["exit", "reallyExit", "abort", "kill", "chdir"]) {
-    replace(process, name, `process.${name}`);
+  for (const name of ["exit", "abort", "kill", "chdir"]) {
+    process[name] = () => {
+      throw new Error(`process.${name} is the gateway's to call, and not a handler's`);
+    };
   }
-  if (globalThis.Deno) replace(globalThis.Deno, "exit", "Deno.exit");
-  if (globalThis.Bun) replace(globalThis.Bun, "exit", "Bun.exit");
   for (const name of ["setTimeout", "setInterval", "setImmediate"]) follow(worker, name);
   process.on("unhandledRejection", (error) => dropped(worker, error, "a promise that nobody waits for was rejected"));
   process.on("uncaughtException", (error) => dropped(worker, error, "an error that nobody could catch"));
-}
-
-function replace(target, name, called) {
-  const refuse = () => {
-    throw new Error(`${called} is the gateway's to call, and not a handler's`);
-  };
-  try {
-    Object.defineProperty(target, name, { value: refuse, writable: true, configurable: true });
-  } catch {
-    // It can't be replaced; then the handler ends its own worker, and no more.
-  }
 }
 
 /** What a timer calls is the code of the run that set it. */

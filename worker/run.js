@@ -168,18 +168,21 @@ export class Run {
   /** @param {unknown} error */
   fail(error) {
     if (this.ended) return;
-    this.transaction?.undo();
-    this.transaction = undefined;
+    this.#undo();
     const { kind, site, status, message, stack } = describe(error);
     const frame = this.worker.outbox.begin(FAIL, this.id).u8(kind).u32(site).u16(status);
     frame.text(message).text(stack).end();
     this.#end();
   }
 
-  /** The client is gone: what the run waits for never comes, and so nothing of it runs any more. */
-  cancel() {
-    if (this.ended || this.transaction !== undefined || this.#committed) return;
-    this.worker.outbox.begin(END, this.id).u8(NOTHING_ANSWERED).u32(Math.round(this.time * 1000)).end();
+  /**
+   * Nobody waits for it any more, and what it waits for never comes, so that nothing of it runs again. A writer goes on,
+   * unless the gateway gives it up: then its writes are undone, and it says nothing more.
+   */
+  cancel(isGivenUp) {
+    if (isGivenUp) this.#undo();
+    else if (this.transaction !== undefined || this.#committed) return;
+    else this.worker.outbox.begin(END, this.id).u8(NOTHING_ANSWERED).u32(Math.round(this.time * 1000)).end();
     this.#end();
   }
 
@@ -240,6 +243,11 @@ export class Run {
     this.version = changes === "" ? this.#base : this.transaction.version;
     this.transaction = undefined;
     return changes;
+  }
+
+  #undo() {
+    this.transaction?.undo();
+    this.transaction = undefined;
   }
 
   #holdVersions() {

@@ -6,13 +6,11 @@
 
 import process from "node:process";
 
+import { COUNT, RUN } from "./watchdog.js";
+
 const { nextTick } = process;
 const now = performance.now.bind(performance);
 const settled = Promise.resolve();
-
-/** Places in the memory that the watchdog looks at. */
-export const RUN = 0;
-export const COUNT = 1;
 
 export class Turn {
   /** @type {import("./run.js").Run | undefined} whose code runs */

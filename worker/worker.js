@@ -23,10 +23,13 @@ import { ResourceError } from "./resource.js";
 import { PASS, Run } from "./run.js";
 import { Cells } from "./state.js";
 import { Turn } from "./turn.js";
-import { watch } from "./watchdog.js";
+import { SPAN, watch } from "./watchdog.js";
 
 const WRITER = 1;
 const INITIALISE = 2;
+
+/** CANCEL: whatever it is. */
+const GIVE_UP = 1;
 
 const OK = 0;
 const PASSED = 3;
@@ -57,8 +60,11 @@ export class Worker {
     if (!this.turn.active) this.#send();
   };
 
-  /** @param {Int32Array} watched */
+  #watched;
+
+  /** @param {Int32Array} watched shared with the watchdog */
   constructor(watched) {
+    this.#watched = watched;
     this.turn = new Turn(watched);
   }
 
@@ -145,7 +151,7 @@ export class Worker {
         this.#instances.set(run, cursor.text());
         return false;
       case CANCEL:
-        this.runs.get(run)?.cancel();
+        this.runs.get(run)?.cancel(cursor.u8() === GIVE_UP);
         return false;
       case LOAD:
         this.#load(run, cursor.text(), cursor.text(), cursor.text(), cursor.text());
@@ -163,7 +169,9 @@ export class Worker {
 
   async #load(number, name, folder, descriptor, code) {
     try {
-      const program = new Program(name, folder, JSON.parse(descriptor));
+      const described = JSON.parse(descriptor);
+      const program = new Program(name, folder, described);
+      if (described.settings?.stuck > 0) this.#watched[SPAN] = described.settings.stuck;
       await program.start(code);
       this.programs.set(number, program);
       this.outbox.begin(READY, number).end();

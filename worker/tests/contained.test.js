@@ -82,6 +82,24 @@ test("rule 4: a run whose client left ends where it waits, unseen by itself; a w
   assert.deepEqual(g.logs, []);
 });
 
+test("a writer that is given up leaves its cells as they were, and says nothing more", async (t) => {
+  const waiting = [];
+  const g = await gateway(t, { calls: () => new Promise((resolve) => waiting.push(() => resolve({}))) });
+  const program = await g.service([
+    async(`$r.cells.list.push(2); $r.respond("early"); await ${call}; $r.cells.list.push(3); console.log("on")`, ["list"]),
+    plain("$r.cells.list.push(4); $r.respond($r.cells.list)", ["list"]),
+  ]);
+  g.state(1, 1, 0, [1]);
+  const run = g.start_run(program, 0, { cells: [1], version: 1, writer: true });
+  await g.ping();
+  const before = run.frames.length;
+  g.cancel(run.id, 1);
+  waiting.forEach((go) => go());
+  const next = await g.run(program, 1, { cells: [1], version: 1, writer: true });
+  assert.deepEqual([next.body, next.changes], ["[1,4]", "[[0,[1],4]]"]);
+  assert.deepEqual([run.frames.length, g.logs], [before, []]);
+});
+
 test("a handler that ends the process, or tries to crash it, ends itself", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
@@ -139,8 +157,12 @@ test("the watchdog names the run that keeps the event loop busy, also among call
   assert.equal((await stuck).run, runs[1].id);
 });
 
-test("a worker ends with its gateway", async (t) => {
+test("a worker ends with its gateway, however busy it is", async (t) => {
   const g = await gateway(t);
+  const program = await g.service([plain("for (;;);")], { settings: { stuck: 20 } });
+  const stuck = new Promise((resolve) => (g.onstuck = resolve));
+  const run = g.start_run(program);
+  assert.equal((await stuck).run, run.id);
   await g.close({ kill: false });
 });
 

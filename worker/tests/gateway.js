@@ -34,6 +34,7 @@ export class Gateway {
   #numbers = 0;
   #calls;
   #cut;
+  #sockets = [];
 
   /** @param {{calls?: Function, cut?: number}} options `calls` answers a call; `cut` sends in pieces of so many bytes */
   constructor({ calls = () => ({}), cut } = {}) {
@@ -53,9 +54,9 @@ export class Gateway {
     this.engine = await hello;
   }
 
-  /** @param {{kill?: boolean}} how a worker ends by itself when its gateway is gone, unless it is stuck */
+  /** Without `kill` the worker has to notice by itself that its gateway is gone. */
   async close({ kill = true } = {}) {
-    this.socket?.destroy();
+    for (const socket of this.#sockets) socket.destroy();
     if (kill) this.process.kill("SIGKILL");
     this.server.close();
     await this.exited;
@@ -119,8 +120,8 @@ export class Gateway {
     this.#send();
   }
 
-  cancel(run) {
-    this.out.begin(F.CANCEL, run).end();
+  cancel(run, what = 0) {
+    this.out.begin(F.CANCEL, run).u8(what).end();
     this.#send();
   }
 
@@ -156,6 +157,7 @@ export class Gateway {
   }
 
   #accept(socket, hello) {
+    this.#sockets.push(socket);
     const inbox = new F.Inbox();
     const cursor = new F.Cursor();
     socket.on("data", (chunk) => {

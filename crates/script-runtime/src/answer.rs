@@ -91,9 +91,9 @@ impl Reply {
             && let Some(location) = headers.get(LOCATION).and_then(|location| location.to_str().ok())
             && location.starts_with('/')
             && !location.starts_with("//")
+            && let Ok(location) = HeaderValue::try_from(format!("{mount}{location}"))
         {
-            let location = HeaderValue::try_from(format!("{mount}{location}"));
-            headers.extend(location.ok().map(|location| (LOCATION, location)));
+            headers.insert(LOCATION, location);
         }
         if is_head && status != StatusCode::NO_CONTENT {
             headers.insert(CONTENT_LENGTH, payload.bytes.len().into());

@@ -23,6 +23,8 @@ pub(crate) struct Deployment {
     current: ArcSwapOption<Generation>,
     /// Why nothing is in force, where it is known; told with every change.
     standing: watch::Sender<Option<String>>,
+    /// How much is being deployed.
+    under_way: watch::Sender<usize>,
 }
 
 /// What is kept from one deployment to the next.
@@ -53,6 +55,7 @@ impl Deployment {
             state: tokio::sync::Mutex::default(),
             current: ArcSwapOption::empty(),
             standing: watch::Sender::new(None),
+            under_way: watch::Sender::new(0),
         })
     }
 
@@ -84,8 +87,23 @@ impl Deployment {
         self.current.load().as_ref().map(|generation| generation.pool.stats()).unwrap_or_default()
     }
 
-    /// Puts a program in force. If it can't be loaded, what was in force stays.
-    pub(crate) async fn deploy(&self, plans: Plans) {
+    /// Puts a program in force, in a task of its own. If it can't be loaded, what was in force stays.
+    pub(crate) fn begin(self: &Arc<Self>, plans: Plans) {
+        self.under_way.send_modify(|count| *count += 1);
+        let deployment = Arc::clone(self);
+        tokio::spawn(async move {
+            deployment.deploy(plans).await;
+            deployment.under_way.send_modify(|count| *count -= 1);
+        });
+    }
+
+    /// Waits until all that was begun is in force, or refused.
+    pub(crate) async fn settled(&self) {
+        let mut under_way = self.under_way.subscribe();
+        let _ = under_way.wait_for(|count| *count == 0).await; // The sender is ours.
+    }
+
+    async fn deploy(&self, plans: Plans) {
         let mut kept = self.state.lock().await;
         if kept.is_as(&plans) && self.current.load().is_some() {
             return;

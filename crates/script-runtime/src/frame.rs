@@ -76,3 +76,6 @@ impl Kind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

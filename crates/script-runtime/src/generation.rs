@@ -106,7 +106,7 @@ pub(crate) fn source(number: u32, program: &Program, folder: &str) -> Source {
         .services
         .iter()
         .map(|service| {
-            let name = |cell: &usize| service.cells.get(*cell).map_or("", |cell| &cell.name);
+            let name = |cell: &usize| service.cells.get(*cell).map_or("", |cell| &cell.view);
             let handlers = service.handlers.iter();
             let handlers: Vec<_> = handlers
                 .map(|handler| json!({ "cells": handler.cells.iter().map(name).collect::<Vec<_>>() }))

@@ -23,6 +23,8 @@ mod table;
 mod workers;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 
 pub use config::{

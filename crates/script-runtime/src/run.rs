@@ -201,8 +201,8 @@ impl Run {
         let handler = &generation.service().handlers[self.handler];
         if !handler.cells.is_empty() {
             let (edition, at) = (&generation.edition, generation.place(self.handler));
-            let ask =
-                || state::Ask { handler: self.handler, path: &self.ask.path, held: &self.origin.held, at };
+            let (number, path, held) = (self.handler, self.ask.path.clone(), self.origin.held.clone());
+            let ask = || state::Ask { handler: number, path: &path, held: &held, at };
             while let Some(ticket) = edition.initialise(ask()).await? {
                 self.initialise(ticket).await?;
             }

@@ -25,9 +25,14 @@ pub(crate) mod flow;
 pub(crate) mod names;
 pub(crate) mod parallel;
 pub(crate) mod pfor;
+pub(crate) mod purity;
 pub(crate) mod query;
 pub(crate) mod reads;
+pub(crate) mod resources;
+pub(crate) mod respond;
 pub(crate) mod template;
+pub(crate) mod top;
+pub(crate) mod urls;
 
 /// A text, understood.
 pub(crate) struct Analysis<'p, 'a> {
@@ -72,6 +77,11 @@ impl<'p, 'a> Analysis<'p, 'a> {
         commit::check(self, found);
         capture::check(self, found);
         query::check(self, found);
+        purity::check(self, found);
+        respond::check(self, found);
+        resources::check(self, found);
+        urls::check(self, found);
+        top::check(self, found);
         let observer = Observer::new(self);
         pfor::check(self, &observer, found);
         let constructs = self.code.parsed.syntax.constructs.iter().enumerate();

@@ -6,7 +6,7 @@ use crate::analyse::{self, Analysis, cells, query};
 use crate::diagnostic::{self, Diagnostic};
 use crate::emit::{self, Emitted};
 use crate::line::Lines;
-use crate::{parse, room};
+use crate::{graph, parse, room};
 use crate::program::{
     Capture, CaptureKind, Cell, Commit, Handler, Path, Position, Program, Resource, Scope, Service, Site,
 };
@@ -48,7 +48,7 @@ fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Di
         map,
         services: services.collect(),
         warnings: found,
-        graphs: Vec::new(),
+        graphs: graph::graphs(&analysis, |offset| place.of(offset)),
         sites: sites.collect(),
     })
 }

@@ -23,6 +23,7 @@ mod emit;
 mod fuzz;
 mod lex;
 mod line;
+mod graph;
 pub mod map;
 mod parse;
 mod prepass;

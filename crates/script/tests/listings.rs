@@ -9,14 +9,17 @@ fn listing(name: &str) -> String {
 
 #[test]
 fn show() {
-    for name in ["1", "2", "3", "4", "6", "7"] {
-        match compile(&listing(name), &format!("{name}.sjs"), &Options::default()) {
+    let files = std::env::var("S_FILES").unwrap_or_default();
+    for name in files.split_whitespace() {
+        let source = std::fs::read_to_string(name).expect("a file");
+        match compile(&source, name, &Options::default()) {
             Ok(program) => {
                 println!("=== {name}\n{}", program.code);
-                for warning in &program.warnings { println!("{}", warning.render(name, &listing(name))); }
-                println!("{:?}", program.services);
+                for warning in &program.warnings { println!("{}", warning.render(name, &source)); }
+                for graph in &program.graphs { println!("{}", graph.text()); }
+                for service in &program.services { for h in &service.handlers { println!("{:?} {:?} {:?} {:?}", h.method, h.class, h.cells, h.commit); } }
             }
-            Err(found) => for it in found { println!("{}", it.render(name, &listing(name))); },
+            Err(found) => for it in found { println!("{}", it.render(name, &source)); },
         }
     }
 }

@@ -118,8 +118,8 @@ impl Run {
         match std::future::poll_fn(|context| place.poll_event(context)).await {
             Event::From(From::End { changes, .. }) => {
                 entered.is_over = true;
-                ticket.commit(worker.id, &changes.unwrap_or_default())?;
-                Ok(())
+                // A reader sees what is durable.
+                Ok(ticket.commit(worker.id, &changes.unwrap_or_default())?.wait().await?)
             }
             Event::From(From::Fail(fail)) => {
                 entered.is_over = true;

@@ -2,6 +2,7 @@
 
 use futures_util::future::join;
 use script::Method::{Get, Put};
+use testkit::misbehave;
 
 use super::rig::{Written, wish, written};
 
@@ -71,16 +72,26 @@ async fn a_handler_that_computes_for_ever_ends_with_its_worker_and_others_are_ru
 
 #[tokio::test]
 async fn a_handler_that_ended_two_workers_runs_alone_from_then_on() {
-    let rig = bad().start().await;
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let waits = "async function (query, response, $r) { await $r.call(1, $s.resource(['http://up/hang']), 0, []); }";
+    let rig = bad().resource("/waits").on(Get, waits).start_as(wish).await;
     rig.ready().await;
     for _ in 0..2 {
         assert_eq!(rig.ask("GET", "/loop").await.1, "script-time");
         assert_eq!(rig.get("/ok").await, "ok");
     }
-    let restarts = rig.script.stats().restarts;
-    assert_eq!(rig.ask("GET", "/loop").await.0, 500);
-    assert_eq!(rig.script.stats().restarts, restarts + 1);
+    let third = async {
+        upstream.seen("/hang").await;
+        rig.ask("GET", "/loop").await
+    };
+    tokio::select! {
+        (status, _) = third => assert_eq!(status, 500),
+        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+    }
     assert_eq!(rig.get("/ok").await, "ok");
+    assert_eq!(upstream.hits("/hang"), 1, "its neighbour was not even run again");
 }
 
 #[tokio::test]

@@ -54,7 +54,13 @@ async fn rule_15_only_services_and_hosts_that_a_pattern_opens_are_called() {
     let upstream = misbehave::start().await;
     let url = format!("['http://{}/echo']", upstream.address());
     let host = upstream.address().to_string();
-    let handlers = || written().resource("/host").on(Get, &calls(&url, 0)).resource("/odd").on(Get, &calls("['ftp://up/']", 0));
+    let handlers = || {
+        written()
+            .resource("/host")
+            .on(Get, &calls(&url, 0))
+            .resource("/odd")
+            .on(Get, &calls("['ftp://up/']", 0))
+    };
     let closed = handlers().start().await;
     assert_eq!(closed.json("/host").await["status"], 403);
     assert_eq!(closed.json("/odd").await["status"], 403);
@@ -65,7 +71,9 @@ async fn rule_15_only_services_and_hosts_that_a_pattern_opens_are_called() {
 
 #[tokio::test]
 async fn rule_16_an_error_that_nobody_catches_is_502_and_504_where_time_ran_out() {
-    let bare = |url: &str| format!("async function (query, response, $r) {{ await $r.call(3, $s.resource({url}), 0, []); }}");
+    let bare = |url: &str| {
+        format!("async function (query, response, $r) {{ await $r.call(3, $s.resource({url}), 0, []); }}")
+    };
     let written = written()
         .resource("/reset")
         .on(Get, &bare("['http://up/reset']"))
@@ -75,8 +83,10 @@ async fn rule_16_an_error_that_nobody_catches_is_502_and_504_where_time_ran_out(
         .on(Get, &bare("['http://slow/hang']"));
     let upstream = misbehave::start().await;
     let mut wish = wish();
-    let slow = ServiceConfig { timeout: services::Duration::from_millis(50), ..ServiceConfig::at(upstream.url()) };
-    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url())), ("slow".to_owned(), slow)]);
+    let slow =
+        ServiceConfig { timeout: services::Duration::from_millis(50), ..ServiceConfig::at(upstream.url()) };
+    wish.services =
+        BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url())), ("slow".to_owned(), slow)]);
     let rig = written.start_as(wish).await;
     assert_eq!(rig.ask("GET", "/reset").await, (502, "script-resource".into()));
     assert_eq!(rig.ask("GET", "/status").await, (502, "script-resource".into()));
@@ -104,8 +114,11 @@ async fn rule_14_calls_within_the_service_keep_types() {
         .resource("/in")
         .on(Put, "function (query, response, $r) { $r.respond({type: typeof query.n, list: query.list}); }")
         .resource("/out")
-        .on(Get, "async function (query, response, $r) { const g = $s.resource(['/in?n=', '&list=', '']);
-            $r.respond(await $r.call(1, g, 3, [3, [1, 'x']])); }")
+        .on(
+            Get,
+            "async function (query, response, $r) { const g = $s.resource(['/in?n=', '&list=', '']);
+            $r.respond(await $r.call(1, g, 3, [3, [1, 'x']])); }",
+        )
         .start()
         .await;
     assert_eq!(rig.json("/out").await, json!({"type": "number", "list": [1, "x"]}));
@@ -151,7 +164,13 @@ async fn a_handler_makes_no_more_calls_than_it_may() {
     let mut wish = wish();
     wish.options.limits.calls = 3;
     let many = "async function (query, response, $r) { for (let i = 0; i < query.n; i++) await $r.call(1, $s.resource(['/b']), 0, []); $r.respond('ok'); }";
-    let rig = written().resource("/a").on(Get, many).resource("/b").on(Get, "function (q, p, $r) { $r.respond(1); }").start_as(wish).await;
+    let rig = written()
+        .resource("/a")
+        .on(Get, many)
+        .resource("/b")
+        .on(Get, "function (q, p, $r) { $r.respond(1); }")
+        .start_as(wish)
+        .await;
     assert_eq!(rig.get("/a?n=3").await, "ok");
     assert_eq!(rig.ask("GET", "/a?n=4").await, (500, "script-calls".into()));
 }

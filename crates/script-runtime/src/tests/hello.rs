@@ -51,7 +51,10 @@ async fn rule_22_what_is_not_there_is_404_and_other_methods_are_405_with_those_t
     }
     let request = Request::options("/hello").body(body::empty()).expect("a request");
     let response = rig.send(request).await.expect("an answer");
-    assert_eq!((response.status().as_u16(), &response.headers()[ALLOW]), (204, &"GET, HEAD, PUT, OPTIONS".parse().expect("a value")));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()[ALLOW]),
+        (204, &"GET, HEAD, PUT, OPTIONS".parse().expect("a value"))
+    );
 }
 
 #[tokio::test]
@@ -69,7 +72,10 @@ async fn rule_22_paths_are_below_the_mount_path_and_locations_too() {
     let rig = written().resource("/go").on(Get, go).start_as(Wish { path: "/shop/*", ..wish() }).await;
     let request = Request::get("/shop/go").body(body::empty()).expect("a request");
     let response = rig.send(request).await.expect("an answer");
-    assert_eq!((response.status().as_u16(), &response.headers()[LOCATION]), (302, &"/shop/go".parse().expect("a value")));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()[LOCATION]),
+        (302, &"/shop/go".parse().expect("a value"))
+    );
 }
 
 #[tokio::test]

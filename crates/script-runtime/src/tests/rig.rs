@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use script::{
-    Cell, Class, Commit, Group, Handler, Method, Path, Position, Program, Reads, Resource, Scope, Service, Site,
+    Cell, Class, Commit, Group, Handler, Method, Path, Position, Program, Reads, Resource, Scope, Service,
+    Site,
 };
 use serde_json::Value;
 use services::{Body, Call, Problem, ServiceConfig, Services, body};
@@ -81,7 +82,8 @@ impl Written {
         let (index, group) = (self.service.cells.len(), self.service.groups.len());
         let resource = self.service.resources.len().saturating_sub(1);
         let scope = if is_shared { Scope::Service } else { Scope::Resource(resource) };
-        let key = if is_shared { name.into() } else { format!("{} {name}", self.service.resources[resource].key) };
+        let key =
+            if is_shared { name.into() } else { format!("{} {name}", self.service.resources[resource].key) };
         self.service.groups.push(Group { shared: is_shared, cells: vec![index] });
         if !is_shared {
             self.service.resources[resource].cells.push(index);

@@ -79,8 +79,16 @@ fn composition() -> Written {
         .writer(Post, 0, post)
         .nested(0, "/search POST > /total/")
         .cell("s", false, Some("({id}) => id * 10"))
-        .reader(Get, 1, "function (query, response, $r, {id}) { const $c = $r.cells; $r.respond([id, $c.s]); }")
-        .writer(Put, 1, "function (query, response, $r, {id}) { const $c = $r.cells; $c.s += Number(query.count); }")
+        .reader(
+            Get,
+            1,
+            "function (query, response, $r, {id}) { const $c = $r.cells; $r.respond([id, $c.s]); }",
+        )
+        .writer(
+            Put,
+            1,
+            "function (query, response, $r, {id}) { const $c = $r.cells; $c.s += Number(query.count); }",
+        )
 }
 
 async fn created() -> Rig {

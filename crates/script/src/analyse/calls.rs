@@ -139,7 +139,8 @@ impl Calls {
                 continue;
             };
             let Called::ByName(symbol) = code.functions[outermost].called else {
-                if !self.waits.contains_key(&node) {
+                let is_told = self.waits.contains_key(&node) || call_by(code, node).is_some_and(|call| self.waits.contains_key(&call));
+                if !is_told {
                     found.push(nobodys(code, node));
                 }
                 continue;

@@ -38,12 +38,13 @@ pub(crate) fn of(code: &Code<'_, '_>, names: &Names, resource: ConstructId) -> C
 }
 
 /// What a node within a resource takes along from outside of `resource`, the node of the resource's function.
-pub(crate) fn within(code: &Code<'_, '_>, names: &Names, node: NodeId, resource: NodeId, captured: &mut Captured) {
-    for node in code.inside(node) {
+pub(crate) fn within(code: &Code<'_, '_>, names: &Names, outer: NodeId, resource: NodeId, captured: &mut Captured) {
+    for node in code.inside(outer) {
         let AstKind::IdentifierReference(_) = code.kind(node) else { continue };
         let Some(symbol) = code.symbol(node) else { continue };
         let declaration = code.declaration(symbol);
-        if code.is_inside(declaration, resource) || !is_narrow(code, names, symbol, declaration) {
+        let is_own = code.is_inside(declaration, resource) || code.is_inside(declaration, outer);
+        if is_own || !is_narrow(code, names, symbol, declaration) {
             continue;
         }
         if !is_copied(code, symbol, declaration) {
@@ -116,7 +117,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                         "the nested resource has a copy, made at its declaration",
                         format!("declare state in the resource: `state mine = {name}`"),
                     )
-                    .and(code.place(code.declaration(*symbol)), "captured from here"),
+                    .and(code.declared(*symbol), "captured from here"),
                 );
             }
         }

@@ -358,6 +358,11 @@ impl<'p, 'a> Code<'p, 'a> {
         self.semantic.symbol_references(symbol)
     }
 
+    /// The name that declares a symbol, in S.
+    pub(crate) fn declared(&self, symbol: SymbolId) -> Range<usize> {
+        self.source(self.semantic.scoping().symbol_span(symbol))
+    }
+
     /// The node that declares a symbol.
     pub(crate) fn declaration(&self, symbol: SymbolId) -> NodeId {
         self.semantic.scoping().symbol_declaration(symbol)

@@ -183,8 +183,7 @@ impl Turn<'_, '_, '_> {
         };
         let help = format!("let each turn set a place of its own, as in `results[i] = ..`, and put them together after the loop; or {SEQUENTIAL}");
         let error = Diagnostic::error(Says::PforDependence, code.place(node), message, label, help);
-        let declared = code.place(code.declaration(symbol));
         let error = error.and(self.head..self.head + 4, "in this loop");
-        if declared.is_empty() { error } else { error.and(declared.start..declared.start + 1, "declared outside of it") }
+        if self.is_own(symbol) { error } else { error.and(code.declared(symbol), "declared outside of it") }
     }
 }
