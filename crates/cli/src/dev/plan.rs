@@ -67,7 +67,9 @@ impl Plan {
     pub(super) fn files(&self, config: &Config) -> Vec<PathBuf> {
         let documents = config.services.values().filter_map(|service| service.openapi.as_ref());
         let documents = documents.map(|document| config.source.folder().join(document));
-        self.config_file().into_iter().chain(documents).collect()
+        let scripts = config.routes.iter().filter_map(|route| route.script.as_ref());
+        let scripts = scripts.map(|script| config.source.folder().join(script.options().file));
+        self.config_file().into_iter().chain(documents).chain(scripts).collect()
     }
 }
 
