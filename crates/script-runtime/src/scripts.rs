@@ -86,9 +86,14 @@ impl Scripts {
     /// No further runs are begun by clients: waits until those under way are over, and gives the leases back. Whoever
     /// calls this says how long it waits.
     pub async fn drain(&self) {
+        self.idle().await;
+        self.states.drain().await;
+    }
+
+    /// Waits until no run is under way, those behind answers included.
+    pub async fn idle(&self) {
         let mut under_way = self.under_way.subscribe();
         let _ = under_way.wait_for(|count| *count == 0).await; // The sender is ours.
-        self.states.drain().await;
     }
 
     /// Runs under way.

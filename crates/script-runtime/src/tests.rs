@@ -4,6 +4,7 @@
 mod bad;
 mod calls;
 mod hello;
+mod listings;
 mod lost;
 mod reload;
 mod rig;

@@ -33,7 +33,10 @@ fn call() -> (Vec<u8>, From) {
     payload.extend(text("body"));
     let body = Payload { kind: Kind::AsciiText, bytes: Bytes::from_static(b"body") };
     let (url, query) = ("/x".to_owned(), Bytes::from_static(b"{}"));
-    (frame(67, 9, &payload), From::Call(Call { number: 3, site: 1, passes: true, method: 2, url, query, body }))
+    (
+        frame(67, 9, &payload),
+        From::Call(Call { number: 3, site: 1, passes: true, method: 2, url, query, body }),
+    )
 }
 
 #[test]

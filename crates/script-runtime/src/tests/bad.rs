@@ -75,7 +75,8 @@ async fn a_handler_that_ended_two_workers_runs_alone_from_then_on() {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
-    let waits = "async function (query, response, $r) { await $r.call(1, $s.resource(['http://up/hang']), 0, []); }";
+    let waits =
+        "async function (query, response, $r) { await $r.call(1, $s.resource(['http://up/hang']), 0, []); }";
     let rig = bad().resource("/waits").on(Get, waits).start_as(wish).await;
     rig.ready().await;
     for _ in 0..2 {

@@ -191,6 +191,31 @@ fn route(
 }
 
 impl Rig {
+    /// Of a script as it is written.
+    pub(crate) async fn of(text: &str, wish: Wish) -> Self {
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+        std::fs::write(folder.path().join("test.sjs"), text).expect("a file");
+        let scripts = Scripts::new(&wish.scripts, folder.path()).expect("a store, and Node.js");
+        let services = Services::new(&wish.services).expect("services");
+        let deployed = Deployed::default();
+        let ground = Ground {
+            path: wish.path,
+            services: &services,
+            scripts: &scripts,
+            deployed: &deployed,
+            folder: folder.path(),
+        };
+        let config = ScriptConfig::More(Box::new(wish.options));
+        let script = Script::new(&config, &ground).unwrap_or_else(|problems| panic!("{problems:?}"));
+        script.activate();
+        Self { script, scripts, services, folder }
+    }
+
+    /// Waits until nothing runs.
+    pub(crate) async fn idle(&self) {
+        patiently("the end of all runs", self.scripts.idle()).await;
+    }
+
     /// Another script in the place of this one, as a changed config has it.
     pub(crate) fn replace(&mut self, written: Written) {
         let script = route(written, wish().options, "/*", &self.scripts, &self.services, &self.folder);

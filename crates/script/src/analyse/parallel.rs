@@ -125,7 +125,7 @@ impl Segment {
 fn split(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement: NodeId) -> Vec<Unit> {
     let code = &analysis.code;
     let whole = |effects| vec![Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() }];
-    let calls = taken_out(analysis, statement);
+    let calls = taken_out(analysis, observer, statement);
     if calls.is_empty() {
         return whole(observer.effects(statement, &[]));
     }
@@ -156,7 +156,7 @@ fn split(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement
 
 /// The calls of a statement that can be made before the rest of it, in the order in which they are made. None if the
 /// statement branches, or changes something on the way.
-fn taken_out(analysis: &Analysis<'_, '_>, statement: NodeId) -> Vec<NodeId> {
+fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement: NodeId) -> Vec<NodeId> {
     let code = &analysis.code;
     let is_plain = matches!(
         code.kind(statement),
@@ -175,8 +175,24 @@ fn taken_out(analysis: &Analysis<'_, '_>, statement: NodeId) -> Vec<NodeId> {
         return Vec::new();
     }
     let mut calls: Vec<NodeId> = waits.into_iter().map(|(node, _)| node).collect();
+    if code.inside(statement).any(|node| disturbs(code, observer, &calls, node)) {
+        return Vec::new();
+    }
     calls.sort_by_key(|node| code.order(*node));
     calls
+}
+
+/// Whether a call changes something that the rest of its statement may have looked at before, or may look at later. One
+/// that is made after all calls that are taken out stays where it was.
+fn disturbs(code: &Code<'_, '_>, observer: &Observer<'_, '_, '_>, calls: &[NodeId], node: NodeId) -> bool {
+    let is_call = matches!(code.kind(node), AstKind::CallExpression(_) | AstKind::NewExpression(_));
+    let is_last = !calls.contains(&node) && calls.iter().all(|call| code.is_inside(*call, node));
+    if !is_call || is_last {
+        return false;
+    }
+    let effects = observer.effects(node, &[]);
+    let changes = effects.writes.iter().any(|it| matches!(it, Location::Variable(_) | Location::Content(_)));
+    changes || effects.barrier
 }
 
 fn is_called_at_once(code: &Code<'_, '_>, node: NodeId) -> bool {
