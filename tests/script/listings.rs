@@ -20,9 +20,7 @@ fn local(listing: &str) -> String {
 async fn over_pages(listing: &str) -> (Served, Pages) {
     let pages = Pages::start().await;
     let more = format!("services: {{ pages: {{ url: 'http://{}' }} }}", pages.address);
-    let config = format!(
-        "listen: 127.0.0.1:0\n{more}\nroutes:\n  - {{ path: '/s/*', script: shop.sjs }}\n"
-    );
+    let config = format!("listen: 127.0.0.1:0\n{more}\nroutes:\n  - {{ path: '/s/*', script: shop.sjs }}\n");
     let gateway = testkit::Gateway::start_with(crate::orfa(), &config, &[("shop.sjs", listing)]).await;
     let upstream = testkit::misbehave::start().await;
     (Served { gateway, upstream }, pages)
@@ -90,7 +88,12 @@ async fn listing_7_counts_words_after_it_has_answered() {
     let urls: Vec<String> = (1..16).map(|page| format!("http://pages/{page}")).collect();
     let body = serde_json::json!({ "urls": urls, "key": "leaf" }).to_string();
     let started = served.send("POST", "/start", &[("content-type", "application/json")], body).await;
-    assert_eq!((started.status.as_u16(), started.header("location")), (302, "/s/red/1"), "{}", started.text());
+    assert_eq!(
+        (started.status.as_u16(), started.header("location")),
+        (302, "/s/red/1"),
+        "{}",
+        started.text()
+    );
     let words: u32 = (1..16_u32).map(u32::count_ones).sum();
     served.comes_to("/red/1", &words.to_string()).await;
 }

@@ -24,7 +24,10 @@ async fn a_changed_script_comes_into_force_and_keeps_its_state() {
 async fn a_script_with_errors_leaves_the_one_before_in_force_and_the_log_says_where() {
     let served = Served::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
-    served.gateway.rewrite("shop.sjs", &counter("two").replace("res '/version' on GET {", "res '/version' on GET { n++;"));
+    served.gateway.rewrite(
+        "shop.sjs",
+        &counter("two").replace("res '/version' on GET {", "res '/version' on GET { n++;"),
+    );
     let line = served.gateway.logged(|line| line.contains("shop.sjs:4:")).await.expect("a line");
     assert!(line.contains("s-get-writes"), "{line}");
     served.gateway.logged(|line| line.contains("stays in force")).await.expect("a line");

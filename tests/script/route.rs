@@ -52,10 +52,8 @@ async fn filters_see_a_request_before_the_script_does() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("says.wasm");
     std::fs::write(&file, wat::parse_str(FILTER).expect("a module")).expect("written");
-    let route = format!(
-        "  - {{ path: '/s/*', script: shop.sjs, filters: [{{ wasm: '{}' }}] }}\n",
-        file.display()
-    );
+    let route =
+        format!("  - {{ path: '/s/*', script: shop.sjs, filters: [{{ wasm: '{}' }}] }}\n", file.display());
     let served = Served::at(SHOP, &route, "").await;
     assert_eq!(served.ask("GET", "/seen").await.json(), json!({ "key": null, "by": "first" }));
 }
@@ -78,10 +76,7 @@ async fn callers_need_their_key_and_keep_to_their_rate_and_the_script_never_sees
 async fn a_browser_of_a_known_origin_is_answered_before_the_script() {
     let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
     let served = Served::at(SHOP, route, "").await;
-    let preflight = [
-        ("origin", "https://shop.example.org"),
-        ("access-control-request-method", "DELETE"),
-    ];
+    let preflight = [("origin", "https://shop.example.org"), ("access-control-request-method", "DELETE")];
     let answer = served.send("OPTIONS", "/things", &preflight, "").await;
     assert_eq!(answer.header("access-control-allow-origin"), "https://shop.example.org");
     assert!(answer.header("access-control-allow-methods").contains("DELETE"), "{:?}", answer.headers);
@@ -100,7 +95,8 @@ async fn a_script_reaches_services_by_name_and_other_hosts_only_by_a_pattern() {
     let served = Served::by(SHOP).await;
     assert_eq!(served.ask("GET", "/up").await.json()["path"], "/echo");
     let other = testkit::misbehave::start().await;
-    let far = format!("/elsewhere?url={}", other.url().replace(':', "%3A").replace('/', "%2F") + "%2Fjson%3Fn%3D1");
+    let far =
+        format!("/elsewhere?url={}", other.url().replace(':', "%3A").replace('/', "%2F") + "%2Fjson%3Fn%3D1");
     assert_eq!(served.refused("GET", &far).await, (502, "script-resource".into()));
     assert_eq!(other.hits("/json"), 0);
     let open = Served::with(SHOP, &format!("hosts: ['{}']", other.address()), "").await;
@@ -124,7 +120,8 @@ async fn a_script_is_seen_in_metrics_and_in_the_access_log() {
 
 #[tokio::test]
 async fn two_routes_have_services_of_one_file_and_one_service_has_one_route() {
-    let script = "service a { res '/x' on GET { respond 'a' } }\nservice b { res '/x' on GET { respond 'b' } }\n";
+    let script =
+        "service a { res '/x' on GET { respond 'a' } }\nservice b { res '/x' on GET { respond 'b' } }\n";
     let routes = "  - { path: '/a/*', script: { file: shop.sjs, service: a } }\n  \
                   - { path: '/b/*', script: { file: shop.sjs, service: b } }\n";
     let served = Served::at(script, routes, "").await;

@@ -61,13 +61,18 @@ async fn check_is_there_for_programs_too() {
     let (_, out, _) = run(folder.path(), &["script", "check", "--json", "shop.sjs"]).await;
     let told: Value = serde_json::from_str(&out).expect("JSON");
     let post = &told["services"][0]["handlers"][0];
-    assert_eq!((&post["method"], &post["class"], &post["cells"]), (&json!("POST"), &json!("writer"), &json!(["id"])));
+    assert_eq!(
+        (&post["method"], &post["class"], &post["cells"]),
+        (&json!("POST"), &json!("writer"), &json!(["id"]))
+    );
     assert_eq!(post["commit"]["line"], 4);
 }
 
 #[tokio::test]
 async fn strict_paths_are_the_paper_s_rule() {
-    let folder = folder("service s {\n  state n = 0\n  res '/a' on GET { respond n }\n  res '/b' on PUT { n = 1 }\n}\n");
+    let folder = folder(
+        "service s {\n  state n = 0\n  res '/a' on GET { respond n }\n  res '/b' on PUT { n = 1 }\n}\n",
+    );
     let (lax, _, warned) = run(folder.path(), &["script", "check", "shop.sjs"]).await;
     let (strict, _, refused) = run(folder.path(), &["script", "check", "--strict-paths", "shop.sjs"]).await;
     assert_eq!((lax.status.code(), strict.status.code()), (Some(0), Some(64)));

@@ -69,8 +69,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     let compiled = Compiled::of(&arguments.source)?;
     if arguments.json {
         let plan = compiled.program.as_ref().map(plan::json);
-        let found: Vec<_> =
-            compiled.found.iter().map(|found| told::json(found, &compiled.text)).collect();
+        let found: Vec<_> = compiled.found.iter().map(|found| told::json(found, &compiled.text)).collect();
         let whole = json!({ "file": compiled.name, "diagnostics": found, "services": plan });
         terminal::say(&format!("{whole:#}\n"));
         return Ok(compiled.exit());

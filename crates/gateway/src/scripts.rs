@@ -60,7 +60,8 @@ fn compile(config: &Config, route: usize, options: &ScriptOptions) -> Result<Com
 
 /// The files that a script imports by their paths. Of packages nobody knows before where they are found.
 pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
-    let compiled = read_file(file).ok().and_then(|text| script::compile(&text, "", &script::Options::default()).ok());
+    let compiled =
+        read_file(file).ok().and_then(|text| script::compile(&text, "", &script::Options::default()).ok());
     let folder = file.parent().unwrap_or(Path::new(""));
     let imports = compiled.into_iter().flat_map(|program| program.imports);
     imports.filter(|import| import.starts_with(['.', '/'])).map(|import| folder.join(import)).collect()

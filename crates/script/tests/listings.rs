@@ -4,7 +4,8 @@
 use script::{Options, compile};
 
 fn listing(name: &str) -> String {
-    std::fs::read_to_string(format!("{}/tests/listings/{name}.sjs", env!("CARGO_MANIFEST_DIR"))).expect("a listing")
+    std::fs::read_to_string(format!("{}/tests/listings/{name}.sjs", env!("CARGO_MANIFEST_DIR")))
+        .expect("a listing")
 }
 
 #[test]
@@ -15,11 +16,23 @@ fn show() {
         match compile(&source, name, &Options::default()) {
             Ok(program) => {
                 println!("=== {name}\n{}", program.code);
-                for warning in &program.warnings { println!("{}", warning.render(name, &source)); }
-                for graph in &program.graphs { println!("{}", graph.text()); }
-                for service in &program.services { for h in &service.handlers { println!("{:?} {:?} {:?} {:?}", h.method, h.class, h.cells, h.commit); } }
+                for warning in &program.warnings {
+                    println!("{}", warning.render(name, &source));
+                }
+                for graph in &program.graphs {
+                    println!("{}", graph.text());
+                }
+                for service in &program.services {
+                    for h in &service.handlers {
+                        println!("{:?} {:?} {:?} {:?}", h.method, h.class, h.cells, h.commit);
+                    }
+                }
             }
-            Err(found) => for it in found { println!("{}", it.render(name, &source)); },
+            Err(found) => {
+                for it in found {
+                    println!("{}", it.render(name, &source));
+                }
+            }
         }
     }
 }

@@ -19,7 +19,8 @@ pub(super) fn text(found: &Diagnostic, name: &str, source: &str) -> String {
     report.help = Some(format!("{}{}", found.help, rule.unwrap_or_default()));
     let label = |label: &Label| LabeledSpan::at(label.span.clone(), &label.text);
     let others = found.others.iter().map(label);
-    let primary = LabeledSpan::new_primary_with_span(Some(found.primary.text.clone()), found.primary.span.clone());
+    let primary =
+        LabeledSpan::new_primary_with_span(Some(found.primary.text.clone()), found.primary.span.clone());
     let report = Report::new(report.with_labels([primary].into_iter().chain(others)))
         .with_source_code(NamedSource::new(name, source.to_owned()));
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(terminal::width());

@@ -153,7 +153,8 @@ fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     page.gauge("orfa_script_runs_busy", "Those of them that want a processor", each(|stats| stats.busy))?;
     let help = "Workers that were started in the place of lost ones";
     page.counter("orfa_script_worker_restarts", help, each(|stats| stats.restarts))?;
-    let ready = life.routes.scripts().map(|(_, script)| ([("service", script.name())], u64::from(script.is_ready())));
+    let ready =
+        life.routes.scripts().map(|(_, script)| ([("service", script.name())], u64::from(script.is_ready())));
     page.gauge("orfa_script_ready", "Whether a worker has the script that is in force", ready)
 }
 

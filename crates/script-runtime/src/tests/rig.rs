@@ -205,8 +205,10 @@ impl Rig {
             deployed: &deployed,
             folder: folder.path(),
         };
-        let config = ScriptConfig::More(Box::new(wish.options));
-        let script = Script::new(&config, &ground).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let program = script::compile(text, "test.sjs", &script::Options::default());
+        let program = program.unwrap_or_else(|found| panic!("{found:?}"));
+        let script = Script::of(program, text.to_owned(), wish.options, &ground);
+        let script = script.unwrap_or_else(|problems| panic!("{problems:?}"));
         script.activate();
         Self { script, scripts, services, folder }
     }
