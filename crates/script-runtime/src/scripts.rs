@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::config::{Durability, ScriptsConfig};
 use crate::deployment::Deployment;
 use crate::state::{self, States};
-use crate::workers::{Host, Launch, NoEngine};
+use crate::workers::{Host, Launch, Launcher, NoEngine};
 
 /// How often state is looked after.
 const TICK: Duration = Duration::from_secs(1);
@@ -53,12 +53,20 @@ pub(crate) struct Internal(Arc<AtomicU32>);
 pub(crate) struct UnderWay(watch::Sender<u32>);
 
 impl Scripts {
-    /// Opens the store, and finds the engine. Relative paths begin in the folder. Starts nothing yet.
+    /// Opens the store, and finds the engine. Relative paths begin in the folder. Workers confine themselves by the
+    /// launcher; without one they can do what the gateway's user can. Starts nothing yet.
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn new(config: &ScriptsConfig, folder: &Path) -> Result<Arc<Self>, StartError> {
-        let launch = Launch::of(&config.engine, config.memory.0)?;
+    pub fn new(
+        config: &ScriptsConfig,
+        folder: &Path,
+        launcher: Option<Launcher>,
+    ) -> Result<Arc<Self>, StartError> {
+        if launcher.is_none() {
+            tracing::warn!(target: "script", "workers are not confined: they can do what the gateway's user can");
+        }
+        let launch = Launch::of(&config.engine, config.memory.0, launcher)?;
         let durability = match config.durability {
             Durability::Process => store::Durability::Process,
             Durability::Machine => store::Durability::Machine,

@@ -28,7 +28,7 @@ use crate::frame::Forget;
 pub(crate) use host::Host;
 use link::News;
 pub(crate) use process::Launch;
-pub use process::NoEngine;
+pub use process::{Launcher, NoEngine};
 use watch::Changes;
 pub(crate) use worker::{Event, Loaded, Loss, Place, Worker};
 

@@ -3,7 +3,7 @@
 use http::Request;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use script::Method::{Get, Post, Put};
-use services::{Problem, body};
+use services::body;
 
 use super::rig::{Rig, Wish, wish, written};
 
@@ -45,7 +45,7 @@ async fn rule_22_what_is_not_there_is_404_and_other_methods_are_405_with_those_t
     assert_eq!(rig.ask("GET", "/nothing").await, (404, "resource-not-found".into()));
     for method in ["DELETE", "TRACE", "PROPFIND"] {
         let request = Request::builder().method(method).uri("/hello").body(body::empty()).expect("a request");
-        let problem = rig.send(request).await.err().expect("a problem");
+        let problem = rig.send(request).await.expect_err("a problem");
         assert_eq!((problem.status().as_u16(), problem.code()), (405, "resource-method"));
         assert_eq!(problem.headers()[ALLOW], "GET, HEAD, PUT, OPTIONS");
     }

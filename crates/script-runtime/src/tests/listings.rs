@@ -80,7 +80,7 @@ async fn listing_1_keeps_what_was_put() {
 async fn an_error_names_its_place_in_the_s_file() {
     let rig = Rig::of(HELLO, wish()).await;
     let request = Request::get("/oops").body(body::empty()).expect("a request");
-    let problem = rig.send(request).await.err().expect("a problem");
+    let problem = rig.send(request).await.expect_err("a problem");
     assert_eq!(problem.code(), "script-threw");
     let text = problem.to_string();
     assert!(text.starts_with("test.sjs:7:13: ") && text.contains("missing"), "{text}");

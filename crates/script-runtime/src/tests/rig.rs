@@ -168,7 +168,7 @@ impl Written {
 
     /// On the state that another left.
     pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: Wish) -> Rig {
-        let scripts = Scripts::new(&wish.scripts, folder.path()).expect("a store, and Node.js");
+        let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
         let script = route(self, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
@@ -195,7 +195,7 @@ impl Rig {
     pub(crate) async fn of(text: &str, wish: Wish) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         std::fs::write(folder.path().join("test.sjs"), text).expect("a file");
-        let scripts = Scripts::new(&wish.scripts, folder.path()).expect("a store, and Node.js");
+        let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
         let deployed = Deployed::default();
         let ground = Ground {

@@ -23,8 +23,19 @@ const LINE: u64 = 8 << 10;
 /// How workers are started: the command with its arguments, up to those of the worker itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
-    pub(crate) program: PathBuf,
-    pub(crate) arguments: Vec<OsString>,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    launcher: Option<Launcher>,
+}
+
+/// The gateway's own binary, as it confines itself and becomes a worker: [`crate::confined`] takes what comes behind
+/// these arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// The binary.
+    pub program: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<OsString>,
 }
 
 /// Why no worker can be started.
@@ -34,7 +45,11 @@ pub struct NoEngine(String);
 
 impl Launch {
     /// Of the engine in the config. Programs are looked up where the gateway itself would find them.
-    pub(crate) fn of(engine: &EngineConfig, memory: u64) -> Result<Self, NoEngine> {
+    pub(crate) fn of(
+        engine: &EngineConfig,
+        memory: u64,
+        launcher: Option<Launcher>,
+    ) -> Result<Self, NoEngine> {
         let megabytes = (memory >> 20).max(16);
         let (name, arguments) = match engine {
             EngineConfig::Known(Engine::Node) => ("node", vec![format!("--max-old-space-size={megabytes}")]),
@@ -52,7 +67,7 @@ impl Launch {
             },
         };
         let program = find(Path::new(name)).ok_or_else(|| NoEngine(name.to_owned()))?;
-        Ok(Self { program, arguments: arguments.into_iter().map(OsString::from).collect() })
+        Ok(Self { program, arguments: arguments.into_iter().map(OsString::from).collect(), launcher })
     }
 
     /// Starts a worker that works in this folder.
@@ -64,7 +79,15 @@ impl Launch {
         folder: &Path,
         id: u32,
     ) -> io::Result<Child> {
-        Command::new(&self.program)
+        let mut command = match &self.launcher {
+            Some(launcher) => {
+                let mut command = Command::new(&launcher.program);
+                command.args(&launcher.arguments).arg(home).arg(folder).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        command
             .args(&self.arguments)
             .arg(file)
             .arg(socket)
