@@ -3,7 +3,10 @@
  * A lazy value is a yyjson_val of a type that yyjson doesn't know. Asked for a member it asks the host;
  * walked or counted through, it fetches its children, one level of them, and is from then on what it was
  * fetched as: an array or object of yyjson's whose containers are lazy in turn. A slot of a fetched level
- * is one yyjson_val, and its address is the value, fetched or not. */
+ * is one yyjson_val, and its address is the value, fetched or not.
+ *
+ * The same part of a document, asked for twice, may be two lazy values. Their children are the same: they are
+ * fetched once for each place, so that a walk which asks for its container in every turn comes to its end. */
 #include <stdlib.h>
 #include <string.h>
 #include "environment.h"
@@ -16,6 +19,18 @@ typedef struct {
     uint32_t name_len;
     char name[];
 } member;
+
+/* The children of a place in a document. */
+typedef struct {
+    uint64_t key;
+    yyjson_val *container;
+} level;
+
+/* All levels that were fetched: open addressing, half full at most. */
+static struct {
+    level *slots;
+    uint32_t size, count;
+} levels;
 
 static orfa_future future_of(yyjson_val *lazy) { return (orfa_future)(lazy->tag >> LAZY_FUTURE_BIT); }
 
@@ -53,8 +68,31 @@ orfa_value lazy_root(orfa_future future, int *code, size_t *position) {
     return (orfa_value)root;
 }
 
-yyjson_val *lazy_children(yyjson_val *lazy) {
-    if (lazy->tag & LAZY_FETCHED) return (yyjson_val *)(uintptr_t)(uint32_t)lazy->uni.u64;
+static uint64_t key_of(yyjson_val *lazy) { return (uint64_t)future_of(lazy) << 32 | node_of(lazy); }
+
+/* The slot of the level with this key, or the empty one where it belongs. */
+static level *slot_of(uint64_t key) {
+    uint32_t at = (uint32_t)(key * 0x9E3779B97F4A7C15ULL >> 32);
+    level *slot;
+    do slot = &levels.slots[at++ & (levels.size - 1)];
+    while (slot->container && slot->key != key);
+    return slot;
+}
+
+/* Makes room for one level more. */
+static void grow(void) {
+    if (levels.count < levels.size / 2) return;
+    level *before = levels.slots, *end = before + levels.size;
+    levels.size = levels.size ? levels.size * 2 : 16;
+    levels.slots = calloc(levels.size, sizeof *levels.slots);
+    if (!levels.slots) out_of_memory();
+    for (level *from = before; from < end; from++) {
+        if (from->container) *slot_of(from->key) = *from;
+    }
+    free(before);
+}
+
+static yyjson_val *fetch(yyjson_val *lazy) {
     bool object = (lazy->tag & YYJSON_TAG_MASK) == LAZY_OBJECT;
     uint32_t count = lazy_count(lazy), slots = object ? count * 2 : count;
     uint32_t texts = (uint32_t)lazy->uni.u64;
@@ -69,9 +107,20 @@ yyjson_val *lazy_children(yyjson_val *lazy) {
     container->tag = (uint64_t)count << YYJSON_TAG_BIT | (object ? YYJSON_TYPE_OBJ : YYJSON_TYPE_ARR);
     container->uni.ofs = (slots + 1) * sizeof *container;
     for (uint32_t i = 1; i <= slots; i++) understand(container + i, future_of(lazy));
-    lazy->tag |= LAZY_FETCHED;
-    lazy->uni.u64 = (uint64_t)node_of(lazy) << 32 | (uint32_t)(uintptr_t)container;
     return container;
+}
+
+yyjson_val *lazy_children(yyjson_val *lazy) {
+    if (lazy->tag & LAZY_FETCHED) return (yyjson_val *)(uintptr_t)(uint32_t)lazy->uni.u64;
+    grow();
+    level *known = slot_of(key_of(lazy));
+    if (!known->container) {
+        *known = (level){key_of(lazy), fetch(lazy)};
+        levels.count++;
+    }
+    lazy->tag |= LAZY_FETCHED;
+    lazy->uni.u64 = (uint64_t)node_of(lazy) << 32 | (uint32_t)(uintptr_t)known->container;
+    return known->container;
 }
 
 /* A value of its own, with the name that it was asked for by, and its text. */
