@@ -6,12 +6,15 @@
  * is one yyjson_val, and its address is the value, fetched or not.
  *
  * The same part of a document, asked for twice, may be two lazy values. Their children are the same: they are
- * fetched once for each place, so that a walk which asks for its container in every turn comes to its end. */
+ * fetched once for each place, so that a walk which asks for its container in every turn comes to its end.
+ *
+ * Reading the same member of one object after the other would cost a call of the host each. The second time in a row
+ * it is read ahead. */
 #include <stdlib.h>
 #include <string.h>
 #include "environment.h"
 
-enum { GUESS = 512 };
+enum { GUESS = 512, COLUMNS = 8, COLUMN = 64, COLUMN_NAME = 40, COLUMN_TEXTS = 2048 };
 
 /* A member that was asked for by its name, which the caller keeps. */
 typedef struct {
@@ -31,6 +34,20 @@ static struct {
     level *slots;
     uint32_t size, count;
 } levels;
+
+/* A member that objects beside each other were asked for: what comes next are values of those behind them, read ahead,
+ * more of them each time. `first` and the `count` objects from there on are those whose values are here. */
+typedef struct {
+    yyjson_val *first;
+    uint32_t count, ahead, name_len;
+    char name[COLUMN_NAME];
+    yyjson_val values[COLUMN];
+    char texts[COLUMN_TEXTS];
+} column;
+
+static column columns[COLUMNS];
+/* The one whose name stood in a pointer as it is, the last time. */
+static const column *latest;
 
 static orfa_future future_of(yyjson_val *lazy) { return (orfa_future)(lazy->tag >> LAZY_FUTURE_BIT); }
 
@@ -133,27 +150,77 @@ static yyjson_val *keep(const yyjson_val *found, const char *name, uint32_t len,
     return &kept->value;
 }
 
+/* Where members of this name are read ahead; NULL for a name that is too long for it. */
+static column *column_of(const char *name, uint32_t len) {
+    if (len == 0 || len > COLUMN_NAME) return NULL;
+    column *column = &columns[(len * 7 + (uint8_t)name[0] * 31 + (uint8_t)name[len - 1]) % COLUMNS];
+    if (column->name_len != len || memcmp(column->name, name, len)) {
+        memcpy(column->name, name, len);
+        column->name_len = len, column->first = NULL, column->count = 0;
+    }
+    return column;
+}
+
+/* What the host wrote about the member of an object, if it was read ahead or is now. Slots that stand beside each other
+ * and are lazy, both, are items of one array. */
+static const yyjson_val *read_ahead(column *column, yyjson_val *lazy) {
+    uint32_t past = ((uintptr_t)lazy - (uintptr_t)column->first) / sizeof *lazy;
+    if (past > column->count || !column->first) {
+        column->ahead = 1, column->count = 0;
+    } else if (past == column->count) {
+        column->ahead = column->ahead * 4 < COLUMN ? column->ahead * 4 : COLUMN;
+        int32_t count = orfa_host_Json_column(future_of(lazy), node_of(lazy), column->name, column->name_len, 0,
+                                              (orfa_json_value *)column->values, column->ahead, column->texts, COLUMN_TEXTS);
+        column->first = lazy, column->count = count > 0 ? count : 0, past = 0;
+    }
+    if (past < column->count) return &column->values[past];
+    column->first = lazy + 1;
+    return NULL;
+}
+
+/* Asks the host for a member. A text goes to `room`, or where that is too small to memory of its own. */
+static bool ask(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *found, char *room) {
+    orfa_json_value *value = (orfa_json_value *)found;
+    orfa_future future = future_of(lazy);
+    uint32_t node = node_of(lazy);
+    if (orfa_host_Json_member(future, node, name, len, 0, value, room, GUESS) != ORFA_OK) return false;
+    if (value->kind >= ORFA_JSON_BIG && value->kind < ORFA_JSON_ARRAY && !value->text) {
+        uint32_t needed = value->len + 1;
+        orfa_host_Json_member(future, node, name, len, 0, value, orfa_alloc(needed), needed);
+    }
+    return true;
+}
+
 yyjson_val *lazy_member(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *scratch) {
     if (lazy->tag & LAZY_FETCHED) return yyjson_obj_getn(lazy_children(lazy), name, len);
     if ((lazy->tag & YYJSON_TAG_MASK) != LAZY_OBJECT) return NULL;
-    char room[GUESS], *text = room;
+    char room[GUESS];
     yyjson_val found;
-    orfa_json_value *value = (orfa_json_value *)&found;
-    orfa_future future = future_of(lazy);
-    uint32_t node = node_of(lazy);
-    if (orfa_host_Json_member(future, node, name, len, 0, value, room, sizeof room) != ORFA_OK) return NULL;
+    column *column = column_of(name, len);
+    const yyjson_val *read = column ? read_ahead(column, lazy) : NULL;
+    if (scratch) latest = column;
+    if (read) found = *read;
+    else if (!ask(lazy, name, len, &found, room)) return NULL;
     uint32_t kind = (uint32_t)found.tag, text_len = 0;
-    if (kind >= ORFA_JSON_BIG && kind < ORFA_JSON_ARRAY) {
-        text_len = (uint32_t)(found.tag >> 32) + 1;
-        if (!(uint32_t)found.uni.u64) {
-            text = orfa_alloc(text_len);
-            orfa_host_Json_member(future, node, name, len, 0, value, text, text_len);
-        }
-    }
-    understand(&found, future);
+    if (kind == ORFA_JSON_MISSING) return NULL;
+    if (kind >= ORFA_JSON_BIG && kind < ORFA_JSON_ARRAY) text_len = (uint32_t)(found.tag >> 32) + 1;
+    const char *text = (const char *)(uintptr_t)(uint32_t)found.uni.u64;
+    understand(&found, future_of(lazy));
     if (!scratch || text_len || is_lazy(&found)) return keep(&found, name, len, text, text_len);
     *scratch = found;
     return scratch;
+}
+
+bool lazy_again(yyjson_val *lazy, const char *name, yyjson_val *scratch) {
+    if (!latest) return false;
+    uint32_t past = ((uintptr_t)lazy - (uintptr_t)latest->first) / sizeof *lazy, same = 0;
+    if (past >= latest->count) return false;
+    while (same < latest->name_len && name[same] == latest->name[same]) same++;
+    if (same < latest->name_len || name[same]) return false;
+    *scratch = latest->values[past];
+    if ((uint32_t)scratch->tag >= ORFA_JSON_BIG) return false;
+    understand(scratch, 0);
+    return true;
 }
 
 yyjson_val *lazy_place(yyjson_val *container, yyjson_val *value) {
