@@ -160,14 +160,13 @@ impl Runtime {
         claim: &Claim,
         sent: Option<Bytes>,
     ) -> Result<(Known, Option<Duration>), QueryError> {
-        let name = Name { owner: claim.owner.id(), key: claim.key };
         if let Some(known) = self.cache.get(claim.key) {
-            self.outlasts(name, claim, &known).await;
+            self.outlasts(claim, &known).await;
             return Ok((known, None));
         }
         let started = Instant::now();
         let order = Order {
-            name,
+            name: claim.name(),
             debtor: claim.owner.debtor(),
             language: claim.language,
             is_charged: claim.trusted.is_none(),
@@ -177,7 +176,7 @@ impl Runtime {
         // A client that goes away takes nothing with it: what was begun is finished, charged and kept.
         let made = tokio::spawn(Arc::clone(self).fetch(order)).await;
         let (known, compiled) = made.unwrap_or_else(|error| Err(QueryError::Gateway(error.to_string())))?;
-        self.outlasts(name, claim, &known).await;
+        self.outlasts(claim, &known).await;
         Ok((known, compiled.then(|| started.elapsed())))
     }
 
@@ -221,9 +220,9 @@ impl Runtime {
     }
 
     /// Writes a program to the disk that was made for a request which didn't want it kept, as this one does.
-    async fn outlasts(self: &Arc<Self>, name: Name, claim: &Claim, known: &Known) {
+    async fn outlasts(self: &Arc<Self>, claim: &Claim, known: &Known) {
         if claim.mode.is_some() && self.disk.is_some() && !known.is_kept.load(Relaxed) {
-            let (runtime, known) = (Arc::clone(self), known.clone());
+            let (runtime, known, name) = (Arc::clone(self), known.clone(), claim.name());
             // What can't be written is not kept.
             let _ = tokio::task::spawn_blocking(move || runtime.keep(&name, &known)).await;
         }
