@@ -34,9 +34,9 @@ use crate::{Tools, say};
 
 const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
 const SIZES: [usize; 4] = [2, 4, 8, 16];
-const ROUNDS: usize = 5;
-/// Further ones of the programs that are compared with each other: they differ by little.
-const MORE_ROUNDS: usize = 3;
+const ROUNDS: usize = 3;
+/// Further ones of the programs that are compared with each other: they differ by less than a Strapi's own answers do.
+const MORE_ROUNDS: usize = 10;
 const TAKES: Duration = Duration::from_secs(480);
 /// The distance and the size that the paper varies the other one at.
 const USUAL_MS: u64 = 93;
