@@ -17,7 +17,7 @@ use tokio::time::timeout_at;
 use crate::answer::limited;
 use crate::ask::{self, Ask};
 use crate::call::Outside;
-use crate::config::{ScriptConfig, ScriptOptions};
+use crate::config::ScriptOptions;
 use crate::deployment::{Deployment, Plans};
 use crate::generation::Generation;
 use crate::problem::{Failed, ScriptError};
@@ -67,24 +67,6 @@ pub struct Ground<'a> {
 pub struct Deployed(Mutex<BTreeSet<String>>);
 
 impl Script {
-    /// A route, or every mistake in its config and in its script. The pointers are those below the route's `script:`.
-    /// Nothing is in force before [`Script::activate`].
-    ///
-    /// # Errors
-    /// Files that can't be read or don't compile, and what [`Script::of`] finds.
-    pub fn new(config: &ScriptConfig, ground: &Ground<'_>) -> Result<Self, Vec<ConfigProblem>> {
-        let options = config.options();
-        // A short form has no members to point at.
-        let pointed = |wrong: Vec<ConfigProblem>| match config {
-            ScriptConfig::More(_) => wrong,
-            ScriptConfig::File(_) => {
-                wrong.into_iter().map(|problem| ConfigProblem { pointer: String::new(), ..problem }).collect()
-            }
-        };
-        let (program, text) = read(&options, ground.folder).map_err(pointed)?;
-        Self::of(program, text, options, ground).map_err(pointed)
-    }
-
     /// A route of a compiled script, or every mistake in its config. The pointers are those below the route's `script:`.
     /// Nothing is in force before [`Script::activate`].
     ///
@@ -311,26 +293,6 @@ async fn whole(body: Body, limit: u64) -> Result<bytes::Bytes, ScriptError> {
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(ScriptError::BodySize(limit)),
         Err(_) => Err(ScriptError::BrokenBody),
     }
-}
-
-/// Reads and compiles a script.
-fn read(options: &ScriptOptions, folder: &Path) -> Result<(Program, String), Vec<ConfigProblem>> {
-    let text = std::fs::read_to_string(folder.join(&options.file)).map_err(|error| {
-        let message = format!("the script {} can't be read: {error}", options.file.display());
-        vec![problem("/file", message, "write a path that is relative to the config")]
-    })?;
-    let name = options.file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let compiled = script::compile(&text, &name, &script::Options { strict_paths: options.strict_paths });
-    let program = compiled.map_err(|found| {
-        let lines = script::Lines::new(&text);
-        let errors = found.into_iter().filter(|found| found.severity == script::Severity::Error);
-        let told = |found: script::Diagnostic| {
-            let at = lines.position(found.primary.span.start);
-            problem("/file", format!("{name}:{at}: {}", found.message), &found.help)
-        };
-        errors.map(told).collect::<Vec<_>>()
-    })?;
-    Ok((program, text))
 }
 
 /// The service of a script that is meant.

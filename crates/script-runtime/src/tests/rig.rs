@@ -170,21 +170,22 @@ impl Written {
     pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: Wish) -> Rig {
         let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
-        let script = route(self, wish.options, wish.path, &scripts, &services, &folder);
+        let (program, text) = self.program();
+        let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
         Rig { script, scripts, services, folder }
     }
 }
 
 fn route(
-    written: Written,
+    program: Program,
+    text: String,
     options: ScriptOptions,
     path: &str,
     scripts: &Arc<Scripts>,
     services: &Services,
     folder: &TempDir,
 ) -> Script {
-    let (program, text) = written.program();
     let deployed = Deployed::default();
     let ground = Ground { path, services, scripts, deployed: &deployed, folder: folder.path() };
     Script::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}"))
@@ -194,19 +195,10 @@ impl Rig {
     /// Of a script as it is written.
     pub(crate) async fn of(text: &str, wish: Wish) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        std::fs::write(folder.path().join("test.sjs"), text).expect("a file");
+        let program = compile(text, "test.sjs", &Options::default()).expect("a script");
         let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
-        let deployed = Deployed::default();
-        let ground = Ground {
-            path: wish.path,
-            services: &services,
-            scripts: &scripts,
-            deployed: &deployed,
-            folder: folder.path(),
-        };
-        let config = ScriptConfig::More(Box::new(wish.options));
-        let script = Script::new(&config, &ground).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let script = route(program, text.to_owned(), wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
         Self { script, scripts, services, folder }
     }
@@ -218,7 +210,8 @@ impl Rig {
 
     /// Another script in the place of this one, as a changed config has it.
     pub(crate) fn replace(&mut self, written: Written) {
-        let script = route(written, wish().options, "/*", &self.scripts, &self.services, &self.folder);
+        let (program, text) = written.program();
+        let script = route(program, text, wish().options, "/*", &self.scripts, &self.services, &self.folder);
         script.activate();
         self.script = script;
     }
