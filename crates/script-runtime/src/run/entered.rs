@@ -80,6 +80,7 @@ impl Run {
                 body,
             };
             out.run(entered.place.run, run);
+            self.version = (!cells.is_empty()).then_some(version);
         });
         self.entered = Some(entered);
         Ok(())

@@ -14,13 +14,14 @@ use serde_json::Value;
 use services::{Body, Call, Problem, ServiceConfig, Services, body};
 use tempfile::TempDir;
 use testkit::patiently;
+use tokio::task::JoinHandle;
 
 use crate::config::{LimitsConfig, ScriptConfig, ScriptOptions, ScriptsConfig};
 use crate::{Deployed, Ground, Script, Scripts};
 
 /// A service, and all that it stands on.
 pub(crate) struct Rig {
-    pub(crate) script: Script,
+    pub(crate) script: Arc<Script>,
     pub(crate) scripts: Arc<Scripts>,
     services: Services,
     folder: Arc<TempDir>,
@@ -185,10 +186,10 @@ fn route(
     scripts: &Arc<Scripts>,
     services: &Services,
     folder: &TempDir,
-) -> Script {
+) -> Arc<Script> {
     let deployed = Deployed::default();
     let ground = Ground { path, services, scripts, deployed: &deployed, folder: folder.path() };
-    Script::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}"))
+    Arc::new(Script::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}")))
 }
 
 impl Rig {
@@ -229,6 +230,18 @@ impl Rig {
         request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Body>, Box<dyn Problem>>> + use<'_> {
         patiently("an answer", self.script.handle(request, Call::unlimited()))
+    }
+
+    /// The text of an answer, in a task of its own that holds the script as a client's connection does.
+    pub(crate) fn handle(&self, path: &str) -> JoinHandle<String> {
+        let (script, path) = (Arc::clone(&self.script), path.to_owned());
+        tokio::spawn(async move {
+            let request = Request::get(path).body(body::empty()).expect("a request");
+            let answer =
+                script.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
+            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            String::from_utf8_lossy(&body).into_owned()
+        })
     }
 
     /// An answer, whatever it is: its status and its text; of a problem, its code.
