@@ -125,7 +125,7 @@ impl Segment {
 fn split(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement: NodeId) -> Vec<Unit> {
     let code = &analysis.code;
     let whole = |effects| vec![Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() }];
-    let calls = taken_out(analysis, statement);
+    let calls = taken_out(analysis, observer, statement);
     if calls.is_empty() {
         return whole(observer.effects(statement, &[]));
     }
@@ -139,24 +139,28 @@ fn split(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement
     }
     let mut rest = observer.effects(statement, &calls);
     rest.io = 0;
-    if let [call] = units.as_slice() {
-        // One call that stands for all of the statement, or whose result is only put into a variable.
-        let is_alone = matches!(code.kind(code.parent(calls[0])), AstKind::ExpressionStatement(_));
-        let puts = rest.writes.iter().all(|it| matches!(it, Location::Variable(_)));
-        let reads = rest.reads.iter().all(|it| *it == Location::Result(calls[0]));
-        if is_alone || (puts && reads && !rest.barrier && !rest.full) {
-            let mut effects = call.effects.clone();
-            effects.writes.extend(&rest.writes);
-            return whole(effects);
+    let mut effects = rest;
+    if let Some(last) = calls.last() {
+        // The last call stands for all of the statement, or its result is only put into a variable.
+        let is_alone = matches!(code.kind(code.parent(*last)), AstKind::ExpressionStatement(_));
+        let puts = effects.writes.iter().all(|it| matches!(it, Location::Variable(_)));
+        let reads = effects.reads.iter().all(|it| *it == Location::Result(*last));
+        if (is_alone || (puts && reads)) && !effects.barrier && !effects.full {
+            let call = units.pop().map(|unit| unit.effects).unwrap_or_default();
+            effects.io = 1;
+            effects.reads.extend(call.reads);
+            effects.writes.extend(call.writes);
+            effects.barrier |= call.barrier;
+            effects.reads.remove(&Location::Result(*last));
         }
     }
-    units.push(Unit { steps: vec![Step::Statement(statement)], effects: rest, needs: BTreeMap::new() });
+    units.push(Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() });
     units
 }
 
 /// The calls of a statement that can be made before the rest of it, in the order in which they are made. None if the
 /// statement branches, or changes something on the way.
-fn taken_out(analysis: &Analysis<'_, '_>, statement: NodeId) -> Vec<NodeId> {
+fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement: NodeId) -> Vec<NodeId> {
     let code = &analysis.code;
     let is_plain = matches!(
         code.kind(statement),
@@ -175,8 +179,24 @@ fn taken_out(analysis: &Analysis<'_, '_>, statement: NodeId) -> Vec<NodeId> {
         return Vec::new();
     }
     let mut calls: Vec<NodeId> = waits.into_iter().map(|(node, _)| node).collect();
+    if code.inside(statement).any(|node| disturbs(code, observer, &calls, node)) {
+        return Vec::new();
+    }
     calls.sort_by_key(|node| code.order(*node));
     calls
+}
+
+/// Whether a call changes something that the rest of its statement may have looked at before, or may look at later. One
+/// that is made after all calls that are taken out stays where it was.
+fn disturbs(code: &Code<'_, '_>, observer: &Observer<'_, '_, '_>, calls: &[NodeId], node: NodeId) -> bool {
+    let is_call = matches!(code.kind(node), AstKind::CallExpression(_) | AstKind::NewExpression(_));
+    let is_last = !calls.contains(&node) && calls.iter().all(|call| code.is_inside(*call, node));
+    if !is_call || is_last {
+        return false;
+    }
+    let effects = observer.effects(node, &[]);
+    let changes = effects.writes.iter().any(|it| matches!(it, Location::Variable(_) | Location::Content(_)));
+    changes || effects.barrier
 }
 
 fn is_called_at_once(code: &Code<'_, '_>, node: NodeId) -> bool {

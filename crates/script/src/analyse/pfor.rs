@@ -30,13 +30,16 @@ pub(crate) fn body(code: &Code<'_, '_>, construct: ConstructId) -> Option<NodeId
 
 pub(crate) fn check(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
     let code = &analysis.code;
-    for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
+    let constructs = code.parsed.syntax.constructs.iter().enumerate();
+    let loops = constructs.clone().filter(|(_, it)| matches!(it.kind, ConstructKind::Pfor { .. }));
+    let bodies: Vec<NodeId> = loops.filter_map(|(id, _)| body(code, id)).collect();
+    for (id, construct) in constructs {
         let ConstructKind::Pfor { name } = &construct.kind else { continue };
         let Some(body) = body(code, id) else { continue };
         if is_sequential(code, id) {
             continue;
         }
-        let checked = Turn { analysis, body, index: name.symbol, head: construct.span.start };
+        let checked = Turn { analysis, body, bodies: &bodies, index: name.symbol, head: construct.span.start };
         checked.jumps(found);
         checked.answers(found);
         checked.changes(observer, found);
@@ -47,6 +50,8 @@ struct Turn<'t, 'p, 'a> {
     analysis: &'t Analysis<'p, 'a>,
     body: NodeId,
     index: Option<SymbolId>,
+    /// Of all loops.
+    bodies: &'t [NodeId],
     /// Where the loop begins, in S.
     head: usize,
 }
@@ -110,7 +115,7 @@ impl Turn<'_, '_, '_> {
         let code = self.code();
         let mut told = BTreeSet::new();
         for change in self.analysis.flow.changes.iter().filter(|it| code.is_inside(it.node, self.body)) {
-            if self.is_own(change.symbol) || told.contains(&change.symbol) {
+            if self.declares(change.symbol, self.body) || told.contains(&change.symbol) {
                 continue;
             }
             let at_index = !change.is_assignment && change.index.is_some() && change.index == self.index;
@@ -140,7 +145,7 @@ impl Turn<'_, '_, '_> {
         }
         for declared in code.inside(self.body).filter(|it| matches!(code.kind(*it), AstKind::BindingIdentifier(_))) {
             let Some(symbol) = code.symbol(declared) else { continue };
-            let outside = code.uses(symbol).map(|it| it.node_id()).find(|it| !code.is_inside(*it, self.body));
+            let outside = self.used_elsewhere(symbol);
             if let Some(outside) = outside.filter(|_| told.insert(symbol)) {
                 let error = self.dependence(symbol, declared, "each turn has its own");
                 found.push(error.and(code.place(outside), "used outside of the loop"));
@@ -148,9 +153,26 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// Whether each turn has its own of a variable.
+    /// Whether each turn has its own of a variable: it is declared in the body, and used in no other place but the
+    /// bodies of other loops that declare it themselves.
     fn is_own(&self, symbol: SymbolId) -> bool {
-        self.code().is_inside(self.code().declaration(symbol), self.body)
+        self.declares(symbol, self.body) && self.used_elsewhere(symbol).is_none()
+    }
+
+    fn declares(&self, symbol: SymbolId, body: NodeId) -> bool {
+        let declarations = self.code().semantic.scoping().symbol_declarations(symbol);
+        declarations.into_iter().any(|node| self.code().is_inside(node, body))
+    }
+
+    /// A use outside that would see what a turn sets.
+    fn used_elsewhere(&self, symbol: SymbolId) -> Option<NodeId> {
+        let code = self.code();
+        let has_own = |node: NodeId| {
+            let mut bodies = self.bodies.iter().filter(|body| code.is_inside(node, **body));
+            bodies.any(|body| !code.is_inside(self.body, *body) && self.declares(symbol, *body))
+        };
+        let mut uses = code.uses(symbol).map(|reference| reference.node_id());
+        uses.find(|node| !code.is_inside(*node, self.body) && !has_own(*node))
     }
 
     /// A use of what is set by `x[i] = ..` that is not `x[i]`.
@@ -184,6 +206,6 @@ impl Turn<'_, '_, '_> {
         let help = format!("let each turn set a place of its own, as in `results[i] = ..`, and put them together after the loop; or {SEQUENTIAL}");
         let error = Diagnostic::error(Says::PforDependence, code.place(node), message, label, help);
         let error = error.and(self.head..self.head + 4, "in this loop");
-        if self.is_own(symbol) { error } else { error.and(code.declared(symbol), "declared outside of it") }
+        if self.declares(symbol, self.body) { error } else { error.and(code.declared(symbol), "declared outside of it") }
     }
 }

@@ -155,8 +155,8 @@ impl Emitter<'_, '_, '_> {
 
     /// Names that a block declares for its units: with `var` what belongs to the function around.
     fn declared_by(&self, block: NodeId, is_var: bool) -> Vec<String> {
-        let names = self.lifts.names.iter().filter(|(_, lift)| lift.block == block && lift.is_var == is_var);
-        names.map(|(symbol, _)| self.it.code.name(*symbol).to_owned()).collect()
+        let names = self.lifts.names.iter().filter(|((of, _), var)| *of == block && **var == is_var);
+        names.map(|((_, symbol), _)| self.it.code.name(*symbol).to_owned()).collect()
     }
 
     /// Declarations in units become assignments, where others see what they declare.
@@ -178,17 +178,11 @@ impl Emitter<'_, '_, '_> {
     }
 }
 
-/// Where a name that is declared in a unit is declared instead.
-#[derive(Clone, Copy, Debug)]
-struct Lift {
-    block: NodeId,
-    is_var: bool,
-}
-
 /// What blocks of `par` declare for their units.
 #[derive(Debug, Default)]
 pub(super) struct Lifts {
-    names: BTreeMap<SymbolId, Lift>,
+    /// By the block, and whether it is a `var`.
+    names: BTreeMap<(NodeId, SymbolId), bool>,
     /// Declarations that become assignments.
     pub(super) assigned: BTreeSet<NodeId>,
 }
@@ -226,8 +220,13 @@ impl Lifts {
             node == statement && !is_state
         };
         if is_shared {
-            self.names.extend(symbols.into_iter().map(|symbol| (symbol, Lift { block, is_var })));
             self.assigned.insert(node);
+            for symbol in symbols {
+                // A block within, of the same turn, has it no longer.
+                let is_within = |it_block: NodeId| code.is_inside(it_block, block) && !is_in_turn(it, it_block, block);
+                self.names.retain(|(of, name), _| *name != symbol || *of == block || !is_within(*of));
+                self.names.insert((block, symbol), is_var);
+            }
         }
     }
 }
