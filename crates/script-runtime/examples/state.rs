@@ -1,5 +1,7 @@
 //! What state costs: `cargo run --release -p script-runtime --example state`.
 
+#![expect(clippy::print_stdout, reason = "it is run for what it says")]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -57,7 +59,7 @@ async fn increments(edition: &Edition, clients: usize, time: Duration) -> Outcom
         tokio::spawn(async move {
             let mut count = 0_u32;
             while began.elapsed() < time {
-                commit(&edition, 0, &format!("[[0,[],{client}{count}]]")).await?;
+                commit(&edition, 0, &format!("[[0,[],[{client},{count}]]]")).await?;
                 count += 1;
             }
             Outcome::Ok(count)

@@ -3,6 +3,12 @@
 //! The test runs itself as the one that is killed. That one writes down what was acknowledged on its output; the test
 //! kills it after so many lines, and looks at what the next one finds.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of it is a test, and a child speaks by its output"
+)]
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
