@@ -70,13 +70,17 @@ export class Worker {
 
   /** @param {string} path of the socket */
   connect(path, number, engine, ended) {
-    const callback = (length, buffer) => {
+    const take = (length, buffer) => {
       this.#inbox.push(buffer, length);
+      if (this.turn.active) return true;
       this.turn.begin();
       this.#give();
       return true;
     };
-    const socket = connect({ path, onread: { buffer: Buffer.allocUnsafeSlow(READ), callback } });
+    // Node reads again only when all that follows from the last read is done, so that one buffer will do.
+    const onread = engine.startsWith("node") ? { buffer: Buffer.allocUnsafeSlow(READ), callback: take } : undefined;
+    const socket = connect({ path, onread });
+    if (onread === undefined) socket.on("data", (chunk) => take(chunk.length, chunk));
     this.outbox = new Outbox(socket, () => this.turn.active || later(this.#flushLater));
     this.outbox.begin(HELLO, 0).u32(number).text(engine).end();
     socket.on("close", ended);
