@@ -9,7 +9,7 @@ use crate::metadata::{Dependency, Kind, Metadata, Package};
 
 /// The house from the ground up. A crate depends on levels below its own, never on its own.
 const LEVELS: &[&[&str]] = &[
-    &["query-abi", "json", "openapi", "services", "script"],
+    &["query-abi", "json", "openapi", "services", "script", "store"],
     &["sandbox", "environments"],
     &["query", "filter", "script-runtime"],
     &["gateway"],
@@ -204,6 +204,8 @@ mod tests {
         assert_eq!(found(&[("query", "wasmtime", Kind::Normal)]).len(), 1);
         assert_eq!(found(&[("query", "wasmtime-environ", Kind::Build)]).len(), 1);
         assert_eq!(found(&[("gateway", "reqwest", Kind::Dev)]).len(), 1);
+        assert_eq!(found(&[("query", "rusqlite", Kind::Normal)]).len(), 1);
+        assert_eq!(found(&[("store", "rusqlite", Kind::Normal)]), [""; 0]);
         assert_eq!(found(&[("sandbox", "wasmtime", Kind::Normal)]), [""; 0]);
     }
 

@@ -1,0 +1,102 @@
+//! How many commits a second, and what one costs: `cargo run --release -p store --example commits [FOLDER]`.
+//!
+//! Clients add tiny changes to one key, as requests to one cell do: each hands its change over after the one before,
+//! without waiting for that one's answer, and goes on when its own is durable. The last lines are what
+//! it costs to append to a large state rather than to a small one.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use store::{Batch, Durability, Error, Pipeline, Store};
+use tokio::sync::Mutex;
+
+const TIME: Duration = Duration::from_secs(3);
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "it is what this is for")]
+async fn main() -> Result<(), Error> {
+    let given = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into);
+    // A folder of its own: it is removed before each measurement.
+    let folder = given.join("orfa-commits");
+    for durability in [Durability::Process, Durability::Machine] {
+        for clients in [1, 8, 64] {
+            let (commits, cpu) = run(&folder, durability, clients).await?;
+            let a_second = commits as f64 / TIME.as_secs_f64();
+            let each = cpu.as_secs_f64() * 1e6 / commits as f64;
+            println!(
+                "{durability:?}, {clients} clients: {a_second:.0} commits a second, {each:.1} us of CPU each"
+            );
+        }
+    }
+    for size in [1 << 10, 1 << 20, 16 << 20] {
+        let each = append(&folder, size).await?;
+        println!("an append to {size} bytes: {:.1} us of CPU", each.as_secs_f64() * 1e6);
+    }
+    Ok(())
+}
+
+/// The pipeline of a key, and its version.
+type Cell = Mutex<(Pipeline, u64)>;
+
+/// How many commits there were, and their CPU time.
+async fn run(folder: &Path, durability: Durability, clients: usize) -> Result<(u64, Duration), Error> {
+    let store = fresh(folder, durability)?;
+    let version = store.commit(Batch::new().create("counter", "0")).await?[0].version;
+    let cell: Arc<Cell> = Arc::new(Mutex::new((store.pipeline(), version)));
+    let (began, cpu) = (Instant::now(), cpu());
+    let clients: Vec<_> =
+        (0..clients).map(|_| tokio::spawn(client(store.clone(), Arc::clone(&cell), began))).collect();
+    let mut commits = 0;
+    for client in clients {
+        commits += client.await.map_err(|_| Error::Stopped)??;
+    }
+    Ok((commits, self::cpu() - cpu))
+}
+
+async fn client(store: Store, cell: Arc<Cell>, began: Instant) -> Result<u64, Error> {
+    let mut commits = 0;
+    while began.elapsed() < TIME {
+        let mut turn = cell.lock().await;
+        let batch = Batch::new().append("counter", turn.1, format!("+1 {}", turn.1));
+        let durable = turn.0.submit(batch).await;
+        turn.1 += 1;
+        drop(turn);
+        let written = durable.await?[0];
+        if written.compact {
+            store
+                .commit(Batch::new().compact("counter", written.version, written.version.to_string()))
+                .await?;
+        }
+        commits += 1;
+    }
+    Ok(commits)
+}
+
+/// The CPU time of an append to a key of this size, the snapshots that become due with it.
+async fn append(folder: &Path, size: usize) -> Result<Duration, Error> {
+    let store = fresh(folder, Durability::Process)?;
+    let mut version = store.commit(Batch::new().create("list", vec![b'x'; size])).await?[0].version;
+    let cpu = cpu();
+    let count = 20_000;
+    for _ in 0..count {
+        let written =
+            store.commit(Batch::new().append("list", version, "an entry that is new in the list")).await?[0];
+        version = written.version;
+        if written.compact {
+            store.commit(Batch::new().compact("list", version, vec![b'x'; size])).await?;
+        }
+    }
+    Ok((self::cpu() - cpu) / count)
+}
+
+fn fresh(folder: &Path, durability: Durability) -> Result<Store, Error> {
+    let _ = std::fs::remove_dir_all(folder);
+    Store::open(&folder.join("state.db"), durability)
+}
+
+fn cpu() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}

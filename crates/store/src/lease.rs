@@ -1,0 +1,78 @@
+//! Leases: who may write, until when, and a number by which a write of someone who lost it is told.
+//!
+//! A lease ends by the system's clock. What is safe rests on the fence alone: numbers only grow, and a batch that carries an
+//! older one is refused. A clock that is set forward ends leases early, one that is set back too (a lease from the future counts
+//! as ended); both cost a retry.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::{Error, Fail};
+
+/// A lease that ended so many milliseconds ago is nobody's.
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+/// The right to write under a name, for a time. [`Store::renew`](crate::Store::renew) makes it longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// What it is of.
+    pub name: Arc<str>,
+    /// Larger than that of every lease that was given before.
+    pub fence: u64,
+}
+
+pub(crate) fn take(
+    connection: &Connection,
+    name: &Arc<str>,
+    holder: &str,
+    time: Duration,
+) -> Result<Lease, Fail> {
+    let (now, until) = span(time);
+    let sql = "SELECT holder, until - ?3 FROM leases WHERE name = ?1 AND holder <> ?2 AND since <= ?3 AND until > ?3";
+    let other = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let taken = connection.prepare_cached(sql)?.query_one(params![name, holder, now], other).optional()?;
+    if let Some((holder, left)) = taken {
+        let left = Duration::from_millis(left);
+        return Err(Fail::Refused(Error::LeaseTaken { name: Arc::clone(name), holder, left }));
+    }
+    let sql = "UPDATE counters SET value = value + 1 WHERE name = 'fence' RETURNING value";
+    let fence = connection.prepare_cached(sql)?.query_one([], |row| row.get(0))?;
+    let sql = "REPLACE INTO leases VALUES (?, ?, ?, ?, ?)";
+    connection.prepare_cached(sql)?.execute(params![name, holder, fence, now, until])?;
+    Ok(Lease { name: Arc::clone(name), fence })
+}
+
+pub(crate) fn renew(connection: &Connection, lease: &Lease, time: Duration) -> Result<(), Fail> {
+    let (now, until) = span(time);
+    let sql = "UPDATE leases SET since = ?3, until = ?4 WHERE name = ?1 AND fence = ?2";
+    let renewed = connection.prepare_cached(sql)?.execute(params![lease.name, lease.fence, now, until])?;
+    if renewed == 1 { Ok(()) } else { Err(Fail::lost(&lease.name)) }
+}
+
+pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Fail> {
+    let sql = "DELETE FROM leases WHERE name = ? AND fence = ?";
+    connection.prepare_cached(sql)?.execute(params![lease.name, lease.fence])?;
+    Ok(())
+}
+
+/// Refused unless the lease is the newest of its name. One that ended but that nobody took since is.
+pub(crate) fn check(connection: &Connection, lease: &Lease) -> Result<(), Fail> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM leases WHERE name = ? AND fence = ?")?;
+    if statement.exists(params![lease.name, lease.fence])? { Ok(()) } else { Err(Fail::lost(&lease.name)) }
+}
+
+/// Leases of processes that are gone would add up.
+pub(crate) fn forget_ended(connection: &Connection) -> Result<(), Fail> {
+    let (now, _) = span(Duration::ZERO);
+    connection.execute("DELETE FROM leases WHERE until + ?2 <= ?1", [now, DAY])?;
+    Ok(())
+}
+
+/// Now and then, in milliseconds since 1970.
+fn span(time: Duration) -> (i64, i64) {
+    let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let now = milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    (now, now.saturating_add(milliseconds(time)))
+}

@@ -1,0 +1,215 @@
+//! Keys and their logs, as statements.
+//!
+//! A change is a row of its own, so that it costs what it weighs, and a snapshot is in another table than the version, which
+//! each write changes. A name never has the same version twice: one that comes back after it was removed begins above all that
+//! was removed (`floor`). So who knows an older version is never taken in by an equal number.
+
+use bytes::Bytes;
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+
+use crate::batch::{Write, Written};
+use crate::error::{Error, Fail};
+
+/// A key and its value are together no larger. SQLite's own limit is near 1 GB.
+pub const LARGEST: usize = 512 << 20;
+
+/// What a change weighs beside its bytes.
+const ROW: usize = 32;
+/// Changes that weigh less than this are never worth a snapshot.
+const LIGHT: u64 = 64 << 10;
+
+/// What is known of a key: a snapshot and the changes since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The last version.
+    pub version: u64,
+    /// The value at some version; none where the caller knows a later one.
+    pub snapshot: Option<(u64, Bytes)>,
+    /// The changes after it, or after what the caller knows, each with its version: without a gap up to the last one.
+    pub changes: Vec<(u64, Bytes)>,
+}
+
+pub(crate) fn write(connection: &Connection, write: &Write) -> Result<Written, Fail> {
+    let size = write.value().len();
+    if size.saturating_add(write.key().len()) > LARGEST {
+        return Err(Fail::Refused(Error::TooLarge { key: write.key().clone(), size }));
+    }
+    match write {
+        Write::Append { key, expect, change } => append(connection, key, *expect, change),
+        Write::Put { key, expect: Some(0), value } => create(connection, key, value)?
+            .map_or_else(|| conflict(connection, key), |version| Ok(Written { version, compact: false })),
+        Write::Put { key, expect, value } => put(connection, key, *expect, value),
+        Write::Remove { key } => remove(connection, &[key, &just_after(key)]),
+        Write::RemoveAll { prefix } => remove(connection, &[prefix, &End::of(prefix)]),
+        Write::Compact { key, version, snapshot } => compact(connection, key, *version, snapshot),
+    }
+}
+
+fn append(connection: &Connection, key: &str, expect: u64, change: &[u8]) -> Result<Written, Fail> {
+    let sql = "UPDATE logs SET version = version + 1, changed = changed + ?3 WHERE key = ?1 AND version = ?2
+               RETURNING id, kept, changed";
+    let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let found = connection
+        .prepare_cached(sql)?
+        .query_one(params![key, number(expect), change.len() + ROW], log)
+        .optional()?;
+    let Some((id, kept, changed)): Option<(i64, u64, u64)> = found else { return conflict(connection, key) };
+    let version = expect + 1;
+    connection
+        .prepare_cached("INSERT INTO changes VALUES (?, ?, ?)")?
+        .execute(params![id, version, change])?;
+    Ok(Written { version, compact: changed > kept.max(LIGHT) })
+}
+
+/// Makes a key; `None` if it is there.
+fn create(connection: &Connection, key: &str, value: &[u8]) -> Result<Option<u64>, Fail> {
+    let sql = "INSERT INTO logs (key, version, base, kept, changed)
+               SELECT ?1, value + 1, value + 1, ?2, 0 FROM counters WHERE name = 'floor'
+               ON CONFLICT DO NOTHING RETURNING id, version";
+    let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let made = connection.prepare_cached(sql)?.query_one(params![key, value.len()], log).optional()?;
+    let Some((id, version)): Option<(i64, u64)> = made else { return Ok(None) };
+    set_snapshot(connection, id, value)?;
+    Ok(Some(version))
+}
+
+fn put(connection: &Connection, key: &str, expect: Option<u64>, value: &[u8]) -> Result<Written, Fail> {
+    let sql = "UPDATE logs SET version = version + 1, base = version + 1, kept = ?3, changed = 0
+               WHERE key = ?1 AND version = coalesce(?2, version) RETURNING id, version";
+    let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let found = connection
+        .prepare_cached(sql)?
+        .query_one(params![key, expect.map(number), value.len()], log)
+        .optional()?;
+    let version = match (found, expect) {
+        (Some((id, version)), _) => {
+            connection.prepare_cached("DELETE FROM changes WHERE log = ?")?.execute([id])?;
+            set_snapshot(connection, id, value)?;
+            Some(version)
+        }
+        (None, Some(_)) => None,
+        (None, None) => create(connection, key, value)?,
+    };
+    version.map_or_else(|| conflict(connection, key), |version| Ok(Written { version, compact: false }))
+}
+
+fn compact(connection: &Connection, key: &str, version: u64, snapshot: &[u8]) -> Result<Written, Fail> {
+    let sql = "SELECT id, version, base FROM logs WHERE key = ? AND version >= ?";
+    let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let found = connection.prepare_cached(sql)?.query_one(params![key, number(version)], log).optional()?;
+    let Some((id, last, base)): Option<(i64, u64, u64)> = found else { return conflict(connection, key) };
+    if base < version {
+        let sql = "DELETE FROM changes WHERE log = ? AND version <= ?";
+        connection.prepare_cached(sql)?.execute(params![id, version])?;
+        set_snapshot(connection, id, snapshot)?;
+        let sql = "UPDATE logs SET base = ?2, kept = ?3, changed =
+                   (SELECT coalesce(sum(length(change) + ?4), 0) FROM changes WHERE log = ?1) WHERE id = ?1";
+        connection.prepare_cached(sql)?.execute(params![id, version, snapshot.len(), ROW])?;
+    }
+    Ok(Written { version: last, compact: false })
+}
+
+/// Removes the keys from the first on that lie before the second.
+fn remove(connection: &Connection, range: &[&dyn ToSql; 2]) -> Result<Written, Fail> {
+    let sql = "UPDATE counters SET value =
+               max(value, (SELECT coalesce(max(version), 0) FROM logs WHERE key >= ? AND key < ?)) WHERE name = 'floor'";
+    connection.prepare_cached(sql)?.execute(&range[..])?;
+    for sql in [
+        "DELETE FROM changes WHERE log IN (SELECT id FROM logs WHERE key >= ? AND key < ?)",
+        "DELETE FROM snapshots WHERE log IN (SELECT id FROM logs WHERE key >= ? AND key < ?)",
+        "DELETE FROM logs WHERE key >= ? AND key < ?",
+    ] {
+        connection.prepare_cached(sql)?.execute(&range[..])?;
+    }
+    Ok(Written { version: 0, compact: false })
+}
+
+fn set_snapshot(connection: &Connection, id: i64, value: &[u8]) -> Result<(), Fail> {
+    connection.prepare_cached("REPLACE INTO snapshots VALUES (?, ?)")?.execute(params![id, value])?;
+    Ok(())
+}
+
+fn conflict<T>(connection: &Connection, key: &str) -> Result<T, Fail> {
+    let mut statement = connection.prepare_cached("SELECT version FROM logs WHERE key = ?")?;
+    let version = statement.query_one([key], |row| row.get(0)).optional()?;
+    Err(Fail::conflict(key, version.unwrap_or(0)))
+}
+
+/// A key's log from the version on that the caller knows; 0 for all of it.
+pub(crate) fn load(connection: &Connection, key: &str, known: u64) -> Result<Option<Log>, Fail> {
+    let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let mut statement = connection.prepare_cached("SELECT id, version, base FROM logs WHERE key = ?")?;
+    let found = statement.query_one([key], log).optional()?;
+    let Some((id, version, base)): Option<(i64, u64, u64)> = found else { return Ok(None) };
+    let knows_base = (base..=version).contains(&known);
+    let snapshot = if knows_base { None } else { Some((base, snapshot(connection, id)?)) };
+    let from = if knows_base { known } else { base };
+    let changes = changes(connection, id, from)?;
+    if !changes.iter().map(|(version, _)| *version).eq(from + 1..=version) {
+        return Err(Fail::damage(&format!("`{key}` lacks changes")));
+    }
+    Ok(Some(Log { version, snapshot, changes }))
+}
+
+fn snapshot(connection: &Connection, id: i64) -> Result<Bytes, Fail> {
+    let mut statement = connection.prepare_cached("SELECT value FROM snapshots WHERE log = ?")?;
+    Ok(statement.query_one([id], |row| row.get::<_, Vec<u8>>(0))?.into())
+}
+
+fn changes(connection: &Connection, id: i64, known: u64) -> Result<Vec<(u64, Bytes)>, Fail> {
+    let sql = "SELECT version, change FROM changes WHERE log = ? AND version > ? ORDER BY version";
+    let mut statement = connection.prepare_cached(sql)?;
+    let change = |row: &Row<'_>| Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)));
+    let rows = statement.query_map(params![id, known], change)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The keys that begin so, in order, with their versions.
+pub(crate) fn keys(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, Fail> {
+    let sql = "SELECT key, version FROM logs WHERE key >= ? AND key < ? ORDER BY key";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(params![prefix, End::of(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// A version as SQLite's largest numbers go; nothing ever gets there.
+fn number(version: u64) -> i64 {
+    i64::try_from(version).unwrap_or(i64::MAX)
+}
+
+/// The first text behind a key.
+fn just_after(key: &str) -> String {
+    format!("{key}\0")
+}
+
+/// Where the keys with a prefix end.
+enum End {
+    Before(String),
+    /// With the last key of all.
+    Never,
+}
+
+impl End {
+    /// The prefix with its last letter made the next one; what has no next one is left out.
+    fn of(prefix: &str) -> Self {
+        let mut end = prefix.to_owned();
+        while let Some(last) = end.pop() {
+            if let Some(next) = (last..=char::MAX).nth(1) {
+                end.push(next);
+                return Self::Before(end);
+            }
+        }
+        Self::Never
+    }
+}
+
+impl ToSql for End {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Before(end) => end.to_sql(),
+            // Bytes come after every text.
+            Self::Never => Ok(Vec::new().into()),
+        }
+    }
+}

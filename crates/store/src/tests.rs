@@ -1,0 +1,248 @@
+//! What users of a store rely on. `Bench` has a file and a second way into it, as another process has one.
+
+mod changed;
+mod faults;
+mod group;
+mod leases;
+mod model;
+mod opening;
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::*;
+
+struct Bench {
+    folder: TempDir,
+    store: Store,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("state.db"), Durability::Process).unwrap();
+        Self { folder, store }
+    }
+
+    /// A store whose connection is special.
+    fn with(change: impl FnOnce(&Connection)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let connection = file::open(&path, Durability::Process).unwrap();
+        change(&connection);
+        let store = Store::start(connection, path.into()).unwrap();
+        Self { folder, store }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("state.db")
+    }
+
+    /// The same file once more.
+    fn another(&self) -> Store {
+        Store::open(&self.path(), Durability::Process).unwrap()
+    }
+
+    /// The file below the store.
+    fn raw(&self) -> Connection {
+        Connection::open(self.path()).unwrap()
+    }
+}
+
+fn batch() -> Batch {
+    Batch::new()
+}
+
+fn conflict(key: &str, version: u64) -> Error {
+    Error::Conflict { key: key.into(), version }
+}
+
+/// What is wrong with the file, by an error.
+fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> Fault {
+    match result.unwrap_err() {
+        Error::File { fault, .. } => fault,
+        error => panic!("not of the file: {error}"),
+    }
+}
+
+/// All that a log says: its version, and its bytes one after the other.
+async fn read(store: &Store, key: &str) -> Option<(u64, String)> {
+    let log = store.load(key).await.unwrap()?;
+    let (_, mut value) = log.snapshot.map(|(version, value)| (version, value.to_vec())).unwrap();
+    log.changes.iter().for_each(|(_, change)| value.extend_from_slice(change));
+    Some((log.version, String::from_utf8(value).unwrap()))
+}
+
+fn read_as(version: u64, value: &str) -> Option<(u64, String)> {
+    Some((version, value.to_owned()))
+}
+
+#[tokio::test]
+async fn a_log_is_its_snapshot_and_the_changes_since() {
+    let Bench { store, .. } = &Bench::new();
+    store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
+    let changes = vec![(2, Bytes::from("1")), (3, Bytes::from("2"))];
+    let whole = Log { version: 3, snapshot: Some((1, "0".into())), changes: changes.clone() };
+    assert_eq!(store.load("a").await.unwrap(), Some(whole));
+    assert_eq!(store.load("b").await.unwrap(), None);
+    let known = |version| vec![("a".into(), version)];
+    let rest = Log { version: 3, snapshot: None, changes: changes[1..].to_vec() };
+    assert_eq!(store.load_after(known(2)).await.unwrap(), [Some(rest)]);
+    let nothing = Log { version: 3, snapshot: None, changes: vec![] };
+    assert_eq!(store.load_after(known(3)).await.unwrap(), [Some(nothing)]);
+}
+
+#[tokio::test]
+async fn a_compaction_changes_no_version_and_keeps_later_changes() {
+    let Bench { store, .. } = &Bench::new();
+    store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
+    let written = store.commit(batch().compact("a", 2, "01")).await.unwrap();
+    assert_eq!(written, [Written { version: 3, compact: false }]);
+    let compacted = Log { version: 3, snapshot: Some((2, "01".into())), changes: vec![(3, "2".into())] };
+    assert_eq!(store.load("a").await.unwrap(), Some(compacted.clone()));
+    store.commit(batch().compact("a", 1, "older")).await.unwrap();
+    assert_eq!(store.load("a").await.unwrap(), Some(compacted));
+    assert_eq!(store.commit(batch().compact("a", 4, "later")).await, Err(conflict("a", 3)));
+    assert_eq!(store.commit(batch().compact("b", 1, "")).await, Err(conflict("b", 0)));
+}
+
+#[tokio::test]
+async fn a_compaction_is_due_when_changes_outweigh_the_snapshot_and_not_again_after_it() {
+    let Bench { store, .. } = &Bench::new();
+    let (value, change) = (vec![b'v'; 300_000], vec![b'c'; 20_000]);
+    store.commit(batch().create("large", value.clone()).create("small", "")).await.unwrap();
+    let mut due = Vec::new();
+    for version in 1..=20 {
+        let each = batch().append("large", version, change.clone()).append("small", version, change.clone());
+        let written = store.commit(each).await.unwrap();
+        let mut is_due = |key: &str, value: Vec<u8>| {
+            due.push((key.to_owned(), version));
+            batch().compact(key.to_owned(), version + 1, value)
+        };
+        if written[0].compact {
+            let compaction = is_due("large", value.clone());
+            store.commit(compaction).await.unwrap();
+        }
+        if written[1].compact {
+            let compaction = is_due("small", vec![]);
+            store.commit(compaction).await.unwrap();
+        }
+    }
+    let of = |wanted: &str| {
+        due.iter().filter(|(key, _)| key == wanted).map(|(_, version)| *version).collect::<Vec<_>>()
+    };
+    assert_eq!(of("large"), [15]);
+    assert_eq!(of("small"), [4, 8, 12, 16, 20]);
+}
+
+#[tokio::test]
+async fn a_key_that_is_there_is_not_created_and_one_that_is_not_is_not_changed() {
+    let Bench { store, .. } = &Bench::new();
+    store.commit(batch().create("a", "0")).await.unwrap();
+    assert_eq!(store.commit(batch().create("a", "1")).await, Err(conflict("a", 1)));
+    assert_eq!(store.commit(batch().append("b", 0, "1")).await, Err(conflict("b", 0)));
+    assert_eq!(store.commit(batch().replace("b", 3, "1")).await, Err(conflict("b", 0)));
+    assert_eq!(store.commit(batch().append("a", u64::MAX, "1")).await, Err(conflict("a", 1)));
+    store.commit(batch().put("b", "put").put("a", "put").replace("a", 2, "replaced")).await.unwrap();
+    assert_eq!((read(store, "a").await, read(store, "b").await), (read_as(3, "replaced"), read_as(1, "put")));
+}
+
+#[tokio::test]
+async fn a_name_that_comes_back_never_has_a_version_twice() {
+    let Bench { store, .. } = &Bench::new();
+    store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
+    let again = store.commit(batch().remove("a").create("a", "new")).await.unwrap();
+    assert_eq!(again[1].version, 4);
+    assert_eq!(store.commit(batch().append("a", 1, "1")).await, Err(conflict("a", 4)));
+    let whole = Log { version: 4, snapshot: Some((4, "new".into())), changes: vec![] };
+    assert_eq!(store.load_after(vec![("a".into(), 3)]).await.unwrap(), [Some(whole)]);
+}
+
+#[tokio::test]
+async fn a_prefix_is_one_of_letters_and_the_last_letter_of_all_is_one_too() {
+    let Bench { store, .. } = &Bench::new();
+    let names = [
+        "a",
+        "a/1",
+        "a/1\0",
+        "a/10",
+        "a/\u{10ffff}",
+        "a/\u{10ffff}z",
+        "b",
+        "\u{d7ff}",
+        "\u{d7ff}z",
+        "\u{e000}",
+    ];
+    for name in names {
+        store.commit(batch().create(name, "")).await.unwrap();
+    }
+    for prefix in ["", "a", "a/", "a/1", "a/\u{10ffff}", "\u{d7ff}", "\u{10ffff}", "c"] {
+        let mut expected: Vec<&str> = names.iter().copied().filter(|name| name.starts_with(prefix)).collect();
+        expected.sort_unstable();
+        let found: Vec<String> = store.keys(prefix).await.unwrap().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(found, expected, "{prefix:?}");
+    }
+    store
+        .commit(batch().remove("a/1").remove("nobody").remove_all("a/1\0").remove_all("\u{d7ff}"))
+        .await
+        .unwrap();
+    let left: Vec<String> = store.keys("").await.unwrap().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(left, ["a", "a/10", "a/\u{10ffff}", "a/\u{10ffff}z", "b", "\u{e000}"]);
+    store.commit(batch().remove_all("")).await.unwrap();
+    assert_eq!(store.keys("").await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn several_logs_are_read_at_one_moment() {
+    let bench = Bench::new();
+    bench.store.commit(batch().create("a", "").create("b", "")).await.unwrap();
+    let writer = bench.another();
+    let writes = tokio::spawn(async move {
+        for version in 1..300 {
+            writer.commit(batch().append("a", version, "x").append("b", version, "x")).await.unwrap();
+        }
+    });
+    while !writes.is_finished() {
+        let logs = bench.store.load_after(vec![("a".into(), 0), ("b".into(), 0)]).await.unwrap();
+        let versions: Vec<u64> = logs.into_iter().map(|log| log.unwrap().version).collect();
+        assert_eq!(versions[0], versions[1]);
+        tokio::task::yield_now().await;
+    }
+    writes.await.unwrap();
+}
+
+#[test]
+fn every_error_has_a_code_of_its_own_and_says_what_to_do() {
+    let file = |fault| Error::File { file: Path::new("state.db").into(), fault, why: "why".into() };
+    let name: Arc<str> = "a".into();
+    let faults = [
+        Fault::Full,
+        Fault::Locked,
+        Fault::Corrupt,
+        Fault::ReadOnly,
+        Fault::Newer,
+        Fault::NotOurs,
+        Fault::Io,
+    ];
+    let mut errors: Vec<Error> = faults.into_iter().map(file).collect();
+    errors.extend([
+        conflict("a", 3),
+        Error::LeaseTaken { name: name.clone(), holder: "b".into(), left: Duration::from_secs(1) },
+        Error::LeaseLost { name: name.clone() },
+        Error::Abandoned,
+        Error::TooLarge { key: name, size: 1 },
+        Error::Stopped,
+    ]);
+    let codes: std::collections::BTreeSet<&str> = errors.iter().map(Error::code).collect();
+    assert_eq!(codes.len(), errors.len());
+    for error in &errors {
+        let is_plain = |letter: u8| letter == b'-' || letter.is_ascii_lowercase();
+        assert!(error.code().bytes().all(is_plain), "{}", error.code());
+        assert!(!error.hint().is_empty() && !error.to_string().is_empty());
+    }
+    assert_eq!(errors[0].to_string(), "state.db: the disk is full (why)");
+    assert_eq!(conflict("a", 0).to_string(), "there is no `a`");
+}

@@ -1,0 +1,39 @@
+//! What is told of what others commit.
+
+use super::*;
+
+#[tokio::test]
+async fn what_another_process_commits_is_told() {
+    let bench = Bench::new();
+    let mut changed = bench.store.changed();
+    let other = bench.another();
+    for version in 0..3 {
+        other.commit(batch().put("a", version.to_string())).await.unwrap();
+        changed.next().await.unwrap();
+        assert_eq!(read(&bench.store, "a").await, read_as(version + 1, &version.to_string()));
+    }
+}
+
+#[test]
+fn what_is_committed_here_is_not_told() {
+    let bench = Bench::new();
+    let (_messages, received) = mpsc::channel();
+    let others = watch::Sender::new(());
+    let connection = file::open(&bench.path(), Durability::Process).unwrap();
+    let mut keeper = Keeper::new(connection, bench.path().into(), received, others.clone());
+    let changed = others.subscribe();
+    keeper.connection().execute("UPDATE counters SET value = value + 1", []).unwrap();
+    keeper.look();
+    assert!(!changed.has_changed().unwrap());
+    bench.raw().execute("UPDATE counters SET value = value + 1", []).unwrap();
+    keeper.look();
+    assert!(changed.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn who_waits_hears_when_the_store_is_gone() {
+    let Bench { store, .. } = Bench::new();
+    let mut changed = store.changed();
+    drop(store);
+    assert_eq!(changed.next().await, Err(Error::Stopped));
+}

@@ -1,0 +1,157 @@
+//! A file that is full, locked, read-only or damaged.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use super::*;
+
+const LARGE: usize = 300_000;
+
+#[tokio::test]
+async fn a_full_disk_refuses_what_does_not_fit_and_keeps_what_does() {
+    let bench = Bench::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
+    let Bench { store, .. } = &bench;
+    store.commit(batch().create("a", "0").create("b", vec![0; 100_000])).await.unwrap();
+    let raw = bench.raw();
+    raw.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut pipeline = store.pipeline();
+    let large = pipeline.submit(batch().append("a", 1, "lost").create("c", vec![0; LARGE])).await;
+    let after = pipeline.submit(batch().append("a", 1, "lost")).await;
+    let beside = store.submit(batch().append("a", 1, "1")).await;
+    raw.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(fault(large.await), Fault::Full);
+    assert_eq!(after.await, Err(Error::Abandoned));
+    beside.await.unwrap();
+    assert_eq!(read(store, "a").await, read_as(2, "01"));
+    store.commit(batch().remove("b")).await.unwrap();
+    store.commit(batch().create("c", vec![0; 100_000])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_conflict_in_a_transaction_that_did_not_fit_is_judged_again() {
+    let bench = Bench::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
+    let Bench { store, .. } = &bench;
+    store.commit(batch().create("a", "0")).await.unwrap();
+    let raw = bench.raw();
+    raw.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let first = store.submit(batch()).await;
+    let one = store.submit(batch().append("a", 1, "1")).await;
+    let mut pipeline = store.pipeline();
+    let wrong = pipeline.submit(batch().append("a", 1, "lost")).await;
+    let after = pipeline.submit(batch().append("a", 2, "lost")).await;
+    let large = store.submit(batch().append("a", 2, vec![0; LARGE])).await;
+    let two = store.submit(batch().append("a", 2, "2")).await;
+    raw.execute_batch("ROLLBACK").unwrap();
+    first.await.unwrap();
+    one.await.unwrap();
+    assert_eq!((wrong.await, after.await), (Err(conflict("a", 2)), Err(Error::Abandoned)));
+    assert_eq!(fault(large.await), Fault::Full);
+    two.await.unwrap();
+    assert_eq!(read(store, "a").await, read_as(3, "012"));
+}
+
+#[tokio::test]
+async fn a_file_that_another_keeps_locked_is_said_and_read_and_used_again_after() {
+    let bench = Bench::with(|connection| connection.busy_timeout(Duration::ZERO).unwrap());
+    bench.store.commit(batch().create("a", "0")).await.unwrap();
+    let raw = bench.raw();
+    raw.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // Handed over one after the other without a pause, they meet in one transaction, most often.
+    for _ in 0..20 {
+        let append = bench.store.submit(batch().append("a", 1, "1")).await;
+        let read = read(&bench.store, "a").await;
+        assert_eq!((append.await.unwrap_err().code(), read), ("store-locked", read_as(1, "0")));
+    }
+    raw.execute_batch("ROLLBACK").unwrap();
+    bench.store.commit(batch().append("a", 1, "1")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_can_only_be_read_is_said_and_read() {
+    let bench = Bench::new();
+    bench.store.commit(batch().create("a", "0")).await.unwrap();
+    let connection = file::open(&bench.path(), Durability::Process).unwrap();
+    connection.pragma_update(None, "query_only", true).unwrap();
+    let store = Store::start(connection, bench.path().into()).unwrap();
+    assert_eq!(fault(store.commit(batch().put("a", "1")).await), Fault::ReadOnly);
+    assert_eq!(read(&store, "a").await, read_as(1, "0"));
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_before_it_is_written() {
+    let Bench { store, .. } = &Bench::new();
+    let error = store.commit(batch().create("a", "").create("b", vec![0; LARGEST])).await.unwrap_err();
+    assert_eq!(error, Error::TooLarge { key: "b".into(), size: LARGEST });
+    assert_eq!(store.keys("").await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_log_that_lacks_something_is_damage_and_no_state() {
+    for damage in ["DELETE FROM changes WHERE version = 2", "DELETE FROM changes", "DELETE FROM snapshots"] {
+        let bench = Bench::new();
+        let Bench { store, .. } = &bench;
+        store.commit(batch().create("a", "").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
+        bench.raw().execute_batch(damage).unwrap();
+        assert_eq!(fault(store.load("a").await), Fault::Corrupt, "{damage}");
+        store.commit(batch().create("b", "")).await.unwrap();
+    }
+}
+
+/// A file with all that there can be in one, closed.
+async fn full_file() -> (TempDir, PathBuf) {
+    let bench = Bench::new();
+    let path = bench.path();
+    for number in 0..200 {
+        let key = format!("a/{number}");
+        let each = batch().create(&*key, vec![b'v'; number * 50]).append(&*key, 1, "x").append(&*key, 2, "y");
+        bench.store.commit(each).await.unwrap();
+    }
+    bench.store.lease("group", "here", Duration::from_secs(1)).await.unwrap();
+    bench.raw().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    (bench.folder, path)
+}
+
+/// All that can be done with a store; what goes wrong has to be said, and the thread has to live.
+async fn use_all(store: &Store) {
+    let mut answers = vec![store.keys("").await.map(drop)];
+    for number in [0, 7, 100, 199] {
+        let key = format!("a/{number}");
+        answers.push(store.load(&*key).await.map(drop));
+        answers.push(store.commit(batch().append(&*key, 3, "z")).await.map(drop));
+        answers.push(store.commit(batch().compact(&*key, 3, "w").put(&*key, "p")).await.map(drop));
+    }
+    answers.push(store.lease("group", "there", Duration::ZERO).await.map(drop));
+    answers.push(store.commit(batch().remove_all("a/1")).await.map(drop));
+    answers.push(store.commit(batch().put("new", "n")).await.map(drop));
+    assert!(!answers.contains(&Err(Error::Stopped)), "{answers:?}");
+}
+
+#[test]
+fn a_damaged_file_is_an_error_and_never_the_end_of_the_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (_folder, path) = runtime.block_on(full_file());
+    let whole = fs::read(&path).unwrap();
+    let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40);
+    let config = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
+    proptest::test_runner::TestRunner::new(config)
+        .run(&(damage, any::<bool>()), |(damage, cut)| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("state.db");
+            let end = if cut { damage[0].0.index(whole.len()) } else { whole.len() };
+            fs::write(&path, &whole[..end]).unwrap();
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            for (place, byte) in damage {
+                file.write_all_at(&[byte], place.index(end.max(1)) as u64).unwrap();
+            }
+            match Store::open(&path, Durability::Process) {
+                Ok(store) => runtime.block_on(use_all(&store)),
+                Err(Error::File { .. }) => {}
+                Err(error) => return Err(TestCaseError::fail(error.to_string())),
+            }
+            Ok(())
+        })
+        .unwrap();
+}

@@ -1,0 +1,135 @@
+//! What is committed together with others, and what builds on what.
+
+use super::*;
+
+/// Hands batches over while the file is locked, so that all but perhaps the first meet in one transaction.
+async fn together(bench: &Bench, batches: Vec<Batch>) -> Vec<Result<Vec<Written>, Error>> {
+    let raw = bench.raw();
+    raw.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut commits = vec![bench.store.submit(batch()).await];
+    for each in batches {
+        commits.push(bench.store.submit(each).await);
+    }
+    raw.execute_batch("ROLLBACK").unwrap();
+    let mut answers = Vec::new();
+    for commit in commits {
+        answers.push(commit.await);
+    }
+    answers.split_off(1)
+}
+
+#[tokio::test]
+async fn a_batch_is_kept_whole_or_not_at_all() {
+    let Bench { store, .. } = &Bench::new();
+    store.commit(batch().create("a", "0").create("b", "0")).await.unwrap();
+    let refused =
+        batch().append("a", 1, "1").put("c", "").remove_all("b").compact("a", 2, "01").append("a", 1, "2");
+    assert_eq!(store.commit(refused).await, Err(conflict("a", 2)));
+    assert_eq!((read(store, "a").await, read(store, "b").await), (read_as(1, "0"), read_as(1, "0")));
+    assert_eq!(read(store, "c").await, None);
+    assert_eq!(store.commit(batch().remove("a").create("a", "")).await.unwrap()[1].version, 2);
+}
+
+#[tokio::test]
+async fn a_batch_that_is_refused_spoils_nothing_for_those_beside_it() {
+    let bench = Bench::new();
+    bench.store.commit(batch().create("a", "0").create("b", "0")).await.unwrap();
+    let answers = together(
+        &bench,
+        vec![
+            batch().append("a", 1, "1"),
+            batch().append("b", 1, "lost").append("a", 1, "lost"),
+            batch().append("a", 2, "2").append("b", 1, "1"),
+        ],
+    )
+    .await;
+    assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
+    assert_eq!(answers[1], Err(conflict("a", 2)));
+    assert_eq!(
+        (read(&bench.store, "a").await, read(&bench.store, "b").await),
+        (read_as(3, "012"), read_as(2, "01"))
+    );
+}
+
+#[tokio::test]
+async fn batches_are_done_in_the_order_in_which_they_were_handed_over() {
+    let Bench { store, .. } = &Bench::new();
+    store.commit(batch().create("a", "")).await.unwrap();
+    let mut pipeline = store.pipeline();
+    let mut commits = Vec::new();
+    for version in 1..=1000 {
+        commits.push(pipeline.submit(batch().append("a", version, version.to_string())).await);
+    }
+    for (commit, version) in commits.into_iter().zip(2..) {
+        assert_eq!(commit.await.unwrap(), [Written { version, compact: false }]);
+    }
+}
+
+#[tokio::test]
+async fn what_builds_on_a_refused_batch_is_abandoned_even_if_another_made_its_version_right() {
+    let bench = Bench::new();
+    bench.store.commit(batch().create("a", "0")).await.unwrap();
+    bench.another().commit(batch().append("a", 1, "theirs")).await.unwrap();
+    let mut pipeline = bench.store.pipeline();
+    let first = pipeline.submit(batch().append("a", 1, "mine")).await;
+    let second = pipeline.submit(batch().append("a", 2, "mine")).await;
+    assert_eq!((first.await, second.await), (Err(conflict("a", 2)), Err(Error::Abandoned)));
+    assert_eq!(pipeline.submit(batch().append("a", 2, "mine")).await.await, Err(Error::Abandoned));
+    let mut pipeline = bench.store.pipeline();
+    pipeline.submit(batch().append("a", 2, "mine")).await.await.unwrap();
+    assert_eq!(read(&bench.store, "a").await, read_as(3, "0theirsmine"));
+}
+
+#[tokio::test]
+async fn who_waits_for_another_process_goes_on_from_what_that_one_committed() {
+    let bench = Bench::new();
+    let lease = bench.store.lease("group", "here", Duration::from_secs(3600)).await.unwrap();
+    let raw = bench.raw();
+    for number in 1..=50 {
+        raw.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let commit = bench.store.submit(batch().put("a", "").fenced(&lease)).await;
+        raw.execute_batch("UPDATE counters SET value = value + 1 WHERE name = 'fence'; COMMIT").unwrap();
+        assert_eq!(commit.await.unwrap()[0].version, number);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_nobody_waits_for_is_kept() {
+    let Bench { store, .. } = &Bench::new();
+    drop(store.submit(batch().create("a", "0")).await);
+    assert_eq!(read(store, "a").await, read_as(1, "0"));
+}
+
+#[tokio::test]
+async fn what_was_handed_over_is_kept_after_the_last_handle_is_gone() {
+    let bench = Bench::new();
+    let Bench { folder, store } = bench;
+    let commits: Vec<Commit> = {
+        let mut commits = vec![store.submit(batch().create("a", "")).await];
+        for version in 1..100 {
+            commits.push(store.submit(batch().append("a", version, "x")).await);
+        }
+        commits
+    };
+    drop(store);
+    for commit in commits {
+        commit.await.unwrap();
+    }
+    let store = Store::open(&folder.path().join("state.db"), Durability::Machine).unwrap();
+    assert_eq!(read(&store, "a").await, Some((100, "x".repeat(99))));
+}
+
+#[tokio::test]
+async fn who_finds_the_queue_full_waits_and_blocks_nobody() {
+    let bench = Bench::new();
+    let raw = bench.raw();
+    raw.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let half = vec![0; ROOM as usize / 2 * 1024];
+    let first = bench.store.submit(batch().put("a", half.clone())).await;
+    let mut second = std::pin::pin!(bench.store.submit(batch().put("b", half)));
+    let waits = |waiting: std::task::Poll<_>| std::task::Poll::Ready(waiting.is_pending());
+    assert!(std::future::poll_fn(|context| waits(second.as_mut().poll(context).map(drop))).await);
+    raw.execute_batch("ROLLBACK").unwrap();
+    first.await.unwrap();
+    second.await.await.unwrap();
+}

@@ -1,0 +1,233 @@
+//! Whatever is committed, compacted, crashed and opened again in whatever order: a store is what a map in memory is.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const KEYS: [&str; 5] = ["a", "a/1", "a/10", "a/2", "b"];
+
+/// A key as it should be: all its values since the last snapshot that was put, with the version of the first.
+#[derive(Clone, Debug)]
+struct Cell {
+    base: u64,
+    values: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Model {
+    cells: BTreeMap<String, Cell>,
+    floor: u64,
+}
+
+/// A write, with versions as differences to the right one.
+#[derive(Clone, Debug)]
+enum Op {
+    Append(usize, i64, u8),
+    Create(usize, u8),
+    Replace(usize, i64, u8),
+    Put(usize, u8),
+    Remove(usize),
+    RemoveAll(usize),
+    Compact(usize, i64),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The ops, and whether the other process does them.
+    Commit(Vec<Op>, bool),
+    /// Whoever has the file is killed: it is opened as it lies there.
+    Crash,
+    /// It is closed and opened.
+    Reopen,
+    /// A key is read by one who knows a version.
+    LoadAfter(usize, i64),
+}
+
+impl Cell {
+    fn version(&self) -> u64 {
+        self.base + self.values.len() as u64 - 1
+    }
+
+    fn value(&self, version: u64) -> Option<&String> {
+        self.values.get(usize::try_from(version.checked_sub(self.base)?).ok()?)
+    }
+}
+
+impl Model {
+    fn version(&self, key: &str) -> u64 {
+        self.cells.get(key).map_or(0, Cell::version)
+    }
+
+    /// Adds an op to a batch, and does it, if it is right.
+    fn apply(&mut self, batch: Batch, op: &Op) -> (Batch, Result<(), Error>) {
+        let (Op::Append(key, ..)
+        | Op::Create(key, _)
+        | Op::Replace(key, ..)
+        | Op::Put(key, _)
+        | Op::Remove(key)
+        | Op::RemoveAll(key)
+        | Op::Compact(key, _)) = op;
+        let key = KEYS[*key];
+        let version = self.version(key);
+        let near = |by: &i64| version.saturating_add_signed(*by);
+        let letter = |letter: &u8| char::from(b'a' + letter % 26).to_string();
+        let is_there = version > 0;
+        let (batch, is_right) = match op {
+            Op::Append(_, by, change) => {
+                let is_right = is_there && *by == 0;
+                if let (Some(cell), true) = (self.cells.get_mut(key), is_right) {
+                    let last = cell.values.last().unwrap();
+                    cell.values.push(format!("{last}{}", letter(change)));
+                }
+                (batch.append(key, near(by), letter(change)), is_right)
+            }
+            Op::Create(_, value) => {
+                self.put(key, letter(value), !is_there);
+                (batch.create(key, letter(value)), !is_there)
+            }
+            Op::Replace(_, by, value) => {
+                // Version 0 is that of a key that is not there: then it is a creation.
+                let is_right = near(by) == version;
+                self.put(key, letter(value), is_right);
+                (batch.replace(key, near(by), letter(value)), is_right)
+            }
+            Op::Put(_, value) => {
+                self.put(key, letter(value), true);
+                (batch.put(key, letter(value)), true)
+            }
+            Op::Remove(_) => {
+                self.remove(|each| each == key);
+                (batch.remove(key), true)
+            }
+            Op::RemoveAll(_) => {
+                self.remove(|each| each.starts_with(key));
+                (batch.remove_all(key), true)
+            }
+            Op::Compact(_, by) => {
+                let value = self.cells.get(key).and_then(|cell| cell.value(near(by))).cloned();
+                let value = value.unwrap_or_else(|| "older than the snapshot".to_owned());
+                (batch.compact(key, near(by), value), is_there && near(by) <= version)
+            }
+        };
+        (batch, if is_right { Ok(()) } else { Err(conflict(key, version)) })
+    }
+
+    fn put(&mut self, key: &str, value: String, is_right: bool) {
+        if is_right {
+            let version = self.version(key);
+            let base = if version == 0 { self.floor + 1 } else { version + 1 };
+            self.cells.insert(key.to_owned(), Cell { base, values: vec![value] });
+        }
+    }
+
+    fn remove(&mut self, is_meant: impl Fn(&str) -> bool) {
+        let highest =
+            self.cells.iter().filter(|(key, _)| is_meant(key)).map(|(_, cell)| cell.version()).max();
+        self.floor = self.floor.max(highest.unwrap_or(0));
+        self.cells.retain(|key, _| !is_meant(key));
+    }
+}
+
+async fn commit(model: &mut Model, store: &Store, ops: &[Op]) {
+    let mut after = model.clone();
+    let (mut all, mut expected) = (batch(), Ok(()));
+    for op in ops {
+        let (batch, outcome) = after.apply(all, op);
+        (all, expected) = (batch, expected.and(outcome));
+        if expected.is_err() {
+            break;
+        }
+    }
+    assert_eq!(store.commit(all).await.map(drop), expected, "{ops:?}");
+    if expected.is_ok() {
+        *model = after;
+    }
+}
+
+async fn check(model: &Model, store: &Store) {
+    let keys: Vec<_> = model.cells.iter().map(|(key, cell)| (key.clone(), cell.version())).collect();
+    assert_eq!(store.keys("").await.unwrap(), keys);
+    for (key, cell) in &model.cells {
+        assert_eq!(read(store, key).await, read_as(cell.version(), cell.values.last().unwrap()));
+    }
+}
+
+async fn check_after(model: &Model, store: &Store, key: &str, by: i64) {
+    let known = model.version(key).saturating_add_signed(by);
+    let log = store.load_after(vec![(key.into(), known)]).await.unwrap().pop().unwrap();
+    let Some(cell) = model.cells.get(key) else { return assert_eq!(log, None) };
+    let log = log.unwrap();
+    let begin = log.snapshot.map(|(_, value)| String::from_utf8(value.to_vec()).unwrap());
+    let begin = begin.unwrap_or_else(|| cell.value(known).unwrap().clone());
+    let changes = log.changes.iter().map(|(_, change)| String::from_utf8(change.to_vec()).unwrap());
+    assert_eq!(changes.fold(begin, |value, change| value + &change), *cell.values.last().unwrap());
+    assert_eq!(log.version, cell.version());
+}
+
+/// Copies what is on the disk, as a process that is killed leaves it: without what is in memory only.
+fn crash(bench: &Bench) -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["state.db", "state.db-wal"] {
+        std::fs::copy(bench.folder.path().join(name), folder.path().join(name)).unwrap();
+    }
+    let store = Store::open(&folder.path().join("state.db"), Durability::Process).unwrap();
+    Bench { folder, store }
+}
+
+async fn play(steps: Vec<Step>) {
+    let mut bench = Bench::new();
+    let mut other = bench.another();
+    let mut model = Model::default();
+    for step in steps {
+        match step {
+            Step::Commit(ops, by_other) => {
+                commit(&mut model, if by_other { &other } else { &bench.store }, &ops).await;
+            }
+            Step::Crash => {
+                bench = crash(&bench);
+                other = bench.another();
+            }
+            Step::Reopen => {
+                bench.store = bench.another();
+                other = bench.another();
+            }
+            Step::LoadAfter(key, by) => check_after(&model, &bench.store, KEYS[key], by).await,
+        }
+        check(&model, &bench.store).await;
+    }
+    check(&model, &other).await;
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let key = || 0..KEYS.len();
+    let near = || prop_oneof![8 => Just(0_i64), 1 => -3_i64..3];
+    prop_oneof![
+        8 => (key(), near(), any::<u8>()).prop_map(|(key, by, change)| Op::Append(key, by, change)),
+        3 => (key(), any::<u8>()).prop_map(|(key, value)| Op::Create(key, value)),
+        1 => (key(), near(), any::<u8>()).prop_map(|(key, by, value)| Op::Replace(key, by, value)),
+        2 => (key(), any::<u8>()).prop_map(|(key, value)| Op::Put(key, value)),
+        1 => key().prop_map(Op::Remove),
+        1 => key().prop_map(Op::RemoveAll),
+        3 => (key(), -4_i64..2).prop_map(|(key, by)| Op::Compact(key, by)),
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (prop::collection::vec(any_op(), 0..5), any::<bool>()).prop_map(|(ops, other)| Step::Commit(ops, other)),
+        1 => Just(Step::Crash),
+        1 => Just(Step::Reopen),
+        4 => (0..KEYS.len(), -5_i64..3).prop_map(|(key, by)| Step::LoadAfter(key, by)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_store_is_what_a_map_in_memory_is(steps in prop::collection::vec(any_step(), 1..60)) {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(play(steps));
+    }
+}

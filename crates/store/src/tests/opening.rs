@@ -1,0 +1,95 @@
+//! Which files are opened, and how they are made.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+fn open(path: &Path) -> Result<Store, Error> {
+    Store::open(path, Durability::Process)
+}
+
+#[tokio::test]
+async fn a_new_file_and_its_folder_are_for_their_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("of/state/state.db");
+    let store = open(&path).unwrap();
+    store.commit(batch().create("a", "")).await.unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
+    for beside in fs::read_dir(path.parent().unwrap()).unwrap() {
+        assert_eq!(mode(&beside.unwrap().path()), 0o600);
+    }
+}
+
+#[test]
+fn a_commit_waits_for_the_disk_only_where_the_machine_may_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let synchronous = |durability| {
+        let connection = file::open(&folder.path().join("state.db"), durability).unwrap();
+        connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0)).unwrap()
+    };
+    // 2 is FULL, which synchronises the log in each commit; 1 is NORMAL, which does so before it goes into the file.
+    assert_eq!((synchronous(Durability::Process), synchronous(Durability::Machine)), (1, 2));
+}
+
+#[test]
+fn a_file_of_a_newer_format_is_not_touched() {
+    let bench = Bench::new();
+    bench.raw().pragma_update(None, "user_version", 2).unwrap();
+    let error = open(&bench.path()).unwrap_err();
+    assert_eq!(error.code(), "store-newer");
+    assert!(error.to_string().ends_with("(its format is 2, this program knows 1)"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_something_else_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    fs::write(&text, "orfa: yes\n".repeat(1000)).unwrap();
+    assert_eq!(fault(open(&text)), Fault::NotOurs);
+    let database = folder.path().join("database");
+    Connection::open(&database).unwrap().execute_batch("CREATE TABLE logs (id)").unwrap();
+    let before = fs::read(&database).unwrap();
+    assert_eq!(fault(open(&database)), Fault::NotOurs);
+    assert_eq!(fs::read(&database).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_file_that_was_left_half_made_is_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let _: String = Connection::open(&path)
+        .unwrap()
+        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
+        .unwrap();
+    assert!(fs::metadata(&path).unwrap().len() > 0);
+    open(&path).unwrap().commit(batch().create("a", "")).await.unwrap();
+}
+
+#[test]
+fn a_place_where_no_file_can_be_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let error = open(&folder.path().join("file/state.db")).unwrap_err();
+    assert_eq!(error.code(), "store-io");
+    assert!(error.to_string().contains("file/state.db: the file can't be used"), "{error}");
+    assert_eq!(fault(open(folder.path())), Fault::Io);
+}
+
+#[tokio::test]
+async fn a_new_file_can_be_opened_by_many_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let openers: Vec<_> = (0..16)
+        .map(|_| {
+            let path = path.clone();
+            std::thread::spawn(move || open(&path).unwrap())
+        })
+        .collect();
+    let stores: Vec<Store> = openers.into_iter().map(|opener| opener.join().unwrap()).collect();
+    for (store, number) in stores.iter().zip(1..) {
+        let written = store.commit(batch().put("a", "")).await.unwrap();
+        assert_eq!(written[0].version, number);
+    }
+}

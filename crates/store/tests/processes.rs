@@ -1,0 +1,245 @@
+//! What a store promises while processes are killed and while several have the file open.
+//!
+//! A child is this very binary, started with one of the tests that are ignored otherwise. It says on its output what was
+//! acknowledged to it, and takes its orders from its input, so that nobody ever waits by the clock.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of it is a test, and a child speaks by its output"
+)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Lines, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use store::{Batch, Durability, Error, Log, Store};
+
+/// How often a child is killed.
+const KILLS: usize = 40;
+/// Where a child finds the file.
+const FILE: &str = "STORE_TEST_FILE";
+/// What a child's lines begin with; the test harness writes some too.
+const SAYS: &str = "says ";
+
+struct Process {
+    child: Child,
+    orders: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start(test: &str, file: &Path) -> Self {
+        Self::spawn(Command::new(std::env::current_exe().unwrap()), test, file)
+    }
+
+    /// One whose files can't grow beyond so many blocks of 512 bytes.
+    fn start_with_little_room(test: &str, file: &Path, blocks: u32) -> Self {
+        let mut command = Command::new("sh");
+        let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        command.args(["-c", &limit]).arg(std::env::current_exe().unwrap());
+        Self::spawn(command, test, file)
+    }
+
+    fn spawn(mut command: Command, test: &str, file: &Path) -> Self {
+        command.args(["--exact", test, "--ignored", "--nocapture"]).env(FILE, file);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { orders: child.stdin.take().unwrap(), child, lines }
+    }
+
+    /// The next thing that it says; `None` when it has ended.
+    fn says(&mut self) -> Option<String> {
+        let mut said = self.lines.by_ref().map_while(Result::ok);
+        said.find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()))
+    }
+
+    fn order(&mut self, line: &str) {
+        writeln!(self.orders, "{line}").unwrap();
+    }
+
+    /// Ends it as nothing can prevent, and gives what it had still said.
+    fn kill(mut self) -> Vec<String> {
+        self.child.kill().unwrap();
+        std::iter::from_fn(|| self.says()).collect()
+    }
+}
+
+impl Drop for Process {
+    /// Also where the test failed.
+    fn drop(&mut self) {
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// Said by a child.
+fn say(line: &str) {
+    println!("{SAYS}{line}");
+}
+
+fn open(path: &Path) -> Store {
+    Store::open(path, Durability::Process).unwrap()
+}
+
+fn child_store() -> Store {
+    open(&PathBuf::from(std::env::var_os(FILE).unwrap()))
+}
+
+fn numbers(log: &Log) -> Vec<u64> {
+    let (_, snapshot) = log.snapshot.as_ref().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let all = log.changes.iter().fold(text(snapshot), |all, (_, change)| all + &text(change));
+    all.split_terminator(' ').map(|number| number.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+#[ignore = "it is the child of the test below"]
+async fn appends_until_it_is_killed() {
+    let store = child_store();
+    let log = store.load("list").await.unwrap().unwrap();
+    let (mut numbers, mut version) = (numbers(&log), log.version);
+    let mut pipeline = store.pipeline();
+    loop {
+        let mut commits = Vec::new();
+        for _ in 0..8 {
+            let change = format!("{} ", numbers.len());
+            numbers.push(numbers.len() as u64);
+            let both = Batch::new().append("list", version, change).append("twin", version, "x");
+            commits.push(pipeline.submit(both).await);
+            version += 1;
+        }
+        for commit in commits {
+            say(&commit.await.unwrap()[0].version.to_string());
+        }
+        if numbers.len() % 5 == 0 {
+            let snapshot: String = numbers.iter().map(|number| format!("{number} ")).collect();
+            store.commit(Batch::new().compact("list", version, snapshot)).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_once_after_any_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let survivor = open(&path);
+    survivor.commit(Batch::new().create("list", "").create("twin", "").create("mine", "")).await.unwrap();
+    let mut moment = 1;
+    for kill in 1..=KILLS as u64 {
+        let mut child = Process::start("appends_until_it_is_killed", &path);
+        // Some acknowledgements later, between none and 255; where in its work it is then, chance decides.
+        moment = moment * 197 % 257;
+        let mut said: Vec<String> = (1..moment).map(|_| child.says().unwrap()).collect();
+        said.extend(child.kill());
+        // The one that is alive is not disturbed.
+        survivor.commit(Batch::new().append("mine", kill, "x")).await.unwrap();
+        let acknowledged = said.iter().map(|version| version.parse().unwrap()).max().unwrap_or(0_u64);
+        for store in [&survivor, &open(&path)] {
+            let logs = store.load_after(vec![("list".into(), 0), ("twin".into(), 0)]).await.unwrap();
+            let (list, twin) = (logs[0].as_ref().unwrap(), logs[1].as_ref().unwrap());
+            assert!(list.version >= acknowledged, "{} is there of {acknowledged}", list.version);
+            assert_eq!(list.version, twin.version);
+            assert!(numbers(list).into_iter().eq(0..list.version - 1));
+        }
+    }
+    assert!(survivor.load("list").await.unwrap().unwrap().version > KILLS as u64 * 50);
+}
+
+#[tokio::test]
+#[ignore = "it is the child of the test below"]
+async fn appends_until_the_disk_refuses() {
+    let store = child_store();
+    let mut version = store.commit(Batch::new().create("list", "")).await.unwrap()[0].version;
+    let error = loop {
+        match store.commit(Batch::new().append("list", version, vec![b'x'; 5_000])).await {
+            Ok(written) => version = written[0].version,
+            Err(error) => break error,
+        }
+    };
+    let log = store.load("list").await.unwrap().unwrap();
+    say(&format!("{} {version} {}", error.code(), log.version));
+}
+
+#[tokio::test]
+async fn a_disk_that_refuses_to_write_loses_nothing_and_what_it_refused_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let said =
+        Process::start_with_little_room("appends_until_the_disk_refuses", &path, 4_000).says().unwrap();
+    let [code, acknowledged, seen] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert_eq!((code, acknowledged), ("store-io", seen));
+    let store = open(&path);
+    let log = store.load("list").await.unwrap().unwrap();
+    assert_eq!(log.version.to_string(), acknowledged);
+    assert!(log.version > 20);
+    store.commit(Batch::new().append("list", log.version, "x")).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "it is the child of the test below"]
+async fn counts_to_three_hundred() {
+    let store = child_store();
+    let mut changed = store.changed();
+    let lease =
+        store.lease(std::process::id().to_string(), "child", Duration::from_secs(3600)).await.unwrap();
+    for _ in 0..300 {
+        loop {
+            let version = store.load("counter").await.unwrap().unwrap().version;
+            match store.commit(Batch::new().fenced(&lease).append("counter", version, "x")).await {
+                Ok(written) => break say(&written[0].version.to_string()),
+                Err(Error::Conflict { .. }) => changed.next().await.unwrap(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_processes_never_write_the_same_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let store = open(&path);
+    store.commit(Batch::new().create("counter", "")).await.unwrap();
+    let mut children = [0; 2].map(|_| Process::start("counts_to_three_hundred", &path));
+    let mut versions = BTreeSet::new();
+    for child in &mut children {
+        while let Some(version) = child.says() {
+            assert!(versions.insert(version.parse::<u64>().unwrap()), "{version} was given twice");
+        }
+        assert!(child.child.wait().unwrap().success());
+    }
+    assert!(versions.into_iter().eq(2..=601));
+    assert_eq!(store.load("counter").await.unwrap().unwrap().version, 601);
+}
+
+#[tokio::test]
+#[ignore = "it is the child of the test below"]
+async fn writes_under_a_lease_when_it_is_told() {
+    let store = child_store();
+    let lease = store.lease("group", "child", Duration::ZERO).await.unwrap();
+    say("leased");
+    for order in std::io::stdin().lines() {
+        let batch = Batch::new().put("cell", order.unwrap()).fenced(&lease);
+        say(store.commit(batch).await.map_or_else(|error| error.code(), |_| "kept"));
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_slept_through_the_end_of_its_lease_writes_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let store = open(&path);
+    let mut child = Process::start("writes_under_a_lease_when_it_is_told", &path);
+    assert_eq!(child.says().unwrap(), "leased");
+    child.order("first");
+    assert_eq!(child.says().unwrap(), "kept");
+    let lease = store.lease("group", "parent", Duration::from_secs(3600)).await.unwrap();
+    child.order("late");
+    assert_eq!(child.says().unwrap(), "state-lease-lost");
+    store.commit(Batch::new().append("cell", 1, " and mine").fenced(&lease)).await.unwrap();
+    child.order("later");
+    assert_eq!(child.says().unwrap(), "state-lease-lost");
+    assert_eq!(store.keys("").await.unwrap(), [("cell".to_owned(), 2)]);
+}
