@@ -4,7 +4,7 @@
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
-use script::{Class, Commit, Lines, Options, Program, Position, compile};
+use script::{Class, Commit, Lines, Options, Position, Program, compile};
 
 const LISTINGS: [(&str, &str); 6] = [
     ("1", include_str!("listings/1.sjs")),
@@ -27,7 +27,8 @@ fn shown(name: &str) -> String {
     for service in &program.services {
         for handler in &service.handlers {
             let resource = &service.resources[handler.resource];
-            let cells: Vec<&str> = handler.cells.iter().map(|cell| service.cells[*cell].key.as_str()).collect();
+            let cells: Vec<&str> =
+                handler.cells.iter().map(|cell| service.cells[*cell].key.as_str()).collect();
             out += &format!(
                 "\n// {} {}: {:?} {cells:?}, commits {:?}, reads {:?}",
                 resource.key,
@@ -96,8 +97,12 @@ fn each_word_that_is_the_authors_leads_back_to_where_it_was_written() {
         for (index, _) in source.match_indices("query.") {
             let at = lines.position(index);
             let original = Position { line: at.line as u32, column: at.column as u32 };
-            let place = program.map.emitted(original).unwrap_or_else(|| panic!("{name}: nothing at {original}"));
-            assert!(emitted.text(place.line as usize)[place.column as usize - 1..].starts_with("query."), "{name}");
+            let place =
+                program.map.emitted(original).unwrap_or_else(|| panic!("{name}: nothing at {original}"));
+            assert!(
+                emitted.text(place.line as usize)[place.column as usize - 1..].starts_with("query."),
+                "{name}"
+            );
             assert_eq!(program.map.original(place.line, place.column), Some(original), "{name}");
             led += 1;
         }
@@ -108,7 +113,8 @@ fn each_word_that_is_the_authors_leads_back_to_where_it_was_written() {
 #[test]
 fn a_call_leads_back_to_the_resource_that_it_names() {
     let (program, source) = program("3");
-    let (line, text) = program.code.lines().enumerate().find(|(_, line)| line.contains("$r.call")).expect("a call");
+    let (line, text) =
+        program.code.lines().enumerate().find(|(_, line)| line.contains("$r.call")).expect("a call");
     let column = text.find("$r.call").expect("a call") + 1;
     let original = program.map.original(line as u32 + 1, column as u32).expect("a place");
     let written = Lines::new(source).text(original.line as usize);

@@ -75,7 +75,8 @@ fn rule_3_a_pragma_allows_unsafe_calls_in_get() {
 
 #[test]
 fn rule_2_resources_of_one_path_are_one() {
-    let program = program("service s { state n = 1\n res '/a' on GET { respond n }\n res '/a' on PUT { n++ } }");
+    let program =
+        program("service s { state n = 1\n res '/a' on GET { respond n }\n res '/a' on PUT { n++ } }");
     let [resource] = program.services[0].resources.as_slice() else { panic!("{:?}", program.services) };
     assert_eq!(resource.methods.len(), 2);
     assert_eq!(program.warnings, []);
@@ -136,7 +137,8 @@ fn rule_5_what_is_touched_together_is_one_group() {
       res '/y' on PUT { b++ }
       res '/z' { state d = 1\n on PUT { d++; c++ } on GET { respond d } } }";
     let service = &program(source).services[0];
-    let groups: Vec<(bool, Vec<usize>)> = service.groups.iter().map(|it| (it.shared, it.cells.clone())).collect();
+    let groups: Vec<(bool, Vec<usize>)> =
+        service.groups.iter().map(|it| (it.shared, it.cells.clone())).collect();
     assert_eq!(groups, [(true, vec![0, 1]), (true, vec![2, 3])]);
 }
 
@@ -144,7 +146,8 @@ fn rule_5_what_is_touched_together_is_one_group() {
 fn rule_11_a_nested_resource_that_takes_nothing_along_is_there_from_the_start() {
     let source = "service s { res '/a' on POST { var x = 1\n res '/b' on GET { respond 1 }\n res '/c' on GET { respond x } } }";
     let program = program(source);
-    let parents: Vec<_> = program.services[0].resources.iter().map(|it| (it.key.as_str(), it.parent)).collect();
+    let parents: Vec<_> =
+        program.services[0].resources.iter().map(|it| (it.key.as_str(), it.parent)).collect();
     assert_eq!(parents, [("/a", None), ("/b", None), ("/a POST > /c", Some(0))]);
     let [note] = program.warnings.as_slice() else { panic!("{:?}", program.warnings) };
     assert_eq!((note.severity, note.code.code()), (Severity::Note, "s-hoisted"));
@@ -152,10 +155,17 @@ fn rule_11_a_nested_resource_that_takes_nothing_along_is_there_from_the_start() 
 
 #[test]
 fn rule_13_a_status_is_one_in_the_literal_only() {
-    let emitted = |value: &str| program(&format!("service s {{ res '/a' on POST {{ respond {value} }} }}")).code;
+    let emitted =
+        |value: &str| program(&format!("service s {{ res '/a' on POST {{ respond {value} }} }}")).code;
     assert!(emitted("{ 302: { Location: '/b' } }").contains("$r.answer(302, {Location: '/b'});"));
     assert!(emitted("{ 404: { body: 'no', 'X-A': 1 } }").contains("$r.answer(404, {'X-A': 1}, 'no');"));
-    for data in ["{ '302': { Location: '/b' } }", "{ 302: query.x }", "{ 302: {}, a: 1 }", "{ 42: {} }", "{ [302]: {} }"] {
+    for data in [
+        "{ '302': { Location: '/b' } }",
+        "{ 302: query.x }",
+        "{ 302: {}, a: 1 }",
+        "{ 42: {} }",
+        "{ [302]: {} }",
+    ] {
         assert!(emitted(data).contains("$r.respond("), "{data}");
     }
 }
@@ -163,7 +173,8 @@ fn rule_13_a_status_is_one_in_the_literal_only() {
 #[test]
 fn rule_14_only_what_is_looked_at_is_read() {
     let reads = |body: &str| {
-        let reads = program(&format!("service s {{ res '/a' on POST {{ {body} }} }}")).services[0].handlers[0].reads;
+        let reads =
+            program(&format!("service s {{ res '/a' on POST {{ {body} }} }}")).services[0].handlers[0].reads;
         (reads.query, reads.headers, reads.body)
     };
     assert_eq!(reads("respond 1"), (false, false, false));
