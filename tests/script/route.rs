@@ -60,7 +60,7 @@ async fn filters_see_a_request_before_the_script_does() {
 
 #[tokio::test]
 async fn callers_need_their_key_and_keep_to_their_rate_and_the_script_never_sees_the_key() {
-    let more = "callers: { shop: { key: a-long-and-random-key-of-the-shop } }\n\
+    let more = "callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }\n\
                 rights: { shop: { routes: ['/s/*'], rate: { requests: 2/h, burst: 2 } } }";
     let served = Served::at(SHOP, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
     assert_eq!(served.refused("GET", "/seen").await, (401, "credentials-missing".into()));
