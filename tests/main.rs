@@ -15,6 +15,7 @@ mod manager;
 mod query;
 mod room;
 mod seeing;
+mod strapi;
 mod support;
 mod types;
 mod upgrade;

@@ -17,8 +17,9 @@ const TIME: Duration = Duration::from_secs(3);
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "it is what this is for")]
 async fn main() -> Result<(), Error> {
-    let given = std::env::args().nth(1);
-    let folder = given.map_or_else(|| std::env::temp_dir().join("orfa-commits"), Into::into);
+    let given = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into);
+    // A folder of its own: it is removed before each measurement.
+    let folder = given.join("orfa-commits");
     for durability in [Durability::Process, Durability::Machine] {
         for clients in [1, 8, 64] {
             let (commits, cpu) = run(&folder, durability, clients).await?;

@@ -81,6 +81,19 @@ async fn what_builds_on_a_refused_batch_is_abandoned_even_if_another_made_its_ve
 }
 
 #[tokio::test]
+async fn who_waits_for_another_process_goes_on_from_what_that_one_committed() {
+    let bench = Bench::new();
+    let lease = bench.store.lease("group", "here", Duration::from_secs(3600)).await.unwrap();
+    let raw = bench.raw();
+    for number in 1..=50 {
+        raw.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let commit = bench.store.submit(batch().put("a", "").fenced(&lease)).await;
+        raw.execute_batch("UPDATE counters SET value = value + 1 WHERE name = 'fence'; COMMIT").unwrap();
+        assert_eq!(commit.await.unwrap()[0].version, number);
+    }
+}
+
+#[tokio::test]
 async fn a_batch_that_nobody_waits_for_is_kept() {
     let Bench { store, .. } = &Bench::new();
     drop(store.submit(batch().create("a", "0")).await);
