@@ -9,6 +9,7 @@ use oxc_span::SourceType;
 use crate::diagnostic::Severity;
 use crate::{lex, outline, parse, prepass};
 
+mod emitted;
 mod write;
 
 const WORDS: [&str; 76] = [

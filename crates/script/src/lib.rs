@@ -6,17 +6,28 @@
 
 use oxc_allocator::Allocator;
 
+pub use compile::{Options, compile};
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
-pub use line::{Lines, Position};
-pub use syntax::Method;
+pub use line::{Lines, Position as LinePosition};
+pub use map::{Segment, SourceMap};
+pub use program::{
+    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Method, Node, Path, Position, Program,
+    Reads, Resource, Scope, Service, Site,
+};
 
+mod analyse;
+mod compile;
 mod diagnostic;
+mod emit;
 #[cfg(test)]
 mod fuzz;
 mod lex;
 mod line;
+mod graph;
+pub mod map;
 mod parse;
 mod prepass;
+pub mod program;
 mod room;
 mod syntax;
 
@@ -26,7 +37,7 @@ pub struct Outlined {
     /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
     pub kind: &'static str,
     /// Where it begins.
-    pub position: Position,
+    pub position: LinePosition,
     /// How many constructs are around it.
     pub depth: usize,
 }

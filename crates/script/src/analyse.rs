@@ -1,0 +1,96 @@
+//! What a text means beyond JavaScript, and what of it breaks a rule. Each rule has its file; they share the tree
+//! (`code`), what its names are (`names`), what is changed (`flow`), who waits for what (`calls`) and who touches
+//! which state (`cells`).
+
+use oxc_semantic::NodeId;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::parse::{Parsed, Tree};
+use crate::syntax::ConstructKind;
+use calls::Calls;
+use cells::{Classified, Touched};
+use code::Code;
+use effects::Observer;
+use flow::Flow;
+use names::Names;
+use parallel::Plan;
+
+pub(crate) mod calls;
+pub(crate) mod capture;
+pub(crate) mod cells;
+pub(crate) mod code;
+pub(crate) mod commit;
+pub(crate) mod effects;
+pub(crate) mod flow;
+pub(crate) mod names;
+pub(crate) mod parallel;
+pub(crate) mod pfor;
+pub(crate) mod purity;
+pub(crate) mod query;
+pub(crate) mod reads;
+pub(crate) mod resources;
+pub(crate) mod respond;
+pub(crate) mod template;
+pub(crate) mod top;
+pub(crate) mod urls;
+
+/// A text, understood.
+pub(crate) struct Analysis<'p, 'a> {
+    pub(crate) code: Code<'p, 'a>,
+    pub(crate) names: Names,
+    pub(crate) flow: Flow,
+    pub(crate) calls: Calls,
+    pub(crate) touched: Touched,
+    pub(crate) handlers: Vec<Handling>,
+    /// Of each `par`, in the order of the text.
+    pub(crate) plans: Vec<Plan>,
+}
+
+/// How a handler is run.
+pub(crate) struct Handling {
+    pub(crate) classified: Classified,
+    /// The statement after which it commits early.
+    pub(crate) early: Option<NodeId>,
+}
+
+impl<'p, 'a> Analysis<'p, 'a> {
+    /// Understands a text; tells what breaks a rule.
+    pub(crate) fn of(parsed: &'p Parsed<'a>, tree: &'p Tree<'a>, strict: bool, found: &mut Vec<Diagnostic>) -> Self {
+        let code = Code::new(parsed, tree);
+        let names = Names::of(&code);
+        let flow = Flow::of(&code, &names);
+        let calls = Calls::of(&code, &names, found);
+        let touched = Touched::of(&code, &names);
+        let handlers = (0..names.handlers.len()).map(|handler| {
+            let classified = cells::classify(&names, &touched, handler);
+            let early = commit::early(&code, &names, &touched, &calls, handler, classified.class);
+            Handling { classified, early }
+        });
+        let handlers = handlers.collect();
+        let mut analysis = Self { code, names, flow, calls, touched, handlers, plans: Vec::new() };
+        analysis.plans = analysis.check(strict, found);
+        analysis
+    }
+
+    fn check(&self, strict: bool, found: &mut Vec<Diagnostic>) -> Vec<Plan> {
+        cells::check_paths(self, strict, found);
+        commit::check(self, found);
+        capture::check(self, found);
+        query::check(self, found);
+        purity::check(self, found);
+        respond::check(self, found);
+        resources::check(self, found);
+        urls::check(self, found);
+        top::check(self, found);
+        let observer = Observer::new(self);
+        pfor::check(self, &observer, found);
+        let constructs = self.code.parsed.syntax.constructs.iter().enumerate();
+        let pars = constructs.filter(|(_, it)| it.kind == ConstructKind::Par);
+        pars.map(|(id, _)| Plan::of(self, &observer, id)).collect()
+    }
+}
+
+/// Whether something stands in the way of a program.
+pub(crate) fn failed(found: &[Diagnostic]) -> bool {
+    found.iter().any(|it| it.severity == Severity::Error)
+}

@@ -1,0 +1,293 @@
+//! Rule 17: calls of resources look synchronous and are not. Finds them, and the functions that become asynchronous
+//! with them, up to a fixed point; says where a call can't be waited for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::CallExpression;
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+use oxc_syntax::symbol::SymbolId;
+
+use super::code::{Called, Code, FunctionId, Role};
+use super::names::Names;
+use crate::diagnostic::{Code as Says, Diagnostic};
+use crate::program::Method;
+use crate::syntax::ConstructKind;
+
+/// Something that has to be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// A resource is called.
+    Resource { external: usize, symbol: SymbolId, method: Method },
+    /// A function of the file is called that waits itself.
+    Function(FunctionId),
+    /// A resource is declared.
+    Declare(usize),
+    /// The author's own `await`.
+    Await,
+}
+
+/// The calls of a text.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// By node: that of the call, or of the statement of a declaration.
+    pub(crate) waits: BTreeMap<NodeId, Wait>,
+    /// Functions that become asynchronous.
+    pub(crate) asynchronous: BTreeSet<FunctionId>,
+    /// Functions outside of handlers that are given the run.
+    pub(crate) given: BTreeSet<FunctionId>,
+}
+
+impl Calls {
+    pub(crate) fn of(code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) -> Self {
+        let mut calls = Self::default();
+        calls.find_resources(code, names, found);
+        calls.find_declarations(code, names);
+        for node in code.semantic.nodes().iter() {
+            let awaits = match node.kind() {
+                AstKind::AwaitExpression(_) => true,
+                AstKind::ForOfStatement(of) => of.r#await,
+                _ => false,
+            };
+            if awaits {
+                calls.waits.insert(node.id(), Wait::Await);
+            }
+        }
+        calls.spread(code, found);
+        calls.give(code, names, found);
+        calls
+    }
+
+    /// Whether a function waits for something itself.
+    pub(crate) fn waits_in(&self, code: &Code<'_, '_>, function: FunctionId) -> bool {
+        self.waits.keys().any(|node| code.function_of(*node) == function)
+    }
+
+    /// What is waited for within a node by the function that the node stands in.
+    pub(crate) fn inside(&self, code: &Code<'_, '_>, node: NodeId) -> Vec<(NodeId, Wait)> {
+        let Some(last) = code.inside(node).next_back() else { return Vec::new() };
+        let function = code.function_of(node);
+        let waits = self.waits.range(node..=last).filter(|(node, _)| code.function_of(**node) == function);
+        waits.map(|(node, wait)| (*node, *wait)).collect()
+    }
+
+    fn find_resources(&mut self, code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) {
+        for (symbol, _) in names.things.iter() {
+            let Some(external) = names.external(*symbol) else { continue };
+            for reference in code.uses(*symbol) {
+                match call_of(code, reference.node_id()) {
+                    Ok((call, method)) => {
+                        self.waits.insert(call, Wait::Resource { external, symbol: *symbol, method });
+                    }
+                    Err(said) => found.push(said(code.name(*symbol))),
+                }
+            }
+        }
+    }
+
+    fn find_declarations(&mut self, code: &Code<'_, '_>, names: &Names) {
+        for (index, resource) in names.resources.iter().enumerate() {
+            if resource.parent.is_some() {
+                self.waits.insert(code.statements[resource.constructs[0]], Wait::Declare(index));
+            }
+        }
+    }
+
+    /// From each wait outwards: who waits is asynchronous, and so waits everyone who calls it.
+    fn spread(&mut self, code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
+        let mut next: Vec<(NodeId, Wait)> = self.waits.iter().map(|(node, wait)| (*node, *wait)).collect();
+        next.retain(|(_, wait)| *wait != Wait::Await);
+        while let Some((node, _)) = next.pop() {
+            let function = code.function_of(node);
+            if let Some(said) = cannot_wait(code, node, function) {
+                found.push(said);
+                continue;
+            }
+            let routine = &code.functions[function];
+            if routine.role != Role::Plain || routine.is_async || !self.asynchronous.insert(function) {
+                continue;
+            }
+            match routine.called {
+                Called::ByName(symbol) => {
+                    for reference in code.uses(symbol) {
+                        let name = reference.node_id();
+                        match call_by(code, name) {
+                            Some(call) => next.push((call, Wait::Function(function))),
+                            None => found.push(as_value(code, name)),
+                        }
+                    }
+                }
+                _ => {
+                    let outer = code.past_parentheses(routine.node);
+                    next.push((code.parent(outer), Wait::Function(function)));
+                }
+            }
+            next.iter().for_each(|(node, wait)| {
+                self.waits.entry(*node).or_insert(*wait);
+            });
+        }
+    }
+
+    /// Functions outside of handlers get the run from their callers, if they or what they call need it.
+    fn give(&mut self, code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) {
+        let cells = names.cells.iter().flat_map(|cell| code.uses(cell.symbol).map(|reference| reference.node_id()));
+        let waits = self.waits.iter().filter(|(_, wait)| **wait != Wait::Await).map(|(node, _)| *node);
+        let mut next: Vec<NodeId> = cells.chain(waits).collect();
+        while let Some(node) = next.pop() {
+            let Some(outermost) = outermost(code, code.function_of(node)) else {
+                continue;
+            };
+            let Called::ByName(symbol) = code.functions[outermost].called else {
+                let is_told = self.waits.contains_key(&node) || call_by(code, node).is_some_and(|call| self.waits.contains_key(&call));
+                if !is_told {
+                    found.push(nobodys(code, node));
+                }
+                continue;
+            };
+            if self.given.insert(outermost) {
+                next.extend(code.uses(symbol).map(|reference| reference.node_id()));
+            }
+        }
+    }
+}
+
+/// The outermost function around some code that belongs to no handler.
+pub(crate) fn outermost(code: &Code<'_, '_>, function: FunctionId) -> Option<FunctionId> {
+    let mut last = None;
+    for id in code.functions_around(function) {
+        match code.functions[id].role {
+            Role::Plain => last = Some(id),
+            Role::File | Role::Service(_) => return last,
+            Role::Handler(_) | Role::Resource(_) => return None,
+        }
+    }
+    last
+}
+
+type Said = Box<dyn Fn(&str) -> Diagnostic>;
+
+/// The call that a resource's name stands in.
+fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> {
+    let member = code.parent(name);
+    let place = code.place(name);
+    let AstKind::StaticMemberExpression(access) = code.kind(member) else {
+        return Err(Box::new(move |name| {
+            let message = format!("the resource `{name}` is used as a value");
+            let help = format!(
+                "call it here, as in `{name}.get()`, and hand on the result; a function can use a resource that is declared around it"
+            );
+            Diagnostic::error(Says::ResourceValue, place.clone(), message, "only its methods can be called", help)
+        }));
+    };
+    let word = access.property.name.to_string();
+    let method = Method::named(&word.to_uppercase()).filter(|_| word.chars().all(|c| c.is_ascii_lowercase()));
+    let call = code.parent(member);
+    let is_called = matches!(code.kind(call), AstKind::CallExpression(it) if it.callee.span() == code.span(member) && !it.optional);
+    if let (Some(method), true, false) = (method, is_called, access.optional) {
+        return Ok((call, method));
+    }
+    let place = code.source(access.property.span);
+    Err(Box::new(move |name| {
+        let help = format!("call one of its methods: `{name}.get()`, head, post, put, patch, delete");
+        if method.is_some() {
+            let message = format!("`{name}.{word}` is used as a value");
+            return Diagnostic::error(Says::ResourceValue, place.clone(), message, "this is not called", help);
+        }
+        let message = format!("a resource has no `{word}`");
+        Diagnostic::error(Says::ResourceValue, place.clone(), message, "not a method of HTTP", help)
+    }))
+}
+
+/// The call of a function by its name.
+pub(crate) fn call_by(code: &Code<'_, '_>, name: NodeId) -> Option<NodeId> {
+    let name = code.past_parentheses(name);
+    let call = code.parent(name);
+    let AstKind::CallExpression(it) = code.kind(call) else { return None };
+    let is_callee = |call: &CallExpression<'_>| call.callee.span() == code.span(name) && !call.optional;
+    is_callee(it).then_some(call)
+}
+
+/// Why a function can't wait for what stands in it.
+fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Option<Diagnostic> {
+    let routine = &code.functions[function];
+    let place = code.place(node);
+    let place = if code.construct_at(node).is_some() { code.construct(code.construct_at(node)?).span.clone() } else { place };
+    let message = |what: &str| format!("a resource is called {what}");
+    let said = |message: String, label: &str, help: &str| Some(Diagnostic::error(Says::CallPlace, place.clone(), message, label, help));
+    match routine.role {
+        Role::File | Role::Service(_) | Role::Resource(_) => {
+            return said(
+                message("outside of a handler"),
+                "no request is there to wait for this",
+                "move the call into a handler, or into a function that handlers call",
+            );
+        }
+        Role::Plain => {}
+        Role::Handler(_) => return in_initial(code, node),
+    }
+    let in_parameters = code.ancestors(node).take_while(|it| *it != routine.node).any(|it| matches!(code.kind(it), AstKind::FormalParameters(_)));
+    if in_parameters {
+        return said(
+            message("in a parameter's default value"),
+            "this can't be waited for",
+            "leave the parameter without a default, and set it in the function's body",
+        );
+    }
+    if routine.is_async {
+        return None;
+    }
+    match routine.called {
+        Called::Never => said(
+            message("in a generator, getter, setter, constructor or class field"),
+            "this can't be waited for",
+            "move the call into a function that is called by its name, and give this the result",
+        ),
+        Called::Unknown => Some(
+            Diagnostic::error(
+                Says::CallPlace,
+                place.clone(),
+                message("in a callback"),
+                "who calls this function would not wait for it",
+                "use `pfor(var i in list) { .. }`, which runs the turns in parallel, or a `for` loop; \
+                 a function that is called by its name may call resources too",
+            )
+            .and(code.place(routine.node).start..code.place(routine.node).start + 1, "the callback begins here"),
+        ),
+        _ => None,
+    }
+}
+
+/// Initial values are made on the spot.
+fn in_initial(code: &Code<'_, '_>, node: NodeId) -> Option<Diagnostic> {
+    let is_state = |id: usize| matches!(code.construct(id).kind, ConstructKind::State { .. });
+    code.ancestors(node).filter_map(|it| code.construct_at(it)).take(1).find(|id| is_state(*id))?;
+    Some(Diagnostic::error(
+        Says::InitialCalls,
+        code.place(node),
+        "an initial value must not call a resource",
+        "this is called for it",
+        "declare the state without a value, and set it once: `state a` and then `if (a === undefined) a = ..`",
+    ))
+}
+
+fn as_value(code: &Code<'_, '_>, name: NodeId) -> Diagnostic {
+    let text = code.text_of(name);
+    Diagnostic::error(
+        Says::FunctionValue,
+        code.place(name),
+        format!("`{text}` calls resources, and is handed on here"),
+        "who calls it from there would not wait for it",
+        format!("call it here, by its name: `{text}(..)`; over a list, use `pfor(var i in list) {{ {text}(list[i]) }}`"),
+    )
+}
+
+fn nobodys(code: &Code<'_, '_>, node: NodeId) -> Diagnostic {
+    Diagnostic::error(
+        Says::FunctionValue,
+        code.place(node),
+        "state or a resource is used in a function that no handler calls by its name",
+        "for which request this would be is not known",
+        "write a function with a name, `function f() { .. }`, and call it as `f()` from handlers",
+    )
+}

@@ -1,0 +1,181 @@
+//! Rules 1, 4 and 5: which state each handler touches, whether it can change it, and what is serialised with what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oxc_ast::AstKind;
+use oxc_semantic::NodeId;
+
+use super::code::{Code, FunctionId, Role};
+use super::names::Names;
+use super::reads::Reads;
+use super::{Analysis, Handling};
+use crate::diagnostic::{Code as Says, Diagnostic};
+use crate::program::{Class, Group, Method, Scope};
+
+/// A place where state is touched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) cell: usize,
+    /// Where it happens, as its handler sees it: the declaration that captures it, where it is captured.
+    pub(crate) node: NodeId,
+    /// It can only be read here.
+    pub(crate) reads: bool,
+}
+
+/// Who touches what.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    /// By the function that does it; callbacks belong to those who pass them.
+    accesses: BTreeMap<FunctionId, Vec<Access>>,
+    /// Functions that a function names, and where.
+    uses: BTreeMap<FunctionId, Vec<(FunctionId, NodeId)>>,
+}
+
+impl Touched {
+    pub(crate) fn of(code: &Code<'_, '_>, names: &Names) -> Self {
+        let mut touched = Self::default();
+        for (cell, it) in names.cells.iter().enumerate() {
+            for reference in code.uses(it.symbol) {
+                let at = reference.node_id();
+                let node = captured_at(code, at, code.declaration(it.symbol)).unwrap_or(at);
+                let reads = node != at || Reads::new(code, names).only_reads(at);
+                touched.accesses.entry(code.home(node)).or_default().push(Access { cell, node, reads });
+            }
+            if let (Scope::Handler(handler), Some(_)) = (it.scope, it.initial) {
+                let node = code.statements[it.construct];
+                let home = names.handlers[handler].function;
+                touched.accesses.entry(home).or_default().push(Access { cell, node, reads: false });
+            }
+        }
+        for node in code.semantic.nodes().iter() {
+            if !matches!(node.kind(), AstKind::IdentifierReference(_)) {
+                continue;
+            }
+            let function = code.symbol(node.id()).and_then(|symbol| code.named.get(&symbol));
+            if let Some(function) = function {
+                touched.uses.entry(code.home(node.id())).or_default().push((*function, node.id()));
+            }
+        }
+        touched
+    }
+
+    /// What a function does itself.
+    pub(crate) fn by(&self, function: FunctionId) -> &[Access] {
+        self.accesses.get(&function).map_or(&[], Vec::as_slice)
+    }
+
+    /// The functions that a function names, and where.
+    pub(crate) fn uses_of(&self, function: FunctionId) -> &[(FunctionId, NodeId)] {
+        self.uses.get(&function).map_or(&[], Vec::as_slice)
+    }
+
+    /// A function and all those that it may run.
+    pub(crate) fn reach(&self, function: FunctionId) -> BTreeSet<FunctionId> {
+        let (mut all, mut next) = (BTreeSet::from([function]), vec![function]);
+        while let Some(function) = next.pop() {
+            next.extend(self.uses_of(function).iter().map(|(used, _)| *used).filter(|used| all.insert(*used)));
+        }
+        all
+    }
+
+    /// All that a function and those that it may run do.
+    pub(crate) fn all_by(&self, function: FunctionId) -> Vec<Access> {
+        self.reach(function).into_iter().flat_map(|it| self.by(it)).copied().collect()
+    }
+}
+
+/// The statement of the resource that takes a variable along to where it is used, if one does.
+pub(crate) fn captured_at(code: &Code<'_, '_>, at: NodeId, declaration: NodeId) -> Option<NodeId> {
+    // What a service declares, all its resources share.
+    if matches!(code.functions[code.home(declaration)].role, Role::Service(_) | Role::File) {
+        return None;
+    }
+    let around = code.functions_around(code.function_of(at));
+    let resources = around.filter_map(|id| match code.functions[id].role {
+        Role::Resource(construct) if !code.is_inside(declaration, code.functions[id].node) => Some(construct),
+        _ => None,
+    });
+    resources.last().map(|construct| code.statements[construct])
+}
+
+/// How a handler may run beside others, and what it touches.
+pub(crate) struct Classified {
+    pub(crate) class: Class,
+    /// In the order of its slots.
+    pub(crate) cells: Vec<usize>,
+}
+
+pub(crate) fn classify(names: &Names, touched: &Touched, handler: usize) -> Classified {
+    let handler = &names.handlers[handler];
+    let accesses = touched.all_by(handler.function);
+    let cells: BTreeSet<usize> = accesses.iter().map(|access| access.cell).collect();
+    let safe = matches!(handler.method, Method::Get | Method::Head);
+    let class = if cells.is_empty() {
+        Class::Stateless
+    } else if safe || accesses.iter().all(|access| access.reads) {
+        Class::Reader
+    } else {
+        Class::Writer
+    };
+    Classified { class, cells: cells.into_iter().collect() }
+}
+
+/// The groups of a service's cells, with the cells' numbers in the service, and each cell's group.
+pub(crate) fn groups(names: &Names, service: usize, handlers: &[Handling]) -> (Vec<Group>, Vec<usize>) {
+    let cells = &names.services[service].cells;
+    let mut heads: Vec<usize> = (0..cells.len()).collect();
+    let number = |cell: usize| names.cells[cell].number;
+    for handler in &names.services[service].handlers {
+        let touched: Vec<usize> = handlers[*handler].classified.cells.iter().map(|cell| number(*cell)).collect();
+        for pair in touched.windows(2) {
+            let (a, b) = (head(&heads, pair[0]), head(&heads, pair[1]));
+            heads[a.max(b)] = a.min(b);
+        }
+    }
+    let mut groups: Vec<Group> = Vec::new();
+    let mut of = vec![0; cells.len()];
+    let mut known: BTreeMap<usize, usize> = BTreeMap::new();
+    for (index, cell) in cells.iter().enumerate() {
+        let group = *known.entry(head(&heads, index)).or_insert_with(|| {
+            groups.push(Group::default());
+            groups.len() - 1
+        });
+        groups[group].cells.push(index);
+        groups[group].shared |= names.cells[*cell].scope == Scope::Service;
+        of[index] = group;
+    }
+    (groups, of)
+}
+
+fn head(heads: &[usize], mut cell: usize) -> usize {
+    while heads[cell] != cell {
+        cell = heads[cell];
+    }
+    cell
+}
+
+/// Rule 1: state of a service that is used under several paths.
+pub(crate) fn check_paths(analysis: &Analysis<'_, '_>, strict: bool, found: &mut Vec<Diagnostic>) {
+    let Analysis { code, names, handlers, .. } = analysis;
+    for (cell, it) in names.cells.iter().enumerate().filter(|(_, it)| it.scope == Scope::Service) {
+        let users = names.handlers.iter().zip(handlers).filter(|(_, it)| it.classified.cells.contains(&cell));
+        let resources: BTreeSet<usize> = users.map(|(handler, _)| handler.resource).collect();
+        if resources.len() < 2 {
+            continue;
+        }
+        let mut said = Diagnostic::error(
+            Says::StatePaths,
+            it.place.clone(),
+            format!("the state `{}` is shared between different paths", it.name),
+            "all handlers that change it wait for each other",
+            "declare it in the one resource that it belongs to, and let the others call that resource; or keep it, \
+             if they have to agree on it",
+        );
+        for resource in resources {
+            let path = code.construct(names.resources[resource].constructs[0]);
+            let head = path.body.as_ref().map_or(path.span.end, |body| body.start);
+            said = said.and(path.span.start..head.min(path.span.end), "used under this path");
+        }
+        found.push(if strict { said } else { said.as_warning() });
+    }
+}

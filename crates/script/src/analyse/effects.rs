@@ -1,0 +1,289 @@
+//! What a piece of code depends on and what it changes: variables, what they hold, resources, the answer. Two pieces
+//! that touch no place in common, or only read it, may change their order (rules 18, 19).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::{CallExpression, Expression};
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+use oxc_syntax::symbol::SymbolId;
+
+use super::calls::Wait;
+use super::code::{Code, FunctionId, identifier, plain};
+use super::flow::{member, roots};
+use super::names::Thing;
+use super::reads::PURE;
+use super::{Analysis, reads};
+use crate::program::Method;
+use crate::syntax::ConstructKind;
+
+/// Something that code can depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Location {
+    /// A variable.
+    Variable(SymbolId),
+    /// What a variable holds, and all that may share it.
+    Content(SymbolId),
+    /// What a resource stands for: GET reads it, POST changes it.
+    Resource(SymbolId),
+    /// A call's result that is kept for a later unit.
+    Result(NodeId),
+    /// The answer.
+    Response,
+}
+
+/// What code does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Effects {
+    pub(crate) reads: BTreeSet<Location>,
+    pub(crate) writes: BTreeSet<Location>,
+    /// How many things it waits for.
+    pub(crate) io: usize,
+    /// It has to wait for all that was before it.
+    pub(crate) barrier: bool,
+    /// What comes later may not come at all: it leaves, or declares a resource that later calls may reach.
+    pub(crate) full: bool,
+}
+
+impl Effects {
+    /// Why `later` has to wait for this, if it has to.
+    pub(crate) fn conflict(&self, later: &Self) -> Option<Location> {
+        let mut both = self.writes.iter().filter(|it| later.reads.contains(it) || later.writes.contains(it));
+        both.next().or_else(|| self.reads.iter().find(|it| later.writes.contains(it))).copied()
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.reads.extend(&other.reads);
+        self.writes.extend(&other.writes);
+        self.barrier |= other.barrier;
+        self.full |= other.full;
+    }
+}
+
+/// Looks at pieces of code.
+pub(crate) struct Observer<'o, 'p, 'a> {
+    it: &'o Analysis<'p, 'a>,
+    /// Variables that may share what they hold: one of them for all.
+    shared: BTreeMap<SymbolId, SymbolId>,
+    /// What functions do to what is declared outside of them, with those that they use.
+    functions: BTreeMap<FunctionId, Effects>,
+}
+
+/// Constructors that change nothing that they are given.
+const MAKING: &[&str] = &[
+    "Array", "Map", "Set", "Date", "RegExp", "Error", "TypeError", "RangeError", "URL", "URLSearchParams",
+    "Uint8Array", "Object", "String", "Number",
+];
+
+impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
+    pub(crate) fn new(it: &'o Analysis<'p, 'a>) -> Self {
+        let mut observer = Self { it, shared: BTreeMap::new(), functions: BTreeMap::new() };
+        for (a, b) in it.flow.shares() {
+            let (a, b) = (observer.holder(a), observer.holder(b));
+            if a != b {
+                observer.shared.insert(a.max(b), a.min(b));
+            }
+        }
+        observer.functions = observer.of_functions();
+        observer
+    }
+
+    /// What a node does, without what stands in `without`, whose results it uses.
+    pub(crate) fn effects(&self, node: NodeId, without: &[NodeId]) -> Effects {
+        let mut effects = self.own(node, without);
+        let names = self.code().inside(node).filter(|it| !without.iter().any(|out| self.code().is_inside(*it, *out)));
+        for name in names.filter(|it| matches!(self.code().kind(*it), AstKind::IdentifierReference(_))) {
+            let function = self.code().symbol(name).and_then(|symbol| self.code().named.get(&symbol));
+            if let Some(it) = function.and_then(|function| self.functions.get(function)) {
+                // A function that changes what is outside of it is no calculation.
+                effects.barrier |= !it.writes.is_empty();
+                effects.add(it);
+            }
+        }
+        let own = without.iter().filter(|out| !without.iter().any(|other| other != *out && self.code().is_inside(**out, *other)));
+        effects.reads.extend(own.map(|out| Location::Result(*out)));
+        effects
+    }
+
+    /// The symbol that stands for all that may share what this one holds.
+    pub(crate) fn holder(&self, mut symbol: SymbolId) -> SymbolId {
+        while let Some(next) = self.shared.get(&symbol) {
+            symbol = *next;
+        }
+        symbol
+    }
+
+    fn code(&self) -> &'o Code<'p, 'a> {
+        &self.it.code
+    }
+
+    /// Each function's effects on what is outside of it, with those of the functions that it uses.
+    fn of_functions(&self) -> BTreeMap<FunctionId, Effects> {
+        let own: BTreeMap<FunctionId, Effects> =
+            self.code().named.values().map(|function| (*function, self.outwards(*function))).collect();
+        let mut all = BTreeMap::new();
+        for function in own.keys() {
+            let mut effects = Effects::default();
+            for reached in self.it.touched.reach(*function) {
+                if let Some(it) = own.get(&reached) {
+                    effects.add(it);
+                }
+            }
+            // What it leaves or answers is its own matter; who answers, answers.
+            (effects.full, effects.barrier) = (false, false);
+            all.insert(*function, effects);
+        }
+        all
+    }
+
+    fn outwards(&self, function: FunctionId) -> Effects {
+        let node = self.code().functions[function].node;
+        let mut effects = self.own(node, &[]);
+        let is_outside = |location: &Location| match location {
+            Location::Variable(symbol) | Location::Resource(symbol) => {
+                !self.code().is_inside(self.code().declaration(*symbol), node)
+            }
+            Location::Content(symbol) => {
+                let holder = self.holder(*symbol);
+                let inside = |it: SymbolId| self.code().is_inside(self.code().declaration(it), node);
+                !inside(*symbol) || !inside(holder)
+            }
+            _ => true,
+        };
+        effects.reads.retain(|it| is_outside(it));
+        effects.writes.retain(|it| is_outside(it));
+        effects
+    }
+
+    fn own(&self, node: NodeId, without: &[NodeId]) -> Effects {
+        let code = self.code();
+        let mut effects = Effects::default();
+        let is_out = |it: NodeId| without.iter().any(|out| code.is_inside(it, *out));
+        for inner in code.inside(node).filter(|it| !is_out(*it)) {
+            self.visit(inner, node, &mut effects);
+        }
+        for change in self.it.flow.changes.iter().filter(|it| code.is_inside(it.node, node) && !is_out(it.node)) {
+            let location = if change.is_assignment {
+                Location::Variable(change.symbol)
+            } else {
+                Location::Content(self.holder(change.symbol))
+            };
+            effects.writes.insert(location);
+        }
+        let waits = self.it.calls.waits.range(node..).take_while(|(it, _)| code.is_inside(**it, node));
+        for (inner, wait) in waits.filter(|(it, _)| !is_out(**it)) {
+            effects.io += usize::from(code.function_of(*inner) == code.function_of(node));
+            match wait {
+                Wait::Resource { symbol, method, .. } => {
+                    let location = Location::Resource(*symbol);
+                    let safe = matches!(method, Method::Get | Method::Head | Method::Options);
+                    if safe { effects.reads.insert(location) } else { effects.writes.insert(location) };
+                }
+                Wait::Declare(_) => effects.full = true,
+                Wait::Await => effects.barrier = true,
+                Wait::Function(_) => {}
+            }
+        }
+        effects
+    }
+
+    fn visit(&self, inner: NodeId, node: NodeId, effects: &mut Effects) {
+        let code = self.code();
+        match code.kind(inner) {
+            AstKind::IdentifierReference(_) => {
+                let reads = code.reference(inner).is_some_and(|reference| reference.is_read());
+                let Some(symbol) = code.symbol(inner).filter(|_| reads) else { return };
+                if self.it.names.external(symbol).is_none() || code.declaration(symbol) != inner {
+                    effects.reads.insert(Location::Variable(symbol));
+                    effects.reads.insert(Location::Content(self.holder(symbol)));
+                }
+            }
+            AstKind::BindingIdentifier(_) => {
+                let symbol = code.symbol(inner);
+                effects.writes.extend(symbol.map(Location::Variable));
+            }
+            AstKind::ThrowStatement(_) => match code.construct_at(inner) {
+                Some(id) if matches!(code.construct(id).kind, ConstructKind::Respond { .. }) => {
+                    effects.barrier = true;
+                    effects.writes.insert(Location::Response);
+                }
+                _ if code.function_of(inner) == code.function_of(node) => effects.full = true,
+                _ => {}
+            },
+            AstKind::ReturnStatement(_) | AstKind::BreakStatement(_) | AstKind::ContinueStatement(_) => {
+                effects.full |= code.function_of(inner) == code.function_of(node) && leaves(code, inner, node);
+            }
+            AstKind::CallExpression(call) => self.call(call, effects),
+            AstKind::NewExpression(new) => {
+                let made = code.text(code.source(new.callee.span()));
+                if !MAKING.contains(&made) {
+                    self.unknown(new.arguments.iter().filter_map(plain), effects);
+                }
+            }
+            AstKind::TaggedTemplateExpression(_) | AstKind::YieldExpression(_) => effects.barrier = true,
+            _ => {}
+        }
+    }
+
+    /// A call of what is not known may change what it is given.
+    fn call(&self, call: &CallExpression<'a>, effects: &mut Effects) {
+        let code = self.code();
+        if code.callee(call).is_some() || call.callee.get_inner_expression().is_function() {
+            return;
+        }
+        let arguments = call.arguments.iter().filter_map(plain);
+        if let Some((object, method)) = member(&call.callee) {
+            let symbol = identifier(code, object);
+            if symbol.is_some_and(|symbol| self.it.names.external(symbol).is_some()) || reads::is_known(method) {
+                return;
+            }
+            let callee = code.text(code.source(call.callee.span()));
+            if PURE.contains(&callee) || callee.starts_with("Math.") || callee.starts_with("Object.") {
+                return;
+            }
+            return self.unknown(arguments.chain([object]), effects);
+        }
+        if !PURE.contains(&code.text(code.source(call.callee.span()))) {
+            self.unknown(arguments, effects);
+        }
+    }
+
+    fn unknown<'e>(&self, given: impl Iterator<Item = &'e Expression<'a>>, effects: &mut Effects)
+    where
+        'a: 'e,
+    {
+        let code = self.code();
+        for expression in given {
+            for root in roots(code, expression) {
+                // What the request says is text, and there is no function among it.
+                if matches!(self.it.names.thing(root.symbol), Some(Thing::Query)) {
+                    continue;
+                }
+                effects.barrier = true;
+                effects.writes.insert(Location::Content(self.holder(root.symbol)));
+            }
+        }
+    }
+}
+
+/// Whether a `return`, `break` or `continue` in a node goes on outside of it.
+pub(crate) fn leaves(code: &Code<'_, '_>, jump: NodeId, node: NodeId) -> bool {
+    target(code, jump).is_none_or(|target| !code.is_inside(target, node))
+}
+
+/// The statement that a `break` or `continue` is of; none for `return`.
+pub(crate) fn target(code: &Code<'_, '_>, jump: NodeId) -> Option<NodeId> {
+    let (label, is_break) = match code.kind(jump) {
+        AstKind::BreakStatement(it) => (it.label.as_ref(), true),
+        AstKind::ContinueStatement(it) => (it.label.as_ref(), false),
+        _ => return None,
+    };
+    code.ancestors(jump).find(|it| match (label, code.kind(*it)) {
+        (Some(label), AstKind::LabeledStatement(labelled)) => labelled.label.name == label.name,
+        (Some(_), _) => false,
+        (None, AstKind::SwitchStatement(_)) => is_break,
+        (None, kind) => kind.is_iteration_statement(),
+    })
+}
+

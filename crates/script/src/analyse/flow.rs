@@ -1,0 +1,310 @@
+//! What is changed, and through which names: assignments, members, methods that change what they are called on,
+//! aliases by simple flow, and functions that change what they are given.
+
+use std::collections::{HashMap, HashSet};
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::{BindingPattern, CallExpression, Expression, ForStatementLeft};
+use oxc_semantic::NodeId;
+use oxc_span::{GetSpan, Span};
+use oxc_syntax::operator::UnaryOperator;
+use oxc_syntax::symbol::SymbolId;
+
+use super::code::{Code, FunctionId, plain};
+use super::names::{Names, Thing, node_of};
+
+/// Something that a variable holds is changed, or the variable itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Change {
+    /// Where.
+    pub(crate) node: NodeId,
+    pub(crate) symbol: SymbolId,
+    /// The variable itself is set.
+    pub(crate) is_assignment: bool,
+    /// The variable that is the first index: of `x` by `x[i].a = 1` it is `i`.
+    pub(crate) index: Option<SymbolId>,
+    /// It is this variable's content for sure.
+    pub(crate) is_sure: bool,
+}
+
+/// A variable and the path to what is meant of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Root {
+    pub(crate) symbol: SymbolId,
+    pub(crate) index: Option<SymbolId>,
+}
+
+/// What flows where.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    pub(crate) changes: Vec<Change>,
+    /// What a variable may hold (a part of).
+    aliases: HashMap<SymbolId, Vec<Root>>,
+    /// Variables that hold something else as well.
+    unsure: HashSet<SymbolId>,
+    /// What is handed to functions: the function, which of its parameters, what, where.
+    passed: Vec<(FunctionId, usize, Root, NodeId)>,
+}
+
+/// Methods that change what they are called on.
+pub(crate) const CHANGING: &[&str] = &[
+    "push", "pop", "shift", "unshift", "splice", "sort", "reverse", "fill", "copyWithin", "set", "add", "delete",
+    "clear", "append",
+];
+
+/// Methods that give a part of what they are called on.
+const GIVING: &[&str] = &["at", "find", "findLast", "get"];
+
+/// Methods whose callback is given parts of what they are called on.
+pub(crate) const VISITING: &[&str] = &[
+    "forEach", "map", "filter", "find", "findLast", "findIndex", "findLastIndex", "some", "every", "flatMap",
+    "reduce", "reduceRight", "sort", "toSorted",
+];
+
+/// Functions of JavaScript that change their first argument.
+const CHANGING_FIRST: &[&str] = &[
+    "Object.assign", "Object.defineProperty", "Object.defineProperties", "Object.setPrototypeOf", "Object.freeze",
+    "Reflect.set", "Reflect.deleteProperty", "Reflect.defineProperty",
+];
+
+impl Flow {
+    pub(crate) fn of(code: &Code<'_, '_>, names: &Names) -> Self {
+        let mut flow = Self::default();
+        for node in code.semantic.nodes().iter() {
+            flow.visit(code, names, node.id());
+        }
+        flow.close(code);
+        flow
+    }
+
+    /// The variables that may share what this one holds.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
+        self.aliases.iter().flat_map(|(symbol, roots)| roots.iter().map(|root| (*symbol, root.symbol)))
+    }
+
+    fn visit(&mut self, code: &Code<'_, '_>, names: &Names, node: NodeId) {
+        match code.kind(node) {
+            AstKind::IdentifierReference(_) => self.assignment(code, node),
+            AstKind::StaticMemberExpression(_) | AstKind::ComputedMemberExpression(_) => {
+                if is_target(code, node) {
+                    self.change(code, root_of_member(code, node), node);
+                }
+            }
+            AstKind::VariableDeclarator(declarator) => {
+                if let Some(init) = &declarator.init {
+                    self.bind(code, &declarator.id, init);
+                }
+            }
+            AstKind::AssignmentExpression(assignment) => {
+                let name = assignment.left.get_identifier_name();
+                let target = node_of(code, node, assignment.left.span()).filter(|_| name.is_some());
+                if let Some(symbol) = target.and_then(|target| code.symbol(target)) {
+                    self.alias(code, symbol, &assignment.right);
+                }
+            }
+            AstKind::ForOfStatement(of) => {
+                if let ForStatementLeft::VariableDeclaration(declaration) = &of.left {
+                    declaration.declarations.iter().for_each(|it| self.bind(code, &it.id, &of.right));
+                }
+            }
+            AstKind::CallExpression(call) => self.call(code, names, node, call),
+            _ => {}
+        }
+    }
+
+    fn assignment(&mut self, code: &Code<'_, '_>, node: NodeId) {
+        let is_write = code.reference(node).is_some_and(|reference| reference.is_write());
+        if let Some(symbol) = code.symbol(node).filter(|_| is_write) {
+            self.changes.push(Change { node, symbol, is_assignment: true, index: None, is_sure: true });
+        }
+    }
+
+    fn change(&mut self, _code: &Code<'_, '_>, root: Option<Root>, node: NodeId) {
+        if let Some(Root { symbol, index }) = root {
+            self.changes.push(Change { node, symbol, is_assignment: false, index, is_sure: true });
+        }
+    }
+
+    fn bind(&mut self, code: &Code<'_, '_>, pattern: &BindingPattern<'_>, value: &Expression<'_>) {
+        for symbol in bound(pattern) {
+            self.alias(code, symbol, value);
+        }
+    }
+
+    fn alias(&mut self, code: &Code<'_, '_>, symbol: SymbolId, value: &Expression<'_>) {
+        let roots = roots(code, value);
+        if roots.is_empty() {
+            self.unsure.insert(symbol);
+        }
+        self.aliases.entry(symbol).or_default().extend(roots);
+    }
+
+    fn call(&mut self, code: &Code<'_, '_>, names: &Names, node: NodeId, call: &CallExpression<'_>) {
+        let callee = call.callee.get_inner_expression();
+        if let Some((object, method)) = member(callee) {
+            let root = roots(code, object).first().copied();
+            let is_resource = root.is_some_and(|root| matches!(names.thing(root.symbol), Some(Thing::External(_))));
+            if is_resource {
+                return;
+            }
+            if CHANGING.contains(&method) || method.starts_with("set") && method.len() > 3 {
+                self.change(code, root, node);
+            }
+            if VISITING.contains(&method) {
+                self.visited(code, call, object, if method.starts_with("reduce") { 1 } else { 0 });
+            }
+        }
+        if CHANGING_FIRST.contains(&code.text(code.source(callee.span())))
+            && let Some(first) = call.arguments.first().and_then(plain)
+        {
+            self.change(code, roots(code, first).first().copied(), node);
+        }
+        let Some(function) = identifier_function(code, callee) else { return };
+        for (index, argument) in call.arguments.iter().enumerate() {
+            let given = plain(argument).map(|argument| roots(code, argument)).unwrap_or_default();
+            self.passed.extend(given.into_iter().map(|root| (function, index, root, node)));
+        }
+    }
+
+    /// The callback of `list.forEach(..)` is given parts of the list.
+    fn visited(&mut self, code: &Code<'_, '_>, call: &CallExpression<'_>, object: &Expression<'_>, parameter: usize) {
+        let Some(callback) = call.arguments.first().and_then(plain) else { return };
+        let parameters = match callback.get_inner_expression() {
+            Expression::ArrowFunctionExpression(arrow) => &arrow.params,
+            Expression::FunctionExpression(function) => &function.params,
+            _ => return,
+        };
+        if let Some(parameter) = parameters.items.get(parameter) {
+            self.bind(code, &parameter.pattern, object);
+        }
+    }
+
+    /// Follows changes to what variables hold, and into the functions that are given it.
+    fn close(&mut self, code: &Code<'_, '_>) {
+        let mut takers: HashMap<SymbolId, Vec<(Root, NodeId)>> = HashMap::new();
+        for (function, index, root, node) in &self.passed {
+            let parameters = parameters(code, *function);
+            for symbol in parameters.get(*index).into_iter().flatten() {
+                takers.entry(*symbol).or_default().push((*root, *node));
+            }
+        }
+        let mut known: HashSet<(NodeId, SymbolId)> = self.changes.iter().map(|it| (it.node, it.symbol)).collect();
+        let mut next = 0;
+        while let Some(change) = self.changes.get(next).copied() {
+            next += 1;
+            if change.is_assignment {
+                continue;
+            }
+            let is_sure = change.is_sure && !self.unsure.contains(&change.symbol);
+            let held = self.aliases.get(&change.symbol).into_iter().flatten();
+            let held = held.map(|root| Change { symbol: root.symbol, index: root.index, is_sure, ..change });
+            let given = takers.get(&change.symbol).into_iter().flatten();
+            let given = given.map(|(root, node)| Change { node: *node, symbol: root.symbol, index: root.index, ..change });
+            let further: Vec<Change> = held.chain(given).filter(|it| known.insert((it.node, it.symbol))).collect();
+            self.changes.extend(further);
+        }
+    }
+}
+
+fn identifier_function(code: &Code<'_, '_>, callee: &Expression<'_>) -> Option<FunctionId> {
+    code.named.get(&super::code::identifier(code, callee)?).copied()
+}
+
+/// The symbols that each parameter of a function binds.
+pub(crate) fn parameters(code: &Code<'_, '_>, function: FunctionId) -> Vec<Vec<SymbolId>> {
+    let parameters = match code.kind(code.functions[function].node) {
+        AstKind::Function(function) => &function.params,
+        AstKind::ArrowFunctionExpression(arrow) => &arrow.params,
+        _ => return Vec::new(),
+    };
+    parameters.items.iter().map(|parameter| bound(&parameter.pattern)).collect()
+}
+
+/// The symbols that a pattern binds.
+pub(crate) fn bound(pattern: &BindingPattern<'_>) -> Vec<SymbolId> {
+    pattern.get_binding_identifiers().iter().filter_map(|id| id.symbol_id.get()).collect()
+}
+
+/// Object and name of `object.name`.
+pub(crate) fn member<'b, 'a>(expression: &'b Expression<'a>) -> Option<(&'b Expression<'a>, &'b str)> {
+    match expression.get_inner_expression() {
+        Expression::StaticMemberExpression(member) => Some((&member.object, member.property.name.as_str())),
+        Expression::ComputedMemberExpression(member) => match &member.expression {
+            Expression::StringLiteral(name) => Some((&member.object, name.value.as_str())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The variables that an expression may be (a part of the content of).
+pub(crate) fn roots(code: &Code<'_, '_>, expression: &Expression<'_>) -> Vec<Root> {
+    match expression.get_inner_expression() {
+        Expression::Identifier(_) => {
+            let symbol = super::code::identifier(code, expression);
+            symbol.map(|symbol| Root { symbol, index: None }).into_iter().collect()
+        }
+        Expression::StaticMemberExpression(member) => roots(code, &member.object),
+        Expression::ComputedMemberExpression(member) => {
+            let index = super::code::identifier(code, &member.expression);
+            let is_first = matches!(member.object.get_inner_expression(), Expression::Identifier(_));
+            let mut roots = roots(code, &member.object);
+            if is_first {
+                roots.iter_mut().for_each(|root| root.index = index);
+            }
+            roots
+        }
+        Expression::ChainExpression(chain) => match &chain.expression {
+            oxc_ast::ast::ChainElement::CallExpression(call) => given(code, call),
+            other => other.as_member_expression().map(|it| roots(code, it.object())).unwrap_or_default(),
+        },
+        Expression::CallExpression(call) => given(code, call),
+        Expression::LogicalExpression(either) => [roots(code, &either.left), roots(code, &either.right)].concat(),
+        Expression::ConditionalExpression(either) => {
+            [roots(code, &either.consequent), roots(code, &either.alternate)].concat()
+        }
+        Expression::AssignmentExpression(assignment) => roots(code, &assignment.right),
+        Expression::AwaitExpression(awaited) => roots(code, &awaited.argument),
+        _ => Vec::new(),
+    }
+}
+
+/// `list.find(..)` is a part of `list`.
+fn given(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Vec<Root> {
+    match member(&call.callee) {
+        Some((object, method)) if GIVING.contains(&method) => roots(code, object),
+        _ => Vec::new(),
+    }
+}
+
+fn root_of_member(code: &Code<'_, '_>, node: NodeId) -> Option<Root> {
+    let (object, index) = match code.kind(node) {
+        AstKind::StaticMemberExpression(member) => (&member.object, None),
+        AstKind::ComputedMemberExpression(member) => (&member.object, super::code::identifier(code, &member.expression)),
+        _ => return None,
+    };
+    let mut root = roots(code, object).first().copied()?;
+    if matches!(object.get_inner_expression(), Expression::Identifier(_)) {
+        root.index = index;
+    }
+    Some(root)
+}
+
+/// Whether an expression is what is assigned to, updated or deleted.
+pub(crate) fn is_target(code: &Code<'_, '_>, node: NodeId) -> bool {
+    let span = code.span(node);
+    let is = |other: Span| other == span;
+    match code.kind(code.parent(node)) {
+        AstKind::AssignmentExpression(assignment) => is(assignment.left.span()),
+        AstKind::UpdateExpression(_)
+        | AstKind::ArrayAssignmentTarget(_)
+        | AstKind::AssignmentTargetRest(_) => true,
+        AstKind::AssignmentTargetWithDefault(target) => is(target.binding.span()),
+        AstKind::AssignmentTargetPropertyProperty(target) => is(target.binding.span()),
+        AstKind::ForInStatement(each) => is(each.left.span()),
+        AstKind::ForOfStatement(each) => is(each.left.span()),
+        AstKind::UnaryExpression(unary) => unary.operator == UnaryOperator::Delete,
+        AstKind::ParenthesizedExpression(_) | AstKind::ChainExpression(_) => is_target(code, code.parent(node)),
+        _ => false,
+    }
+}

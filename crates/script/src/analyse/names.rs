@@ -1,0 +1,317 @@
+//! What the names of a text are, beyond JavaScript: state, resources, handlers and their parameters.
+
+use std::collections::HashMap;
+
+use oxc_ast::AstKind;
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+use oxc_syntax::symbol::SymbolId;
+
+use super::capture::{self, Captured};
+use super::code::{Code, FunctionId, Role};
+use super::template::Template;
+use crate::program::{Method, Scope};
+use crate::syntax::{ConstructId, ConstructKind, Name};
+
+/// What a symbol stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    /// An index into `Names::cells`.
+    Cell(usize),
+    /// An index into `Names::externals`.
+    External(usize),
+    Query,
+    Response,
+}
+
+/// Everything that S declares. Indices are of the whole text; each thing's `number` is that in its service.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) things: HashMap<SymbolId, Thing>,
+    pub(crate) services: Vec<Service>,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) handlers: Vec<Handler>,
+    pub(crate) externals: Vec<External>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) construct: ConstructId,
+    pub(crate) name: String,
+    pub(crate) cells: Vec<usize>,
+    pub(crate) resources: Vec<usize>,
+    pub(crate) handlers: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) construct: ConstructId,
+    pub(crate) symbol: SymbolId,
+    pub(crate) name: String,
+    /// Its name where handlers see it, unique in the service.
+    pub(crate) view: String,
+    pub(crate) key: String,
+    pub(crate) service: usize,
+    /// With indices of the whole text.
+    pub(crate) scope: Scope,
+    pub(crate) initial: Option<NodeId>,
+    pub(crate) number: usize,
+    /// Of its name, in S.
+    pub(crate) place: std::ops::Range<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// Its declarations: several of one path are one resource.
+    pub(crate) constructs: Vec<ConstructId>,
+    pub(crate) key: String,
+    pub(crate) service: usize,
+    pub(crate) literal: Option<String>,
+    /// The handler that declares it when it runs.
+    pub(crate) parent: Option<usize>,
+    pub(crate) captured: Captured,
+    pub(crate) number: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Handler {
+    pub(crate) construct: ConstructId,
+    pub(crate) function: FunctionId,
+    pub(crate) method: Method,
+    pub(crate) resource: usize,
+    pub(crate) service: usize,
+    pub(crate) number: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct External {
+    pub(crate) name: String,
+    pub(crate) template: Template,
+}
+
+impl Names {
+    pub(crate) fn of(code: &Code<'_, '_>) -> Self {
+        let mut names = Self::default();
+        names.find_services(code);
+        names.find_symbols(code);
+        names.find_resources(code);
+        names.find_handlers(code);
+        names.finish_cells(code);
+        names
+    }
+
+    pub(crate) fn thing(&self, symbol: SymbolId) -> Option<Thing> {
+        self.things.get(&symbol).copied()
+    }
+
+    pub(crate) fn cell(&self, symbol: SymbolId) -> Option<usize> {
+        match self.thing(symbol)? {
+            Thing::Cell(cell) => Some(cell),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn external(&self, symbol: SymbolId) -> Option<usize> {
+        match self.thing(symbol)? {
+            Thing::External(external) => Some(external),
+            _ => None,
+        }
+    }
+
+    /// The handler of a construct.
+    pub(crate) fn handler_at(&self, construct: ConstructId) -> Option<usize> {
+        self.handlers.iter().position(|handler| handler.construct == construct)
+    }
+
+    /// The handler that a node stands in.
+    pub(crate) fn handler_of(&self, code: &Code<'_, '_>, node: NodeId) -> Option<usize> {
+        self.handler_at(code.handler_of(node)?)
+    }
+
+    pub(crate) fn resource_at(&self, construct: ConstructId) -> Option<usize> {
+        self.resources.iter().position(|resource| resource.constructs.contains(&construct))
+    }
+
+    fn find_services(&mut self, code: &Code<'_, '_>) {
+        for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
+            if let ConstructKind::Service { name } = &it.kind {
+                let name = name.text.clone();
+                let (cells, resources, handlers) = Default::default();
+                self.services.push(Service { construct, name, cells, resources, handlers });
+            }
+        }
+    }
+
+    fn service_at(&self, construct: ConstructId) -> Option<usize> {
+        self.services.iter().position(|service| service.construct == construct)
+    }
+
+    fn find_symbols(&mut self, code: &Code<'_, '_>) {
+        for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
+            match &it.kind {
+                ConstructKind::State { names } => {
+                    let service = code.service_of(code.statements[construct]);
+                    let Some(service) = service.and_then(|it| self.service_at(it)) else { continue };
+                    names.iter().for_each(|name| self.cell_named(code, construct, service, name));
+                }
+                ConstructKind::External { names } => {
+                    names.iter().for_each(|name| self.external_named(code, name));
+                }
+                _ => {}
+            }
+        }
+        for function in &code.functions {
+            if matches!(function.role, Role::Handler(_)) {
+                self.parameters(code, function.node);
+            }
+        }
+    }
+
+    fn parameters(&mut self, code: &Code<'_, '_>, node: NodeId) {
+        let AstKind::Function(function) = code.kind(node) else { return };
+        let things = [Thing::Query, Thing::Response];
+        for (parameter, thing) in function.params.items.iter().zip(things) {
+            let symbol = parameter.pattern.get_binding_identifier().and_then(|id| id.symbol_id.get());
+            self.things.extend(symbol.map(|symbol| (symbol, thing)));
+        }
+    }
+
+    fn cell_named(&mut self, code: &Code<'_, '_>, construct: ConstructId, service: usize, name: &Name) {
+        let Some(symbol) = name.symbol else { return };
+        let AstKind::VariableDeclarator(declarator) = code.kind(code.declaration(symbol)) else { return };
+        let initial = declarator.init.as_ref();
+        let initial = initial.and_then(|init| node_of(code, code.declaration(symbol), init.span()));
+        self.things.insert(symbol, Thing::Cell(self.cells.len()));
+        self.cells.push(Cell {
+            construct,
+            symbol,
+            name: name.text.clone(),
+            view: String::new(),
+            key: String::new(),
+            service,
+            scope: Scope::Service,
+            initial,
+            number: 0,
+            place: name.span.clone(),
+        });
+    }
+
+    fn external_named(&mut self, code: &Code<'_, '_>, name: &Name) {
+        let Some(symbol) = name.symbol else { return };
+        let AstKind::VariableDeclarator(declarator) = code.kind(code.declaration(symbol)) else { return };
+        let Some(init) = &declarator.init else { return };
+        let template = Template::of(code, init);
+        self.things.insert(symbol, Thing::External(self.externals.len()));
+        self.externals.push(External { name: name.text.clone(), template });
+    }
+
+    fn find_resources(&mut self, code: &Code<'_, '_>) {
+        for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
+            let ConstructKind::Res { literal, .. } = &it.kind else { continue };
+            let statement = code.statements[construct];
+            let Some(service) = code.service_of(statement).and_then(|it| self.service_at(it)) else { continue };
+            let captured = capture::of(code, self, construct);
+            let is_nested = code.handler_of(statement).is_some();
+            let is_static = literal.is_some() && (!is_nested || captured.is_empty());
+            let same = |resource: &Resource| {
+                resource.service == service && resource.parent.is_none() && resource.literal == *literal
+            };
+            if is_static && let Some(resource) = self.resources.iter_mut().find(|resource| same(resource)) {
+                resource.constructs.push(construct);
+                continue;
+            }
+            // Handlers are numbered below; until then it is the construct.
+            let parent = code.handler_of(statement).filter(|_| !is_static);
+            let number = self.services[service].resources.len();
+            self.services[service].resources.push(self.resources.len());
+            let (constructs, literal) = (vec![construct], literal.clone());
+            let key = String::new();
+            self.resources.push(Resource { constructs, key, service, literal, parent, captured, number });
+        }
+    }
+
+    fn find_handlers(&mut self, code: &Code<'_, '_>) {
+        for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
+            let ConstructKind::On { method, .. } = &it.kind else { continue };
+            let resource = it.parent.and_then(|parent| self.resource_at(parent));
+            let (Some(resource), Some(function)) = (resource, code.function_for(construct)) else { continue };
+            let Some(method) = Method::named(method.name()) else { continue };
+            let service = self.resources[resource].service;
+            let number = self.services[service].handlers.len();
+            self.services[service].handlers.push(self.handlers.len());
+            self.handlers.push(Handler { construct, function, method, resource, service, number });
+        }
+        for index in 0..self.resources.len() {
+            self.resources[index].parent = self.resources[index].parent.and_then(|parent| self.handler_at(parent));
+            let key = self.key(code, index);
+            let same = self.resources[..index].iter().filter(|it| it.service == self.resources[index].service);
+            let nth = same.filter(|it| it.key == key || it.key.starts_with(&format!("{key}#"))).count() + 1;
+            self.resources[index].key = if nth == 1 { key } else { format!("{key}#{nth}") };
+        }
+    }
+
+    /// `/data`, or `/start POST > /red/` for what a handler declares.
+    fn key(&self, code: &Code<'_, '_>, index: usize) -> String {
+        let resource = &self.resources[index];
+        let path = resource.literal.clone().unwrap_or_else(|| {
+            let statement = code.statements[resource.constructs[0]];
+            let strings = code.inside(statement).map(|node| code.kind(node));
+            let first = strings.take_while(|kind| !matches!(kind, AstKind::Function(_))).find_map(|kind| match kind {
+                AstKind::StringLiteral(text) => Some(text.value.to_string()),
+                AstKind::TemplateElement(text) => Some(text.value.raw.to_string()),
+                _ => None,
+            });
+            first.unwrap_or_default()
+        });
+        let Some(parent) = resource.parent else { return path };
+        format!("{} > {path}", self.handler_key(parent))
+    }
+
+    fn handler_key(&self, handler: usize) -> String {
+        let handler = &self.handlers[handler];
+        format!("{} {}", self.resources[handler.resource].key, handler.method.word())
+    }
+
+    fn finish_cells(&mut self, code: &Code<'_, '_>) {
+        for index in 0..self.cells.len() {
+            let around = code.construct(self.cells[index].construct).parent;
+            let statement = code.statements[self.cells[index].construct];
+            let scope = match (code.handler_of(statement), around) {
+                (Some(handler), _) if self.is_directly_in(code, statement, handler) => {
+                    self.handler_at(handler).map(Scope::Handler)
+                }
+                (_, Some(around)) => self.resource_at(around).map(Scope::Resource),
+                _ => None,
+            };
+            let (service, name) = (self.cells[index].service, self.cells[index].name.clone());
+            let scope = scope.unwrap_or(Scope::Service);
+            let key = match scope {
+                Scope::Service => name.clone(),
+                Scope::Resource(resource) => format!("{} {name}", self.resources[resource].key),
+                Scope::Handler(handler) => format!("{} {name}", self.handler_key(handler)),
+            };
+            let before = |taken: &dyn Fn(&Cell) -> bool| {
+                self.cells[..index].iter().filter(|cell| cell.service == service && taken(cell)).count() + 1
+            };
+            let (views, keys) = (before(&|cell| cell.name == name), before(&|cell| cell.key.split('#').next() == Some(&key)));
+            let number = self.services[service].cells.len();
+            self.services[service].cells.push(index);
+            let cell = &mut self.cells[index];
+            cell.view = if views == 1 { name } else { format!("{name}${views}") };
+            cell.key = if keys == 1 { key } else { format!("{key}#{keys}") };
+            (cell.scope, cell.number) = (scope, number);
+        }
+    }
+
+    /// Whether a statement stands in a handler, and not in a resource that the handler declares.
+    fn is_directly_in(&self, code: &Code<'_, '_>, statement: NodeId, handler: ConstructId) -> bool {
+        let mut roles = code.functions_around(code.function_of(statement)).map(|id| code.functions[id].role);
+        roles.find(|role| *role != Role::Plain) == Some(Role::Handler(handler))
+    }
+}
+
+/// The node within `outer` that has this span, the outermost of several.
+pub(crate) fn node_of(code: &Code<'_, '_>, outer: NodeId, span: oxc_span::Span) -> Option<NodeId> {
+    code.inside(outer).skip(1).find(|node| code.span(*node) == span)
+}

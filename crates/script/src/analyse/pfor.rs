@@ -1,0 +1,211 @@
+//! Rule 19: the turns of a `pfor` run in any order, so none may need what another does.
+
+use std::collections::BTreeSet;
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::Expression;
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+use oxc_syntax::symbol::SymbolId;
+
+use super::Analysis;
+use super::code::{Code, identifier};
+use super::effects::{Location, Observer, target};
+use crate::diagnostic::{Code as Says, Diagnostic};
+use crate::syntax::{ConstructId, ConstructKind};
+
+/// Whether the author asks for one turn after the other: `/* S: sequential */` before the loop.
+pub(crate) fn is_sequential(code: &Code<'_, '_>, construct: ConstructId) -> bool {
+    let before = code.text(0..code.construct(construct).span.start).trim_end();
+    let comment = before.strip_suffix("*/").and_then(|before| before.rsplit_once("/*"));
+    comment.is_some_and(|(_, text)| text.split_whitespace().eq(["S:", "sequential"]))
+}
+
+/// The statement that is repeated.
+pub(crate) fn body(code: &Code<'_, '_>, construct: ConstructId) -> Option<NodeId> {
+    let statement = code.statements[construct];
+    let AstKind::ForInStatement(each) = code.kind(statement) else { return None };
+    super::names::node_of(code, statement, each.body.span())
+}
+
+pub(crate) fn check(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
+    let code = &analysis.code;
+    let constructs = code.parsed.syntax.constructs.iter().enumerate();
+    let loops = constructs.clone().filter(|(_, it)| matches!(it.kind, ConstructKind::Pfor { .. }));
+    let bodies: Vec<NodeId> = loops.filter_map(|(id, _)| body(code, id)).collect();
+    for (id, construct) in constructs {
+        let ConstructKind::Pfor { name } = &construct.kind else { continue };
+        let Some(body) = body(code, id) else { continue };
+        if is_sequential(code, id) {
+            continue;
+        }
+        let checked = Turn { analysis, body, bodies: &bodies, index: name.symbol, head: construct.span.start };
+        checked.jumps(found);
+        checked.answers(found);
+        checked.changes(observer, found);
+    }
+}
+
+struct Turn<'t, 'p, 'a> {
+    analysis: &'t Analysis<'p, 'a>,
+    body: NodeId,
+    index: Option<SymbolId>,
+    /// Of all loops.
+    bodies: &'t [NodeId],
+    /// Where the loop begins, in S.
+    head: usize,
+}
+
+const SEQUENTIAL: &str = "write `/* S: sequential */` before the loop to run one turn after the other";
+
+impl Turn<'_, '_, '_> {
+    fn code(&self) -> &Code<'_, '_> {
+        &self.analysis.code
+    }
+
+    fn jumps(&self, found: &mut Vec<Diagnostic>) {
+        let code = self.code();
+        for node in code.inside(self.body) {
+            if code.function_of(node) != code.function_of(self.body) {
+                continue;
+            }
+            let (word, leaves) = match code.kind(node) {
+                AstKind::ReturnStatement(_) => ("return", true),
+                AstKind::BreakStatement(_) => ("break", target(code, node).is_none_or(|it| !code.is_inside(it, self.body))),
+                AstKind::ContinueStatement(_) => ("continue", self.continues_outside(node)),
+                _ => continue,
+            };
+            if !leaves {
+                continue;
+            }
+            let message = format!("`{word}` leaves a `pfor`, and other turns are under way");
+            let help = format!("keep what was found, and look at it after the loop; or {SEQUENTIAL}");
+            let error = Diagnostic::error(Says::PforLeaves, code.place(node), message, "this would leave the loop", help);
+            found.push(error.and(self.head..self.head + 4, "of this loop"));
+        }
+    }
+
+    /// `continue` ends a turn, but not one of a loop around.
+    fn continues_outside(&self, node: NodeId) -> bool {
+        let code = self.code();
+        let Some(target) = target(code, node) else { return true };
+        let own = code.parent(self.body);
+        let is_label = matches!(code.kind(target), AstKind::LabeledStatement(_)) && code.parent(own) == target;
+        !(code.is_inside(target, self.body) || target == own || is_label)
+    }
+
+    fn answers(&self, found: &mut Vec<Diagnostic>) {
+        let code = self.code();
+        for node in code.inside(self.body) {
+            let Some(id) = code.construct_at(node) else { continue };
+            // A nested resource's handlers answer for themselves.
+            if !matches!(code.construct(id).kind, ConstructKind::Respond { .. })
+                || code.handler_of(node) != code.handler_of(self.body)
+            {
+                continue;
+            }
+            let help = format!("answer after the loop, when all turns are done; or {SEQUENTIAL}");
+            let message = "`respond` in a `pfor`: which turn answers would be chance";
+            let error = Diagnostic::error(Says::PforDependence, code.construct(id).span.clone(), message, "each turn comes here", help);
+            found.push(error.and(self.head..self.head + 4, "of this loop"));
+        }
+    }
+
+    fn changes(&self, observer: &Observer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
+        let code = self.code();
+        let mut told = BTreeSet::new();
+        for change in self.analysis.flow.changes.iter().filter(|it| code.is_inside(it.node, self.body)) {
+            if self.declares(change.symbol, self.body) || told.contains(&change.symbol) {
+                continue;
+            }
+            let at_index = !change.is_assignment && change.index.is_some() && change.index == self.index;
+            let is_cell = self.analysis.names.cell(change.symbol).is_some();
+            if at_index && !is_cell {
+                if let Some(other) = self.other_use(observer, change.symbol) {
+                    told.insert(change.symbol);
+                    found.push(self.dependence(change.symbol, other, "a turn looks at what another one sets"));
+                }
+                continue;
+            }
+            told.insert(change.symbol);
+            found.push(self.dependence(change.symbol, change.node, "each turn changes it"));
+        }
+        // Functions of the file that change something of the handler's, or of the file's.
+        for node in code.inside(self.body).filter(|it| matches!(code.kind(*it), AstKind::IdentifierReference(_))) {
+            let function = code.symbol(node).filter(|symbol| code.named.contains_key(symbol));
+            if function.is_none() || function.is_some_and(|symbol| self.is_own(symbol)) {
+                continue;
+            }
+            for location in observer.effects(node, &[]).writes {
+                let (Location::Variable(symbol) | Location::Content(symbol)) = location else { continue };
+                if !self.is_own(symbol) && told.insert(symbol) {
+                    found.push(self.dependence(symbol, node, "this function changes it in each turn"));
+                }
+            }
+        }
+        for declared in code.inside(self.body).filter(|it| matches!(code.kind(*it), AstKind::BindingIdentifier(_))) {
+            let Some(symbol) = code.symbol(declared) else { continue };
+            let outside = self.used_elsewhere(symbol);
+            if let Some(outside) = outside.filter(|_| told.insert(symbol)) {
+                let error = self.dependence(symbol, declared, "each turn has its own");
+                found.push(error.and(code.place(outside), "used outside of the loop"));
+            }
+        }
+    }
+
+    /// Whether each turn has its own of a variable: it is declared in the body, and used in no other place but the
+    /// bodies of other loops that declare it themselves.
+    fn is_own(&self, symbol: SymbolId) -> bool {
+        self.declares(symbol, self.body) && self.used_elsewhere(symbol).is_none()
+    }
+
+    fn declares(&self, symbol: SymbolId, body: NodeId) -> bool {
+        let declarations = self.code().semantic.scoping().symbol_declarations(symbol);
+        declarations.into_iter().any(|node| self.code().is_inside(node, body))
+    }
+
+    /// A use outside that would see what a turn sets.
+    fn used_elsewhere(&self, symbol: SymbolId) -> Option<NodeId> {
+        let code = self.code();
+        let has_own = |node: NodeId| {
+            let mut bodies = self.bodies.iter().filter(|body| code.is_inside(node, **body));
+            bodies.any(|body| !code.is_inside(self.body, *body) && self.declares(symbol, *body))
+        };
+        let mut uses = code.uses(symbol).map(|reference| reference.node_id());
+        uses.find(|node| !code.is_inside(*node, self.body) && !has_own(*node))
+    }
+
+    /// A use of what is set by `x[i] = ..` that is not `x[i]`.
+    fn other_use(&self, observer: &Observer<'_, '_, '_>, symbol: SymbolId) -> Option<NodeId> {
+        let code = self.code();
+        let holder = observer.holder(symbol);
+        let names = code.inside(self.body).filter(|node| code.symbol(*node).is_some_and(|it| observer.holder(it) == holder));
+        let mut outer = names.filter(|node| code.symbol(*node).is_some_and(|it| !self.is_own(it)));
+        outer.find(|node| {
+            let AstKind::ComputedMemberExpression(member) = code.kind(code.parent(*node)) else { return true };
+            let is_object = member.object.span() == code.span(*node);
+            let index = matches!(member.expression, Expression::Identifier(_)).then(|| identifier(code, &member.expression)).flatten();
+            !is_object || index != self.index
+        })
+    }
+
+    fn dependence(&self, symbol: SymbolId, node: NodeId, label: &str) -> Diagnostic {
+        let code = self.code();
+        let name = code.name(symbol);
+        if Some(symbol) == self.index {
+            let message = format!("`{name}` is a constant in each turn of `pfor`");
+            let help = "copy it into a variable of the body, and change that";
+            return Diagnostic::error(Says::PforDependence, code.place(node), message, "this changes it", help);
+        }
+        let is_cell = self.analysis.names.cell(symbol).is_some();
+        let message = if is_cell {
+            format!("the turns of a `pfor` share the state `{name}`")
+        } else {
+            format!("the turns of a `pfor` depend on each other through `{name}`")
+        };
+        let help = format!("let each turn set a place of its own, as in `results[i] = ..`, and put them together after the loop; or {SEQUENTIAL}");
+        let error = Diagnostic::error(Says::PforDependence, code.place(node), message, label, help);
+        let error = error.and(self.head..self.head + 4, "in this loop");
+        if self.declares(symbol, self.body) { error } else { error.and(code.declared(symbol), "declared outside of it") }
+    }
+}

@@ -1,0 +1,161 @@
+//! Rule 3: GET and HEAD only look. Tells of what is sure to change state, of state and resources that are declared,
+//! and of calls that are no questions. What can't be proved here, the worker's read-only views refuse.
+
+use std::collections::BTreeSet;
+
+use oxc_ast::AstKind;
+use oxc_semantic::NodeId;
+
+use super::Analysis;
+use super::calls::Wait;
+use super::code::{Code, FunctionId};
+use crate::diagnostic::{Code as Says, Diagnostic};
+use crate::program::Method;
+use crate::syntax::{ConstructId, ConstructKind};
+
+/// What a file, service or handler says first, where its GET may call what is not safe.
+const ALLOWED: &str = "allow unsafe calls in GET";
+
+pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let mut told = BTreeSet::new();
+    for handler in &analysis.names.handlers {
+        if matches!(handler.method, Method::Get | Method::Head) {
+            let method = handler.method.word();
+            let safe = Safe { analysis, construct: handler.construct, function: handler.function, method };
+            safe.declarations(found);
+            safe.changes(&mut told, found);
+            safe.calls(&mut told, found);
+        }
+    }
+}
+
+struct Safe<'s, 'p, 'a> {
+    analysis: &'s Analysis<'p, 'a>,
+    construct: ConstructId,
+    function: FunctionId,
+    method: &'static str,
+}
+
+impl Safe<'_, '_, '_> {
+    fn code(&self) -> &Code<'_, '_> {
+        &self.analysis.code
+    }
+
+    fn declarations(&self, found: &mut Vec<Diagnostic>) {
+        let code = self.code();
+        for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
+            if code.handler_of(code.statements[id]) != Some(self.construct) {
+                continue;
+            }
+            let error = match &construct.kind {
+                // State within a nested resource is that resource's.
+                ConstructKind::State { names } if construct.parent.is_none_or(|it| !self.is_resource(it)) => {
+                    let name = names.first().map_or(construct.span.clone(), |name| name.span.clone());
+                    Diagnostic::error(
+                        Says::GetState,
+                        name,
+                        format!("a {} handler has no state of its own", self.method),
+                        "state is declared here",
+                        "use `var` for what one request needs; what requests share is declared in the service or resource",
+                    )
+                }
+                ConstructKind::Res { path, .. } => Diagnostic::error(
+                    Says::GetDeclares,
+                    path.clone(),
+                    format!("a {} handler declares a resource", self.method),
+                    "asking must not create anything",
+                    "declare it in a POST or PUT handler, or beside this resource in the service",
+                ),
+                _ => continue,
+            };
+            found.push(error);
+        }
+    }
+
+    fn is_resource(&self, id: ConstructId) -> bool {
+        matches!(self.code().construct(id).kind, ConstructKind::Res { .. })
+    }
+
+    /// Where the functions that this handler may run are named in it.
+    fn reached(&self) -> Vec<(FunctionId, Option<NodeId>)> {
+        let touched = &self.analysis.touched;
+        let mut all = vec![(self.function, None)];
+        for (function, node) in touched.uses_of(self.function) {
+            all.extend(touched.reach(*function).into_iter().map(|it| (it, Some(*node))));
+        }
+        all
+    }
+
+    fn changes(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<Diagnostic>) {
+        let code = self.code();
+        for (function, from) in self.reached() {
+            for change in self.analysis.flow.changes.iter().filter(|it| it.is_sure && code.home(it.node) == function) {
+                let Some(cell) = self.analysis.names.cell(change.symbol) else { continue };
+                let is_own = code.handler_of(change.node).is_none_or(|it| it == self.construct);
+                if !is_own || !told.insert((change.node, Says::GetWrites)) {
+                    continue;
+                }
+                let (name, method) = (&self.analysis.names.cells[cell].name, self.method);
+                let label = if change.is_assignment { "this sets it" } else { "this changes it" };
+                let error = Diagnostic::error(
+                    Says::GetWrites,
+                    code.place(change.node),
+                    format!("a {method} handler changes the state `{name}`"),
+                    label,
+                    "change state in a PUT, POST, PATCH or DELETE handler; to sort or cut a list for an answer, copy it \
+                     before, as in `list.slice()`",
+                );
+                found.push(self.with_place(error, from).and(self.analysis.names.cells[cell].place.clone(), "declared here"));
+            }
+        }
+    }
+
+    fn calls(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<Diagnostic>) {
+        let code = self.code();
+        if self.is_allowed() {
+            return;
+        }
+        for (function, from) in self.reached() {
+            for (node, wait) in self.analysis.calls.waits.iter().filter(|(node, _)| code.home(**node) == function) {
+                let Wait::Resource { method, .. } = wait else { continue };
+                let is_safe = matches!(method, Method::Get | Method::Head | Method::Options);
+                if is_safe || !told.insert((*node, Says::GetUnsafe)) {
+                    continue;
+                }
+                let error = Diagnostic::error(
+                    Says::GetUnsafe,
+                    code.place(*node),
+                    format!("a {} handler makes a {} request", self.method, method.word()),
+                    "who asks does not expect that anything changes",
+                    format!("answer a POST or PUT with it instead; or, if it changes nothing, say so in the handler's first line: `\"{ALLOWED}\"`"),
+                );
+                found.push(self.with_place(error, from));
+            }
+        }
+    }
+
+    fn with_place(&self, error: Diagnostic, from: Option<NodeId>) -> Diagnostic {
+        let construct = self.code().construct(self.construct);
+        let head = match &construct.kind {
+            ConstructKind::On { method_span, .. } => construct.span.start..method_span.end,
+            _ => construct.span.clone(),
+        };
+        let error = error.and(head, "in this handler");
+        match from {
+            Some(node) => error.and(self.code().place(node), "which gets there from here"),
+            None => error,
+        }
+    }
+
+    fn is_allowed(&self) -> bool {
+        let code = self.code();
+        let around: BTreeSet<NodeId> = code.functions_around(self.function).map(|id| code.functions[id].node).collect();
+        let says = |node: NodeId| match code.kind(node) {
+            AstKind::Directive(directive) => directive.expression.value == ALLOWED,
+            _ => false,
+        };
+        code.semantic.nodes().iter().any(|node| {
+            says(node.id()) && around.contains(&code.functions[code.function_of(node.id())].node)
+        })
+    }
+}

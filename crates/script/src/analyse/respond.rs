@@ -1,0 +1,163 @@
+//! Rules 12 and 13: whether a handler answers on each of its paths, and not twice for sure.
+
+use oxc_ast::AstKind;
+use oxc_semantic::NodeId;
+
+use super::Analysis;
+use super::code::Code;
+use super::commit::{children, statements};
+use crate::diagnostic::{Code as Says, Diagnostic};
+use crate::program::Method;
+use crate::syntax::ConstructKind;
+
+pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let code = &analysis.code;
+    for handler in &analysis.names.handlers {
+        let node = code.functions[handler.function].node;
+        let mut paths = Paths { code, found };
+        let end = paths.list(&statements(code, node));
+        let answers_elsewhere = code.inside(node).any(|it| is_respond(code, it) && code.function_of(it) != handler.function);
+        if !matches!(handler.method, Method::Get | Method::Head) || answers_elsewhere || !end.can_be_silent() {
+            continue;
+        }
+        let construct = code.construct(handler.construct);
+        let ConstructKind::On { method_span, .. } = &construct.kind else { continue };
+        let none = !code.inside(node).any(|it| is_respond(code, it));
+        let label = if none { "this never responds" } else { "a path through it ends without `respond`" };
+        found.push(
+            Diagnostic::error(
+                Says::RespondMissing,
+                construct.span.start..method_span.end,
+                "a GET handler may end without an answer",
+                label,
+                "add a `respond` at its end; without one the answer is 200 with an empty body",
+            )
+            .as_warning(),
+        );
+    }
+}
+
+fn is_respond(code: &Code<'_, '_>, node: NodeId) -> bool {
+    code.construct_at(node).is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Respond { .. }))
+}
+
+/// How code may end.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    /// It may go on to what follows, having answered on no path, or on this one not.
+    silent: bool,
+    /// It may go on, having answered.
+    answered: bool,
+    /// It may leave the handler without an answer.
+    leaves: bool,
+}
+
+impl End {
+    const SILENT: Self = Self { silent: true, answered: false, leaves: false };
+    const ANSWERED: Self = Self { silent: false, answered: true, leaves: false };
+    const NOWHERE: Self = Self { silent: false, answered: false, leaves: false };
+
+    fn can_be_silent(self) -> bool {
+        self.silent || self.leaves
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            silent: self.silent || other.silent,
+            answered: self.answered || other.answered,
+            leaves: self.leaves || other.leaves,
+        }
+    }
+
+    /// This, and then that: who has answered has answered.
+    fn then(self, next: Self) -> Self {
+        let goes_on = next.silent || next.answered;
+        Self {
+            silent: self.silent && next.silent,
+            answered: (self.answered && goes_on) || (self.silent && next.answered),
+            leaves: self.leaves || (self.silent && next.leaves),
+        }
+    }
+}
+
+struct Paths<'f, 'p, 'a> {
+    code: &'f Code<'p, 'a>,
+    found: &'f mut Vec<Diagnostic>,
+}
+
+impl Paths<'_, '_, '_> {
+    fn list(&mut self, statements: &[NodeId]) -> End {
+        let mut end = End::SILENT;
+        let mut first = None;
+        for statement in statements {
+            if is_respond(self.code, *statement) {
+                let sure = end.answered && !end.silent;
+                if let Some(first) = first.filter(|_| sure) {
+                    self.twice(first, *statement);
+                }
+                first = first.or(Some(*statement));
+            }
+            end = end.then(self.statement(*statement));
+        }
+        end
+    }
+
+    fn statement(&mut self, node: NodeId) -> End {
+        let code = self.code;
+        match code.kind(node) {
+            AstKind::ThrowStatement(_) if is_respond(code, node) => End::ANSWERED,
+            AstKind::ThrowStatement(_) => End::NOWHERE,
+            AstKind::ReturnStatement(_) => End { leaves: true, ..End::NOWHERE },
+            AstKind::BlockStatement(_) => self.list(&children(code, node)),
+            AstKind::IfStatement(_) => {
+                let branches = children(code, node);
+                let ends: Vec<End> = branches.iter().map(|branch| self.statement(*branch)).collect();
+                match ends.as_slice() {
+                    [both, other] => both.or(*other),
+                    [one] => one.or(End::SILENT),
+                    _ => End::SILENT,
+                }
+            }
+            AstKind::LabeledStatement(_) => self.list(&children(code, node)),
+            AstKind::TryStatement(it) => {
+                let (block, handler) = (it.block.node_id.get(), it.handler.as_ref());
+                let tried = self.statement(block);
+                let caught = handler.map(|handler| self.statement(handler.body.node_id.get()));
+                let end = tried.or(caught.unwrap_or(End::NOWHERE));
+                match &it.finalizer {
+                    Some(last) => end.then(self.statement(last.node_id.get())),
+                    None => end,
+                }
+            }
+            AstKind::SwitchStatement(it) => {
+                // A case may fall through to the next, or leave by `break`; without `default`, none may be taken.
+                let ends: Vec<End> = it.cases.iter().map(|case| self.list(&children(code, case.node_id.get()))).collect();
+                let has_default = it.cases.iter().any(|case| case.test.is_none());
+                let breaks = code.inside(node).any(|inner| matches!(code.kind(inner), AstKind::BreakStatement(_)));
+                let all = ends.iter().copied().fold(if has_default { End::NOWHERE } else { End::SILENT }, End::or);
+                if breaks { all.or(End { silent: all.silent, ..End::NOWHERE }) } else { all }
+            }
+            kind if kind.is_iteration_statement() => {
+                let body = children(code, node).last().map(|body| self.statement(*body));
+                body.unwrap_or(End::SILENT).or(End::SILENT)
+            }
+            AstKind::BreakStatement(_) | AstKind::ContinueStatement(_) => End::SILENT,
+            _ => End::SILENT,
+        }
+    }
+
+    fn twice(&mut self, first: NodeId, second: NodeId) {
+        let place = |node: NodeId| self.code.construct_at(node).map(|id| self.code.construct(id).span.clone());
+        let (Some(first), Some(second)) = (place(first), place(second)) else { return };
+        self.found.push(
+            Diagnostic::error(
+                Says::RespondTwice,
+                second,
+                "a request is answered twice",
+                "only the first answer is sent",
+                "remove one of the two, or put them on different paths of an `if`",
+            )
+            .and(first, "answered here already"),
+        );
+    }
+}

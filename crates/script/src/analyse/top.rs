@@ -1,0 +1,182 @@
+//! Rules 8 and 21: what may stand outside of handlers, and what state may be. Code there runs once in each worker, so
+//! that what it keeps is not shared.
+
+use oxc_ast::AstKind;
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+
+use super::Analysis;
+use super::cells::captured_at;
+use super::code::{Code, Role};
+use super::commit::children;
+use crate::diagnostic::{Code as Says, Diagnostic};
+use crate::program::Scope;
+use crate::syntax::ConstructKind;
+
+pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    statements(&analysis.code, found);
+    modules(&analysis.code, found);
+    names(&analysis.code, found);
+    shared(analysis, found);
+    cells(analysis, found);
+}
+
+/// A file has constants, functions and services.
+fn statements(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for statement in children(code, NodeId::ROOT) {
+        let is_fine = matches!(
+            code.kind(statement),
+            AstKind::VariableDeclaration(_) | AstKind::Function(_) | AstKind::Class(_) | AstKind::EmptyStatement(_)
+        );
+        let is_module = code.kind(statement).is_module_declaration();
+        if is_fine || is_module || code.construct_at(statement).is_some() {
+            continue;
+        }
+        found.push(Diagnostic::error(
+            Says::TopLevel,
+            code.place(statement),
+            "outside of services there are only constants and functions",
+            "this would run once in each worker",
+            "move it into a handler; what handlers use is declared with `const` or `function`",
+        ));
+    }
+}
+
+fn modules(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for node in code.semantic.nodes().iter() {
+        let (what, help) = match node.kind() {
+            AstKind::ImportMeta(_) => ("`import.meta` is not there in an S file", "import packages by their names"),
+            AstKind::ExportDeclaration(_)
+            | AstKind::ExportNamedDeclaration(_)
+            | AstKind::ExportFromDeclaration(_)
+            | AstKind::ExportDefaultDeclaration(_)
+            | AstKind::ExportAllDeclaration(_) => {
+                ("an S file exports nothing", "leave out `export`; services reach each other by HTTP")
+            }
+            _ => continue,
+        };
+        found.push(Diagnostic::error(Says::Module, code.place(node.id()), what, "this stands here", help));
+    }
+}
+
+/// `$r` and its like are ours.
+fn names(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let is_ours = |name: &str| {
+        let rest = name.strip_prefix('$');
+        rest.is_some_and(|rest| ["s", "r", "c"].contains(&rest) || (!rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())))
+    };
+    for node in code.semantic.nodes().iter() {
+        let name = match node.kind() {
+            AstKind::BindingIdentifier(name) => name.name,
+            AstKind::IdentifierReference(name) => name.name,
+            _ => continue,
+        };
+        if is_ours(&name) {
+            found.push(Diagnostic::error(
+                Says::ReservedName,
+                code.place(node.id()),
+                format!("the name `{name}` is taken"),
+                "the compiled code uses it",
+                "choose another; `$s`, `$r`, `$c` and `$` with a number are not to be had",
+            ));
+        }
+    }
+}
+
+/// Variables outside of handlers are each worker's own.
+fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let code = &analysis.code;
+    for change in &analysis.flow.changes {
+        let is_plain = analysis.names.thing(change.symbol).is_none();
+        let declared = code.declaration(change.symbol);
+        // Code at the level of the declaration sets up what it declares.
+        let sets_up = code.function_of(change.node) == code.function_of(declared) || !runs_in_request(code, change.node);
+        if !is_plain || !is_outside(code, declared) || sets_up || !change.is_sure {
+            continue;
+        }
+        let name = code.name(change.symbol);
+        let error = Diagnostic::error(
+            Says::SharedVariable,
+            code.place(change.node),
+            format!("`{name}` is changed by a request, and each worker has its own"),
+            "other workers don't see this change",
+            format!("declare it as state, in the service: `state {name}`"),
+        );
+        let error = error.and(code.declared(change.symbol), "declared outside of handlers");
+        found.push(if change.is_assignment { error } else { error.as_warning() });
+    }
+}
+
+fn is_outside(code: &Code<'_, '_>, declared: NodeId) -> bool {
+    matches!(code.functions[code.function_of(declared)].role, Role::File | Role::Service(_) | Role::Resource(_))
+        && code.handler_of(declared).is_none()
+}
+
+fn runs_in_request(code: &Code<'_, '_>, node: NodeId) -> bool {
+    matches!(code.functions[code.function_of(node)].role, Role::Plain | Role::Handler(_))
+}
+
+fn cells(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Analysis { code, names, .. } = analysis;
+    for cell in &names.cells {
+        if let Some(initial) = cell.initial {
+            if is_function(code, initial) {
+                found.push(function_as_state(code, initial));
+            }
+        }
+        for reference in code.uses(cell.symbol) {
+            let node = reference.node_id();
+            let seen = captured_at(code, node, code.declaration(cell.symbol)).unwrap_or(node);
+            let role = code.functions[code.function_of(seen)].role;
+            let in_initial = cells_initial(code, node);
+            if in_initial && !matches!(cell.scope, Scope::Handler(_)) && seen == node {
+                found.push(Diagnostic::error(
+                    Says::InitialState,
+                    code.place(node),
+                    format!("an initial value uses the state `{}`", cell.name),
+                    "which of the two would come first is not said",
+                    "begin with a constant, and compute the rest in a handler",
+                ));
+            } else if matches!(role, Role::Service(_) | Role::Resource(_) | Role::File) && !in_initial {
+                found.push(Diagnostic::error(
+                    Says::StateUse,
+                    code.place(node),
+                    format!("the state `{}` is used outside of a handler", cell.name),
+                    "no request is there that would see a version of it",
+                    "use it in a handler, or in a function that handlers call",
+                ));
+            }
+            assigned(code, node, found);
+        }
+    }
+}
+
+/// Whether a node stands in a declaration of state.
+fn cells_initial(code: &Code<'_, '_>, node: NodeId) -> bool {
+    let mut around = code.ancestors(node).filter_map(|it| code.construct_at(it));
+    around.next().is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }))
+}
+
+/// Rule 8: state is data.
+fn assigned(code: &Code<'_, '_>, node: NodeId, found: &mut Vec<Diagnostic>) {
+    let AstKind::AssignmentExpression(assignment) = code.kind(code.parent(node)) else { return };
+    let value = super::names::node_of(code, code.parent(node), assignment.right.span());
+    if let Some(value) = value.filter(|value| *value != node && is_function(code, *value)) {
+        found.push(function_as_state(code, value));
+    }
+}
+
+fn is_function(code: &Code<'_, '_>, node: NodeId) -> bool {
+    matches!(code.kind(node), AstKind::Function(_) | AstKind::ArrowFunctionExpression(_) | AstKind::Class(_))
+}
+
+fn function_as_state(code: &Code<'_, '_>, node: NodeId) -> Diagnostic {
+    let place = code.place(node);
+    Diagnostic::error(
+        Says::StateFunction,
+        place.start..place.end,
+        "state can't be a function",
+        "state is data: it is written to disk",
+        "declare the function in the service, and keep what it needs as state",
+    )
+}

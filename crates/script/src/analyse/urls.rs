@@ -1,0 +1,66 @@
+//! Rule 15: as many arguments as holes, and a URL that leads somewhere.
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::Argument;
+
+use super::Analysis;
+use super::calls::Wait;
+use crate::diagnostic::{Code as Says, Diagnostic};
+use crate::program::Method;
+use crate::syntax::ConstructKind;
+
+pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Analysis { code, names, .. } = analysis;
+    for (node, wait) in &analysis.calls.waits {
+        let Wait::Resource { external, symbol, method } = wait else { continue };
+        let AstKind::CallExpression(call) = code.kind(*node) else { continue };
+        // How many `...` gives shows when it runs.
+        if call.arguments.iter().any(|argument| matches!(argument, Argument::SpreadElement(_))) {
+            continue;
+        }
+        let (holes, given) = (names.externals[*external].template.holes(), call.arguments.len());
+        let has_body = matches!(method, Method::Post | Method::Put | Method::Patch);
+        if given == holes || (has_body && given == holes + 1) {
+            continue;
+        }
+        let word = method.word().to_lowercase();
+        let wanted = match (holes, has_body) {
+            (0, false) => "none: its URL has no `@`".to_owned(),
+            (0, true) => "the body at most: its URL has no `@`".to_owned(),
+            (_, false) => format!("{holes}, one for each `@`"),
+            (_, true) => format!("{holes}, one for each `@`, and the body if there is one"),
+        };
+        let count = if given == 1 { "1 argument".to_owned() } else { format!("{given} arguments") };
+        let help = format!("give as many values as the URL has `@`; an `@` that is part of the URL is written `@@`. It takes {wanted}");
+        found.push(
+            Diagnostic::error(
+                Says::Placeholders,
+                code.place(*node),
+                format!("`{}.{word}` is given {count}, and takes {wanted}", code.name(*symbol)),
+                format!("{count} here"),
+                help,
+            )
+            .and(code.declared(*symbol), "the URL is declared here"),
+        );
+    }
+    for construct in &code.parsed.syntax.constructs {
+        let ConstructKind::External { names: declared } = &construct.kind else { continue };
+        for name in declared {
+            let Some(symbol) = name.symbol else { continue };
+            let Some(external) = names.external(symbol) else { continue };
+            let Some(beginning) = names.externals[external].template.beginning() else { continue };
+            let is_whole = names.externals[external].template.parts.len() == 1;
+            let leads = beginning.starts_with('/') || beginning.starts_with("http://") || beginning.starts_with("https://");
+            let may_lead = !is_whole && ["http://", "https://"].iter().any(|scheme| scheme.starts_with(beginning));
+            if !leads && !may_lead {
+                found.push(Diagnostic::error(
+                    Says::Url,
+                    code.declared(symbol),
+                    "a resource's URL begins with `/`, `http://` or `https://`",
+                    "this one does not",
+                    "write `/path` for a resource of this service, `http://name/path` for a registered service or a host",
+                ));
+            }
+        }
+    }
+}

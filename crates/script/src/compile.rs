@@ -1,0 +1,134 @@
+//! From an S text to a program, or to what is wrong with it.
+
+use oxc_allocator::Allocator;
+
+use crate::analyse::{self, Analysis, cells, query};
+use crate::diagnostic::{self, Diagnostic};
+use crate::emit::{self, Emitted};
+use crate::line::Lines;
+use crate::{graph, parse, room};
+use crate::program::{
+    Capture, CaptureKind, Cell, Commit, Handler, Path, Position, Program, Resource, Scope, Service, Site,
+};
+
+/// What may be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// State of a service that is used under several paths is an error.
+    pub strict_paths: bool,
+}
+
+/// Compiles a text. `name` is the file's, as it shall stand in messages.
+///
+/// # Errors
+///
+/// All that was found, if something is wrong: errors, and warnings beside them.
+pub fn compile(source: &str, name: &str, options: &Options) -> Result<Program, Vec<Diagnostic>> {
+    room::with_room(source, |source| in_room(source, name, *options))
+        .unwrap_or_else(|| Err(vec![Diagnostic::too_large()]))
+}
+
+fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Diagnostic>> {
+    let allocator = Allocator::default();
+    let parsed = parse::parse(&allocator, source);
+    let mut found = parsed.diagnostics.clone();
+    let Some(tree) = &parsed.tree else { return Err(found) };
+    let analysis = Analysis::of(&parsed, tree, options.strict_paths, &mut found);
+    diagnostic::sort(&mut found);
+    if analyse::failed(&found) {
+        return Err(found);
+    }
+    let Emitted { code, map } = emit::emit(&analysis);
+    let place = Places(Lines::new(source));
+    let sites = emit::sites(&analysis).into_iter().map(|(_, (at, text))| Site { position: place.of(at), text });
+    let services = (0..analysis.names.services.len()).map(|service| self::service(&analysis, &place, service));
+    Ok(Program {
+        name: name.to_owned(),
+        code,
+        map,
+        services: services.collect(),
+        warnings: found,
+        graphs: graph::graphs(&analysis, |offset| place.of(offset)),
+        sites: sites.collect(),
+    })
+}
+
+struct Places<'s>(Lines<'s>);
+
+impl Places<'_> {
+    fn of(&self, offset: usize) -> Position {
+        let at = self.0.position(offset);
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Position { line: count(at.line), column: count(at.column) }
+    }
+}
+
+fn service(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize) -> Service {
+    let it = &analysis.names.services[index];
+    let (groups, group_of) = cells::groups(&analysis.names, index, &analysis.handlers);
+    let construct = |id: usize| place.of(analysis.code.construct(id).span.start);
+    Service {
+        name: it.name.clone(),
+        position: construct(it.construct),
+        cells: it.cells.iter().map(|index| cell(analysis, place, *index, &group_of)).collect(),
+        groups,
+        resources: it.resources.iter().map(|index| resource(analysis, place, *index)).collect(),
+        handlers: it.handlers.iter().map(|index| handler(analysis, place, *index, &group_of)).collect(),
+    }
+}
+
+fn cell(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize, group_of: &[usize]) -> Cell {
+    let names = &analysis.names;
+    let it = &names.cells[index];
+    let scope = match it.scope {
+        Scope::Service => Scope::Service,
+        Scope::Resource(resource) => Scope::Resource(names.resources[resource].number),
+        Scope::Handler(handler) => Scope::Handler(names.handlers[handler].number),
+    };
+    Cell {
+        name: it.name.clone(),
+        view: it.view.clone(),
+        key: it.key.clone(),
+        scope,
+        group: group_of[it.number],
+        eager: it.initial.is_some() && !matches!(it.scope, Scope::Handler(_)),
+        position: place.of(it.place.start),
+    }
+}
+
+fn resource(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize) -> Resource {
+    let names = &analysis.names;
+    let it = &names.resources[index];
+    let capture = |symbol| {
+        let kind = if names.external(symbol).is_some() { CaptureKind::Resource } else { CaptureKind::Value };
+        Capture { name: analysis.code.name(symbol).to_owned(), kind }
+    };
+    let own = |scope: Scope| scope == Scope::Resource(index);
+    Resource {
+        key: it.key.clone(),
+        path: it.literal.clone().map_or(Path::Computed, Path::Literal),
+        parent: it.parent.map(|parent| names.handlers[parent].number),
+        captures: it.captured.values.keys().map(|symbol| capture(*symbol)).collect(),
+        methods: names.handlers.iter().filter(|it| it.resource == index).map(|it| (it.method, it.number)).collect(),
+        cells: names.cells.iter().filter(|cell| own(cell.scope)).map(|cell| cell.number).collect(),
+        position: place.of(analysis.code.construct(it.constructs[0]).span.start),
+    }
+}
+
+fn handler(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize, group_of: &[usize]) -> Handler {
+    let names = &analysis.names;
+    let (it, handling) = (&names.handlers[index], &analysis.handlers[index]);
+    let cells: Vec<usize> = handling.classified.cells.iter().map(|cell| names.cells[*cell].number).collect();
+    let commit = handling.early.map(|statement| place.of(analysis.code.place(statement).end));
+    Handler {
+        method: it.method,
+        resource: names.resources[it.resource].number,
+        class: handling.classified.class,
+        group: cells.first().map(|cell| group_of[*cell]),
+        cells,
+        commit: commit.map_or(Commit::End, Commit::Early),
+        reads: query::reads(&analysis.code, names, it.function),
+        calls: analysis.calls.waits_in(&analysis.code, it.function),
+        position: place.of(analysis.code.construct(it.construct).span.start),
+    }
+}

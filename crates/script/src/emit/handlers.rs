@@ -1,0 +1,287 @@
+//! Services, resources, handlers and state. Handlers stand side by side in their service, nested ones too: those are
+//! lifted out of their parents, and get what they took along as a parameter.
+
+use std::ops::Range;
+
+use oxc_ast::AstKind;
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+
+use super::Emitter;
+use super::edits::Piece;
+use crate::analyse::capture::{self, Captured};
+use crate::analyse::cells::captured_at;
+use crate::analyse::code::Role;
+use crate::analyse::names::Thing;
+use crate::program::Scope;
+use crate::syntax::{ConstructId, ConstructKind};
+
+impl Emitter<'_, '_, '_> {
+    pub(super) fn services(&mut self) {
+        let it = self.it;
+        for service in &it.names.services {
+            let construct = it.code.construct(service.construct);
+            let Some(body) = construct.body.clone() else { continue };
+            let name = serde_json::Value::from(service.name.as_str());
+            self.edits.words(construct.span.start..body.start + 1, format!("$s.service({name}, () => {{"));
+            self.edits.words(body.end - 1..body.end, "});");
+        }
+        for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
+            if let ConstructKind::Res { inline, .. } = construct.kind {
+                self.resource(id, construct.span.clone(), inline);
+            }
+        }
+    }
+
+    /// A resource at top level stands where it stood. A nested one is declared there, and its handlers are lifted.
+    fn resource(&mut self, id: ConstructId, span: Range<usize>, inline: bool) {
+        let Some(body) = self.it.code.construct(id).body.clone() else { return };
+        let statement = self.it.code.statements[id];
+        let is_nested = self.it.code.handler_of(statement).is_some();
+        let lifted = if is_nested { Vec::new() } else { self.lifted(id) };
+        if !inline {
+            self.handlers_of(id);
+        }
+        if is_nested {
+            let pieces = self.declaration(id);
+            return self.edits.replace(span, pieces);
+        }
+        if inline {
+            let mut pieces = self.inline_handler(id);
+            pieces.extend(lifted);
+            return self.edits.replace(span, pieces);
+        }
+        self.edits.words(span.start..body.start + 1, "");
+        self.edits.replace(body.end - 1..body.end, lifted);
+    }
+
+    /// The handlers of a block, each where it stands.
+    fn handlers_of(&mut self, resource: ConstructId) {
+        let constructs = &self.it.code.parsed.syntax.constructs;
+        for (id, construct) in constructs.iter().enumerate().filter(|(_, it)| it.parent == Some(resource)) {
+            if matches!(construct.kind, ConstructKind::On { .. }) {
+                let pieces = self.handler(id);
+                self.edits.replace(construct.span.clone(), pieces);
+            }
+        }
+    }
+
+    fn inline_handler(&self, resource: ConstructId) -> Vec<Piece> {
+        let constructs = &self.it.code.parsed.syntax.constructs;
+        let on = constructs.iter().position(|it| it.parent == Some(resource) && matches!(it.kind, ConstructKind::On { .. }));
+        on.map(|on| self.handler(on)).unwrap_or_default()
+    }
+
+    /// The handlers of all resources that are nested in one, however deep.
+    fn lifted(&self, top: ConstructId) -> Vec<Piece> {
+        let code = &self.it.code;
+        let mut pieces = Vec::new();
+        for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
+            let ConstructKind::Res { inline, .. } = construct.kind else { continue };
+            if !code.parsed.syntax.around(id).any(|(around, _)| around == top) {
+                continue;
+            }
+            pieces.push(Piece::words(" "));
+            match construct.body.clone() {
+                Some(_) if inline => pieces.extend(self.inline_handler(id)),
+                Some(body) => pieces.push(Piece::Source(body.start + 1..body.end - 1)),
+                None => {}
+            }
+        }
+        pieces
+    }
+
+    /// `$s.handler(5, async function (query, response, $r, {total}) {..});`
+    fn handler(&self, on: ConstructId) -> Vec<Piece> {
+        let it = self.it;
+        let construct = it.code.construct(on);
+        let (Some(index), Some(body)) = (it.names.handler_at(on), construct.body.clone()) else { return Vec::new() };
+        let handler = &it.names.handlers[index];
+        let node = it.code.functions[handler.function].node;
+        let captured = self.taken_along(on, node);
+        let is_async = it.calls.waits_in(&it.code, handler.function);
+        let word = if is_async { "async function" } else { "function" };
+        let taken = self.pattern(&captured).map(|names| format!(", {names}")).unwrap_or_default();
+        let mut pieces = vec![
+            Piece::At(construct.span.start),
+            Piece::words(format!("$s.handler({}, {word} (query, response, $r{taken}) {{", handler.number)),
+        ];
+        if self.sees_cells(node, &captured) {
+            pieces.push(Piece::words(" const $c = $r.cells;"));
+        }
+        for declaration in captured.copies.keys() {
+            pieces.extend(self.copy(*declaration));
+        }
+        let nested = !captured.copies.is_empty();
+        pieces.push(Piece::words(if nested { " {" } else { "" }));
+        pieces.push(Piece::Source(body.start + 1..body.end - 1));
+        pieces.push(Piece::words(if nested { "}});" } else { "});" }));
+        pieces
+    }
+
+    /// What a handler of a nested resource takes along itself.
+    fn taken_along(&self, on: ConstructId, handler: NodeId) -> Captured {
+        let code = &self.it.code;
+        let mut captured = Captured::default();
+        let resource = code.construct(on).parent.and_then(|resource| code.function_for(resource));
+        if let Some(resource) = resource {
+            capture::within(code, &self.it.names, handler, code.functions[resource].node, &mut captured);
+        }
+        captured
+    }
+
+    /// `{total, id}`, if there is anything.
+    fn pattern(&self, captured: &Captured) -> Option<String> {
+        let names: Vec<&str> = captured.values.keys().map(|symbol| self.it.code.name(*symbol)).collect();
+        (!names.is_empty()).then(|| format!("{{{}}}", names.join(", ")))
+    }
+
+    /// Whether a handler's text, or what is copied into it, names state.
+    fn sees_cells(&self, handler: NodeId, captured: &Captured) -> bool {
+        let code = &self.it.code;
+        let own = code.function_at(handler);
+        let cells = self.it.names.cells.iter();
+        let mut uses = cells.flat_map(|cell| code.uses(cell.symbol).map(|it| (it.node_id(), cell.symbol)));
+        uses.any(|(node, symbol)| {
+            let seen = captured_at(code, node, code.declaration(symbol)).unwrap_or(node);
+            let mut around = code.functions_around(code.function_of(seen));
+            let is_own = around.find(|id| code.functions[*id].role != Role::Plain) == own;
+            is_own || captured.copies.keys().any(|copy| code.is_inside(seen, *copy))
+        })
+    }
+
+    /// A function or class, written once more.
+    fn copy(&self, declaration: NodeId) -> Vec<Piece> {
+        let code = &self.it.code;
+        let before = if matches!(code.kind(declaration), AstKind::VariableDeclarator(_)) { " const " } else { " " };
+        vec![Piece::words(before), Piece::Source(code.place(declaration)), Piece::words(";")]
+    }
+
+    /// What stands where a nested resource was declared.
+    fn declaration(&self, id: ConstructId) -> Vec<Piece> {
+        let it = self.it;
+        let ConstructKind::Res { path, .. } = &it.code.construct(id).kind else { return Vec::new() };
+        let Some(index) = it.names.resource_at(id) else { return Vec::new() };
+        let resource = &it.names.resources[index];
+        if resource.parent.is_none() {
+            return vec![Piece::words(";")];
+        }
+        let statement = it.code.statements[id];
+        let site = self.sites.get(&statement).copied().unwrap_or(0);
+        let mut taken = Vec::new();
+        for symbol in resource.captured.values.keys() {
+            let name = it.code.name(*symbol);
+            let is_live = captured_at(&it.code, statement, it.code.declaration(*symbol)).is_none();
+            let cell = it.names.cell(*symbol).filter(|_| is_live);
+            taken.push(cell.map_or(name.to_owned(), |cell| format!("{name}: $c.{}", it.names.cells[cell].view)));
+        }
+        vec![
+            Piece::words(format!("await $r.declare({site}, {}, ", resource.number)),
+            Piece::Source(path.clone()),
+            Piece::words(format!(", {{{}}});", taken.join(", "))),
+        ]
+    }
+
+    /// Declarations of state, and every use of it.
+    pub(super) fn cells(&mut self) {
+        let it = self.it;
+        for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
+            if let ConstructKind::State { .. } = construct.kind {
+                let pieces = self.initials(id);
+                let end = it.code.place(it.code.statements[id]).end.max(construct.span.end);
+                self.edits.replace(construct.span.start..end, pieces);
+            }
+        }
+        for cell in &it.names.cells {
+            for reference in it.code.uses(cell.symbol) {
+                self.cell_use(reference.node_id(), cell.symbol, &cell.view, &cell.name);
+            }
+        }
+    }
+
+    /// `$s.initial(0, () => ('World'));` for what is shared, `$r.initial(0, () => (0));` for a handler's own.
+    fn initials(&self, construct: ConstructId) -> Vec<Piece> {
+        let it = self.it;
+        let mut pieces = Vec::new();
+        for (index, cell) in it.names.cells.iter().enumerate().filter(|(_, cell)| cell.construct == construct) {
+            let Some(initial) = cell.initial else { continue };
+            let head = match cell.scope {
+                Scope::Handler(handler) => {
+                    let slot = it.handlers[handler].classified.cells.iter().position(|slot| *slot == index);
+                    format!("$r.initial({}, () => (", slot.unwrap_or(0))
+                }
+                Scope::Service => format!("$s.initial({}, () => (", cell.number),
+                Scope::Resource(_) => {
+                    let mut captured = Captured::default();
+                    let resource = it.code.construct(construct).parent.and_then(|id| it.code.function_for(id));
+                    if let Some(resource) = resource {
+                        let resource = it.code.functions[resource].node;
+                        capture::within(&it.code, &it.names, initial, resource, &mut captured);
+                    }
+                    let names = self.pattern(&captured).unwrap_or_default();
+                    if captured.copies.is_empty() {
+                        format!("$s.initial({}, ({names}) => (", cell.number)
+                    } else {
+                        pieces.push(Piece::words(format!("$s.initial({}, ({names}) => {{", cell.number)));
+                        captured.copies.keys().for_each(|copy| pieces.extend(self.copy(*copy)));
+                        pieces.push(Piece::words(" return ("));
+                        pieces.push(Piece::Source(it.code.place(initial)));
+                        pieces.push(Piece::words(");});"));
+                        continue;
+                    }
+                }
+            };
+            pieces.push(Piece::words(head));
+            pieces.push(Piece::Source(it.code.place(initial)));
+            pieces.push(Piece::words("));"));
+        }
+        pieces
+    }
+
+    fn cell_use(&mut self, node: NodeId, symbol: oxc_syntax::symbol::SymbolId, view: &str, name: &str) {
+        let code = &self.it.code;
+        if captured_at(code, node, code.declaration(symbol)).is_some() {
+            return;
+        }
+        let in_handler = code.handler_of(node).is_some();
+        let seen = if in_handler { format!("$c.{view}") } else { format!("$r.cells.{view}") };
+        let words = if self.is_shorthand(node) { format!("{name}: {seen}") } else { seen };
+        self.edits.words(code.place(node), words);
+    }
+
+    /// Whether a name stands for a property of that name as well: `{x}`.
+    pub(super) fn is_shorthand(&self, node: NodeId) -> bool {
+        let code = &self.it.code;
+        match code.kind(code.parent(node)) {
+            AstKind::ObjectProperty(property) => property.shorthand,
+            AstKind::AssignmentTargetPropertyIdentifier(property) => property.binding.span() == code.span(node),
+            _ => false,
+        }
+    }
+
+    pub(super) fn externals(&mut self) {
+        let it = self.it;
+        for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
+            let ConstructKind::External { names } = &construct.kind else { continue };
+            if self.lifts.assigned.contains(&it.code.statements[id]) {
+                continue;
+            }
+            let mut pieces = vec![Piece::words("const ")];
+            for (index, name) in names.iter().enumerate() {
+                let Some(Thing::External(external)) = name.symbol.and_then(|symbol| it.names.thing(symbol)) else { continue };
+                pieces.push(Piece::words(if index == 0 { "" } else { ", " }));
+                pieces.push(Piece::Source(name.span.clone()));
+                pieces.push(Piece::words(" = "));
+                pieces.extend(self.template(external));
+            }
+            pieces.push(Piece::words(";"));
+            let end = it.code.place(it.code.statements[id]).end.max(construct.span.end);
+            self.edits.replace(construct.span.start..end, pieces);
+        }
+    }
+
+    /// The function that a node stands in directly, if that is a handler.
+    pub(super) fn is_handler(&self, function: usize) -> bool {
+        matches!(self.it.code.functions[function].role, Role::Handler(_))
+    }
+}

@@ -1,0 +1,99 @@
+//! The emitted text as it grows, with the map of its places.
+
+use std::ops::Range;
+
+use crate::map::{Segment, SourceMap};
+use crate::program::Position;
+
+/// A text with its map.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) code: String,
+    line: u32,
+    /// Of the emitted text, in UTF-16 units as engines count them, from 1.
+    column: u32,
+    segments: Vec<Segment>,
+    /// Where each line of the source begins.
+    starts: Vec<usize>,
+}
+
+impl Output {
+    pub(crate) fn new(source: &str) -> Self {
+        let starts = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let code = String::with_capacity(source.len() * 2);
+        Self { code, line: 1, column: 1, segments: Vec::new(), starts }
+    }
+
+    /// Adds words that are not of the source.
+    pub(crate) fn words(&mut self, words: &str) {
+        for c in words.chars() {
+            self.push(c);
+        }
+    }
+
+    /// Says that what comes next belongs to a place of the source.
+    pub(crate) fn at(&mut self, offset: usize) {
+        let (line, start) = self.line_of(offset);
+        self.mark(line, offset - start);
+    }
+
+    /// Adds a range of the source, each word of it with its place.
+    pub(crate) fn copy(&mut self, source: &str, range: Range<usize>) {
+        let Some(text) = source.get(range.clone()) else { return };
+        let (mut line, mut start) = self.line_of(range.start);
+        let mut before = ' ';
+        for (offset, c) in text.char_indices() {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+            if !c.is_whitespace() && !(is_word(c) && is_word(before)) || offset == 0 {
+                self.mark(line, range.start + offset - start);
+            }
+            self.push(c);
+            before = c;
+            if c == '\n' {
+                (line, start) = (line + 1, range.start + offset + 1);
+            }
+        }
+    }
+
+    /// The map, with columns in characters. `source` is the text that was copied from.
+    pub(crate) fn map(&mut self, source: &str) -> SourceMap {
+        let mut segments = std::mem::take(&mut self.segments);
+        for segment in &mut segments {
+            let start = self.starts.get(segment.original.line as usize - 1).copied().unwrap_or(0);
+            let before = source.get(start..start + segment.original.column as usize).unwrap_or("");
+            segment.units = if before.is_ascii() { segment.original.column } else { count(before.encode_utf16().count()) };
+            let characters = if before.is_ascii() { before.len() } else { before.chars().count() };
+            segment.original.column = count(characters) + 1;
+        }
+        SourceMap::new(segments)
+    }
+
+    /// Marks the place where the next character goes; the original's column is in bytes from 0 until `map`.
+    fn mark(&mut self, line: u32, bytes: usize) {
+        let emitted = Position { line: self.line, column: self.column };
+        let segment = Segment { emitted, original: Position { line, column: count(bytes) }, units: 0 };
+        match self.segments.last_mut() {
+            Some(last) if last.emitted == emitted => *last = segment,
+            _ => self.segments.push(segment),
+        }
+    }
+
+    fn push(&mut self, c: char) {
+        self.code.push(c);
+        if c == '\n' {
+            (self.line, self.column) = (self.line + 1, 1);
+        } else {
+            self.column += count(c.len_utf16());
+        }
+    }
+
+    /// The line of an offset, from 1, and where it begins.
+    fn line_of(&self, offset: usize) -> (u32, usize) {
+        let line = self.starts.partition_point(|start| *start <= offset);
+        (count(line), self.starts[line - 1])
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,252 @@
+//! Calls, what waits for them, and what becomes asynchronous with them; answers; early commits.
+
+use std::ops::Range;
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::{CallExpression, Expression, ObjectExpression, ObjectPropertyKind, PropertyKey};
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+
+use super::Emitter;
+use super::edits::Piece;
+use crate::analyse::calls::{Wait, call_by};
+use crate::analyse::code::{Called, Code, FunctionId};
+use crate::analyse::names::node_of;
+use crate::analyse::template::Part;
+use crate::program::Method;
+use crate::syntax::ConstructKind;
+
+impl<'a> Emitter<'_, '_, 'a> {
+    pub(super) fn waits(&mut self) {
+        let it = self.it;
+        for (node, wait) in &it.calls.waits {
+            if matches!(wait, Wait::Declare(_) | Wait::Await) {
+                continue;
+            }
+            let pieces = match self.hoisted.get(node) {
+                Some(_) => vec![Piece::words(self.result(*node))],
+                None => self.waited(*node),
+            };
+            self.edits.replace(it.code.place(*node), pieces);
+        }
+        for function in &it.calls.asynchronous {
+            let place = it.code.place(it.code.functions[*function].node);
+            self.edits.wrap(place, "async ", "");
+        }
+        for function in &it.calls.given {
+            self.gives(*function);
+        }
+    }
+
+    /// A call with `await`: in parentheses, or without where those would continue the line before.
+    fn waited(&self, node: NodeId) -> Vec<Piece> {
+        let code = &self.it.code;
+        let is_statement = matches!(code.kind(code.parent(node)), AstKind::ExpressionStatement(_));
+        let (before, after) = if is_statement { ("await ", "") } else { ("(await ", ")") };
+        let mut pieces = vec![Piece::words(before)];
+        pieces.extend(self.call(node));
+        pieces.push(Piece::words(after));
+        let starts = self.starts_statement(node);
+        if !is_statement && starts {
+            // `a = b` newline `g.get().c` must not become `a = b(await ..)`.
+            pieces.insert(0, Piece::words("void 0, "));
+        }
+        pieces
+    }
+
+    /// Whether a statement of an expression begins with this call.
+    fn starts_statement(&self, node: NodeId) -> bool {
+        let code = &self.it.code;
+        let start = code.span(node).start;
+        let mut around = code.ancestors(node).take_while(|it| code.span(*it).start == start);
+        around.any(|it| matches!(code.kind(it), AstKind::ExpressionStatement(_)))
+    }
+
+    /// `$r.call(1, g, 0, [a])`, without `await`; a function's call as it is written.
+    pub(super) fn call(&self, node: NodeId) -> Vec<Piece> {
+        match self.it.calls.waits.get(&node) {
+            Some(Wait::Resource { method, .. }) => self.resource_call(node, "call", *method),
+            _ => vec![Piece::Inside(self.it.code.place(node))],
+        }
+    }
+
+    fn resource_call(&self, node: NodeId, word: &str, method: Method) -> Vec<Piece> {
+        let code = &self.it.code;
+        let AstKind::CallExpression(call) = code.kind(node) else { return Vec::new() };
+        let site = self.sites.get(&node).copied().unwrap_or(0);
+        let name = member_object(call).map(|object| code.source(object.span())).unwrap_or_default();
+        let mut pieces = vec![
+            Piece::words(format!("$r.{word}({site}, ")),
+            Piece::Source(name),
+            Piece::words(format!(", {}, [", method as u8)),
+        ];
+        pieces.extend(arguments(code, call).map(Piece::Source));
+        pieces.push(Piece::words("])"));
+        pieces
+    }
+
+    /// A function gets the run as its first parameter, and from all who call it.
+    fn gives(&mut self, function: FunctionId) {
+        let code = &self.it.code;
+        let parameters = match code.kind(code.functions[function].node) {
+            AstKind::Function(function) => code.source(function.params.span),
+            AstKind::ArrowFunctionExpression(arrow) => code.source(arrow.params.span),
+            _ => return,
+        };
+        let text = code.text(parameters.clone());
+        if !text.starts_with('(') {
+            self.edits.wrap(parameters, "($r, ", ")");
+        } else {
+            let is_empty = text[1..].trim_start().starts_with(')');
+            self.edits.words(parameters.start..parameters.start + 1, if is_empty { "($r" } else { "($r, " });
+        }
+        let Called::ByName(symbol) = code.functions[function].called else { return };
+        let uses: Vec<NodeId> = code.uses(symbol).map(|reference| reference.node_id()).collect();
+        for name in uses {
+            self.given_at(name);
+        }
+    }
+
+    fn given_at(&mut self, name: NodeId) {
+        let code = &self.it.code;
+        let call = call_by(code, name).map(|call| (call, code.kind(call)));
+        if let Some((node, AstKind::CallExpression(call))) = call {
+            match arguments(code, call) {
+                Some(first) => {
+                    let first = call.arguments.first().map_or(first, |first| code.source(first.span()));
+                    self.edits.wrap(first, "$r, ", "");
+                }
+                None => {
+                    let end = code.place(node).end;
+                    self.edits.words(end - 1..end, "$r)");
+                }
+            }
+            return;
+        }
+        let text = code.text_of(name);
+        let bound = format!("{text}.bind(null, $r)");
+        let words = if self.is_shorthand(name) { format!("{text}: {bound}") } else { bound };
+        self.edits.words(code.place(name), words);
+    }
+
+    pub(super) fn template(&self, external: usize) -> Vec<Piece> {
+        let mut pieces = vec![Piece::words("$s.resource([")];
+        for (index, part) in self.it.names.externals[external].template.parts.iter().enumerate() {
+            pieces.push(Piece::words(if index == 0 { "" } else { ", " }));
+            match part {
+                Part::Text(text) => pieces.push(Piece::words(serde_json::Value::from(text.as_str()).to_string())),
+                Part::Value(range) => pieces.extend([Piece::words("{v: "), Piece::Source(range.clone()), Piece::words("}")]),
+            }
+        }
+        pieces.push(Piece::words("])"));
+        pieces
+    }
+
+    pub(super) fn responds(&mut self) {
+        let it = self.it;
+        for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
+            let ConstructKind::Respond { value } = &construct.kind else { continue };
+            let node = it.code.statements[id];
+            let range = construct.span.start..it.code.place(node).end.max(construct.span.end);
+            let pieces = self.respond(node, value.clone());
+            self.edits.replace(range, pieces);
+        }
+    }
+
+    fn respond(&self, node: NodeId, value: Range<usize>) -> Vec<Piece> {
+        let code = &self.it.code;
+        let AstKind::ThrowStatement(statement) = code.kind(node) else { return Vec::new() };
+        let bare = node_of(code, node, statement.argument.without_parentheses().span());
+        if let Some((call, Wait::Resource { method, .. })) = bare.and_then(|call| Some((call, self.it.calls.waits.get(&call)?))) {
+            let word = if self.is_last(node) { "return " } else { "await " };
+            let mut pieces = vec![Piece::words(word)];
+            pieces.extend(self.resource_call(call, "pass", *method));
+            pieces.push(Piece::words(";"));
+            return pieces;
+        }
+        if let Expression::ObjectExpression(object) = statement.argument.without_parentheses()
+            && let Some(pieces) = status_answer(code, object)
+        {
+            return pieces;
+        }
+        vec![Piece::words("$r.respond("), Piece::Source(value), Piece::words(");")]
+    }
+
+    /// Whether a handler ends with this statement, on its path.
+    fn is_last(&self, node: NodeId) -> bool {
+        let code = &self.it.code;
+        let parent = code.parent(node);
+        match code.kind(parent) {
+            AstKind::FunctionBody(_) => {
+                let function = code.function_of(node);
+                self.is_handler(function) && self.ends_list(parent, node)
+            }
+            AstKind::BlockStatement(_) if code.construct_at(parent).is_none() => {
+                self.ends_list(parent, node) && self.is_last(parent)
+            }
+            AstKind::IfStatement(_) => self.is_last(parent),
+            _ => false,
+        }
+    }
+
+    fn ends_list(&self, list: NodeId, node: NodeId) -> bool {
+        self.it.code.inside(list).next_back() == self.it.code.inside(node).next_back()
+    }
+
+    /// `$r.commit();` behind the last statement that changes state.
+    pub(super) fn commits(&mut self) {
+        let code = &self.it.code;
+        for statement in self.it.handlers.iter().filter_map(|handling| handling.early) {
+            let place = match code.construct_at(statement) {
+                Some(id) => code.construct(id).span.start..code.place(statement).end,
+                None => code.place(statement),
+            };
+            self.edits.wrap(place, "", "; $r.commit();");
+        }
+    }
+}
+
+fn member_object<'b, 'a>(call: &'b CallExpression<'a>) -> Option<&'b Expression<'a>> {
+    match call.callee.get_inner_expression() {
+        Expression::StaticMemberExpression(member) => Some(&member.object),
+        _ => None,
+    }
+}
+
+/// From a call's first argument to its last.
+pub(super) fn arguments(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Option<Range<usize>> {
+    let (first, last) = (call.arguments.first()?, call.arguments.last()?);
+    Some(code.source(first.span()).start..code.source(last.span()).end)
+}
+
+/// `$r.answer(302, {Location: u}, body)` for `respond {302: {Location: u, body: ..}}`.
+fn status_answer(code: &Code<'_, '_>, object: &ObjectExpression<'_>) -> Option<Vec<Piece>> {
+    let [ObjectPropertyKind::ObjectProperty(only)] = object.properties.as_slice() else { return None };
+    let PropertyKey::NumericLiteral(status) = &only.key else { return None };
+    let Expression::ObjectExpression(headers) = only.value.without_parentheses() else { return None };
+    let is_status = (100.0..600.0).contains(&status.value) && status.value.fract() == 0.0 && !only.computed;
+    if !is_status {
+        return None;
+    }
+    let mut pieces = vec![Piece::words(format!("$r.answer({}, {{", status.value))];
+    let mut body = None;
+    let mut is_first = true;
+    for property in &headers.properties {
+        if let ObjectPropertyKind::ObjectProperty(it) = property
+            && it.key.static_name().is_some_and(|name| name == "body")
+            && !it.computed
+        {
+            body = Some(code.source(it.value.span()));
+            continue;
+        }
+        pieces.push(Piece::words(if is_first { "" } else { ", " }));
+        pieces.push(Piece::Source(code.source(property.span())));
+        is_first = false;
+    }
+    pieces.push(Piece::words("}"));
+    if let Some(body) = body {
+        pieces.extend([Piece::words(", "), Piece::Source(body)]);
+    }
+    pieces.push(Piece::words(");"));
+    Some(pieces)
+}

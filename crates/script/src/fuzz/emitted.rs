@@ -1,0 +1,103 @@
+//! What is emitted for whatever text: JavaScript, or words about what is wrong.
+
+use oxc_allocator::Allocator;
+use oxc_parser::Parser;
+use oxc_span::SourceType;
+
+use super::{WORDS, write};
+use crate::{Lines, Options, Program, compile};
+
+/// Compiles; what comes of it must hold together.
+fn compiled(source: &str) -> Option<Program> {
+    match compile(source, "a.sjs", &Options::default()) {
+        Ok(program) => {
+            check(source, &program);
+            Some(program)
+        }
+        Err(found) => {
+            assert!(!found.is_empty(), "{source}");
+            for it in &found {
+                assert!(!it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(), "{it:?}");
+                assert!(it.render("a.sjs", source).contains(it.code.code()));
+            }
+            None
+        }
+    }
+}
+
+fn check(source: &str, program: &Program) {
+    let allocator = Allocator::default();
+    let parsed = Parser::new(&allocator, &program.code, SourceType::script()).parse();
+    let errors: Vec<_> = parsed.diagnostics.errors().collect();
+    assert!(errors.is_empty(), "{errors:?}\n{source}\n---\n{}", program.code);
+    for site in &program.sites {
+        assert!(site.position.line > 0 && site.position.column > 0, "{site:?}");
+    }
+    for service in &program.services {
+        for handler in &service.handlers {
+            assert!(handler.cells.iter().all(|cell| *cell < service.cells.len()), "{handler:?}");
+            assert!(handler.resource < service.resources.len(), "{handler:?}");
+            let groups = handler.cells.iter().map(|cell| service.cells[*cell].group);
+            assert!(groups.eq(handler.cells.iter().map(|_| handler.group.unwrap_or_default())), "{handler:?}");
+        }
+    }
+    let lines = source.lines().count().max(1);
+    for (number, line) in program.code.lines().enumerate() {
+        let line_number = u32::try_from(number + 1).unwrap_or(u32::MAX);
+        for column in 1..=u32::try_from(line.len()).unwrap_or(0).min(200) {
+            let original = program.map.original(line_number, column);
+            assert!(original.is_none_or(|it| it.line as usize <= lines), "{original:?}");
+        }
+    }
+    for graph in &program.graphs {
+        assert!(graph.edges.iter().all(|(from, to, _)| from < to && *to < graph.nodes.len()), "{graph:?}");
+        assert!(!graph.text().is_empty() && graph.svg().ends_with("</svg>\n"));
+    }
+    assert!(Lines::new(source).position(source.len()).line > 0);
+}
+
+#[test]
+fn any_text_is_compiled_or_every_mistake_has_words() {
+    ::fuzz::check(&WORDS, |bytes: &[u8]| {
+        compiled(&String::from_utf8_lossy(bytes));
+    });
+}
+
+#[test]
+fn a_random_program_becomes_javascript_or_every_mistake_has_words() {
+    let compiled_too = std::cell::Cell::new(0);
+    ::fuzz::check(&[], |bytes: &[u8]| {
+        let is_compiled = compiled(&write::program(bytes).0).is_some();
+        compiled_too.set(compiled_too.get() + u32::from(is_compiled));
+    });
+    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
+}
+
+#[test]
+fn random_javascript_in_a_handler_stays_javascript() {
+    let compiled_too = std::cell::Cell::new(0);
+    ::fuzz::check(&[], |bytes: &[u8]| {
+        let body = write::javascript(bytes);
+        let source =
+            format!("service s {{ state a = 1, b = []\n res '/a' on POST {{ res get = '/b', g = '/c'\n {body}\n }} }}");
+        compiled_too.set(compiled_too.get() + u32::from(compiled(&source).is_some()));
+    });
+    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
+}
+
+#[test]
+fn a_damaged_program_is_compiled_or_every_mistake_has_words() {
+    let all = [
+        include_str!("../../tests/listings/3.sjs"),
+        include_str!("../../tests/listings/4.sjs"),
+        include_str!("../../tests/listings/6.sjs"),
+        include_str!("../../tests/listings/7.sjs"),
+    ];
+    for good in all {
+        compiled(good).unwrap_or_else(|| panic!("{good}"));
+        ::fuzz::check(&[], |bytes: &[u8]| {
+            let few = &bytes[..bytes.len().min(9)];
+            compiled(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), few)));
+        });
+    }
+}

@@ -1,0 +1,161 @@
+//! The dependence graph of a `par`, as text and as a picture.
+
+use std::fmt::Write as _;
+
+use crate::analyse::Analysis;
+use crate::analyse::effects::Location;
+use crate::analyse::parallel::{Plan, Step, Unit};
+use crate::program::{Graph, Node, Position};
+
+/// The graph of each `par`.
+pub(crate) fn graphs(analysis: &Analysis<'_, '_>, position: impl Fn(usize) -> Position) -> Vec<Graph> {
+    let mut results = Vec::new();
+    analysis.plans.iter().for_each(|plan| results.extend(plan.taken_out()));
+    let number = |call| results.iter().position(|it| *it == call).map_or(0, |index| index + 1);
+    analysis.plans.iter().map(|plan| graph(analysis, plan, &position, &number)).collect()
+}
+
+fn graph(
+    analysis: &Analysis<'_, '_>,
+    plan: &Plan,
+    position: &impl Fn(usize) -> Position,
+    number: &impl Fn(oxc_semantic::NodeId) -> usize,
+) -> Graph {
+    let code = &analysis.code;
+    let mut graph = Graph { position: position(code.construct(plan.construct).span.start), nodes: Vec::new(), edges: Vec::new() };
+    let mut before: Vec<usize> = Vec::new();
+    for segment in &plan.segments {
+        let base = graph.nodes.len();
+        for (index, unit) in segment.units.iter().enumerate() {
+            let first = unit.steps.first().map(|step| match step {
+                Step::Statement(node) | Step::Call(node) => *node,
+            });
+            let start = first.map_or(0, |node| code.construct_at(node).map_or_else(|| code.place(node).start, |id| code.construct(id).span.start));
+            graph.nodes.push(Node {
+                label: label(analysis, unit, number),
+                position: position(start),
+                io: unit.effects.io,
+                barrier: unit.effects.barrier || unit.effects.full,
+            });
+            for (needed, why) in &unit.needs {
+                graph.edges.push((base + needed, base + index, reason(analysis, *why, number)));
+            }
+            if unit.needs.is_empty() {
+                graph.edges.extend(before.iter().map(|earlier| (*earlier, base + index, "order".to_owned())));
+            }
+        }
+        let is_needed = |index: &usize| graph.edges.iter().any(|(from, _, _)| from == index);
+        before = (base..graph.nodes.len()).filter(|index| !is_needed(index)).collect();
+    }
+    graph
+}
+
+fn label(analysis: &Analysis<'_, '_>, unit: &Unit, number: &impl Fn(oxc_semantic::NodeId) -> usize) -> String {
+    let code = &analysis.code;
+    let text = |step: &Step| match step {
+        Step::Call(call) if number(*call) > 0 => format!("${} = {}", number(*call), code.text_of(*call)),
+        Step::Call(call) => code.text_of(*call).to_owned(),
+        Step::Statement(node) => match code.construct_at(*node) {
+            Some(id) => code.text(code.construct(id).span.clone()).to_owned(),
+            None => code.text_of(*node).to_owned(),
+        },
+    };
+    let all: Vec<String> = unit.steps.iter().map(text).collect();
+    let one_line = all.join("; ").split_whitespace().collect::<Vec<_>>().join(" ");
+    shortened(&one_line)
+}
+
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 64;
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST - 2).chain("..".chars()).collect()
+}
+
+fn reason(analysis: &Analysis<'_, '_>, why: Location, number: &impl Fn(oxc_semantic::NodeId) -> usize) -> String {
+    match why {
+        Location::Variable(symbol) | Location::Content(symbol) | Location::Resource(symbol) => {
+            analysis.code.name(symbol).to_owned()
+        }
+        Location::Result(call) => format!("${}", number(call)),
+        Location::Response => "order".to_owned(),
+    }
+}
+
+impl Graph {
+    /// A line for each unit: what it is, and what it waits for.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = format!("par at {}\n", self.position);
+        let width = self.nodes.iter().map(|node| node.label.chars().count()).max().unwrap_or(0);
+        for (index, node) in self.nodes.iter().enumerate() {
+            let calls = match node.io {
+                0 => String::new(),
+                1 => "1 call".to_owned(),
+                io => format!("{io} calls"),
+            };
+            let needs: Vec<String> =
+                self.edges.iter().filter(|(_, to, _)| *to == index).map(|(from, _, why)| format!("{from} ({why})")).collect();
+            let after = if needs.is_empty() { String::new() } else { format!("after {}", needs.join(", ")) };
+            let line = format!("  {index:>2}  {:<width$}  {calls:<8}  {after}", node.label);
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        out
+    }
+
+    /// The same as a picture: what waits stands below what it waits for.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        const HEIGHT: usize = 36;
+        const GAP: usize = 44;
+        let levels = self.levels();
+        let widths: Vec<usize> = self.nodes.iter().map(|node| node.label.chars().count() * 8 + 24).collect();
+        let rows = levels.iter().max().map_or(0, |level| level + 1);
+        let (mut places, mut width) = (vec![(0, 0); self.nodes.len()], 0);
+        for row in 0..rows {
+            let mut x = 16;
+            for (index, _) in levels.iter().enumerate().filter(|(_, level)| **level == row) {
+                places[index] = (x, 16 + row * (HEIGHT + GAP));
+                x += widths[index] + 24;
+            }
+            width = width.max(x);
+        }
+        let height = 16 + rows * (HEIGHT + GAP);
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"monospace\" font-size=\"13\">\n\
+             <defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\">\
+             <path d=\"M0 0L8 4L0 8z\"/></marker></defs>\n"
+        );
+        for (from, to, why) in &self.edges {
+            let ((x1, y1), (x2, y2)) = (places[*from], places[*to]);
+            let (x1, y1, x2) = (x1 + widths[*from] / 2, y1 + HEIGHT, x2 + widths[*to] / 2);
+            let _ = writeln!(out, "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"black\" marker-end=\"url(#end)\"/>");
+            let (x, y) = (x1.midpoint(x2) + 6, y1.midpoint(y2));
+            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" fill=\"gray\">{}</text>", escaped(why));
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let ((x, y), width) = (places[index], widths[index]);
+            let fill = if node.io > 0 { "#cfe8ff" } else { "#f2f2f2" };
+            let dash = if node.barrier { " stroke-width=\"2\"" } else { "" };
+            let _ = writeln!(out, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"black\"{dash}/>");
+            let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 12, y + 23, escaped(&node.label));
+        }
+        out.push_str("</svg>\n");
+        out
+    }
+
+    /// How many units each one waits for, one after the other.
+    fn levels(&self) -> Vec<usize> {
+        let mut levels = vec![0; self.nodes.len()];
+        for index in 0..self.nodes.len() {
+            let needs = self.edges.iter().filter(|(_, to, _)| *to == index);
+            levels[index] = needs.map(|(from, _, _)| levels[*from] + 1).max().unwrap_or(0);
+        }
+        levels
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

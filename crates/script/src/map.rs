@@ -1,0 +1,94 @@
+//! Where a place of the emitted JavaScript comes from.
+
+use serde::Serialize;
+
+use crate::program::Position;
+
+/// The emitted text's places, and where each was in the S file. Lines and columns count from 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SourceMap {
+    /// In the order of the emitted text.
+    segments: Vec<Segment>,
+}
+
+/// A place that is known: what stands from here on comes from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Segment {
+    /// In the emitted text. Its column counts UTF-16 units, as engines do.
+    pub emitted: Position,
+    /// In the S file. Its column counts characters.
+    pub original: Position,
+    /// The original's column once more, in UTF-16 units from 0, as source maps have it.
+    pub units: u32,
+}
+
+impl SourceMap {
+    /// A map of these places.
+    #[must_use]
+    pub fn new(mut segments: Vec<Segment>) -> Self {
+        segments.sort_unstable();
+        Self { segments }
+    }
+
+    /// Where in the S file this place of the emitted text was, or what stands before it in its line.
+    #[must_use]
+    pub fn original(&self, line: u32, column: u32) -> Option<Position> {
+        let place = Position { line, column };
+        let after = self.segments.partition_point(|segment| segment.emitted <= place);
+        let segment = self.segments.get(after.checked_sub(1)?)?;
+        (segment.emitted.line == line).then_some(segment.original)
+    }
+
+    /// Where a place of the S file stands in the emitted text, if something of it does.
+    #[must_use]
+    pub fn emitted(&self, original: Position) -> Option<Position> {
+        let there = |segment: &&Segment| segment.original == original;
+        self.segments.iter().find(there).map(|segment| segment.emitted)
+    }
+
+    /// The map as browsers and engines read it: the JSON text of a source map, revision 3.
+    #[must_use]
+    pub fn v3(&self, name: &str, source: &str) -> String {
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let (name, source, mappings) = (text(name), text(source), self.mappings());
+        format!(r#"{{"version":3,"sources":[{name}],"sourcesContent":[{source}],"names":[],"mappings":"{mappings}"}}"#)
+    }
+
+    fn mappings(&self) -> String {
+        let mut out = String::new();
+        let (mut line, mut column, mut to_line, mut to_column) = (1, 0, 0, 0);
+        let mut is_first = true;
+        for segment in &self.segments {
+            while line < segment.emitted.line {
+                out.push(';');
+                (line, column, is_first) = (line + 1, 0, true);
+            }
+            if !is_first {
+                out.push(',');
+            }
+            is_first = false;
+            let now = [segment.emitted.column - 1, segment.original.line - 1, segment.units].map(i64::from);
+            vlq(&mut out, now[0] - column);
+            vlq(&mut out, 0);
+            vlq(&mut out, now[1] - to_line);
+            vlq(&mut out, now[2] - to_column);
+            [column, to_line, to_column] = now;
+        }
+        out
+    }
+}
+
+/// A number in base 64, five bits a digit, lowest first; the sign is the first bit.
+fn vlq(out: &mut String, number: i64) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut rest = (number.unsigned_abs() << 1) | u64::from(number < 0);
+    loop {
+        let more = rest >> 5 != 0;
+        let digit = (rest & 31) | if more { 32 } else { 0 };
+        out.push(char::from(DIGITS[usize::try_from(digit).unwrap_or(0)]));
+        rest >>= 5;
+        if !more {
+            return;
+        }
+    }
+}

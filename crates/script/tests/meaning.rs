@@ -1,0 +1,55 @@
+//! What is compiled means what was written: on Node, with made-up resources and a made-up clock.
+#![allow(missing_docs)]
+
+use std::cell::RefCell;
+
+use proptest::collection::vec;
+use proptest::prelude::any;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+
+use meaning::node::{Node, program};
+use meaning::write::Writer;
+
+mod meaning {
+    pub mod node;
+    pub mod write;
+}
+
+/// The same program, one thing after the other.
+fn sequential(source: &str) -> String {
+    source.replace("par {", "{").replace("pfor(", "/* S: sequential */ pfor(")
+}
+
+#[test]
+fn a_program_with_par_and_pfor_gives_the_answer_of_the_sequential_one_and_its_order_of_unsafe_calls() {
+    let node = RefCell::new(Node::start());
+    let config = Config { cases: 400, failure_persistence: None, ..Config::default() };
+    let result = TestRunner::new(config).run(&(vec(any::<u8>(), 0..=160), any::<u32>()), |(bytes, seed)| {
+        let source = Writer::program(&bytes);
+        let mut node = node.borrow_mut();
+        let one = program(&source);
+        let other = program(&sequential(&source));
+        let parallel = node.run(&one, 0, seed, &json!({}));
+        let expected = node.run(&other, 0, seed.wrapping_add(1), &json!({}));
+        assert_eq!(parallel, expected, "{source}\n{}", one.code);
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn the_calls_of_a_par_overlap() {
+    let source = "service s { res '/a' on POST { res a = 'http://a/@', b = 'http://b/@'
+      par { var x = a.get(1); var y = b.get(x); var z = a.get(2)
+        respond x + y + z } } }";
+    let program = program(source);
+    let graph = &program.graphs[0];
+    assert_eq!(
+        graph.edges.iter().map(|(from, to, why)| (*from, *to, why.as_str())).collect::<Vec<_>>(),
+        [(0, 1, "x"), (1, 3, "y"), (2, 3, "z")]
+    );
+    assert_eq!(Node::start().run(&program, 0, 1, &json!({}))["error"], Value::Null);
+}

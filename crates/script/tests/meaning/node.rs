@@ -1,0 +1,55 @@
+//! Node, which runs what was compiled.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use script::{Options, Program, compile};
+use serde_json::{Value, json};
+
+/// A process that runs handlers, one after the other.
+pub struct Node {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Node {
+    pub fn start() -> Self {
+        let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/meaning/worker.mjs");
+        let node = Command::new("node").arg(worker).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = node.unwrap_or_else(|error| panic!("node has to be installed: {error}"));
+        let input = process.stdin.take().expect("a pipe");
+        let output = BufReader::new(process.stdout.take().expect("a pipe"));
+        Self { process, input, output }
+    }
+
+    /// What came of a run of a handler.
+    pub fn run(&mut self, program: &Program, handler: usize, seed: u32, query: &Value) -> Value {
+        let service = &program.services[0];
+        let names: Vec<&String> = service.cells.iter().map(|cell| &cell.view).collect();
+        let asked = json!({
+            "code": program.code, "handler": handler, "seed": seed, "query": query, "cells": {}, "names": names,
+        });
+        writeln!(self.input, "{asked}").expect("node reads");
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("node answers");
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        assert!(answer.get("broken").is_none(), "{}\n{}", answer["broken"], program.code);
+        answer
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Compiles a text that is right.
+pub fn program(source: &str) -> Program {
+    compile(source, "test.sjs", &Options::default()).unwrap_or_else(|found| {
+        let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
+        panic!("{}\n{source}", said.join("\n"))
+    })
+}

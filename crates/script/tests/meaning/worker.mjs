@@ -1,0 +1,152 @@
+// Runs handlers as a worker would, with nothing around: resources are made up, and time is.
+//
+// Reads a run a line from stdin, as JSON `{code, handler, seed, query, cells}`, and answers each with a line: what was
+// responded, the calls that are not safe by resource, the cells, and an error if one was thrown.
+
+import { createInterface } from "node:readline";
+
+const METHODS = ["get", "head", "post", "put", "patch", "delete", "options"];
+const AT_ONCE = 3;
+
+/** Random numbers that a seed decides. */
+function random(seed) {
+  return () => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+/** A clock that goes on when nothing else does. */
+class Clock {
+  constructor(seed) {
+    this.random = random(seed);
+    this.events = [];
+    this.now = 0;
+  }
+
+  after() {
+    return new Promise((resolve) => this.events.push({ at: this.now + this.random(), resolve }));
+  }
+
+  tick() {
+    this.events.sort((a, b) => a.at - b.at);
+    const event = this.events.shift();
+    if (event === undefined) return false;
+    this.now = event.at;
+    event.resolve();
+    return true;
+  }
+}
+
+class Run {
+  constructor({ seed, cells }, names) {
+    this.clock = new Clock(seed);
+    this.cells = cells;
+    this.names = names;
+    this.calls = {};
+    this.answers = [];
+    this.begun = [];
+  }
+
+  initial(slot, value) {
+    const name = this.names[slot];
+    if (this.cells[name] === undefined) this.cells[name] = value();
+  }
+
+  async call(_site, resource, method, values) {
+    const name = resource.filter((piece) => typeof piece === "string").join("@");
+    const calls = (this.calls[name] ??= []);
+    await this.clock.after();
+    if (METHODS[method] !== "get") calls.push([METHODS[method], ...values]);
+    const result = (name.length + calls.length * 3 + values.reduce((sum, value) => sum * 5 + Number(value), 1)) % 11;
+    await this.clock.after();
+    return result;
+  }
+
+  async pass(...call) {
+    this.respond(await this.call(...call));
+  }
+
+  respond(value) {
+    this.answers.push(structuredClone(value));
+  }
+
+  answer(status, headers, body) {
+    this.answers.push({ status, headers, body });
+  }
+
+  commit() {}
+
+  async declare(_site, resource, path, captured) {
+    await this.clock.after();
+    this.answers.push({ declared: resource, path, captured: JSON.parse(JSON.stringify(captured)) });
+  }
+
+  par(...units) {
+    return this.limited(units.map(([, unit]) => unit), units.map(([needs]) => needs), Infinity);
+  }
+
+  pfor(list, turn) {
+    const keys = Array.isArray(list) ? Object.keys(list).map(Number) : Object.keys(Object(list));
+    return this.limited(keys.map((key) => () => turn(key)), keys.map(() => []), AT_ONCE);
+  }
+
+  async limited(units, needs, most) {
+    const done = new Set();
+    const running = new Map();
+    const errors = new Map();
+    let waiting = units.map((_, index) => index);
+    for (;;) {
+      for (const index of errors.size > 0 ? [] : waiting) {
+        if (running.size >= most || !needs[index].every((need) => done.has(need))) continue;
+        waiting = waiting.filter((it) => it !== index);
+        running.set(index, units[index]().catch((error) => errors.set(index, error)).then(() => index));
+      }
+      if (running.size === 0) break;
+      const index = await Promise.race(running.values());
+      running.delete(index);
+      done.add(index);
+    }
+    if (errors.size > 0) throw errors.get(Math.min(...errors.keys()));
+  }
+}
+
+async function load(code) {
+  const handlers = [];
+  const initials = [];
+  await (0, eval)(code)({
+    service: (_name, body) => body(),
+    handler: (number, handler) => (handlers[number] = handler),
+    initial: (number, value) => (initials[number] = value),
+    resource: (pieces) => pieces,
+    import: (name) => import(name),
+  });
+  return { handlers, initials };
+}
+
+async function run(asked) {
+  const { handlers, initials } = await load(asked.code);
+  for (const [number, initial] of initials.entries()) {
+    if (initial) asked.cells[asked.names[number]] ??= initial({});
+  }
+  const run = new Run(asked, asked.names);
+  let over = false;
+  const result = { error: null };
+  const ended = (async () => handlers[asked.handler](asked.query, { headers: {} }, run))();
+  ended.catch((error) => (result.error = String(error))).then(() => (over = true));
+  while (!over) {
+    await new Promise(setImmediate);
+    if (!over && !run.clock.tick()) {
+      await new Promise(setImmediate);
+      if (!over) throw new Error("waits for ever");
+    }
+  }
+  return { ...result, answers: run.answers, calls: run.calls, cells: run.cells };
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const answer = await run(JSON.parse(line)).catch((error) => ({ broken: String(error.stack) }));
+  process.stdout.write(`${JSON.stringify(answer, (_, value) => (value === undefined ? "undefined" : value))}\n`);
+}
