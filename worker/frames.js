@@ -124,8 +124,8 @@ export class Cursor {
 }
 
 /**
- * Cuts what arrives into frames. A frame that came in one piece is read where it lies; another is put together in memory
- * that is used again, so that large bodies leave nothing to collect but themselves.
+ * Cuts what arrives into frames. A frame that came in one piece is read where it lies; another is put together in
+ * memory that is used again, so that large bodies leave nothing to collect but themselves.
  */
 export class Inbox {
   /** Where a frame is put together that came in pieces: its length first. */

@@ -278,8 +278,8 @@ export class Worker {
     this.turn.enter(run);
     if (outcome === PASSED) resolve(PASS);
     else if (outcome === OK) result(kind, content, status, resolve, (error) => reject(placed(error, site)));
-    else if (outcome === REFUSED && isDeclaration) reject(Object.assign(new Error(message), { [SITE]: site, [STATUS]: status }));
-    else reject(placed(new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), body(kind, content)), site));
+    else if (outcome === REFUSED && isDeclaration) reject(placed(new Error(message), site, status));
+    else reject(placed(failure(message, status, headers, kind, content), site));
     return true;
   }
 }
@@ -290,7 +290,8 @@ function result(kind, content, status, resolve, reject) {
   try {
     value = JSON.parse(content);
   } catch (error) {
-    return reject(new ResourceError(`the answer is not the JSON that it claims to be: ${error.message}`, status, {}, content));
+    const message = `the answer is not the JSON that it claims to be: ${error.message}`;
+    return reject(new ResourceError(message, status, {}, content));
   }
   resolve(value);
 }
@@ -305,8 +306,15 @@ function body(kind, content) {
   }
 }
 
-function placed(error, site) {
-  return Object.assign(error, { [SITE]: site });
+function failure(message, status, headers, kind, content) {
+  return new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), body(kind, content));
+}
+
+/** For FAIL, if nobody catches it. */
+function placed(error, site, status = undefined) {
+  error[SITE] = site;
+  if (status !== undefined) error[STATUS] = status;
+  return error;
 }
 
 function engine() {

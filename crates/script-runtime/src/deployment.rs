@@ -31,8 +31,17 @@ pub(crate) struct Deployment {
 #[derive(Default)]
 struct Kept {
     state: Option<state::Service>,
-    pool: Option<(Arc<Pool>, PathBuf, Size)>,
+    pool: Option<(Arc<Pool>, Home)>,
     text: String,
+}
+
+/// What workers can't change: others are started where it is to be another.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) folder: PathBuf,
+    pub(crate) size: Size,
+    /// The modules that the script imports by their paths, as they are written. An engine reads each only once.
+    pub(crate) modules: Vec<Option<String>>,
 }
 
 /// What is to be in force.
@@ -42,8 +51,7 @@ pub(crate) struct Plans {
     pub(crate) service: usize,
     /// The script as it is written.
     pub(crate) text: String,
-    pub(crate) folder: PathBuf,
-    pub(crate) size: Size,
+    pub(crate) home: Home,
     pub(crate) settings: Settings,
 }
 
@@ -116,13 +124,13 @@ impl Deployment {
     }
 
     async fn replace(&self, kept: &mut Kept, plans: Plans) -> Result<(), String> {
-        let Plans { program, service, text, folder, size, settings } = plans;
+        let Plans { program, service, text, home, settings } = plans;
         let pool = match &kept.pool {
-            Some((pool, known, sized)) if *known == folder && *sized == size => Arc::clone(pool),
-            _ => self.pool(folder.clone(), size),
+            Some((pool, known)) if *known == home => Arc::clone(pool),
+            _ => self.pool(&home),
         };
         let number = self.scripts.program();
-        match pool.load(source(number, &program, &folder.to_string_lossy())).await {
+        match pool.load(source(number, &program, &home.folder.to_string_lossy())).await {
             Loaded::Ready => {}
             Loaded::Not => return Err("no worker took it".to_owned()),
             Loaded::Broken { message, stack } => {
@@ -144,23 +152,27 @@ impl Deployment {
             error.to_string()
         })?;
         let generation = Generation::new(number, program, service, edition, Arc::clone(&pool));
-        (kept.pool, kept.text) = (Some((pool, folder, size)), text);
+        (kept.pool, kept.text) = (Some((pool, home)), text);
         self.current.store(Some(Arc::new(generation)));
         self.standing.send_replace(None);
         tracing::info!(target: "script", service = &*self.name, "the script is in force");
         Ok(())
     }
 
-    fn pool(&self, folder: PathBuf, size: Size) -> Arc<Pool> {
-        let states = self.scripts.states.clone();
-        Pool::start(&self.scripts.host, &self.name, folder, size, Box::new(move |worker| states.gone(worker)))
+    fn pool(&self, home: &Home) -> Arc<Pool> {
+        let (states, folder) = (self.scripts.states.clone(), home.folder.clone());
+        Pool::start(
+            &self.scripts.host,
+            &self.name,
+            folder,
+            home.size,
+            Box::new(move |worker| states.gone(worker)),
+        )
     }
 }
 
 impl Kept {
     fn is_as(&self, plans: &Plans) -> bool {
-        let same =
-            |(_, folder, size): &(Arc<Pool>, PathBuf, Size)| *folder == plans.folder && *size == plans.size;
-        self.text == plans.text && self.pool.as_ref().is_some_and(same)
+        self.text == plans.text && self.pool.as_ref().is_some_and(|(_, home)| *home == plans.home)
     }
 }

@@ -18,7 +18,7 @@ use crate::answer::limited;
 use crate::ask::{self, Ask};
 use crate::call::Outside;
 use crate::config::ScriptOptions;
-use crate::deployment::{Deployment, Plans};
+use crate::deployment::{Deployment, Home, Plans};
 use crate::generation::Generation;
 use crate::problem::{Failed, ScriptError};
 use crate::run::{self, Answered, Asked, Cost, Origin};
@@ -44,6 +44,8 @@ pub struct Script {
     text: String,
     /// The folder of the script.
     folder: PathBuf,
+    /// What it imports by paths.
+    modules: Vec<Option<String>>,
     deployment: OnceLock<Arc<Deployment>>,
 }
 
@@ -113,12 +115,16 @@ impl Script {
             show_versions: options.show_versions,
         };
         let folder = std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
+        let folder = folder.unwrap_or_default();
+        let imports = program.imports.iter().filter(|import| import.starts_with(['.', '/']));
+        let modules = imports.map(|import| std::fs::read_to_string(folder.join(import)).ok()).collect();
         Ok(Self {
             setup: Arc::new(setup),
             program: Arc::new(program),
             service,
             text,
-            folder: folder.unwrap_or_default(),
+            folder,
+            modules,
             options,
             deployment: OnceLock::new(),
         })
@@ -148,8 +154,7 @@ impl Script {
             program: Arc::clone(&self.program),
             service: self.service,
             text: self.text.clone(),
-            folder: self.folder.clone(),
-            size,
+            home: Home { folder: self.folder.clone(), size, modules: self.modules.clone() },
             settings,
         };
         deployment.begin(plans);

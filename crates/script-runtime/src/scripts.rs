@@ -85,6 +85,12 @@ impl Scripts {
         }))
     }
 
+    /// The gateway is about to end: from now on leases are given back as soon as nobody writes, so that another gateway
+    /// gets them.
+    pub async fn leave(&self) {
+        self.states.drain().await;
+    }
+
     /// No further runs are begun by clients: waits until those under way are over, and gives the leases back. Whoever
     /// calls this says how long it waits.
     pub async fn drain(&self) {

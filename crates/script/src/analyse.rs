@@ -55,7 +55,12 @@ pub(crate) struct Handling {
 
 impl<'p, 'a> Analysis<'p, 'a> {
     /// Understands a text; tells what breaks a rule.
-    pub(crate) fn of(parsed: &'p Parsed<'a>, tree: &'p Tree<'a>, strict: bool, found: &mut Vec<Diagnostic>) -> Self {
+    pub(crate) fn of(
+        parsed: &'p Parsed<'a>,
+        tree: &'p Tree<'a>,
+        strict: bool,
+        found: &mut Vec<Diagnostic>,
+    ) -> Self {
         let code = Code::new(parsed, tree);
         let names = Names::of(&code);
         let flow = Flow::of(&code, &names);

@@ -6,10 +6,10 @@ use crate::analyse::{self, Analysis, cells, query};
 use crate::diagnostic::{self, Diagnostic};
 use crate::emit::{self, Emitted};
 use crate::line::Lines;
-use crate::{graph, parse, room};
 use crate::program::{
     Capture, CaptureKind, Cell, Commit, Handler, Path, Position, Program, Resource, Scope, Service, Site,
 };
+use crate::{graph, parse, room};
 
 /// What may be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,12 +40,15 @@ fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Di
     }
     let Emitted { code, map } = emit::emit(&analysis);
     let place = Places(Lines::new(source));
-    let sites = emit::sites(&analysis).into_iter().map(|(_, (at, text))| Site { position: place.of(at), text });
-    let services = (0..analysis.names.services.len()).map(|service| self::service(&analysis, &place, service));
+    let sites =
+        emit::sites(&analysis).into_iter().map(|(_, (at, text))| Site { position: place.of(at), text });
+    let services =
+        (0..analysis.names.services.len()).map(|service| self::service(&analysis, &place, service));
     Ok(Program {
         name: name.to_owned(),
         code,
         map,
+        imports: emit::imports(&analysis),
         services: services.collect(),
         warnings: found,
         graphs: graph::graphs(&analysis, |offset| place.of(offset)),
@@ -109,7 +112,12 @@ fn resource(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize) -> Re
         path: it.literal.clone().map_or(Path::Computed, Path::Literal),
         parent: it.parent.map(|parent| names.handlers[parent].number),
         captures: it.captured.values.keys().map(|symbol| capture(*symbol)).collect(),
-        methods: names.handlers.iter().filter(|it| it.resource == index).map(|it| (it.method, it.number)).collect(),
+        methods: names
+            .handlers
+            .iter()
+            .filter(|it| it.resource == index)
+            .map(|it| (it.method, it.number))
+            .collect(),
         cells: names.cells.iter().filter(|cell| own(cell.scope)).map(|cell| cell.number).collect(),
         position: place.of(analysis.code.construct(it.constructs[0]).span.start),
     }

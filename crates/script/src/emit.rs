@@ -44,7 +44,8 @@ struct Emitter<'e, 'p, 'a> {
 /// Emits a text that breaks no rule.
 pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
     let sites = sites(analysis).into_iter().enumerate().map(|(index, (node, _))| (node, index + 1));
-    let hoisted = analysis.plans.iter().flat_map(Plan::taken_out).enumerate().map(|(index, call)| (call, index + 1));
+    let hoisted =
+        analysis.plans.iter().flat_map(Plan::taken_out).enumerate().map(|(index, call)| (call, index + 1));
     let mut emitter = Emitter {
         it: analysis,
         edits: Edits::default(),
@@ -78,20 +79,33 @@ pub(crate) fn sites(analysis: &Analysis<'_, '_>) -> Vec<(NodeId, Place)> {
     let mut sites = BTreeMap::new();
     for (node, wait) in &analysis.calls.waits {
         if let Wait::Resource { external, method, .. } = wait {
-            let text = format!("{}.{}", analysis.names.externals[*external].name, method.word().to_lowercase());
+            let text =
+                format!("{}.{}", analysis.names.externals[*external].name, method.word().to_lowercase());
             sites.insert(*node, (code.place(*node).start, text));
         }
     }
     for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
         let text = match &construct.kind {
             ConstructKind::Respond { .. } => "respond".into(),
-            ConstructKind::State { names } => format!("state {}", names.first().map_or("", |name| &name.text)),
+            ConstructKind::State { names } => {
+                format!("state {}", names.first().map_or("", |name| &name.text))
+            }
             ConstructKind::Res { path, .. } => format!("res {}", code.text(path.clone())),
             _ => continue,
         };
         sites.insert(code.statements[id], (construct.span.start, text));
     }
     sites.into_iter().collect()
+}
+
+/// The modules that are imported, in the order of the text.
+pub(crate) fn imports(analysis: &Analysis<'_, '_>) -> Vec<String> {
+    let nodes = analysis.code.semantic.nodes().iter();
+    let module = |kind: AstKind<'_>| match kind {
+        AstKind::ImportDeclaration(import) => Some(import.source.value.to_string()),
+        _ => None,
+    };
+    nodes.filter_map(|node| module(node.kind())).collect()
 }
 
 impl Emitter<'_, '_, '_> {
@@ -104,16 +118,21 @@ impl Emitter<'_, '_, '_> {
                 AstKind::Hashbang(_) => self.edits.words(range, ""),
                 AstKind::ImportDeclaration(import) => {
                     let module = code.text(code.source(import.source.span)).to_owned();
-                    let names = import.specifiers.as_ref().map(|it| it.iter().map(binding).collect::<Vec<_>>());
+                    let names =
+                        import.specifiers.as_ref().map(|it| it.iter().map(binding).collect::<Vec<_>>());
                     let words = match names.unwrap_or_default() {
                         names if names.is_empty() => format!("await $s.import({module});"),
                         names => match names.iter().position(|name| name.starts_with("* ")) {
                             None => format!("const {{{}}} = await $s.import({module});", names.join(", ")),
                             Some(all) => {
                                 let space = names[all].trim_start_matches("* ").to_owned();
-                                let rest: Vec<&String> = names.iter().filter(|name| !name.starts_with("* ")).collect();
+                                let rest: Vec<&String> =
+                                    names.iter().filter(|name| !name.starts_with("* ")).collect();
                                 let rest = rest.iter().map(|name| format!(" const {{{name}}} = {space};"));
-                                format!("const {space} = await $s.import({module});{}", rest.collect::<String>())
+                                format!(
+                                    "const {space} = await $s.import({module});{}",
+                                    rest.collect::<String>()
+                                )
                             }
                         },
                     };
@@ -133,9 +152,15 @@ fn binding(specifier: &ImportDeclarationSpecifier<'_>) -> String {
             let imported = match &it.imported {
                 ModuleExportName::IdentifierName(name) => name.name.to_string(),
                 ModuleExportName::IdentifierReference(name) => name.name.to_string(),
-                ModuleExportName::StringLiteral(name) => serde_json::Value::from(name.value.as_str()).to_string(),
+                ModuleExportName::StringLiteral(name) => {
+                    serde_json::Value::from(name.value.as_str()).to_string()
+                }
             };
-            if imported == it.local.name.as_str() { imported } else { format!("{imported}: {}", it.local.name) }
+            if imported == it.local.name.as_str() {
+                imported
+            } else {
+                format!("{imported}: {}", it.local.name)
+            }
         }
         ImportDeclarationSpecifier::ImportDefaultSpecifier(it) => format!("default: {}", it.local.name),
         ImportDeclarationSpecifier::ImportNamespaceSpecifier(it) => format!("* {}", it.local.name),

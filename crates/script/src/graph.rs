@@ -22,7 +22,11 @@ fn graph(
     number: &impl Fn(oxc_semantic::NodeId) -> usize,
 ) -> Graph {
     let code = &analysis.code;
-    let mut graph = Graph { position: position(code.construct(plan.construct).span.start), nodes: Vec::new(), edges: Vec::new() };
+    let mut graph = Graph {
+        position: position(code.construct(plan.construct).span.start),
+        nodes: Vec::new(),
+        edges: Vec::new(),
+    };
     let mut before: Vec<usize> = Vec::new();
     for segment in &plan.segments {
         let base = graph.nodes.len();
@@ -30,7 +34,10 @@ fn graph(
             let first = unit.steps.first().map(|step| match step {
                 Step::Statement(node) | Step::Call(node) => *node,
             });
-            let start = first.map_or(0, |node| code.construct_at(node).map_or_else(|| code.place(node).start, |id| code.construct(id).span.start));
+            let start = first.map_or(0, |node| {
+                code.construct_at(node)
+                    .map_or_else(|| code.place(node).start, |id| code.construct(id).span.start)
+            });
             graph.nodes.push(Node {
                 label: label(analysis, unit, number),
                 position: position(start),
@@ -50,7 +57,11 @@ fn graph(
     graph
 }
 
-fn label(analysis: &Analysis<'_, '_>, unit: &Unit, number: &impl Fn(oxc_semantic::NodeId) -> usize) -> String {
+fn label(
+    analysis: &Analysis<'_, '_>,
+    unit: &Unit,
+    number: &impl Fn(oxc_semantic::NodeId) -> usize,
+) -> String {
     let code = &analysis.code;
     let text = |step: &Step| match step {
         Step::Call(call) if number(*call) > 0 => format!("${} = {}", number(*call), code.text_of(*call)),
@@ -73,7 +84,11 @@ fn shortened(text: &str) -> String {
     text.chars().take(LONGEST - 2).chain("..".chars()).collect()
 }
 
-fn reason(analysis: &Analysis<'_, '_>, why: Location, number: &impl Fn(oxc_semantic::NodeId) -> usize) -> String {
+fn reason(
+    analysis: &Analysis<'_, '_>,
+    why: Location,
+    number: &impl Fn(oxc_semantic::NodeId) -> usize,
+) -> String {
     match why {
         Location::Variable(symbol) | Location::Content(symbol) | Location::Resource(symbol) => {
             analysis.code.name(symbol).to_owned()
@@ -95,8 +110,12 @@ impl Graph {
                 1 => "1 call".to_owned(),
                 io => format!("{io} calls"),
             };
-            let needs: Vec<String> =
-                self.edges.iter().filter(|(_, to, _)| *to == index).map(|(from, _, why)| format!("{from} ({why})")).collect();
+            let needs: Vec<String> = self
+                .edges
+                .iter()
+                .filter(|(_, to, _)| *to == index)
+                .map(|(from, _, why)| format!("{from} ({why})"))
+                .collect();
             let after = if needs.is_empty() { String::new() } else { format!("after {}", needs.join(", ")) };
             let line = format!("  {index:>2}  {:<width$}  {calls:<8}  {after}", node.label);
             let _ = writeln!(out, "{}", line.trim_end());
@@ -130,7 +149,10 @@ impl Graph {
         for (from, to, why) in &self.edges {
             let ((x1, y1), (x2, y2)) = (places[*from], places[*to]);
             let (x1, y1, x2) = (x1 + widths[*from] / 2, y1 + HEIGHT, x2 + widths[*to] / 2);
-            let _ = writeln!(out, "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"black\" marker-end=\"url(#end)\"/>");
+            let _ = writeln!(
+                out,
+                "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"black\" marker-end=\"url(#end)\"/>"
+            );
             let (x, y) = (x1.midpoint(x2) + 6, y1.midpoint(y2));
             let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" fill=\"gray\">{}</text>", escaped(why));
         }
@@ -138,7 +160,10 @@ impl Graph {
             let ((x, y), width) = (places[index], widths[index]);
             let fill = if node.io > 0 { "#cfe8ff" } else { "#f2f2f2" };
             let dash = if node.barrier { " stroke-width=\"2\"" } else { "" };
-            let _ = writeln!(out, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"black\"{dash}/>");
+            let _ = writeln!(
+                out,
+                "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"black\"{dash}/>"
+            );
             let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 12, y + 23, escaped(&node.label));
         }
         out.push_str("</svg>\n");

@@ -21,9 +21,9 @@ mod diagnostic;
 mod emit;
 #[cfg(test)]
 mod fuzz;
+mod graph;
 mod lex;
 mod line;
-mod graph;
 pub mod map;
 mod parse;
 mod prepass;

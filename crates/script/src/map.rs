@@ -51,7 +51,9 @@ impl SourceMap {
     pub fn v3(&self, name: &str, source: &str) -> String {
         let text = |text: &str| serde_json::Value::from(text).to_string();
         let (name, source, mappings) = (text(name), text(source), self.mappings());
-        format!(r#"{{"version":3,"sources":[{name}],"sourcesContent":[{source}],"names":[],"mappings":"{mappings}"}}"#)
+        format!(
+            r#"{{"version":3,"sources":[{name}],"sourcesContent":[{source}],"names":[],"mappings":"{mappings}"}}"#
+        )
     }
 
     fn mappings(&self) -> String {

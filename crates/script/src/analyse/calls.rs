@@ -131,7 +131,8 @@ impl Calls {
 
     /// Functions outside of handlers get the run from their callers, if they or what they call need it.
     fn give(&mut self, code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) {
-        let cells = names.cells.iter().flat_map(|cell| code.uses(cell.symbol).map(|reference| reference.node_id()));
+        let cells =
+            names.cells.iter().flat_map(|cell| code.uses(cell.symbol).map(|reference| reference.node_id()));
         let waits = self.waits.iter().filter(|(_, wait)| **wait != Wait::Await).map(|(node, _)| *node);
         let mut next: Vec<NodeId> = cells.chain(waits).collect();
         while let Some(node) = next.pop() {
@@ -139,7 +140,8 @@ impl Calls {
                 continue;
             };
             let Called::ByName(symbol) = code.functions[outermost].called else {
-                let is_told = self.waits.contains_key(&node) || call_by(code, node).is_some_and(|call| self.waits.contains_key(&call));
+                let is_told = self.waits.contains_key(&node)
+                    || call_by(code, node).is_some_and(|call| self.waits.contains_key(&call));
                 if !is_told {
                     found.push(nobodys(code, node));
                 }
@@ -177,7 +179,13 @@ fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> 
             let help = format!(
                 "call it here, as in `{name}.get()`, and hand on the result; a function can use a resource that is declared around it"
             );
-            Diagnostic::error(Says::ResourceValue, place.clone(), message, "only its methods can be called", help)
+            Diagnostic::error(
+                Says::ResourceValue,
+                place.clone(),
+                message,
+                "only its methods can be called",
+                help,
+            )
         }));
     };
     let word = access.property.name.to_string();
@@ -192,7 +200,13 @@ fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> 
         let help = format!("call one of its methods: `{name}.get()`, head, post, put, patch, delete");
         if method.is_some() {
             let message = format!("`{name}.{word}` is used as a value");
-            return Diagnostic::error(Says::ResourceValue, place.clone(), message, "this is not called", help);
+            return Diagnostic::error(
+                Says::ResourceValue,
+                place.clone(),
+                message,
+                "this is not called",
+                help,
+            );
         }
         let message = format!("a resource has no `{word}`");
         Diagnostic::error(Says::ResourceValue, place.clone(), message, "not a method of HTTP", help)
@@ -212,9 +226,15 @@ pub(crate) fn call_by(code: &Code<'_, '_>, name: NodeId) -> Option<NodeId> {
 fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Option<Diagnostic> {
     let routine = &code.functions[function];
     let place = code.place(node);
-    let place = if code.construct_at(node).is_some() { code.construct(code.construct_at(node)?).span.clone() } else { place };
+    let place = if code.construct_at(node).is_some() {
+        code.construct(code.construct_at(node)?).span.clone()
+    } else {
+        place
+    };
     let message = |what: &str| format!("a resource is called {what}");
-    let said = |message: String, label: &str, help: &str| Some(Diagnostic::error(Says::CallPlace, place.clone(), message, label, help));
+    let said = |message: String, label: &str, help: &str| {
+        Some(Diagnostic::error(Says::CallPlace, place.clone(), message, label, help))
+    };
     match routine.role {
         Role::File | Role::Service(_) | Role::Resource(_) => {
             return said(
@@ -226,7 +246,10 @@ fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Optio
         Role::Plain => {}
         Role::Handler(_) => return in_initial(code, node),
     }
-    let in_parameters = code.ancestors(node).take_while(|it| *it != routine.node).any(|it| matches!(code.kind(it), AstKind::FormalParameters(_)));
+    let in_parameters = code
+        .ancestors(node)
+        .take_while(|it| *it != routine.node)
+        .any(|it| matches!(code.kind(it), AstKind::FormalParameters(_)));
     if in_parameters {
         return said(
             message("in a parameter's default value"),
@@ -252,7 +275,10 @@ fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Optio
                 "use `pfor(var i in list) { .. }`, which runs the turns in parallel, or a `for` loop; \
                  a function that is called by its name may call resources too",
             )
-            .and(code.place(routine.node).start..code.place(routine.node).start + 1, "the callback begins here"),
+            .and(
+                code.place(routine.node).start..code.place(routine.node).start + 1,
+                "the callback begins here",
+            ),
         ),
         _ => None,
     }
@@ -278,7 +304,9 @@ fn as_value(code: &Code<'_, '_>, name: NodeId) -> Diagnostic {
         code.place(name),
         format!("`{text}` calls resources, and is handed on here"),
         "who calls it from there would not wait for it",
-        format!("call it here, by its name: `{text}(..)`; over a list, use `pfor(var i in list) {{ {text}(list[i]) }}`"),
+        format!(
+            "call it here, by its name: `{text}(..)`; over a list, use `pfor(var i in list) {{ {text}(list[i]) }}`"
+        ),
     )
 }
 

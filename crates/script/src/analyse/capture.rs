@@ -38,7 +38,13 @@ pub(crate) fn of(code: &Code<'_, '_>, names: &Names, resource: ConstructId) -> C
 }
 
 /// What a node within a resource takes along from outside of `resource`, the node of the resource's function.
-pub(crate) fn within(code: &Code<'_, '_>, names: &Names, outer: NodeId, resource: NodeId, captured: &mut Captured) {
+pub(crate) fn within(
+    code: &Code<'_, '_>,
+    names: &Names,
+    outer: NodeId,
+    resource: NodeId,
+    captured: &mut Captured,
+) {
     for node in code.inside(outer) {
         let AstKind::IdentifierReference(_) = code.kind(node) else { continue };
         let Some(symbol) = code.symbol(node) else { continue };
@@ -107,7 +113,9 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                     "use the handler's own `response`",
                 ));
             }
-            for change in flow.changes.iter().filter(|it| it.symbol == *symbol && code.is_inside(it.node, node)) {
+            for change in
+                flow.changes.iter().filter(|it| it.symbol == *symbol && code.is_inside(it.node, node))
+            {
                 let name = code.name(*symbol);
                 found.push(
                     Diagnostic::error(

@@ -73,7 +73,9 @@ impl Touched {
     pub(crate) fn reach(&self, function: FunctionId) -> BTreeSet<FunctionId> {
         let (mut all, mut next) = (BTreeSet::from([function]), vec![function]);
         while let Some(function) = next.pop() {
-            next.extend(self.uses_of(function).iter().map(|(used, _)| *used).filter(|used| all.insert(*used)));
+            next.extend(
+                self.uses_of(function).iter().map(|(used, _)| *used).filter(|used| all.insert(*used)),
+            );
         }
         all
     }
@@ -126,7 +128,8 @@ pub(crate) fn groups(names: &Names, service: usize, handlers: &[Handling]) -> (V
     let mut heads: Vec<usize> = (0..cells.len()).collect();
     let number = |cell: usize| names.cells[cell].number;
     for handler in &names.services[service].handlers {
-        let touched: Vec<usize> = handlers[*handler].classified.cells.iter().map(|cell| number(*cell)).collect();
+        let touched: Vec<usize> =
+            handlers[*handler].classified.cells.iter().map(|cell| number(*cell)).collect();
         for pair in touched.windows(2) {
             let (a, b) = (head(&heads, pair[0]), head(&heads, pair[1]));
             heads[a.max(b)] = a.min(b);

@@ -192,8 +192,14 @@ impl<'p, 'a> Code<'p, 'a> {
                 symbol.map_or(Called::Unknown, |symbol| self.by_name(symbol))
             }
             AstKind::CallExpression(call) if call.callee.span() == self.span(outer) => Called::AtOnce,
-            AstKind::MethodDefinition(method) if method.kind != oxc_ast::ast::MethodDefinitionKind::Method => Called::Never,
-            AstKind::ObjectProperty(property) if property.kind != oxc_ast::ast::PropertyKind::Init => Called::Never,
+            AstKind::MethodDefinition(method)
+                if method.kind != oxc_ast::ast::MethodDefinitionKind::Method =>
+            {
+                Called::Never
+            }
+            AstKind::ObjectProperty(property) if property.kind != oxc_ast::ast::PropertyKind::Init => {
+                Called::Never
+            }
             _ => Called::Unknown,
         }
     }
@@ -201,7 +207,8 @@ impl<'p, 'a> Code<'p, 'a> {
     /// A function that can be replaced is not known by its name.
     fn by_name(&self, symbol: SymbolId) -> Called {
         let scoping = self.semantic.scoping();
-        let is_replaced = scoping.symbol_is_mutated(symbol) || !scoping.symbol_redeclarations(symbol).is_empty();
+        let is_replaced =
+            scoping.symbol_is_mutated(symbol) || !scoping.symbol_redeclarations(symbol).is_empty();
         if is_replaced { Called::Unknown } else { Called::ByName(symbol) }
     }
 
@@ -254,7 +261,9 @@ impl<'p, 'a> Code<'p, 'a> {
 
     /// The same for a function.
     pub(crate) fn home_of(&self, mut function: FunctionId) -> FunctionId {
-        while self.functions[function].role == Role::Plain && !matches!(self.functions[function].called, Called::ByName(_)) {
+        while self.functions[function].role == Role::Plain
+            && !matches!(self.functions[function].called, Called::ByName(_))
+        {
             function = self.functions[function].parent;
         }
         function
@@ -303,9 +312,12 @@ impl<'p, 'a> Code<'p, 'a> {
     /// A place of the tree in the S text.
     pub(crate) fn source(&self, span: Span) -> Range<usize> {
         let start = self.parsed.map.to_source(span.start as usize);
-        let end = if span.end > span.start { self.parsed.map.to_source(span.end as usize - 1) + 1 } else { start };
+        let end =
+            if span.end > span.start { self.parsed.map.to_source(span.end as usize - 1) + 1 } else { start };
         // The last character may be of several bytes.
-        let end = (end..self.parsed.source.len()).find(|at| self.parsed.source.is_char_boundary(*at)).unwrap_or(self.parsed.source.len());
+        let end = (end..self.parsed.source.len())
+            .find(|at| self.parsed.source.is_char_boundary(*at))
+            .unwrap_or(self.parsed.source.len());
         start..end.max(start)
     }
 

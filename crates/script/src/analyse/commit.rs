@@ -28,7 +28,8 @@ pub(crate) fn early(
     let writes = writes(code, names, touched, handler)?;
     let is_before = |node: &NodeId| writes.iter().any(|write| code.is_inside(*write, *node));
     let last = statements.iter().rposition(is_before)?;
-    let waits = |statements: &[NodeId]| statements.iter().any(|statement| !calls.inside(code, *statement).is_empty());
+    let waits =
+        |statements: &[NodeId]| statements.iter().any(|statement| !calls.inside(code, *statement).is_empty());
     let (earlier, later) = statements.split_at(last + 1);
     (!waits(earlier) && waits(later)).then(|| statements[last])
 }

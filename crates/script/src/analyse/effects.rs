@@ -72,8 +72,20 @@ pub(crate) struct Observer<'o, 'p, 'a> {
 
 /// Constructors that change nothing that they are given.
 const MAKING: &[&str] = &[
-    "Array", "Map", "Set", "Date", "RegExp", "Error", "TypeError", "RangeError", "URL", "URLSearchParams",
-    "Uint8Array", "Object", "String", "Number",
+    "Array",
+    "Map",
+    "Set",
+    "Date",
+    "RegExp",
+    "Error",
+    "TypeError",
+    "RangeError",
+    "URL",
+    "URLSearchParams",
+    "Uint8Array",
+    "Object",
+    "String",
+    "Number",
 ];
 
 impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
@@ -92,7 +104,8 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
     /// What a node does, without what stands in `without`, whose results it uses.
     pub(crate) fn effects(&self, node: NodeId, without: &[NodeId]) -> Effects {
         let mut effects = self.own(node, without);
-        let names = self.code().inside(node).filter(|it| !without.iter().any(|out| self.code().is_inside(*it, *out)));
+        let names =
+            self.code().inside(node).filter(|it| !without.iter().any(|out| self.code().is_inside(*it, *out)));
         for name in names.filter(|it| matches!(self.code().kind(*it), AstKind::IdentifierReference(_))) {
             let function = self.code().symbol(name).and_then(|symbol| self.code().named.get(&symbol));
             if let Some(it) = function.and_then(|function| self.functions.get(function)) {
@@ -101,7 +114,9 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 effects.add(it);
             }
         }
-        let own = without.iter().filter(|out| !without.iter().any(|other| other != *out && self.code().is_inside(**out, *other)));
+        let own = without
+            .iter()
+            .filter(|out| !without.iter().any(|other| other != *out && self.code().is_inside(**out, *other)));
         effects.reads.extend(own.map(|out| Location::Result(*out)));
         effects
     }
@@ -163,7 +178,9 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         for inner in code.inside(node).filter(|it| !is_out(*it)) {
             self.visit(inner, node, &mut effects);
         }
-        for change in self.it.flow.changes.iter().filter(|it| code.is_inside(it.node, node) && !is_out(it.node)) {
+        for change in
+            self.it.flow.changes.iter().filter(|it| code.is_inside(it.node, node) && !is_out(it.node))
+        {
             let location = if change.is_assignment {
                 Location::Variable(change.symbol)
             } else {
@@ -178,7 +195,11 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 Wait::Resource { symbol, method, .. } => {
                     let location = Location::Resource(*symbol);
                     let safe = matches!(method, Method::Get | Method::Head | Method::Options);
-                    if safe { effects.reads.insert(location) } else { effects.writes.insert(location) };
+                    if safe {
+                        effects.reads.insert(location)
+                    } else {
+                        effects.writes.insert(location)
+                    };
                 }
                 Wait::Declare(_) => effects.full = true,
                 Wait::Await => effects.barrier = true,
@@ -212,7 +233,8 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 _ => {}
             },
             AstKind::ReturnStatement(_) | AstKind::BreakStatement(_) | AstKind::ContinueStatement(_) => {
-                effects.full |= code.function_of(inner) == code.function_of(node) && leaves(code, inner, node);
+                effects.full |=
+                    code.function_of(inner) == code.function_of(node) && leaves(code, inner, node);
             }
             AstKind::CallExpression(call) => self.call(call, effects),
             AstKind::NewExpression(new) => {
@@ -235,7 +257,9 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         let arguments = call.arguments.iter().filter_map(plain);
         if let Some((object, method)) = member(&call.callee) {
             let symbol = identifier(code, object);
-            if symbol.is_some_and(|symbol| self.it.names.external(symbol).is_some()) || reads::is_known(method) {
+            if symbol.is_some_and(|symbol| self.it.names.external(symbol).is_some())
+                || reads::is_known(method)
+            {
                 return;
             }
             let callee = code.text(code.source(call.callee.span()));
@@ -286,4 +310,3 @@ pub(crate) fn target(code: &Code<'_, '_>, jump: NodeId) -> Option<NodeId> {
         (None, kind) => kind.is_iteration_statement(),
     })
 }
-

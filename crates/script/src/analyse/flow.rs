@@ -48,8 +48,20 @@ pub(crate) struct Flow {
 
 /// Methods that change what they are called on.
 pub(crate) const CHANGING: &[&str] = &[
-    "push", "pop", "shift", "unshift", "splice", "sort", "reverse", "fill", "copyWithin", "set", "add", "delete",
-    "clear", "append",
+    "push",
+    "pop",
+    "shift",
+    "unshift",
+    "splice",
+    "sort",
+    "reverse",
+    "fill",
+    "copyWithin",
+    "set",
+    "add",
+    "delete",
+    "clear",
+    "append",
 ];
 
 /// Methods that give a part of what they are called on.
@@ -57,14 +69,32 @@ const GIVING: &[&str] = &["at", "find", "findLast", "get"];
 
 /// Methods whose callback is given parts of what they are called on.
 pub(crate) const VISITING: &[&str] = &[
-    "forEach", "map", "filter", "find", "findLast", "findIndex", "findLastIndex", "some", "every", "flatMap",
-    "reduce", "reduceRight", "sort", "toSorted",
+    "forEach",
+    "map",
+    "filter",
+    "find",
+    "findLast",
+    "findIndex",
+    "findLastIndex",
+    "some",
+    "every",
+    "flatMap",
+    "reduce",
+    "reduceRight",
+    "sort",
+    "toSorted",
 ];
 
 /// Functions of JavaScript that change their first argument.
 const CHANGING_FIRST: &[&str] = &[
-    "Object.assign", "Object.defineProperty", "Object.defineProperties", "Object.setPrototypeOf", "Object.freeze",
-    "Reflect.set", "Reflect.deleteProperty", "Reflect.defineProperty",
+    "Object.assign",
+    "Object.defineProperty",
+    "Object.defineProperties",
+    "Object.setPrototypeOf",
+    "Object.freeze",
+    "Reflect.set",
+    "Reflect.deleteProperty",
+    "Reflect.defineProperty",
 ];
 
 impl Flow {
@@ -143,7 +173,8 @@ impl Flow {
         let callee = call.callee.get_inner_expression();
         if let Some((object, method)) = member(callee) {
             let root = roots(code, object).first().copied();
-            let is_resource = root.is_some_and(|root| matches!(names.thing(root.symbol), Some(Thing::External(_))));
+            let is_resource =
+                root.is_some_and(|root| matches!(names.thing(root.symbol), Some(Thing::External(_))));
             if is_resource {
                 return;
             }
@@ -167,7 +198,13 @@ impl Flow {
     }
 
     /// The callback of `list.forEach(..)` is given parts of the list.
-    fn visited(&mut self, code: &Code<'_, '_>, call: &CallExpression<'_>, object: &Expression<'_>, parameter: usize) {
+    fn visited(
+        &mut self,
+        code: &Code<'_, '_>,
+        call: &CallExpression<'_>,
+        object: &Expression<'_>,
+        parameter: usize,
+    ) {
         let Some(callback) = call.arguments.first().and_then(plain) else { return };
         let parameters = match callback.get_inner_expression() {
             Expression::ArrowFunctionExpression(arrow) => &arrow.params,
@@ -188,7 +225,8 @@ impl Flow {
                 takers.entry(*symbol).or_default().push((*root, *node));
             }
         }
-        let mut known: HashSet<(NodeId, SymbolId)> = self.changes.iter().map(|it| (it.node, it.symbol)).collect();
+        let mut known: HashSet<(NodeId, SymbolId)> =
+            self.changes.iter().map(|it| (it.node, it.symbol)).collect();
         let mut next = 0;
         while let Some(change) = self.changes.get(next).copied() {
             next += 1;
@@ -199,8 +237,14 @@ impl Flow {
             let held = self.aliases.get(&change.symbol).into_iter().flatten();
             let held = held.map(|root| Change { symbol: root.symbol, index: root.index, is_sure, ..change });
             let given = takers.get(&change.symbol).into_iter().flatten();
-            let given = given.map(|(root, node)| Change { node: *node, symbol: root.symbol, index: root.index, ..change });
-            let further: Vec<Change> = held.chain(given).filter(|it| known.insert((it.node, it.symbol))).collect();
+            let given = given.map(|(root, node)| Change {
+                node: *node,
+                symbol: root.symbol,
+                index: root.index,
+                ..change
+            });
+            let further: Vec<Change> =
+                held.chain(given).filter(|it| known.insert((it.node, it.symbol))).collect();
             self.changes.extend(further);
         }
     }
@@ -259,7 +303,9 @@ pub(crate) fn roots(code: &Code<'_, '_>, expression: &Expression<'_>) -> Vec<Roo
             other => other.as_member_expression().map(|it| roots(code, it.object())).unwrap_or_default(),
         },
         Expression::CallExpression(call) => given(code, call),
-        Expression::LogicalExpression(either) => [roots(code, &either.left), roots(code, &either.right)].concat(),
+        Expression::LogicalExpression(either) => {
+            [roots(code, &either.left), roots(code, &either.right)].concat()
+        }
         Expression::ConditionalExpression(either) => {
             [roots(code, &either.consequent), roots(code, &either.alternate)].concat()
         }
@@ -280,7 +326,9 @@ fn given(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Vec<Root> {
 fn root_of_member(code: &Code<'_, '_>, node: NodeId) -> Option<Root> {
     let (object, index) = match code.kind(node) {
         AstKind::StaticMemberExpression(member) => (&member.object, None),
-        AstKind::ComputedMemberExpression(member) => (&member.object, super::code::identifier(code, &member.expression)),
+        AstKind::ComputedMemberExpression(member) => {
+            (&member.object, super::code::identifier(code, &member.expression))
+        }
         _ => return None,
     };
     let mut root = roots(code, object).first().copied()?;
@@ -304,7 +352,9 @@ pub(crate) fn is_target(code: &Code<'_, '_>, node: NodeId) -> bool {
         AstKind::ForInStatement(each) => is(each.left.span()),
         AstKind::ForOfStatement(each) => is(each.left.span()),
         AstKind::UnaryExpression(unary) => unary.operator == UnaryOperator::Delete,
-        AstKind::ParenthesizedExpression(_) | AstKind::ChainExpression(_) => is_target(code, code.parent(node)),
+        AstKind::ParenthesizedExpression(_) | AstKind::ChainExpression(_) => {
+            is_target(code, code.parent(node))
+        }
         _ => false,
     }
 }

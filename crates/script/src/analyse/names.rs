@@ -210,7 +210,9 @@ impl Names {
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             let ConstructKind::Res { literal, .. } = &it.kind else { continue };
             let statement = code.statements[construct];
-            let Some(service) = code.service_of(statement).and_then(|it| self.service_at(it)) else { continue };
+            let Some(service) = code.service_of(statement).and_then(|it| self.service_at(it)) else {
+                continue;
+            };
             let captured = capture::of(code, self, construct);
             let is_nested = code.handler_of(statement).is_some();
             let is_static = literal.is_some() && (!is_nested || captured.is_empty());
@@ -243,9 +245,11 @@ impl Names {
             self.handlers.push(Handler { construct, function, method, resource, service, number });
         }
         for index in 0..self.resources.len() {
-            self.resources[index].parent = self.resources[index].parent.and_then(|parent| self.handler_at(parent));
+            self.resources[index].parent =
+                self.resources[index].parent.and_then(|parent| self.handler_at(parent));
             let key = self.key(code, index);
-            let same = self.resources[..index].iter().filter(|it| it.service == self.resources[index].service);
+            let same =
+                self.resources[..index].iter().filter(|it| it.service == self.resources[index].service);
             let nth = same.filter(|it| it.key == key || it.key.starts_with(&format!("{key}#"))).count() + 1;
             self.resources[index].key = if nth == 1 { key } else { format!("{key}#{nth}") };
         }
@@ -257,11 +261,14 @@ impl Names {
         let path = resource.literal.clone().unwrap_or_else(|| {
             let statement = code.statements[resource.constructs[0]];
             let strings = code.inside(statement).map(|node| code.kind(node));
-            let first = strings.take_while(|kind| !matches!(kind, AstKind::Function(_))).find_map(|kind| match kind {
-                AstKind::StringLiteral(text) => Some(text.value.to_string()),
-                AstKind::TemplateElement(text) => Some(text.value.raw.to_string()),
-                _ => None,
-            });
+            let first =
+                strings.take_while(|kind| !matches!(kind, AstKind::Function(_))).find_map(
+                    |kind| match kind {
+                        AstKind::StringLiteral(text) => Some(text.value.to_string()),
+                        AstKind::TemplateElement(text) => Some(text.value.raw.to_string()),
+                        _ => None,
+                    },
+                );
             first.unwrap_or_default()
         });
         let Some(parent) = resource.parent else { return path };
@@ -294,7 +301,8 @@ impl Names {
             let before = |taken: &dyn Fn(&Cell) -> bool| {
                 self.cells[..index].iter().filter(|cell| cell.service == service && taken(cell)).count() + 1
             };
-            let (views, keys) = (before(&|cell| cell.name == name), before(&|cell| cell.key.split('#').next() == Some(&key)));
+            let (views, keys) =
+                (before(&|cell| cell.name == name), before(&|cell| cell.key.split('#').next() == Some(&key)));
             let number = self.services[service].cells.len();
             self.services[service].cells.push(index);
             let cell = &mut self.cells[index];

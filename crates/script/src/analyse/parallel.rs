@@ -53,7 +53,11 @@ pub(crate) enum Step {
 
 impl Plan {
     /// The plan of a `par` construct.
-    pub(crate) fn of(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, construct: ConstructId) -> Self {
+    pub(crate) fn of(
+        analysis: &Analysis<'_, '_>,
+        observer: &Observer<'_, '_, '_>,
+        construct: ConstructId,
+    ) -> Self {
         let code = &analysis.code;
         let mut plan = Self { construct, segments: Vec::new(), functions: Vec::new() };
         let mut units: Vec<Unit> = Vec::new();
@@ -124,14 +128,16 @@ impl Segment {
 /// A statement as units: the calls that are made whatever happens, each its own; then what is left of it.
 fn split(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement: NodeId) -> Vec<Unit> {
     let code = &analysis.code;
-    let whole = |effects| vec![Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() }];
+    let whole =
+        |effects| vec![Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() }];
     let calls = taken_out(analysis, observer, statement);
     if calls.is_empty() {
         return whole(observer.effects(statement, &[]));
     }
     let mut units = Vec::new();
     for call in &calls {
-        let inner: Vec<NodeId> = calls.iter().copied().filter(|it| it != call && code.is_inside(*it, *call)).collect();
+        let inner: Vec<NodeId> =
+            calls.iter().copied().filter(|it| it != call && code.is_inside(*it, *call)).collect();
         let mut effects = observer.effects(*call, &inner);
         effects.io = 1;
         effects.writes.insert(Location::Result(*call));
@@ -169,13 +175,19 @@ fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, state
             | AstKind::ThrowStatement(_)
             | AstKind::ReturnStatement(_)
     );
-    let is_nested = code.construct_at(statement).is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Res { .. }));
+    let is_nested = code
+        .construct_at(statement)
+        .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Res { .. }));
     let waits = analysis.calls.inside(code, statement);
-    if !is_plain || is_nested || waits.iter().any(|(_, wait)| matches!(wait, Wait::Await | Wait::Declare(_))) {
+    if !is_plain || is_nested || waits.iter().any(|(_, wait)| matches!(wait, Wait::Await | Wait::Declare(_)))
+    {
         return Vec::new();
     }
     let has_order = code.inside(statement).any(|node| orders(code, statement, node));
-    if has_order || waits.iter().any(|(node, _)| is_called_at_once(code, *node)) || is_passed_on(code, statement, &waits) {
+    if has_order
+        || waits.iter().any(|(node, _)| is_called_at_once(code, *node))
+        || is_passed_on(code, statement, &waits)
+    {
         return Vec::new();
     }
     let mut calls: Vec<NodeId> = waits.into_iter().map(|(node, _)| node).collect();
@@ -252,7 +264,8 @@ fn connected(mut units: Vec<Unit>) -> Vec<Unit> {
 fn joined(units: Vec<Unit>) -> Vec<Unit> {
     let all: Vec<BTreeSet<usize>> = (0..units.len()).map(|index| needed(&units, index)).collect();
     let waits: Vec<bool> = units.iter().map(|unit| unit.effects.io > 0).collect();
-    let calls = |index: usize| all[index].iter().copied().filter(|it| waits[*it]).collect::<BTreeSet<usize>>();
+    let calls =
+        |index: usize| all[index].iter().copied().filter(|it| waits[*it]).collect::<BTreeSet<usize>>();
     let mut place = Vec::with_capacity(units.len());
     let mut result: Vec<Unit> = Vec::new();
     for (index, mut unit) in units.into_iter().enumerate() {
@@ -260,7 +273,8 @@ fn joined(units: Vec<Unit>) -> Vec<Unit> {
         for (earlier, why) in &unit.needs {
             needs.entry(place[*earlier]).or_insert(*why);
         }
-        let joins = index > 0 && !waits[index] && !waits[index - 1] && calls(index).is_subset(&calls(index - 1));
+        let joins =
+            index > 0 && !waits[index] && !waits[index - 1] && calls(index).is_subset(&calls(index - 1));
         match result.last_mut().filter(|_| joins) {
             Some(last) => {
                 last.steps.append(&mut unit.steps);

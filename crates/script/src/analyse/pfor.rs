@@ -28,7 +28,11 @@ pub(crate) fn body(code: &Code<'_, '_>, construct: ConstructId) -> Option<NodeId
     super::names::node_of(code, statement, each.body.span())
 }
 
-pub(crate) fn check(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(
+    analysis: &Analysis<'_, '_>,
+    observer: &Observer<'_, '_, '_>,
+    found: &mut Vec<Diagnostic>,
+) {
     let code = &analysis.code;
     let constructs = code.parsed.syntax.constructs.iter().enumerate();
     let loops = constructs.clone().filter(|(_, it)| matches!(it.kind, ConstructKind::Pfor { .. }));
@@ -39,7 +43,8 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>
         if is_sequential(code, id) {
             continue;
         }
-        let checked = Turn { analysis, body, bodies: &bodies, index: name.symbol, head: construct.span.start };
+        let checked =
+            Turn { analysis, body, bodies: &bodies, index: name.symbol, head: construct.span.start };
         checked.jumps(found);
         checked.answers(found);
         checked.changes(observer, found);
@@ -71,7 +76,9 @@ impl Turn<'_, '_, '_> {
             }
             let (word, leaves) = match code.kind(node) {
                 AstKind::ReturnStatement(_) => ("return", true),
-                AstKind::BreakStatement(_) => ("break", target(code, node).is_none_or(|it| !code.is_inside(it, self.body))),
+                AstKind::BreakStatement(_) => {
+                    ("break", target(code, node).is_none_or(|it| !code.is_inside(it, self.body)))
+                }
                 AstKind::ContinueStatement(_) => ("continue", self.continues_outside(node)),
                 _ => continue,
             };
@@ -80,7 +87,13 @@ impl Turn<'_, '_, '_> {
             }
             let message = format!("`{word}` leaves a `pfor`, and other turns are under way");
             let help = format!("keep what was found, and look at it after the loop; or {SEQUENTIAL}");
-            let error = Diagnostic::error(Says::PforLeaves, code.place(node), message, "this would leave the loop", help);
+            let error = Diagnostic::error(
+                Says::PforLeaves,
+                code.place(node),
+                message,
+                "this would leave the loop",
+                help,
+            );
             found.push(error.and(self.head..self.head + 4, "of this loop"));
         }
     }
@@ -90,7 +103,8 @@ impl Turn<'_, '_, '_> {
         let code = self.code();
         let Some(target) = target(code, node) else { return true };
         let own = code.parent(self.body);
-        let is_label = matches!(code.kind(target), AstKind::LabeledStatement(_)) && code.parent(own) == target;
+        let is_label =
+            matches!(code.kind(target), AstKind::LabeledStatement(_)) && code.parent(own) == target;
         !(code.is_inside(target, self.body) || target == own || is_label)
     }
 
@@ -106,7 +120,13 @@ impl Turn<'_, '_, '_> {
             }
             let help = format!("answer after the loop, when all turns are done; or {SEQUENTIAL}");
             let message = "`respond` in a `pfor`: which turn answers would be chance";
-            let error = Diagnostic::error(Says::PforDependence, code.construct(id).span.clone(), message, "each turn comes here", help);
+            let error = Diagnostic::error(
+                Says::PforDependence,
+                code.construct(id).span.clone(),
+                message,
+                "each turn comes here",
+                help,
+            );
             found.push(error.and(self.head..self.head + 4, "of this loop"));
         }
     }
@@ -123,7 +143,11 @@ impl Turn<'_, '_, '_> {
             if at_index && !is_cell {
                 if let Some(other) = self.other_use(observer, change.symbol) {
                     told.insert(change.symbol);
-                    found.push(self.dependence(change.symbol, other, "a turn looks at what another one sets"));
+                    found.push(self.dependence(
+                        change.symbol,
+                        other,
+                        "a turn looks at what another one sets",
+                    ));
                 }
                 continue;
             }
@@ -131,7 +155,9 @@ impl Turn<'_, '_, '_> {
             found.push(self.dependence(change.symbol, change.node, "each turn changes it"));
         }
         // Functions of the file that change something of the handler's, or of the file's.
-        for node in code.inside(self.body).filter(|it| matches!(code.kind(*it), AstKind::IdentifierReference(_))) {
+        for node in
+            code.inside(self.body).filter(|it| matches!(code.kind(*it), AstKind::IdentifierReference(_)))
+        {
             let function = code.symbol(node).filter(|symbol| code.named.contains_key(symbol));
             if function.is_none() || function.is_some_and(|symbol| self.is_own(symbol)) {
                 continue;
@@ -143,7 +169,9 @@ impl Turn<'_, '_, '_> {
                 }
             }
         }
-        for declared in code.inside(self.body).filter(|it| matches!(code.kind(*it), AstKind::BindingIdentifier(_))) {
+        for declared in
+            code.inside(self.body).filter(|it| matches!(code.kind(*it), AstKind::BindingIdentifier(_)))
+        {
             let Some(symbol) = code.symbol(declared) else { continue };
             let outside = self.used_elsewhere(symbol);
             if let Some(outside) = outside.filter(|_| told.insert(symbol)) {
@@ -179,12 +207,18 @@ impl Turn<'_, '_, '_> {
     fn other_use(&self, observer: &Observer<'_, '_, '_>, symbol: SymbolId) -> Option<NodeId> {
         let code = self.code();
         let holder = observer.holder(symbol);
-        let names = code.inside(self.body).filter(|node| code.symbol(*node).is_some_and(|it| observer.holder(it) == holder));
+        let names = code
+            .inside(self.body)
+            .filter(|node| code.symbol(*node).is_some_and(|it| observer.holder(it) == holder));
         let mut outer = names.filter(|node| code.symbol(*node).is_some_and(|it| !self.is_own(it)));
         outer.find(|node| {
-            let AstKind::ComputedMemberExpression(member) = code.kind(code.parent(*node)) else { return true };
+            let AstKind::ComputedMemberExpression(member) = code.kind(code.parent(*node)) else {
+                return true;
+            };
             let is_object = member.object.span() == code.span(*node);
-            let index = matches!(member.expression, Expression::Identifier(_)).then(|| identifier(code, &member.expression)).flatten();
+            let index = matches!(member.expression, Expression::Identifier(_))
+                .then(|| identifier(code, &member.expression))
+                .flatten();
             !is_object || index != self.index
         })
     }
@@ -195,7 +229,13 @@ impl Turn<'_, '_, '_> {
         if Some(symbol) == self.index {
             let message = format!("`{name}` is a constant in each turn of `pfor`");
             let help = "copy it into a variable of the body, and change that";
-            return Diagnostic::error(Says::PforDependence, code.place(node), message, "this changes it", help);
+            return Diagnostic::error(
+                Says::PforDependence,
+                code.place(node),
+                message,
+                "this changes it",
+                help,
+            );
         }
         let is_cell = self.analysis.names.cell(symbol).is_some();
         let message = if is_cell {
@@ -203,9 +243,15 @@ impl Turn<'_, '_, '_> {
         } else {
             format!("the turns of a `pfor` depend on each other through `{name}`")
         };
-        let help = format!("let each turn set a place of its own, as in `results[i] = ..`, and put them together after the loop; or {SEQUENTIAL}");
+        let help = format!(
+            "let each turn set a place of its own, as in `results[i] = ..`, and put them together after the loop; or {SEQUENTIAL}"
+        );
         let error = Diagnostic::error(Says::PforDependence, code.place(node), message, label, help);
         let error = error.and(self.head..self.head + 4, "in this loop");
-        if self.declares(symbol, self.body) { error } else { error.and(code.declared(symbol), "declared outside of it") }
+        if self.declares(symbol, self.body) {
+            error
+        } else {
+            error.and(code.declared(symbol), "declared outside of it")
+        }
     }
 }

@@ -89,7 +89,9 @@ impl Safe<'_, '_, '_> {
     fn changes(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<Diagnostic>) {
         let code = self.code();
         for (function, from) in self.reached() {
-            for change in self.analysis.flow.changes.iter().filter(|it| it.is_sure && code.home(it.node) == function) {
+            for change in
+                self.analysis.flow.changes.iter().filter(|it| it.is_sure && code.home(it.node) == function)
+            {
                 let Some(cell) = self.analysis.names.cell(change.symbol) else { continue };
                 let is_own = code.handler_of(change.node).is_none_or(|it| it == self.construct);
                 if !is_own || !told.insert((change.node, Says::GetWrites)) {
@@ -105,7 +107,10 @@ impl Safe<'_, '_, '_> {
                     "change state in a PUT, POST, PATCH or DELETE handler; to sort or cut a list for an answer, copy it \
                      before, as in `list.slice()`",
                 );
-                found.push(self.with_place(error, from).and(self.analysis.names.cells[cell].place.clone(), "declared here"));
+                found.push(
+                    self.with_place(error, from)
+                        .and(self.analysis.names.cells[cell].place.clone(), "declared here"),
+                );
             }
         }
     }
@@ -116,7 +121,9 @@ impl Safe<'_, '_, '_> {
             return;
         }
         for (function, from) in self.reached() {
-            for (node, wait) in self.analysis.calls.waits.iter().filter(|(node, _)| code.home(**node) == function) {
+            for (node, wait) in
+                self.analysis.calls.waits.iter().filter(|(node, _)| code.home(**node) == function)
+            {
                 let Wait::Resource { method, .. } = wait else { continue };
                 let is_safe = matches!(method, Method::Get | Method::Head | Method::Options);
                 if is_safe || !told.insert((*node, Says::GetUnsafe)) {
@@ -127,7 +134,9 @@ impl Safe<'_, '_, '_> {
                     code.place(*node),
                     format!("a {} handler makes a {} request", self.method, method.word()),
                     "who asks does not expect that anything changes",
-                    format!("answer a POST or PUT with it instead; or, if it changes nothing, say so in the handler's first line: `\"{ALLOWED}\"`"),
+                    format!(
+                        "answer a POST or PUT with it instead; or, if it changes nothing, say so in the handler's first line: `\"{ALLOWED}\"`"
+                    ),
                 );
                 found.push(self.with_place(error, from));
             }
@@ -149,13 +158,15 @@ impl Safe<'_, '_, '_> {
 
     fn is_allowed(&self) -> bool {
         let code = self.code();
-        let around: BTreeSet<NodeId> = code.functions_around(self.function).map(|id| code.functions[id].node).collect();
+        let around: BTreeSet<NodeId> =
+            code.functions_around(self.function).map(|id| code.functions[id].node).collect();
         let says = |node: NodeId| match code.kind(node) {
             AstKind::Directive(directive) => directive.expression.value == ALLOWED,
             _ => false,
         };
-        code.semantic.nodes().iter().any(|node| {
-            says(node.id()) && around.contains(&code.functions[code.function_of(node.id())].node)
-        })
+        code.semantic
+            .nodes()
+            .iter()
+            .any(|node| says(node.id()) && around.contains(&code.functions[code.function_of(node.id())].node))
     }
 }

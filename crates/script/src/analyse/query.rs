@@ -40,14 +40,18 @@ pub(crate) fn reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) ->
 fn parts(code: &Code<'_, '_>, name: NodeId) -> Option<Vec<String>> {
     match code.kind(code.parent(name)) {
         AstKind::StaticMemberExpression(member) => Some(vec![member.property.name.to_string()]),
-        AstKind::ComputedMemberExpression(member) if member.object.span() == code.span(name) => match &member.expression {
-            Expression::StringLiteral(text) => Some(vec![text.value.to_string()]),
-            _ => None,
-        },
-        AstKind::VariableDeclarator(declarator) => match &declarator.id {
-            BindingPattern::ObjectPattern(pattern) if pattern.rest.is_none() => {
-                pattern.properties.iter().map(|it| it.key.static_name().map(|name| name.to_string())).collect()
+        AstKind::ComputedMemberExpression(member) if member.object.span() == code.span(name) => {
+            match &member.expression {
+                Expression::StringLiteral(text) => Some(vec![text.value.to_string()]),
+                _ => None,
             }
+        }
+        AstKind::VariableDeclarator(declarator) => match &declarator.id {
+            BindingPattern::ObjectPattern(pattern) if pattern.rest.is_none() => pattern
+                .properties
+                .iter()
+                .map(|it| it.key.static_name().map(|name| name.to_string()))
+                .collect(),
             _ => None,
         },
         _ => None,
@@ -57,10 +61,16 @@ fn parts(code: &Code<'_, '_>, name: NodeId) -> Option<Vec<String>> {
 /// `s += query.count` where `s` began as a number.
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Analysis { code, names, .. } = analysis;
-    let numbers: BTreeMap<_, _> = names.cells.iter().filter(|cell| cell.initial.is_some_and(|it| is_number(code, it))).map(|cell| (cell.symbol, cell)).collect();
+    let numbers: BTreeMap<_, _> = names
+        .cells
+        .iter()
+        .filter(|cell| cell.initial.is_some_and(|it| is_number(code, it)))
+        .map(|cell| (cell.symbol, cell))
+        .collect();
     for node in code.semantic.nodes().iter() {
         let AstKind::AssignmentExpression(assignment) = node.kind() else { continue };
-        let target = code.inside(node.id()).find(|it| code.span(*it) == assignment.left.span() && *it != node.id());
+        let target =
+            code.inside(node.id()).find(|it| code.span(*it) == assignment.left.span() && *it != node.id());
         let cell = target.and_then(|target| code.symbol(target)).and_then(|symbol| numbers.get(&symbol));
         let (Some(cell), AssignmentOperator::Addition) = (cell, assignment.operator) else { continue };
         let from = member(&assignment.right).and_then(|(object, _)| identifier(code, object));
@@ -86,7 +96,8 @@ fn is_number(code: &Code<'_, '_>, node: NodeId) -> bool {
     match code.kind(node) {
         AstKind::NumericLiteral(_) => true,
         AstKind::UnaryExpression(unary) => {
-            unary.operator == UnaryOperator::UnaryNegation && matches!(unary.argument, Expression::NumericLiteral(_))
+            unary.operator == UnaryOperator::UnaryNegation
+                && matches!(unary.argument, Expression::NumericLiteral(_))
         }
         _ => false,
     }

@@ -10,30 +10,101 @@ use oxc_span::GetSpan;
 use oxc_syntax::operator::UnaryOperator;
 use oxc_syntax::symbol::SymbolId;
 
-use super::code::{Code, identifier, plain};
+use super::calls::call_by;
+use super::code::{Called, Code, Role, identifier, plain};
 use super::flow::{CHANGING, VISITING, bound, is_target, member, parameters};
 use super::names::{Names, Thing};
 
 /// Methods that change nothing and whose result has no part of what they are called on.
 const ANSWERING: &[&str] = &[
-    "includes", "indexOf", "lastIndexOf", "join", "has", "some", "every", "findIndex", "findLastIndex", "forEach",
-    "keys", "toString", "startsWith", "endsWith", "charAt", "charCodeAt", "substring", "substr", "split", "trim",
-    "toUpperCase", "toLowerCase", "padStart", "padEnd", "repeat", "replace", "replaceAll", "match", "search",
-    "toFixed", "localeCompare", "hasOwnProperty", "test",
+    "includes",
+    "indexOf",
+    "lastIndexOf",
+    "join",
+    "has",
+    "some",
+    "every",
+    "findIndex",
+    "findLastIndex",
+    "forEach",
+    "keys",
+    "toString",
+    "startsWith",
+    "endsWith",
+    "charAt",
+    "charCodeAt",
+    "substring",
+    "substr",
+    "split",
+    "trim",
+    "toUpperCase",
+    "toLowerCase",
+    "padStart",
+    "padEnd",
+    "repeat",
+    "replace",
+    "replaceAll",
+    "match",
+    "search",
+    "toFixed",
+    "localeCompare",
+    "hasOwnProperty",
+    "test",
 ];
 
 /// Methods that change nothing, but their result may share something.
 const SHARING: &[&str] = &[
-    "at", "find", "findLast", "get", "map", "filter", "slice", "concat", "flat", "flatMap", "reduce", "reduceRight",
-    "values", "entries", "toSorted", "toReversed", "toSpliced", "with", "valueOf",
+    "at",
+    "find",
+    "findLast",
+    "get",
+    "map",
+    "filter",
+    "slice",
+    "concat",
+    "flat",
+    "flatMap",
+    "reduce",
+    "reduceRight",
+    "values",
+    "entries",
+    "toSorted",
+    "toReversed",
+    "toSpliced",
+    "with",
+    "valueOf",
 ];
 
 /// Functions of JavaScript that change nothing, and whose result has no part of their arguments.
 pub(crate) const PURE: &[&str] = &[
-    "JSON.stringify", "JSON.parse", "String", "Number", "Boolean", "parseInt", "parseFloat", "isNaN", "isFinite",
-    "Object.keys", "Array.isArray", "encodeURIComponent", "encodeURI", "decodeURIComponent", "decodeURI",
-    "structuredClone", "Number.isInteger", "Number.isFinite", "Number.isNaN", "Number.parseInt", "Number.parseFloat",
-    "console.log", "console.info", "console.warn", "console.error", "console.debug", "Date.now", "Math.random",
+    "JSON.stringify",
+    "JSON.parse",
+    "String",
+    "Number",
+    "Boolean",
+    "parseInt",
+    "parseFloat",
+    "isNaN",
+    "isFinite",
+    "Object.keys",
+    "Array.isArray",
+    "encodeURIComponent",
+    "encodeURI",
+    "decodeURIComponent",
+    "decodeURI",
+    "structuredClone",
+    "Number.isInteger",
+    "Number.isFinite",
+    "Number.isNaN",
+    "Number.parseInt",
+    "Number.parseFloat",
+    "console.log",
+    "console.info",
+    "console.warn",
+    "console.error",
+    "console.debug",
+    "Date.now",
+    "Math.random",
 ];
 
 /// The same, but their result may share something.
@@ -77,7 +148,6 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             AstKind::UnaryExpression(unary) => unary.operator != UnaryOperator::Delete,
             AstKind::BinaryExpression(_)
             | AstKind::TemplateLiteral(_)
-            | AstKind::ExpressionStatement(_)
             | AstKind::IfStatement(_)
             | AstKind::WhileStatement(_)
             | AstKind::DoWhileStatement(_)
@@ -86,7 +156,10 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             | AstKind::SwitchStatement(_)
             | AstKind::SwitchCase(_)
             | AstKind::ThrowStatement(_) => true,
-            AstKind::ReturnStatement(_) => self.leaves_handler(parent),
+            AstKind::ReturnStatement(_) => self.returned(parent, false),
+            AstKind::ExpressionStatement(_) => true,
+            // Without braces.
+            AstKind::ArrowFunctionExpression(_) => self.returned(node, true),
             AstKind::VariableDeclarator(declarator) => self.pattern(&declarator.id),
             AstKind::ForOfStatement(of) => match &of.left {
                 ForStatementLeft::VariableDeclaration(declaration) => {
@@ -96,9 +169,11 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             },
             AstKind::AssignmentExpression(assignment) => {
                 let name = assignment.left.get_identifier_name().is_some();
-                let target = code.inside(parent).find(|it| code.span(*it) == assignment.left.span() && *it != parent);
+                let target =
+                    code.inside(parent).find(|it| code.span(*it) == assignment.left.span() && *it != parent);
                 let symbol = target.filter(|_| name).and_then(|target| code.symbol(target));
-                let is_kept = !assignment.operator.is_assign() || symbol.is_some_and(|symbol| self.symbol(symbol));
+                let is_kept =
+                    !assignment.operator.is_assign() || symbol.is_some_and(|symbol| self.symbol(symbol));
                 is_kept && self.value(parent)
             }
             AstKind::CallExpression(call) => self.argument(parent, node, call),
@@ -110,6 +185,11 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
     fn part(&mut self, node: NodeId) -> bool {
         if is_target(self.code, node) {
             return false;
+        }
+        // A number, whatever it is of.
+        if matches!(self.code.kind(node), AstKind::StaticMemberExpression(it) if it.property.name == "length")
+        {
+            return true;
         }
         let parent = self.code.parent(node);
         let AstKind::CallExpression(call) = self.code.kind(parent) else { return self.value(node) };
@@ -146,7 +226,8 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             let index = call.arguments.iter().position(|argument| argument.span() == code.span(node));
             let Some(index) = index else { return false };
             let parameters = parameters(code, function);
-            let only_reads = parameters.get(index).is_some_and(|symbols| symbols.iter().all(|it| self.symbol(*it)));
+            let only_reads =
+                parameters.get(index).is_some_and(|symbols| symbols.iter().all(|it| self.symbol(*it)));
             return only_reads && self.value(call_node);
         }
         let callee = code.text(code.source(call.callee.span()));
@@ -174,14 +255,28 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         matches!(self.code.kind(self.code.parent(node)), AstKind::UpdateExpression(_))
     }
 
-    /// What a handler returns is nobody's; what a function returns is its caller's.
-    fn leaves_handler(&self, node: NodeId) -> bool {
-        let function = self.code.function_of(node);
-        matches!(self.code.functions[function].role, super::code::Role::Handler(_))
+    /// What a handler returns is nobody's; what a function returns is its callers'. What becomes of a callback's result
+    /// is up to the method that it was given to.
+    fn returned(&mut self, node: NodeId, by_callback: bool) -> bool {
+        let code = self.code;
+        let routine = &code.functions[code.function_of(node)];
+        match (routine.role, routine.called) {
+            (Role::Handler(_), _) => true,
+            (_, Called::ByName(symbol)) => {
+                let calls: Vec<Option<NodeId>> =
+                    code.uses(symbol).map(|it| call_by(code, it.node_id())).collect();
+                !self.seen.insert(symbol)
+                    || calls.into_iter().all(|call| call.is_some_and(|call| self.value(call)))
+            }
+            _ => by_callback,
+        }
     }
 }
 
 /// Whether it is known what a method does.
 pub(crate) fn is_known(method: &str) -> bool {
-    ANSWERING.contains(&method) || SHARING.contains(&method) || CHANGING.contains(&method) || VISITING.contains(&method)
+    ANSWERING.contains(&method)
+        || SHARING.contains(&method)
+        || CHANGING.contains(&method)
+        || VISITING.contains(&method)
 }

@@ -16,8 +16,10 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         let node = code.functions[handler.function].node;
         let mut paths = Paths { code, found };
         let end = paths.list(&statements(code, node));
-        let answers_elsewhere = code.inside(node).any(|it| is_respond(code, it) && code.function_of(it) != handler.function);
-        if !matches!(handler.method, Method::Get | Method::Head) || answers_elsewhere || !end.can_be_silent() {
+        let answers_elsewhere =
+            code.inside(node).any(|it| is_respond(code, it) && code.function_of(it) != handler.function);
+        if !matches!(handler.method, Method::Get | Method::Head) || answers_elsewhere || !end.can_be_silent()
+        {
             continue;
         }
         let construct = code.construct(handler.construct);
@@ -131,10 +133,13 @@ impl Paths<'_, '_, '_> {
             }
             AstKind::SwitchStatement(it) => {
                 // A case may fall through to the next, or leave by `break`; without `default`, none may be taken.
-                let ends: Vec<End> = it.cases.iter().map(|case| self.list(&children(code, case.node_id.get()))).collect();
+                let ends: Vec<End> =
+                    it.cases.iter().map(|case| self.list(&children(code, case.node_id.get()))).collect();
                 let has_default = it.cases.iter().any(|case| case.test.is_none());
-                let breaks = code.inside(node).any(|inner| matches!(code.kind(inner), AstKind::BreakStatement(_)));
-                let all = ends.iter().copied().fold(if has_default { End::NOWHERE } else { End::SILENT }, End::or);
+                let breaks =
+                    code.inside(node).any(|inner| matches!(code.kind(inner), AstKind::BreakStatement(_)));
+                let all =
+                    ends.iter().copied().fold(if has_default { End::NOWHERE } else { End::SILENT }, End::or);
                 if breaks { all.or(End { silent: all.silent, ..End::NOWHERE }) } else { all }
             }
             kind if kind.is_iteration_statement() => {
@@ -147,7 +152,8 @@ impl Paths<'_, '_, '_> {
     }
 
     fn twice(&mut self, first: NodeId, second: NodeId) {
-        let place = |node: NodeId| self.code.construct_at(node).map(|id| self.code.construct(id).span.clone());
+        let place =
+            |node: NodeId| self.code.construct_at(node).map(|id| self.code.construct(id).span.clone());
         let (Some(first), Some(second)) = (place(first), place(second)) else { return };
         self.found.push(
             Diagnostic::error(

@@ -58,7 +58,9 @@ impl Template {
                     }
                 }
             }
-            Expression::BinaryExpression(sum) if sum.operator == BinaryOperator::Addition && is_text(expression) => {
+            Expression::BinaryExpression(sum)
+                if sum.operator == BinaryOperator::Addition && is_text(expression) =>
+            {
                 // A side without any text is a value as a whole: numbers are added up before they become text.
                 self.add(code, &sum.left);
                 self.add(code, &sum.right);

@@ -26,7 +26,10 @@ fn statements(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
     for statement in children(code, NodeId::ROOT) {
         let is_fine = matches!(
             code.kind(statement),
-            AstKind::VariableDeclaration(_) | AstKind::Function(_) | AstKind::Class(_) | AstKind::EmptyStatement(_)
+            AstKind::VariableDeclaration(_)
+                | AstKind::Function(_)
+                | AstKind::Class(_)
+                | AstKind::EmptyStatement(_)
         );
         let is_module = code.kind(statement).is_module_declaration();
         if is_fine || is_module || code.construct_at(statement).is_some() {
@@ -45,7 +48,9 @@ fn statements(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
 fn modules(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
     for node in code.semantic.nodes().iter() {
         let (what, help) = match node.kind() {
-            AstKind::ImportMeta(_) => ("`import.meta` is not there in an S file", "import packages by their names"),
+            AstKind::ImportMeta(_) => {
+                ("`import.meta` is not there in an S file", "import packages by their names")
+            }
             AstKind::ExportDeclaration(_)
             | AstKind::ExportNamedDeclaration(_)
             | AstKind::ExportFromDeclaration(_)
@@ -63,7 +68,9 @@ fn modules(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
 fn names(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
     let is_ours = |name: &str| {
         let rest = name.strip_prefix('$');
-        rest.is_some_and(|rest| ["s", "r", "c"].contains(&rest) || (!rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())))
+        rest.is_some_and(|rest| {
+            ["s", "r", "c"].contains(&rest) || (!rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+        })
     };
     for node in code.semantic.nodes().iter() {
         let name = match node.kind() {
@@ -90,7 +97,8 @@ fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         let is_plain = analysis.names.thing(change.symbol).is_none();
         let declared = code.declaration(change.symbol);
         // Code at the level of the declaration sets up what it declares.
-        let sets_up = code.function_of(change.node) == code.function_of(declared) || !runs_in_request(code, change.node);
+        let sets_up = code.function_of(change.node) == code.function_of(declared)
+            || !runs_in_request(code, change.node);
         if !is_plain || !is_outside(code, declared) || sets_up || !change.is_sure {
             continue;
         }
@@ -108,8 +116,10 @@ fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 fn is_outside(code: &Code<'_, '_>, declared: NodeId) -> bool {
-    matches!(code.functions[code.function_of(declared)].role, Role::File | Role::Service(_) | Role::Resource(_))
-        && code.handler_of(declared).is_none()
+    matches!(
+        code.functions[code.function_of(declared)].role,
+        Role::File | Role::Service(_) | Role::Resource(_)
+    ) && code.handler_of(declared).is_none()
 }
 
 fn runs_in_request(code: &Code<'_, '_>, node: NodeId) -> bool {

@@ -31,7 +31,9 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             (_, true) => format!("{holes}, one for each `@`, and the body if there is one"),
         };
         let count = if given == 1 { "1 argument".to_owned() } else { format!("{given} arguments") };
-        let help = format!("give as many values as the URL has `@`; an `@` that is part of the URL is written `@@`. It takes {wanted}");
+        let help = format!(
+            "give as many values as the URL has `@`; an `@` that is part of the URL is written `@@`. It takes {wanted}"
+        );
         found.push(
             Diagnostic::error(
                 Says::Placeholders,
@@ -50,8 +52,11 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             let Some(external) = names.external(symbol) else { continue };
             let Some(beginning) = names.externals[external].template.beginning() else { continue };
             let is_whole = names.externals[external].template.parts.len() == 1;
-            let leads = beginning.starts_with('/') || beginning.starts_with("http://") || beginning.starts_with("https://");
-            let may_lead = !is_whole && ["http://", "https://"].iter().any(|scheme| scheme.starts_with(beginning));
+            let leads = beginning.starts_with('/')
+                || beginning.starts_with("http://")
+                || beginning.starts_with("https://");
+            let may_lead =
+                !is_whole && ["http://", "https://"].iter().any(|scheme| scheme.starts_with(beginning));
             if !leads && !may_lead {
                 found.push(Diagnostic::error(
                     Says::Url,

@@ -59,7 +59,12 @@ impl Edits {
     /// Writes the pieces, and what they are made of.
     pub(crate) fn write(mut self, source: &str, pieces: &[Piece]) -> Output {
         self.edits.sort_by_key(|edit| (edit.range.start, std::cmp::Reverse(edit.range.end)));
-        let mut writer = Writer { source, edits: &self.edits, open: vec![false; self.edits.len()], out: Output::new(source) };
+        let mut writer = Writer {
+            source,
+            edits: &self.edits,
+            open: vec![false; self.edits.len()],
+            out: Output::new(source),
+        };
         writer.pieces(pieces);
         writer.out
     }
@@ -92,7 +97,11 @@ impl Writer<'_> {
             if edit.range.start > range.end || (edit.range.start == range.end && !range.is_empty()) {
                 break;
             }
-            if self.open[index] || except == Some(&edit.range) || edit.range.start < at || edit.range.end > range.end {
+            if self.open[index]
+                || except == Some(&edit.range)
+                || edit.range.start < at
+                || edit.range.end > range.end
+            {
                 index += 1;
                 continue;
             }

@@ -68,7 +68,9 @@ impl Emitter<'_, '_, '_> {
 
     fn inline_handler(&self, resource: ConstructId) -> Vec<Piece> {
         let constructs = &self.it.code.parsed.syntax.constructs;
-        let on = constructs.iter().position(|it| it.parent == Some(resource) && matches!(it.kind, ConstructKind::On { .. }));
+        let on = constructs
+            .iter()
+            .position(|it| it.parent == Some(resource) && matches!(it.kind, ConstructKind::On { .. }));
         on.map(|on| self.handler(on)).unwrap_or_default()
     }
 
@@ -95,7 +97,9 @@ impl Emitter<'_, '_, '_> {
     fn handler(&self, on: ConstructId) -> Vec<Piece> {
         let it = self.it;
         let construct = it.code.construct(on);
-        let (Some(index), Some(body)) = (it.names.handler_at(on), construct.body.clone()) else { return Vec::new() };
+        let (Some(index), Some(body)) = (it.names.handler_at(on), construct.body.clone()) else {
+            return Vec::new();
+        };
         let handler = &it.names.handlers[index];
         let node = it.code.functions[handler.function].node;
         let captured = self.taken_along(on, node);
@@ -153,7 +157,8 @@ impl Emitter<'_, '_, '_> {
     /// A function or class, written once more.
     fn copy(&self, declaration: NodeId) -> Vec<Piece> {
         let code = &self.it.code;
-        let before = if matches!(code.kind(declaration), AstKind::VariableDeclarator(_)) { " const " } else { " " };
+        let before =
+            if matches!(code.kind(declaration), AstKind::VariableDeclarator(_)) { " const " } else { " " };
         vec![Piece::words(before), Piece::Source(code.place(declaration)), Piece::words(";")]
     }
 
@@ -173,7 +178,9 @@ impl Emitter<'_, '_, '_> {
             let name = it.code.name(*symbol);
             let is_live = captured_at(&it.code, statement, it.code.declaration(*symbol)).is_none();
             let cell = it.names.cell(*symbol).filter(|_| is_live);
-            taken.push(cell.map_or(name.to_owned(), |cell| format!("{name}: $c.{}", it.names.cells[cell].view)));
+            taken.push(
+                cell.map_or(name.to_owned(), |cell| format!("{name}: $c.{}", it.names.cells[cell].view)),
+            );
         }
         vec![
             Piece::words(format!("await $r.declare({site}, {}, ", resource.number)),
@@ -203,7 +210,8 @@ impl Emitter<'_, '_, '_> {
     fn initials(&self, construct: ConstructId) -> Vec<Piece> {
         let it = self.it;
         let mut pieces = Vec::new();
-        for (index, cell) in it.names.cells.iter().enumerate().filter(|(_, cell)| cell.construct == construct) {
+        for (index, cell) in it.names.cells.iter().enumerate().filter(|(_, cell)| cell.construct == construct)
+        {
             let Some(initial) = cell.initial else { continue };
             let head = match cell.scope {
                 Scope::Handler(handler) => {
@@ -213,7 +221,8 @@ impl Emitter<'_, '_, '_> {
                 Scope::Service => format!("$s.initial({}, () => (", cell.number),
                 Scope::Resource(_) => {
                     let mut captured = Captured::default();
-                    let resource = it.code.construct(construct).parent.and_then(|id| it.code.function_for(id));
+                    let resource =
+                        it.code.construct(construct).parent.and_then(|id| it.code.function_for(id));
                     if let Some(resource) = resource {
                         let resource = it.code.functions[resource].node;
                         capture::within(&it.code, &it.names, initial, resource, &mut captured);
@@ -254,7 +263,9 @@ impl Emitter<'_, '_, '_> {
         let code = &self.it.code;
         match code.kind(code.parent(node)) {
             AstKind::ObjectProperty(property) => property.shorthand,
-            AstKind::AssignmentTargetPropertyIdentifier(property) => property.binding.span() == code.span(node),
+            AstKind::AssignmentTargetPropertyIdentifier(property) => {
+                property.binding.span() == code.span(node)
+            }
             _ => false,
         }
     }
@@ -268,7 +279,10 @@ impl Emitter<'_, '_, '_> {
             }
             let mut pieces = vec![Piece::words("const ")];
             for (index, name) in names.iter().enumerate() {
-                let Some(Thing::External(external)) = name.symbol.and_then(|symbol| it.names.thing(symbol)) else { continue };
+                let Some(Thing::External(external)) = name.symbol.and_then(|symbol| it.names.thing(symbol))
+                else {
+                    continue;
+                };
                 pieces.push(Piece::words(if index == 0 { "" } else { ", " }));
                 pieces.push(Piece::Source(name.span.clone()));
                 pieces.push(Piece::words(" = "));

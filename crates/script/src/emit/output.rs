@@ -61,7 +61,11 @@ impl Output {
         for segment in &mut segments {
             let start = self.starts.get(segment.original.line as usize - 1).copied().unwrap_or(0);
             let before = source.get(start..start + segment.original.column as usize).unwrap_or("");
-            segment.units = if before.is_ascii() { segment.original.column } else { count(before.encode_utf16().count()) };
+            segment.units = if before.is_ascii() {
+                segment.original.column
+            } else {
+                count(before.encode_utf16().count())
+            };
             let characters = if before.is_ascii() { before.len() } else { before.chars().count() };
             segment.original.column = count(characters) + 1;
         }

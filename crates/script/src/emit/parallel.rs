@@ -37,7 +37,8 @@ impl Emitter<'_, '_, '_> {
     fn pfor(&mut self, id: ConstructId, index: &str) {
         let it = self.it;
         let statement = it.code.statements[id];
-        let (AstKind::ForInStatement(each), Some(body)) = (it.code.kind(statement), pfor::body(&it.code, id)) else {
+        let (AstKind::ForInStatement(each), Some(body)) = (it.code.kind(statement), pfor::body(&it.code, id))
+        else {
             return;
         };
         let list = it.code.source(each.right.span());
@@ -46,7 +47,11 @@ impl Emitter<'_, '_, '_> {
         let span = construct.span.start..it.code.place(statement).end.max(construct.span.end);
         let waits = !it.calls.inside(&it.code, body).is_empty();
         if !waits || pfor::is_sequential(&it.code, id) {
-            let head = [Piece::words(format!("for (const {index} of {KEYS}(")), Piece::Source(list), Piece::words(")) ")];
+            let head = [
+                Piece::words(format!("for (const {index} of {KEYS}(")),
+                Piece::Source(list),
+                Piece::words(")) "),
+            ];
             return self.edits.replace(span, [head.as_slice(), &[Piece::Source(text)]].concat());
         }
         let pieces = vec![
@@ -57,9 +62,12 @@ impl Emitter<'_, '_, '_> {
             Piece::words("});"),
         ];
         self.edits.replace(span, pieces);
-        for node in it.code.inside(body).filter(|node| matches!(it.code.kind(*node), AstKind::ContinueStatement(_))) {
+        for node in
+            it.code.inside(body).filter(|node| matches!(it.code.kind(*node), AstKind::ContinueStatement(_)))
+        {
             let is_label = |node: NodeId| matches!(it.code.kind(node), AstKind::LabeledStatement(_));
-            let ends = |node: NodeId| node == statement || (is_label(node) && it.code.parent(statement) == node);
+            let ends =
+                |node: NodeId| node == statement || (is_label(node) && it.code.parent(statement) == node);
             if target(&it.code, node).is_some_and(ends) {
                 self.edits.words(it.code.place(node), "return;");
             }
@@ -73,7 +81,10 @@ impl Emitter<'_, '_, '_> {
         let block = it.code.statements[plan.construct];
         let mut pieces = vec![Piece::words("{")];
         let results: Vec<String> = plan.taken_out().map(|call| self.result(call)).collect();
-        let names = [("var", self.declared_by(block, true)), ("let", [results, self.declared_by(block, false)].concat())];
+        let names = [
+            ("var", self.declared_by(block, true)),
+            ("let", [results, self.declared_by(block, false)].concat()),
+        ];
         for (word, names) in names.iter().filter(|(_, names)| !names.is_empty()) {
             pieces.push(Piece::words(format!(" {word} {};", names.join(", "))));
         }
@@ -126,7 +137,8 @@ impl Emitter<'_, '_, '_> {
                     let place = self.statement(*statement);
                     // What stands before it, comments too, but no function, which was moved.
                     let functions = plan.functions.iter().map(|function| code.place(*function));
-                    let before = functions.filter(|it| it.end <= place.start).map(|it| it.end).max().unwrap_or(0);
+                    let before =
+                        functions.filter(|it| it.end <= place.start).map(|it| it.end).max().unwrap_or(0);
                     pieces.push(Piece::Source((*at).max(before).min(place.start)..place.start));
                     pieces.push(Piece::Source(place.clone()));
                     pieces.push(Piece::words(";"));
@@ -141,10 +153,12 @@ impl Emitter<'_, '_, '_> {
         let code = &self.it.code;
         let place = code.place(node);
         match code.construct_at(node) {
-            Some(id) => code.construct(id).span.start..match code.construct(id).kind {
-                ConstructKind::Res { .. } | ConstructKind::Par => code.construct(id).span.end,
-                _ => place.end.max(code.construct(id).span.end),
-            },
+            Some(id) => {
+                code.construct(id).span.start..match code.construct(id).kind {
+                    ConstructKind::Res { .. } | ConstructKind::Par => code.construct(id).span.end,
+                    _ => place.end.max(code.construct(id).span.end),
+                }
+            }
             None => place,
         }
     }
@@ -205,13 +219,18 @@ impl Lifts {
         let code = &it.code;
         let (symbols, is_var) = match code.kind(node) {
             AstKind::VariableDeclaration(declaration) => {
-                let symbols = declaration.declarations.iter().flat_map(|it| bound(&it.id)).collect::<Vec<_>>();
+                let symbols =
+                    declaration.declarations.iter().flat_map(|it| bound(&it.id)).collect::<Vec<_>>();
                 (symbols, declaration.kind.is_var())
             }
-            AstKind::Class(class) => (class.id.as_ref().and_then(|id| id.symbol_id.get()).into_iter().collect(), false),
+            AstKind::Class(class) => {
+                (class.id.as_ref().and_then(|id| id.symbol_id.get()).into_iter().collect(), false)
+            }
             _ => return,
         };
-        let is_state = code.construct_at(node).is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }));
+        let is_state = code
+            .construct_at(node)
+            .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }));
         let is_shared = if is_var {
             code.function_of(node) == code.function_of(statement)
                 && !is_in_turn(it, node, statement)
@@ -223,7 +242,8 @@ impl Lifts {
             self.assigned.insert(node);
             for symbol in symbols {
                 // A block within, of the same turn, has it no longer.
-                let is_within = |it_block: NodeId| code.is_inside(it_block, block) && !is_in_turn(it, it_block, block);
+                let is_within =
+                    |it_block: NodeId| code.is_inside(it_block, block) && !is_in_turn(it, it_block, block);
                 self.names.retain(|(of, name), _| *name != symbol || *of == block || !is_within(*of));
                 self.names.insert((block, symbol), is_var);
             }
@@ -236,9 +256,8 @@ fn is_in_turn(it: &Analysis<'_, '_>, node: NodeId, statement: NodeId) -> bool {
     let code = &it.code;
     let mut around = code.ancestors(node).take_while(|outer| code.is_inside(*outer, statement));
     around.any(|outer| {
-        code.construct_at(outer).is_some_and(|id| {
-            matches!(code.construct(id).kind, ConstructKind::Pfor { .. }) && outer != node
-        })
+        code.construct_at(outer)
+            .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Pfor { .. }) && outer != node)
     })
 }
 
@@ -256,7 +275,9 @@ fn assignments(
     declaration: &VariableDeclaration<'_>,
 ) -> Vec<Piece> {
     let code = &emitter.it.code;
-    let is_external = code.construct_at(node).is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::External { .. }));
+    let is_external = code
+        .construct_at(node)
+        .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::External { .. }));
     let parent = code.parent(node);
     let in_head = match code.kind(parent) {
         AstKind::ForInStatement(each) => each.left.span() == code.span(node),

@@ -134,8 +134,12 @@ impl<'a> Emitter<'_, '_, 'a> {
         for (index, part) in self.it.names.externals[external].template.parts.iter().enumerate() {
             pieces.push(Piece::words(if index == 0 { "" } else { ", " }));
             match part {
-                Part::Text(text) => pieces.push(Piece::words(serde_json::Value::from(text.as_str()).to_string())),
-                Part::Value(range) => pieces.extend([Piece::words("{v: "), Piece::Source(range.clone()), Piece::words("}")]),
+                Part::Text(text) => {
+                    pieces.push(Piece::words(serde_json::Value::from(text.as_str()).to_string()))
+                }
+                Part::Value(range) => {
+                    pieces.extend([Piece::words("{v: "), Piece::Source(range.clone()), Piece::words("}")])
+                }
             }
         }
         pieces.push(Piece::words("])"));
@@ -157,7 +161,9 @@ impl<'a> Emitter<'_, '_, 'a> {
         let code = &self.it.code;
         let AstKind::ThrowStatement(statement) = code.kind(node) else { return Vec::new() };
         let bare = node_of(code, node, statement.argument.without_parentheses().span());
-        if let Some((call, Wait::Resource { method, .. })) = bare.and_then(|call| Some((call, self.it.calls.waits.get(&call)?))) {
+        if let Some((call, Wait::Resource { method, .. })) =
+            bare.and_then(|call| Some((call, self.it.calls.waits.get(&call)?)))
+        {
             let word = if self.is_last(node) { "return " } else { "await " };
             let mut pieces = vec![Piece::words(word)];
             pieces.extend(self.resource_call(call, "pass", *method));

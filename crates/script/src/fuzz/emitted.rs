@@ -17,7 +17,10 @@ fn compiled(source: &str) -> Option<Program> {
         Err(found) => {
             assert!(!found.is_empty(), "{source}");
             for it in &found {
-                assert!(!it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(), "{it:?}");
+                assert!(
+                    !it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(),
+                    "{it:?}"
+                );
                 assert!(it.render("a.sjs", source).contains(it.code.code()));
             }
             None
@@ -38,7 +41,10 @@ fn check(source: &str, program: &Program) {
             assert!(handler.cells.iter().all(|cell| *cell < service.cells.len()), "{handler:?}");
             assert!(handler.resource < service.resources.len(), "{handler:?}");
             let groups = handler.cells.iter().map(|cell| service.cells[*cell].group);
-            assert!(groups.eq(handler.cells.iter().map(|_| handler.group.unwrap_or_default())), "{handler:?}");
+            assert!(
+                groups.eq(handler.cells.iter().map(|_| handler.group.unwrap_or_default())),
+                "{handler:?}"
+            );
         }
     }
     let lines = source.lines().count().max(1);
@@ -78,8 +84,9 @@ fn random_javascript_in_a_handler_stays_javascript() {
     let compiled_too = std::cell::Cell::new(0);
     ::fuzz::check(&[], |bytes: &[u8]| {
         let body = write::javascript(bytes);
-        let source =
-            format!("service s {{ state a = 1, b = []\n res '/a' on POST {{ res get = '/b', g = '/c'\n {body}\n }} }}");
+        let source = format!(
+            "service s {{ state a = 1, b = []\n res '/a' on POST {{ res get = '/b', g = '/c'\n {body}\n }} }}"
+        );
         compiled_too.set(compiled_too.get() + u32::from(compiled(&source).is_some()));
     });
     println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);

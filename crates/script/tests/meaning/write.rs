@@ -88,7 +88,12 @@ impl<'b> Writer<'b> {
                 self.line(depth, &format!("{variable} = {value}"));
             }
             2 | 3 => {
-                let call = format!("{}.{}({})", self.resource(), ["put", "post", "get"][self.pick(3)], self.value(1));
+                let call = format!(
+                    "{}.{}({})",
+                    self.resource(),
+                    ["put", "post", "get"][self.pick(3)],
+                    self.value(1)
+                );
                 self.line(depth, &call);
             }
             4 => {
@@ -188,7 +193,10 @@ impl<'b> Writer<'b> {
         if self.pick(2) == 0 {
             self.line(depth + 1, "par {");
             self.line(depth + 2, &format!("var p = {resource}.get({value})"));
-            self.line(depth + 2, &format!("let q = g1.get(turns[{index}]), r = twice(g2.get(p), g0.get({index}))"));
+            self.line(
+                depth + 2,
+                &format!("let q = g1.get(turns[{index}]), r = twice(g2.get(p), g0.get({index}))"),
+            );
             self.line(depth + 2, "t += p * q - r");
             self.line(depth + 1, "}");
         }
