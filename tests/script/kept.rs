@@ -83,7 +83,8 @@ async fn a_gateway_that_ends_waits_for_what_a_handler_does_behind_its_answer() {
 
 #[tokio::test]
 async fn whoever_asks_twice_does_not_wait_for_handlers() {
-    let script = "service s { res '/work' on POST { respond 'begun'; res never = 'http://up/hang'; never.get() } }";
+    let script =
+        "service s { res '/work' on POST { respond 'begun'; res never = 'http://up/hang'; never.get() } }";
     let mut served = Served::with(script, "limits: { wall: 10m }", "").await;
     assert_eq!(served.ask("POST", "/work").await.text(), "begun");
     served.gateway.ask_to_end();
