@@ -6,8 +6,8 @@
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
 use bytes::{Bytes, BytesMut};
-use http::Request;
 use http::header::{CONTENT_ENCODING, HeaderMap};
+use http::request::Parts;
 use http_body_util::BodyExt;
 use services::Body;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -89,14 +89,14 @@ impl Ask {
     /// # Errors
     /// Everything that is wrong before a program is looked at.
     pub(crate) async fn read(
-        request: Request<Body>,
+        head: &Parts,
+        body: Body,
         config: &LimitsConfig,
     ) -> Result<(Which, Self), QueryError> {
-        let (head, body) = request.into_parts();
         let safe_only = match head.method.as_str() {
             "POST" => false,
             "QUERY" => true,
-            _ => return Err(QueryError::Method { method: head.method, allowed: METHODS }),
+            _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
         let rest = Rest::read(&head.headers, config)?;
         let layout = layout(&head.headers)?;
@@ -121,16 +121,16 @@ impl Ask {
     /// # Errors
     /// Everything that is wrong before the program runs.
     pub(crate) async fn read_input(
-        request: Request<Body>,
+        head: &Parts,
+        body: Body,
         config: &LimitsConfig,
     ) -> Result<Self, QueryError> {
-        let (head, body) = request.into_parts();
         let rest = Rest::read(&head.headers, config)?;
         let (input, safe_only) = match head.method.as_str() {
             "GET" | "HEAD" => (parameters(head.uri.query().unwrap_or_default()), true),
             "POST" => (read_body(&head.headers, body, config).await?, false),
             "QUERY" => (read_body(&head.headers, body, config).await?, true),
-            _ => return Err(QueryError::Method { method: head.method, allowed: METHODS }),
+            _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
         Ok(rest.ask(input, safe_only))
     }
