@@ -6,7 +6,7 @@
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, HeaderMap};
+use http::header::{CONTENT_ENCODING, HeaderMap, HeaderName};
 use http::request::Parts;
 use http_body_util::BodyExt;
 use services::Body;
@@ -139,6 +139,11 @@ impl Ask {
 /// The methods of query routes, and of stored programs.
 pub(crate) const METHODS: &str = "GET, HEAD, POST, QUERY";
 
+const LIMIT: HeaderName = HeaderName::from_static("orfa-limit");
+const DEBUG: HeaderName = HeaderName::from_static("orfa-debug");
+const INPUT: HeaderName = HeaderName::from_static("orfa-input");
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
 /// What the headers say of either.
 struct Rest {
     granted: Option<String>,
@@ -148,7 +153,7 @@ struct Rest {
 
 impl Rest {
     fn read(headers: &HeaderMap, config: &LimitsConfig) -> Result<Self, QueryError> {
-        let granted = single(headers, "ORFA-Limit")?;
+        let granted = single(headers, &LIMIT, "ORFA-Limit")?;
         granted.map(|text| Limits::caps(config).granted(text)).transpose()?;
         let (granted, list_calls) = (granted.map(str::to_owned), prefers_calls(headers));
         Ok(Self { granted, list_calls, records: records(headers)? })
@@ -183,7 +188,7 @@ async fn read_body(headers: &HeaderMap, body: Body, config: &LimitsConfig) -> Re
 /// `ORFA-Debug`, a boolean (RFC 9651).
 fn records(headers: &HeaderMap) -> Result<bool, QueryError> {
     const HEADER: &str = "ORFA-Debug";
-    let Some(text) = single(headers, HEADER)? else { return Ok(false) };
+    let Some(text) = single(headers, &DEBUG, HEADER)? else { return Ok(false) };
     let item: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
     let detail = || "it has to be ?1 or ?0".to_owned();
     item.ok()
@@ -193,7 +198,11 @@ fn records(headers: &HeaderMap) -> Result<bool, QueryError> {
 
 fn layout(headers: &HeaderMap) -> Result<Layout, QueryError> {
     let value = content_type(headers).ok_or(QueryError::NoContentType)?;
-    let essence = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let essence = value.split(';').next().unwrap_or("").trim();
+    if let Some(language) = language(essence) {
+        return Ok(Layout::Plain(language));
+    }
+    let essence = essence.to_ascii_lowercase();
     if essence == FORM {
         let boundary = multer::parse_boundary(value).map_err(|error| QueryError::Form(error.to_string()))?;
         return Ok(Layout::Form(boundary));
@@ -211,18 +220,19 @@ fn language(essence: &str) -> Option<Language> {
 }
 
 fn prefers_calls(headers: &HeaderMap) -> bool {
-    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let values = headers.get_all(&PREFER).iter().filter_map(|value| value.to_str().ok());
     values
         .flat_map(|value| value.split(','))
         .any(|preference| preference.trim().eq_ignore_ascii_case("calls"))
 }
 
-/// A header that may stand there once.
+/// A header that may stand there once, and what problems call it.
 pub(crate) fn single<'a>(
     headers: &'a HeaderMap,
+    name: &HeaderName,
     header: &'static str,
 ) -> Result<Option<&'a str>, QueryError> {
-    let mut values = headers.get_all(header).iter();
+    let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(QueryError::Header { header, detail: "it stands there more than once".into() });
@@ -283,7 +293,7 @@ async fn inflate(decoder: Box<dyn AsyncRead + Unpin + Send + '_>, limit: u64) ->
 /// program is named.
 fn split(headers: &HeaderMap, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
     const HEADER: &str = "ORFA-Input";
-    let Some(text) = single(headers, HEADER)? else {
+    let Some(text) = single(headers, &INPUT, HEADER)? else {
         return Ok(if is_named { (body, Bytes::new()) } else { (Bytes::new(), body) });
     };
     let number: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
