@@ -12,8 +12,8 @@ use meaning::node::{Node, program};
 use meaning::write::Writer;
 
 mod meaning {
-    pub mod node;
-    pub mod write;
+    pub(crate) mod node;
+    pub(crate) mod write;
 }
 
 /// The same program, one thing after the other.
