@@ -56,7 +56,9 @@ fn the_calls_of_a_par_overlap() {
 
 /// A handler that plays a statement; `head` declares what it plays with.
 fn handler(head: &str, declared: &str, statement: &str) -> String {
-    format!("service s {{ {head}\n res '/a' on POST {{ {declared}\n var result\n{statement}\n;respond result\n }} }}")
+    format!(
+        "service s {{ {head}\n res '/a' on POST {{ {declared}\n var result\n{statement}\n;respond result\n }} }}"
+    )
 }
 
 #[test]
@@ -75,6 +77,7 @@ fn statements_of_plain_javascript_mean_in_a_handler_what_they_mean_on_variables_
         expected.code = plain;
         let expected = node.run(&expected, 0, 0, &json!({}));
         assert_eq!(expected["error"], Value::Null, "{name}");
+        assert_ne!(expected["answers"], json!(["undefined"]), "{name}");
         let sources = [
             handler("", &format!("let {VALUES}"), statement),
             handler(&format!("state {VALUES}"), "", statement),
@@ -84,7 +87,11 @@ fn statements_of_plain_javascript_mean_in_a_handler_what_they_mean_on_variables_
         for source in sources {
             let program = program(&source);
             let answer = node.run(&program, 0, 0, &json!({}));
-            assert_eq!(answer["answers"], expected["answers"], "{name}: {}\n{}", answer["error"], program.code);
+            assert_eq!(
+                answer["answers"], expected["answers"],
+                "{name}: {}\n{}",
+                answer["error"], program.code
+            );
         }
     }
 }

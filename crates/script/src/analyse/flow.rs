@@ -104,7 +104,14 @@ impl Flow {
             flow.visit(code, names, node.id());
         }
         flow.close(code);
+        flow.changes.sort_by_key(|change| change.node);
         flow
+    }
+
+    /// What is changed within a node.
+    pub(crate) fn changes_in(&self, code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = &Change> {
+        let first = self.changes.partition_point(|change| change.node < node);
+        self.changes[first..].iter().take_while(move |change| code.is_inside(change.node, node))
     }
 
     /// The variables that may share what this one holds.
