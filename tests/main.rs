@@ -14,6 +14,7 @@ mod life;
 mod manager;
 mod query;
 mod room;
+mod script;
 mod seeing;
 mod strapi;
 mod support;

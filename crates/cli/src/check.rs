@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use gateway::{BuildError, Config, Gateway, Mistake};
 
 use crate::exit::Exit;
-use crate::{terminal, types, units};
+use crate::{script, terminal, types, units};
 
 /// Tell every mistake in a config: file, line, column, field, hint.
 #[derive(Debug, clap::Args)]
@@ -17,18 +18,23 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let config = match gateway::config::read(&arguments.config) {
+    let mut config = match gateway::config::read(&arguments.config) {
         Ok(config) => config,
         Err(mistakes) => return Ok(refuse(&mistakes)),
     };
     let praise = praise(&config);
     let documents = gateway::documents::read(&config).unwrap_or_default();
+    let scripts = gateway::scripts::read(&config).unwrap_or_default();
+    // The state of a gateway that serves is none of this command's business.
+    let aside = tempfile::tempdir().context("no folder for state that is never used")?;
+    config.scripts.state = aside.path().to_owned();
     match Gateway::build(config) {
         Ok(_) => {
             // No mistakes of the config: it works, and these parts stand for anything.
             terminal::complain(&types::oddities(
                 documents.iter().map(|(name, document)| (&**name, &**document)),
             ));
+            scripts.iter().for_each(script::complain_of);
             terminal::say(&praise);
         }
         Err(BuildError::Config(mistakes)) => return Ok(refuse(&mistakes)),

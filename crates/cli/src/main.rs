@@ -13,12 +13,14 @@ mod filter;
 mod keys;
 mod logs;
 mod query;
+mod script;
 mod serve;
 mod signal;
 mod terminal;
 mod types;
 mod units;
 mod watch;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -53,9 +55,15 @@ enum Verb {
     /// About query programs.
     #[command(subcommand)]
     Query(query::Verb),
+    /// About services written in S.
+    #[command(subcommand)]
+    Script(script::Verb),
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = worker::become_one() {
+        return code;
+    }
     match Arguments::try_parse() {
         Ok(arguments) => exit::finish(run(&arguments.verb)),
         Err(error) => usage(&error),
@@ -77,6 +85,9 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
         Verb::Query(query::Verb::Replay(arguments)) => one_thread(query::replay::run(arguments)),
         Verb::Query(query::Verb::Debug(arguments)) => one_thread(query::debug::run(arguments)),
         Verb::Query(query::Verb::Sign(arguments)) => query::sign::run(arguments),
+        Verb::Script(script::Verb::Check(arguments)) => script::check(arguments),
+        Verb::Script(script::Verb::Build(arguments)) => script::build(arguments),
+        Verb::Script(script::Verb::Graph(arguments)) => script::graph(arguments),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::proxy::Proxy;
 use crate::rights::Table;
 use crate::routes::{Route, Routes};
+use crate::scripts::{self, Compiled};
 use crate::server::Ports;
 use crate::shed::Shed;
 use crate::trusted::TrustedProxies;
@@ -33,6 +34,9 @@ pub enum BuildError {
     /// The query runtime does not start.
     #[error("the query runtime does not start: {0}")]
     Runtime(#[from] query::StartError),
+    /// Scripts can't be run.
+    #[error("scripts do not start: {0}")]
+    Scripts(#[from] script_runtime::StartError),
     /// Filters can't be had.
     #[error("filters do not start: {0}")]
     Filters(#[from] filter::StartError),
@@ -45,6 +49,9 @@ struct Builder<'a> {
     services: Services,
     runtime: Option<Arc<query::Runtime>>,
     filters: Option<Arc<filter::Filters>>,
+    scripts: Option<Arc<script_runtime::Scripts>>,
+    compiled: Vec<Compiled>,
+    deployed: script_runtime::Deployed,
     trusted: Arc<query::Trusted>,
     documents: query::Documents,
     source: &'a Source,
@@ -70,6 +77,7 @@ impl Life {
             services: builder.services,
             runtime: builder.runtime,
             filters: builder.filters,
+            scripts: builder.scripts,
         })
     }
 }
@@ -86,11 +94,24 @@ impl<'a> Builder<'a> {
             services.map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
         let documents = documents::read(config).map_err(BuildError::Config)?;
         documents::warn(&documents);
+        let compiled = scripts::read(config).map_err(BuildError::Config)?;
+        scripts::warn(&compiled);
         let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
         let filters = filters(config, previous.and_then(|life| life.filters.as_ref()))?;
+        let scripts = scripts(config, previous.and_then(|life| life.scripts.as_ref()))?;
         let trusted = query::Trusted::new(&config.trust);
         let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
-        Ok(Self { services, runtime, filters, trusted: Arc::new(trusted), documents, source })
+        Ok(Self {
+            services,
+            runtime,
+            filters,
+            scripts,
+            compiled,
+            deployed: script_runtime::Deployed::default(),
+            trusted: Arc::new(trusted),
+            documents,
+            source,
+        })
     }
 
     fn routes(&self, config: &Config, metrics: &Metrics) -> Result<Routes, BuildError> {
@@ -99,7 +120,7 @@ impl<'a> Builder<'a> {
             let origins =
                 Origins::new(route.cors.as_ref().or(config.cors.as_ref()), config.listen.is_local());
             let pointer = format!("/routes/{index}");
-            match self.way(&pointer, route).and_then(|way| Ok((way, self.chain(&pointer, route)?))) {
+            match self.way(index, &pointer, route).and_then(|way| Ok((way, self.chain(&pointer, route)?))) {
                 Ok((way, filters)) => routes.push(Route {
                     metrics: metrics.route(&route.path, way.name()),
                     path: route.path.as_str().into(),
@@ -129,7 +150,20 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn way(&self, pointer: &str, route: &RouteConfig) -> Result<Way, Vec<Mistake>> {
+    fn way(&self, index: usize, pointer: &str, route: &RouteConfig) -> Result<Way, Vec<Mistake>> {
+        if let (Some(config), Some(scripts)) = (&route.script, &self.scripts)
+            && let Some(compiled) = self.compiled.iter().find(|compiled| compiled.route == index)
+        {
+            let (services, deployed, folder) = (&self.services, &self.deployed, self.source.folder());
+            let ground = script_runtime::Ground { path: &route.path, services, scripts, deployed, folder };
+            let (program, text) = (compiled.program.clone(), compiled.text.clone());
+            let script = script_runtime::Script::of(program, text, config.options(), &ground);
+            let pointer = format!("{pointer}/script");
+            return script
+                .map(Box::new)
+                .map(Way::Script)
+                .map_err(|problems| mistakes(self.source, &pointer, problems));
+        }
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
             let query = query::Query::new(config, &self.ground(route, runtime));
             let pointer = format!("{pointer}/query");
@@ -171,6 +205,20 @@ fn filters(
     }
     let is_needed = config.routes.iter().any(|route| !route.filters.is_empty());
     Ok(is_needed.then(filter::Filters::new).transpose()?)
+}
+
+/// What scripts share lives as long as the process: their state, and the calls that are under way.
+fn scripts(
+    config: &Config,
+    previous: Option<&Arc<script_runtime::Scripts>>,
+) -> Result<Option<Arc<script_runtime::Scripts>>, BuildError> {
+    if let Some(previous) = previous {
+        return Ok(Some(Arc::clone(previous)));
+    }
+    let is_needed = config.routes.iter().any(|route| route.script.is_some());
+    let make =
+        || script_runtime::Scripts::new(&config.scripts, config.source.folder(), config.launcher.clone());
+    Ok(is_needed.then(make).transpose()?)
 }
 
 /// Who callers are.

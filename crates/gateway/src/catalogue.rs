@@ -45,7 +45,7 @@ impl Catalogue {
     pub(crate) fn of(routes: &[Route]) -> Option<Self> {
         let entry = |route: &Route| match &route.way {
             Way::Query(query) => Some(Entry { route: (&*route.path).into(), types: query.types() }),
-            Way::Proxy(_) | Way::Catalogue(_) => None,
+            Way::Proxy(_) | Way::Script(_) | Way::Catalogue(_) => None,
         };
         let entries: Vec<Entry> = routes.iter().filter_map(entry).collect();
         (!entries.is_empty()).then_some(Self { entries })

@@ -91,9 +91,15 @@ pub struct Config {
     /// Traces, sent to a collector. Without it none are.
     #[serde(default)]
     pub traces: Option<TracesConfig>,
+    /// What all scripts share: their state, what runs them.
+    #[serde(default)]
+    pub scripts: script_runtime::ScriptsConfig,
     /// The query runtime: threads, pools, caches.
     #[serde(default)]
     pub runtime: query::RuntimeConfig,
+    /// What starts the workers of scripts confined: who builds the gateway knows it.
+    #[serde(skip)]
+    pub launcher: Option<script_runtime::Launcher>,
     /// Where each field stands in the file.
     #[serde(skip)]
     pub source: Source,
@@ -122,6 +128,9 @@ pub struct RouteConfig {
     /// Pass the request on to a service.
     #[serde(default)]
     pub proxy: Option<ProxyConfig>,
+    /// Answer by a service written in S.
+    #[serde(default)]
+    pub script: Option<script_runtime::ScriptConfig>,
     /// Proxy-Wasm modules that every request of this route goes through, and every answer.
     #[serde(default)]
     pub filters: Vec<filter::FilterConfig>,
@@ -231,10 +240,21 @@ impl Config {
         let filters = self.routes.iter().flat_map(|route| &route.filters);
         filters.for_each(|filter| self.source.note_file(&filter.wasm));
         self.note_stored();
+        self.note_scripts();
         let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
         keys.filter(|keys| !crate::identity::config::is_url(keys))
             .iter()
             .for_each(|keys| self.source.note_file(keys));
+    }
+
+    /// Scripts, and the files that they import.
+    fn note_scripts(&mut self) {
+        let scripts = self.routes.iter().filter_map(|route| route.script.as_ref());
+        for file in scripts.map(|script| script.options().file).collect::<Vec<_>>() {
+            self.source.note_file(&file);
+            let imported = crate::scripts::imported(&self.source.folder().join(file));
+            imported.into_iter().for_each(|file| self.source.note_file(file));
+        }
     }
 
     /// Stored programs, and the folders that hold them, where new ones may come.

@@ -35,6 +35,7 @@ pub(crate) struct Fixed {
     admin: Option<String>,
     takeover: Option<PathBuf>,
     runtime: query::RuntimeConfig,
+    scripts: script_runtime::ScriptsConfig,
 }
 
 impl Gateway {
@@ -149,6 +150,7 @@ impl Gateway {
         self.current.life().start();
         tokio::spawn(self.current.life().shed.watch());
         let drained = server::serve(Arc::clone(&self.current), listeners, stop).await;
+        self.current.finish_scripts().await;
         self.current.life().audience.finish().await;
         drained
     }
@@ -156,8 +158,8 @@ impl Gateway {
 
 impl Fixed {
     fn new(config: Config) -> Self {
-        let Config { listen, admin, takeover, runtime, .. } = config;
-        Self { listen, admin, takeover, runtime }
+        let Config { listen, admin, takeover, runtime, scripts, .. } = config;
+        Self { listen, admin, takeover, runtime, scripts }
     }
 
     /// The fields in which a config says something else.
@@ -167,6 +169,7 @@ impl Fixed {
             ("admin", self.admin != config.admin),
             ("takeover", self.takeover != config.takeover),
             ("runtime", self.runtime != config.runtime),
+            ("scripts", self.scripts != config.scripts),
         ];
         fields.into_iter().filter_map(|(name, is_changed)| is_changed.then_some(name)).collect()
     }

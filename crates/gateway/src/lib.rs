@@ -8,7 +8,7 @@
 //!    In the code this comes after the route, whose cross-origin rule holds for refusals too.
 //! 4. **route** (`routes.rs`): by path; then the route's cross-origin rule (`cors.rs`).
 //! 5. **request filters** join here.
-//! 6. **handle** (`way.rs`): the route's way of answering, today `query` or `proxy`.
+//! 6. **handle** (`way.rs`): the route's way of answering, today `query`, `script` or `proxy`.
 //! 7. **response filters** join here. What is there today: an error becomes a problem document
 //!    (`respond.rs`, the only place that does it), and cross-origin headers.
 //! 8. **encode**: deduplication and compression join here.
@@ -39,6 +39,7 @@ mod reload;
 mod respond;
 mod rights;
 mod routes;
+pub mod scripts;
 mod server;
 mod shed;
 mod trace;

@@ -47,6 +47,7 @@ pub(crate) struct Life {
     pub(crate) services: Services,
     pub(crate) runtime: Option<Arc<query::Runtime>>,
     pub(crate) filters: Option<Arc<filter::Filters>>,
+    pub(crate) scripts: Option<Arc<script_runtime::Scripts>>,
 }
 
 /// The life that new requests get, and whether the gateway wants any.
@@ -67,10 +68,31 @@ impl Current {
         self.life.load_full()
     }
 
-    /// Puts another in its place for the requests to come.
+    /// Puts another in its place for the requests to come. It is started before the one that it follows is let go,
+    /// from which a script takes its workers.
     pub(crate) fn put(&self, life: Life) {
+        life.start();
         self.life.store(Arc::new(life));
-        self.life().start();
+    }
+
+    /// Gives scripts' leases back as soon as nobody writes: the gateway leaves, and the next one wants them.
+    pub(crate) async fn leave_scripts(&self) {
+        if let Some(scripts) = &self.life().scripts {
+            scripts.leave().await;
+        }
+    }
+
+    /// Waits for what handlers do behind their answers, for as long as requests were waited for.
+    pub(crate) async fn finish_scripts(&self) {
+        let life = self.life();
+        let Some(scripts) = &life.scripts else { return };
+        tokio::select! {
+            () = scripts.drain() => {}
+            () = tokio::time::sleep(life.drain.timeout.0) => {
+                tracing::warn!(runs = scripts.under_way(), "scripts are cut off");
+            }
+            () = self.cut.notified() => {}
+        }
     }
 
     /// The same life told of elsewhere: before it is served.
@@ -83,7 +105,7 @@ impl Current {
 }
 
 impl Life {
-    /// Begins what goes on beside requests: health checks, filters' timers.
+    /// Begins what goes on beside requests: health checks, filters' timers, scripts' workers.
     pub(crate) fn start(&self) {
         self.services.watch();
         self.routes.start();

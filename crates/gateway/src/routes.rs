@@ -13,8 +13,7 @@ use crate::way::Way;
 /// Every route, by path.
 pub(crate) struct Routes {
     table: matchit::Router<Arc<Route>>,
-    /// What has to be started once they are in force.
-    started: Vec<Arc<filter::Chain>>,
+    all: Vec<Arc<Route>>,
     elsewhere: Origins,
 }
 
@@ -44,7 +43,7 @@ impl Routes {
         elsewhere: Origins,
     ) -> Result<Self, (usize, Clash)> {
         let routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
-        let started = routes.iter().filter_map(|route| route.filters.clone()).collect();
+        let all = routes.clone();
         let mut table = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
             table.insert(pattern(&route.path), Arc::clone(route)).map_err(|clash| (index, clash.into()))?;
@@ -65,12 +64,23 @@ impl Routes {
         if let Some(catalogue) = catalogue.filter(|catalogue| table.at(&catalogue.path).is_err()) {
             let _ = table.insert(literal(&catalogue.path), Arc::new(catalogue));
         }
-        Ok(Self { table, started, elsewhere })
+        Ok(Self { table, all, elsewhere })
     }
 
-    /// Begins what goes on beside requests: filters have timers.
+    /// Begins what goes on beside requests: filters have timers, scripts have workers.
     pub(crate) fn start(&self) {
-        self.started.iter().for_each(|chain| chain.start());
+        for route in &self.all {
+            route.filters.iter().for_each(|chain| chain.start());
+            route.way.start();
+        }
+    }
+
+    /// The scripts among them, each with its route.
+    pub(crate) fn scripts(&self) -> impl Iterator<Item = (&Route, &script_runtime::Script)> {
+        self.all.iter().filter_map(|route| match &route.way {
+            Way::Script(script) => Some((&**route, &**script)),
+            _ => None,
+        })
     }
 
     /// The route that answers this path, where everybody reads it in the same way: a service behind one

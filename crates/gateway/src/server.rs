@@ -55,8 +55,9 @@ pub(crate) async fn serve(
     };
     current.readiness.advance(State::Draining);
     let config = current.life().drain.clone();
+    let leaving = async { tokio::join!(drain(&ending, accepting, stop, &config), current.leave_scripts()).0 };
     tokio::select! {
-        drained = drain(&ending, accepting, stop, &config) => drained,
+        drained = leaving => drained,
         () = current.cut.notified() => cut_off(&ending).await,
     }
 }

@@ -18,6 +18,8 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 pub(crate) enum Way {
     /// By running the program in the request.
     Query(Box<query::Query>),
+    /// By running a handler of a service in S.
+    Script(Box<script_runtime::Script>),
     /// By passing the request on.
     Proxy(Proxy),
     /// By telling where the query routes are.
@@ -36,8 +38,16 @@ impl Way {
     ) -> Result<Response<Body>, Box<dyn Problem>> {
         match self {
             Self::Query(query) => query.handle(request, call).await,
+            Self::Script(script) => script.handle(request, call).await,
             Self::Proxy(proxy) => Ok(proxy.handle(request, &call).await?),
             Self::Catalogue(catalogue) => Ok(catalogue.handle(&request, &call)?),
+        }
+    }
+
+    /// Begins what goes on beside requests.
+    pub(crate) fn start(&self) {
+        if let Self::Script(script) = self {
+            script.activate();
         }
     }
 
@@ -45,6 +55,7 @@ impl Way {
     pub(crate) fn has_room(&self, now: Instant) -> bool {
         match self {
             Self::Query(query) => query.has_room(now),
+            Self::Script(script) => script.has_room(now),
             Self::Proxy(_) | Self::Catalogue(_) => true,
         }
     }
@@ -61,6 +72,7 @@ impl Way {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Query(_) => "query",
+            Self::Script(_) => "script",
             Self::Proxy(_) => "proxy",
             Self::Catalogue(_) => Self::CATALOGUE,
         }
@@ -69,7 +81,7 @@ impl Way {
     /// The one service that is asked, where it is always the same.
     pub(crate) fn service(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Query(_) | Self::Catalogue(_) => None,
+            Self::Query(_) | Self::Script(_) | Self::Catalogue(_) => None,
             Self::Proxy(proxy) => Some(proxy.service()),
         }
     }
@@ -78,6 +90,7 @@ impl Way {
     pub(crate) fn methods(&self) -> &'static str {
         match self {
             Self::Query(query) => query.methods(),
+            Self::Script(script) => script.methods(),
             Self::Proxy(_) => "GET, HEAD, POST, PUT, PATCH, DELETE, QUERY",
             Self::Catalogue(_) => catalogue::METHODS,
         }
@@ -85,19 +98,19 @@ impl Way {
 
     /// Whether it makes requests of its own, which get some of the client's headers.
     pub(crate) fn makes_calls(&self) -> bool {
-        matches!(self, Self::Query(_))
+        matches!(self, Self::Query(_) | Self::Script(_))
     }
 
     /// Which of a client's headers its service gets, credentials included.
     pub(crate) fn forwarded(&self) -> &[HeaderName] {
         match self {
-            Self::Query(_) | Self::Catalogue(_) => &[],
+            Self::Query(_) | Self::Script(_) | Self::Catalogue(_) => &[],
             Self::Proxy(proxy) => proxy.forwarded(),
         }
     }
 
     /// Whether a page of a foreign origin must not get this far: a program would run as its visitor.
-    /// A proxied service sees the `Origin` itself.
+    /// A proxied service and a script see the `Origin` themselves.
     pub(crate) fn refuses_foreign_pages(&self) -> bool {
         matches!(self, Self::Query(_))
     }

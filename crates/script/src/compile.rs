@@ -48,6 +48,7 @@ fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Di
         name: name.to_owned(),
         code,
         map,
+        imports: emit::imports(&analysis),
         services: services.collect(),
         warnings: found,
         graphs: graph::graphs(&analysis, |offset| place.of(offset)),

@@ -98,6 +98,16 @@ pub(crate) fn sites(analysis: &Analysis<'_, '_>) -> Vec<(NodeId, Place)> {
     sites.into_iter().collect()
 }
 
+/// The modules that are imported, in the order of the text.
+pub(crate) fn imports(analysis: &Analysis<'_, '_>) -> Vec<String> {
+    let nodes = analysis.code.semantic.nodes().iter();
+    let module = |kind: AstKind<'_>| match kind {
+        AstKind::ImportDeclaration(import) => Some(import.source.value.to_string()),
+        _ => None,
+    };
+    nodes.filter_map(|node| module(node.kind())).collect()
+}
+
 impl Emitter<'_, '_, '_> {
     /// Imports become what the worker resolves; a first line for the shell is left out.
     fn modules(&mut self) {

@@ -18,6 +18,8 @@ pub struct Program {
     /// Where its places come from.
     #[serde(skip)]
     pub map: SourceMap,
+    /// The modules that it imports, as it names them.
+    pub imports: Vec<String>,
     /// In the order of the file.
     pub services: Vec<Service>,
     /// What may not be what its author means.

@@ -187,6 +187,45 @@ impl Services {
         service: &Arc<Service>,
         request: Request,
     ) -> Result<impl Future<Output = Result<Response, CallError>> + Send + 'static + use<>, CallError> {
+        let (exchange, message) = self.begin(call, service, request)?;
+        let call = call.clone();
+        Ok(async move {
+            let result = exchange.run(&call, message).await;
+            call.budget.end(exchange.number);
+            result
+        })
+    }
+
+    /// The same as [`Services::start`], for an answer that nobody has to hold: its body streams, is not decoded and not
+    /// counted. The service's timeout holds until it begins.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn start_streamed(
+        &self,
+        call: &Call,
+        service: &Arc<Service>,
+        request: Request,
+    ) -> Result<
+        impl Future<Output = Result<http::Response<Body>, CallError>> + Send + 'static + use<>,
+        CallError,
+    > {
+        let (exchange, message) = self.begin(call, service, request)?;
+        let call = call.clone();
+        Ok(async move {
+            let result = exchange.stream(&call, message, None).await;
+            call.budget.end(exchange.number);
+            result
+        })
+    }
+
+    /// Checks a program's request, and takes it out of the allowance.
+    fn begin(
+        &self,
+        call: &Call,
+        service: &Arc<Service>,
+        request: Request,
+    ) -> Result<(Exchange, Message), CallError> {
         call.check(service.name(), &request.method)?;
         service.check_path(request.path_and_query.path())?;
         service.headers.check(&request.headers)?;
@@ -197,12 +236,7 @@ impl Services {
         call.trace.mark(&mut headers, number);
         let payload = Payload::Whole(body);
         let message = Message { method, path, host: None, headers, payload, may_switch: false };
-        let (call, exchange) = (call.clone(), self.exchange(service, number));
-        Ok(async move {
-            let result = exchange.run(&call, message).await;
-            call.budget.end(number);
-            result
-        })
+        Ok((self.exchange(service, number), message))
     }
 
     /// Sends a client's own request on and streams the answer back. `Via`, `Forwarded` and `CDN-Loop` are

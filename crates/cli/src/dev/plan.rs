@@ -9,6 +9,7 @@ use gateway::{Config, Mistake};
 
 use super::Arguments;
 use crate::exit::Complaint;
+use crate::worker;
 
 const DEFAULT_PORT: u16 = 8080;
 
@@ -51,6 +52,7 @@ impl Plan {
         let local = || CorsConfig::of(LOCAL_PAGES);
         config.cors.get_or_insert_with(local);
         config.log.access = false;
+        config.launcher = Some(worker::launcher());
         config.drain.timeout = services::Duration(PATIENCE);
         Ok(config)
     }
@@ -67,7 +69,9 @@ impl Plan {
     pub(super) fn files(&self, config: &Config) -> Vec<PathBuf> {
         let documents = config.services.values().filter_map(|service| service.openapi.as_ref());
         let documents = documents.map(|document| config.source.folder().join(document));
-        self.config_file().into_iter().chain(documents).collect()
+        let scripts = config.routes.iter().filter_map(|route| route.script.as_ref());
+        let scripts = scripts.map(|script| config.source.folder().join(script.options().file));
+        self.config_file().into_iter().chain(documents).chain(scripts).collect()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use filter::{FilterStats, Metric, Value};
+use script_runtime::PoolStats;
 use services::stats::Reading;
 use services::{EndpointStats, ServiceStats};
 
@@ -30,7 +31,8 @@ pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, 
         page.gauge("orfa_ready", "Whether /readyz says yes", [([], u64::from(is_ready))])?;
         upstream(page, &life.services.stats())?;
         programs(page, &life)?;
-        filters(page, &life)
+        filters(page, &life)?;
+        scripts(page, &life)
     })
 }
 
@@ -135,6 +137,25 @@ fn filters(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     let help = "Requests that went on without a filter after a trap";
     page.counter("orfa_filter_bypassed", help, each(|stats| stats.bypassed))?;
     modules(page, filters.metrics())
+}
+
+/// The services in S: their workers, and what those do.
+fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
+    if life.scripts.is_none() {
+        return Ok(());
+    }
+    let stats: Vec<_> = life.routes.scripts().map(|(_, script)| (script.name(), script.stats())).collect();
+    let each = |count: fn(&PoolStats) -> usize| {
+        stats.iter().map(move |(name, stats)| ([("service", *name)], count(stats) as u64))
+    };
+    page.gauge("orfa_script_workers", "Worker processes of a script", each(|stats| stats.workers))?;
+    page.gauge("orfa_script_runs_under_way", "Runs that workers have", each(|stats| stats.runs))?;
+    page.gauge("orfa_script_runs_busy", "Those of them that want a processor", each(|stats| stats.busy))?;
+    let help = "Workers that were started in the place of lost ones";
+    page.counter("orfa_script_worker_restarts", help, each(|stats| stats.restarts))?;
+    let ready =
+        life.routes.scripts().map(|(_, script)| ([("service", script.name())], u64::from(script.is_ready())));
+    page.gauge("orfa_script_ready", "Whether a worker has the script that is in force", ready)
 }
 
 /// What modules count, each metric under its own name as a label: a name of the page has rules that modules do

@@ -19,7 +19,7 @@ use super::{Config, TracesConfig};
 use crate::{cors, trusted};
 
 /// The ways of answering; a route has exactly one.
-const WAYS: [&str; 2] = ["query", "proxy"];
+const WAYS: [&str; 3] = ["query", "script", "proxy"];
 
 struct Checker<'a> {
     root: &'a Value,
@@ -164,6 +164,7 @@ impl Checker<'_> {
             self.cors(&format!("{route}/cors"));
             self.limits(&format!("{route}/limits"));
             self.limits(&format!("{route}/query/limits"));
+            self.limits(&format!("{route}/script/limits"));
         }
     }
 

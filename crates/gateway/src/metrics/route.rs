@@ -131,5 +131,13 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::R
         let cpu = Duration::from_nanos(route.cpu_nanos.load(Relaxed));
         ([("route", &*route.path)], cpu.as_secs_f64())
     });
-    page.counter("orfa_program_cpu_seconds", "CPU time of programs, host functions included", cpu)
+    page.counter("orfa_program_cpu_seconds", "CPU time of programs, host functions included", cpu)?;
+    let scripts = || routes.iter().filter(|route| route.way == "script");
+    let runs = scripts().map(|route| ([("route", &*route.path)], route.programs.load(Relaxed)));
+    page.counter("orfa_script_requests", "Requests that a script was given", runs)?;
+    let cpu = scripts().map(|route| {
+        let cpu = Duration::from_nanos(route.cpu_nanos.load(Relaxed));
+        ([("route", &*route.path)], cpu.as_secs_f64())
+    });
+    page.counter("orfa_script_cpu_seconds", "CPU time of the handlers that answered them", cpu)
 }

@@ -29,9 +29,11 @@ shed: { delay: 50ms }
 routes:
   - { path: /query, query: { services: [catalog] } }
   - { path: /catalog/*, proxy: catalog }
+  - { path: /shop/*, script: shop.sjs }
 drain: { timeout: 1m }
 log: { access: true }
 traces: { otlp: http://collector:4318 }
+scripts: { durability: machine }
 runtime: { instances: 128 }
 ",
     ),
@@ -251,6 +253,44 @@ routes:
 ",
     ),
     (
+        "routes[].script",
+        "\
+services: { catalog: { url: http://catalog:8080 } }
+routes:
+  - path: /shop/*
+    script:
+      file: shop.sjs
+      service: shop
+      hosts: [\"pages.internal:8080\", \"*.example.org\"]
+      strict_paths: true
+      show_versions: true
+",
+    ),
+    (
+        "routes[].script.limits",
+        "\
+routes:
+  - path: /shop/*
+    script:
+      file: shop.sjs
+      limits: { time: 500ms, wall: 10s, calls: 100, parallel: 16, received: 4MiB, body: 256KiB }
+",
+    ),
+    (
+        "routes[].script.workers",
+        "\
+routes:
+  - { path: /shop/*, script: { file: shop.sjs, workers: { least: 2, most: 8 } } }
+",
+    ),
+    (
+        "routes[].script.resources",
+        "\
+routes:
+  - { path: /shop/*, script: { file: shop.sjs, resources: { most: 10000, ttl: 1h } } }
+",
+    ),
+    (
         "routes[].proxy",
         "\
 services: { catalog: { url: http://catalog:8080 } }
@@ -288,6 +328,18 @@ routes:
     proxy: catalog
     filters:
       - { wasm: fault-injection.wasm, limits: { time: 2ms, start: 1s, memory: 32MiB, calls: 4, buffer: 256KiB } }
+",
+    ),
+    (
+        "scripts",
+        "\
+scripts:
+  state: /var/lib/orfa/state
+  durability: machine
+  engine: [node, --max-semi-space-size=32]
+  memory: 128MiB
+  workers: 16
+  internal_calls: 20000
 ",
     ),
     ("drain", "drain: { delay: 10s, timeout: 1m }\n"),

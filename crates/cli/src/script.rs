@@ -1,0 +1,195 @@
+//! `orfa script`: what the compiler of S has to say of a file, and what it makes of it.
+//!
+//! `told.rs` shows what is wrong, `plan.rs` how the handlers will run.
+
+mod plan;
+mod told;
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use script::{Diagnostic, Program, Severity};
+use serde_json::json;
+
+use crate::exit::{Complaint, Exit};
+use crate::{terminal, units};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Verb {
+    Check(CheckArguments),
+    Build(BuildArguments),
+    Graph(GraphArguments),
+}
+
+/// A file in S, and how it is read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Source {
+    /// The script.
+    file: PathBuf,
+    /// Make service-level state under two paths an error, as the language's paper has it.
+    #[arg(long)]
+    strict_paths: bool,
+}
+
+/// Tell every error and warning in a script, and how each of its handlers will run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    source: Source,
+    /// Tell it as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show the JavaScript that a script becomes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BuildArguments {
+    #[command(flatten)]
+    source: Source,
+    /// Write it into this folder instead.
+    #[arg(short, long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// With a source map: in the same text, or beside it with `--out`.
+    #[arg(long)]
+    source_map: bool,
+}
+
+/// Show what waits for what in each `par` of a script.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GraphArguments {
+    #[command(flatten)]
+    source: Source,
+    /// Draw it, as SVG; where there are several, each into a file with a number.
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<Exit> {
+    let compiled = Compiled::of(&arguments.source)?;
+    if arguments.json {
+        let plan = compiled.program.as_ref().map(plan::json);
+        let found: Vec<_> = compiled.found.iter().map(|found| told::json(found, &compiled.text)).collect();
+        let whole = json!({ "file": compiled.name, "diagnostics": found, "services": plan });
+        terminal::say(&format!("{whole:#}\n"));
+        return Ok(compiled.exit());
+    }
+    compiled.complain();
+    if let Some(program) = &compiled.program {
+        terminal::say(&plan::text(program));
+    }
+    Ok(compiled.exit())
+}
+
+pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
+    let compiled = Compiled::of(&arguments.source)?;
+    compiled.complain();
+    let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
+    let map = arguments.source_map.then(|| program.map.v3(&compiled.name, &compiled.text));
+    let mut code = format!("{}\n", program.code.trim_end());
+    let Some(folder) = &arguments.out else {
+        if let Some(map) = map {
+            let map = BASE64_STANDARD.encode(map);
+            code.push_str(&format!("//# sourceMappingURL=data:application/json;base64,{map}\n"));
+        }
+        terminal::say(&code);
+        return Ok(Exit::Ok);
+    };
+    let file = folder.join(arguments.source.file.with_extension("js").file_name().unwrap_or_default());
+    std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
+    if let Some(map) = map {
+        let beside = file.with_extension("js.map");
+        code.push_str(&format!(
+            "//# sourceMappingURL={}\n",
+            beside.file_name().unwrap_or_default().to_string_lossy()
+        ));
+        write(&beside, &map)?;
+    }
+    write(&file, &code)?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<Exit> {
+    let compiled = Compiled::of(&arguments.source)?;
+    compiled.complain();
+    let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
+    if program.graphs.is_empty() {
+        terminal::say(&format!("{} has no `par`\n", compiled.name));
+    }
+    for (index, graph) in program.graphs.iter().enumerate() {
+        match &arguments.out {
+            None => terminal::say(&graph.text()),
+            Some(file) => write(&numbered(file, index, program.graphs.len()), &graph.svg())?,
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// What became of a file.
+struct Compiled {
+    name: String,
+    text: String,
+    program: Option<Program>,
+    found: Vec<Diagnostic>,
+}
+
+impl Compiled {
+    fn of(source: &Source) -> Result<Self, Complaint> {
+        let Source { file, strict_paths } = source;
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            Complaint::usage("no-such-file", format!("{name} can't be read: {error}"), "name a file in S")
+        })?;
+        let compiled = script::compile(&text, &name, &script::Options { strict_paths: *strict_paths });
+        Ok(match compiled {
+            Ok(mut program) => {
+                let found = std::mem::take(&mut program.warnings);
+                Self { name, text, program: Some(program), found }
+            }
+            Err(found) => Self { name, text, program: None, found },
+        })
+    }
+
+    fn exit(&self) -> Exit {
+        if self.program.is_some() { Exit::Ok } else { Exit::Usage }
+    }
+
+    /// Shows what was found, and counts the errors.
+    fn complain(&self) {
+        for found in &self.found {
+            terminal::complain(&told::text(found, &self.name, &self.text));
+        }
+        let errors = self.found.iter().filter(|found| found.severity == Severity::Error).count();
+        if self.program.is_none() {
+            terminal::complain(&format!("{} has {}\n", self.name, units::count(errors, "error")));
+        }
+    }
+}
+
+/// What a script of a config may have that its author does not mean.
+pub(crate) fn complain_of(script: &gateway::scripts::Compiled) {
+    let name = script.file.display().to_string();
+    for found in &script.program.warnings {
+        terminal::complain(&told::text(found, &name, &script.text));
+    }
+}
+
+/// `graph.svg`, or `graph-2.svg` where there are several.
+fn numbered(file: &Path, index: usize, all: usize) -> PathBuf {
+    if all == 1 {
+        return file.to_owned();
+    }
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = file.extension().map_or_else(String::new, |ending| format!(".{}", ending.to_string_lossy()));
+    file.with_file_name(format!("{stem}-{}{ending}", index + 1))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Complaint> {
+    std::fs::write(file, text).map_err(|error| not_written(file, &error))?;
+    terminal::say(&format!("{}: {}\n", file.display(), units::bytes(text.len() as u64)));
+    Ok(())
+}
+
+fn not_written(file: &Path, error: &std::io::Error) -> Complaint {
+    Complaint::failed("not-written", format!("{} can't be written: {error}", file.display()), "")
+}

@@ -1,0 +1,101 @@
+//! How the handlers of a script will run: what state they touch, beside whom, and when their writes are committed.
+
+use script::{Class, Commit, Handler, Path, Program, Service};
+use serde_json::{Value, json};
+
+use crate::terminal::{self, paint};
+use crate::units;
+
+/// A row for each handler.
+pub(super) fn text(program: &Program) -> String {
+    let handlers = program.services.iter().map(|service| service.handlers.len()).sum();
+    let services = units::count(program.services.len(), "service");
+    let mut text = format!("ok: {services}, {}\n", units::count(handlers, "handler"));
+    for service in &program.services {
+        text.push_str(&format!("{}\n", paint(terminal::BOLD, &service.name)));
+        let rows: Vec<[String; 4]> = service.handlers.iter().map(|handler| row(service, handler)).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let [first, second, third] = [0, 1, 2].map(width);
+        for [name, class, cells, commit] in &rows {
+            let line = format!("  {name:first$}  {class:second$}  {cells:third$}  {commit}");
+            text.push_str(&format!("{}\n", line.trim_end()));
+        }
+    }
+    text
+}
+
+fn row(service: &Service, handler: &Handler) -> [String; 4] {
+    let name = format!("{} {}", handler.method.word(), path(service, handler));
+    let class = match handler.class {
+        Class::Stateless => "stateless: replicated",
+        Class::Reader => "reader: replicated, sees the last committed version",
+        Class::Writer => "writer: one at a time",
+    };
+    let cells = match cells(service, handler) {
+        cells if cells.is_empty() => String::new(),
+        cells => format!("{} (group {}{})", cells.join(", "), group(handler), scope(service, handler)),
+    };
+    let commit = match (handler.class, handler.commit) {
+        (Class::Writer, Commit::End) => "commits at its end".to_owned(),
+        (Class::Writer, Commit::Early(at)) => format!("commits early, at {at}"),
+        _ => String::new(),
+    };
+    [name, class.to_owned(), cells, commit]
+}
+
+/// The same as data.
+pub(super) fn json(program: &Program) -> Value {
+    let services = program.services.iter().map(|service| {
+        let handlers = service.handlers.iter().map(|handler| {
+            json!({
+                "method": handler.method.word(),
+                "path": path(service, handler),
+                "class": class(handler.class),
+                "replicated": handler.class != Class::Writer,
+                "cells": cells(service, handler),
+                "group": handler.group,
+                "commit": match handler.commit {
+                    _ if handler.class != Class::Writer => Value::Null,
+                    Commit::End => json!("end"),
+                    Commit::Early(at) => json!({ "line": at.line, "column": at.column }),
+                },
+                "calls": handler.calls,
+                "line": handler.position.line,
+                "column": handler.position.column,
+            })
+        });
+        json!({ "name": service.name, "handlers": handlers.collect::<Vec<_>>() })
+    });
+    services.collect()
+}
+
+fn class(class: Class) -> &'static str {
+    match class {
+        Class::Stateless => "stateless",
+        Class::Reader => "reader",
+        Class::Writer => "writer",
+    }
+}
+
+/// A path, or where one that is computed is declared.
+fn path<'s>(service: &'s Service, handler: &Handler) -> &'s str {
+    let resource = service.resources.get(handler.resource);
+    resource.map_or("", |resource| match &resource.path {
+        Path::Literal(path) => path,
+        Path::Computed => &resource.key,
+    })
+}
+
+fn cells<'s>(service: &'s Service, handler: &Handler) -> Vec<&'s str> {
+    handler.cells.iter().filter_map(|cell| Some(&*service.cells.get(*cell)?.name)).collect()
+}
+
+/// The number of its group, from 1, as people count.
+fn group(handler: &Handler) -> usize {
+    handler.group.map_or(0, |group| group + 1)
+}
+
+fn scope(service: &Service, handler: &Handler) -> &'static str {
+    let group = handler.group.and_then(|group| service.groups.get(group));
+    if group.is_some_and(|group| group.shared) { "" } else { ", one for each path" }
+}

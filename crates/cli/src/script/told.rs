@@ -1,0 +1,53 @@
+//! What the compiler found, for people and for editors.
+
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
+use script::{Diagnostic, Label, Lines, Severity};
+use serde_json::{Value, json};
+
+use crate::terminal;
+
+/// With the lines that it speaks of.
+pub(super) fn text(found: &Diagnostic, name: &str, source: &str) -> String {
+    let mut report = MietteDiagnostic::new(&found.message);
+    report.severity = Some(match found.severity {
+        Severity::Error => miette::Severity::Error,
+        Severity::Warning => miette::Severity::Warning,
+        Severity::Note => miette::Severity::Advice,
+    });
+    report.code = Some(found.code.code().to_owned());
+    let rule = found.code.rule().map(|rule| format!(" (rule {rule} of the language)"));
+    report.help = Some(format!("{}{}", found.help, rule.unwrap_or_default()));
+    let label = |label: &Label| LabeledSpan::at(label.span.clone(), &label.text);
+    let others = found.others.iter().map(label);
+    let primary =
+        LabeledSpan::new_primary_with_span(Some(found.primary.text.clone()), found.primary.span.clone());
+    let report = Report::new(report.with_labels([primary].into_iter().chain(others)))
+        .with_source_code(NamedSource::new(name, source.to_owned()));
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(terminal::width());
+    let mut text = String::new();
+    match handler.render_report(&mut text, report.as_ref()) {
+        Ok(()) => text,
+        Err(_) => found.render(name, source),
+    }
+}
+
+/// With places as editors count them: lines and columns from 1.
+pub(super) fn json(found: &Diagnostic, source: &str) -> Value {
+    let lines = Lines::new(source);
+    let place = |label: &Label| {
+        let (from, to) = (lines.position(label.span.start), lines.position(label.span.end));
+        json!({
+            "line": from.line, "column": from.column, "endLine": to.line, "endColumn": to.column,
+            "text": label.text,
+        })
+    };
+    json!({
+        "severity": found.severity.name(),
+        "code": found.code.code(),
+        "rule": found.code.rule(),
+        "message": found.message,
+        "help": found.help,
+        "at": place(&found.primary),
+        "others": found.others.iter().map(place).collect::<Vec<_>>(),
+    })
+}

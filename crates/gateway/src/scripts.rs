@@ -1,0 +1,92 @@
+//! The scripts of a config: read and compiled when it is put to work.
+//!
+//! A script with errors is a mistake of the config, at its place in the script: a reload leaves what is in force alone.
+//! Warnings stand in no one's way: the log has each, and `orfa check` shows them.
+
+use std::path::{Path, PathBuf};
+
+use script::{Diagnostic, Lines, Program, Severity};
+use script_runtime::ScriptOptions;
+
+use crate::config::{Config, Mistake, read_file};
+
+/// A script that compiles.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The index of its route.
+    pub(crate) route: usize,
+    /// The file, as the reader finds it.
+    pub file: PathBuf,
+    /// The script as it is written.
+    pub text: String,
+    /// What it became.
+    pub program: Program,
+}
+
+/// Reads and compiles the scripts that a config names.
+///
+/// # Errors
+/// A mistake for each file that can't be read, and for each error in one.
+pub fn read(config: &Config) -> Result<Vec<Compiled>, Vec<Mistake>> {
+    let (mut compiled, mut mistakes) = (Vec::new(), Vec::new());
+    for (route, script) in config.routes.iter().enumerate().filter_map(|(index, route)| {
+        let script = route.script.as_ref()?.options();
+        Some((index, script))
+    }) {
+        match compile(config, route, &script) {
+            Ok(script) => compiled.push(script),
+            Err(wrong) => mistakes.extend(wrong),
+        }
+    }
+    if mistakes.is_empty() { Ok(compiled) } else { Err(mistakes) }
+}
+
+fn compile(config: &Config, route: usize, options: &ScriptOptions) -> Result<Compiled, Vec<Mistake>> {
+    let file = config.source.folder().join(&options.file);
+    let text = read_file(&file).map_err(|error| {
+        let message = format!("the script {} can't be read: {error}", options.file.display());
+        let hint = "name a file in S, relative to the config".to_owned();
+        vec![config.source.mistake(&format!("/routes/{route}/script"), message, Some(hint))]
+    })?;
+    let name = options.file.display().to_string();
+    match script::compile(&text, &name, &script::Options { strict_paths: options.strict_paths }) {
+        Ok(program) => Ok(Compiled { route, file, text, program }),
+        Err(found) => {
+            let errors = found.iter().filter(|found| found.severity == Severity::Error);
+            Err(errors.map(|found| mistake(found, &file, &text)).collect())
+        }
+    }
+}
+
+/// The files that a script imports by their paths. Of packages nobody knows before where they are found.
+pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
+    let compiled =
+        read_file(file).ok().and_then(|text| script::compile(&text, "", &script::Options::default()).ok());
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let imports = compiled.into_iter().flat_map(|program| program.imports);
+    imports.filter(|import| import.starts_with(['.', '/'])).map(|import| folder.join(import)).collect()
+}
+
+/// Tells the log what may not be what its author means.
+pub(crate) fn warn(compiled: &[Compiled]) {
+    for script in compiled {
+        for found in script.program.warnings.iter().filter(|found| found.severity == Severity::Warning) {
+            let place = Lines::new(&script.text).position(found.primary.span.start);
+            let at = format!("{}:{place}", script.program.name);
+            tracing::warn!(target: "script", at, code = found.code.code(), "{}", found.message);
+        }
+    }
+}
+
+/// An error in a script as a mistake: it has a place of its own, in another file than the config's.
+fn mistake(found: &Diagnostic, file: &Path, text: &str) -> Mistake {
+    let place = Lines::new(text).position(found.primary.span.start);
+    Mistake {
+        file: file.display().to_string(),
+        line: place.line,
+        column: place.column,
+        field: String::new(),
+        message: format!("{} ({})", found.message, found.code.code()),
+        hint: Some(found.help.clone()).filter(|help| !help.is_empty()),
+    }
+}

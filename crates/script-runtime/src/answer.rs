@@ -1,0 +1,234 @@
+//! What a handler answers, on its way to a client or to the handler that called.
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use serde_json::{Map, Value};
+use services::{Body, body};
+
+use crate::ask;
+use crate::frame::{self, Kind, Outcome, Payload};
+
+/// What of a resource's answer a handler passes on: status and body, and what says how to read that.
+const PASSED: [HeaderName; 3] = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LENGTH];
+
+/// What is no script's business.
+const RESERVED: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// As the handler gave it.
+    Whole { status: StatusCode, headers: HeaderMap, body: Payload },
+    /// As a resource gives it, without the handler.
+    Streamed(Response<Body>),
+}
+
+impl Reply {
+    /// Of a handler. An answer without body is 204, unless it says something else (rule 12).
+    pub(crate) fn of(answer: frame::Answer) -> Result<Self, String> {
+        let frame::Answer { status, headers, body } = answer;
+        let status = match (status, body.kind) {
+            (0, Kind::None) => StatusCode::NO_CONTENT,
+            (0, _) => StatusCode::OK,
+            (status, _) => {
+                StatusCode::from_u16(status).map_err(|_| format!("there is no status {status}"))?
+            }
+        };
+        if status.is_informational() {
+            return Err(format!("{status} is no answer, but something before one"));
+        }
+        Ok(Self::Whole { status, headers: read(&headers)?, body })
+    }
+
+    /// Without anything in it (rule 12).
+    pub(crate) fn empty() -> Self {
+        Self::Whole { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Payload::default() }
+    }
+
+    /// To OPTIONS, where no handler has it.
+    pub(crate) fn options(allow: &str) -> Self {
+        let allow = HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow));
+        let (status, headers) = (StatusCode::NO_CONTENT, HeaderMap::from_iter(allow));
+        Self::Whole { status, headers, body: Payload::default() }
+    }
+
+    /// A resource's answer, as it is passed on.
+    pub(crate) fn passed(answer: Response<Body>) -> Self {
+        let (mut head, body) = answer.into_parts();
+        let headers = PASSED.iter().filter_map(|name| Some((name.clone(), head.headers.remove(name)?)));
+        let mut answer = Response::new(body);
+        *answer.status_mut() = head.status;
+        answer.headers_mut().extend(headers);
+        Self::Streamed(answer)
+    }
+
+    /// Where it sends its reader.
+    pub(crate) fn location(&self) -> Option<&str> {
+        match self {
+            Self::Whole { status, headers, .. } if status.is_redirection() => {
+                headers.get(LOCATION)?.to_str().ok()
+            }
+            Self::Whole { .. } | Self::Streamed(_) => None,
+        }
+    }
+
+    /// For a client. What begins with `/` in `Location` is below the mount path (rule 22).
+    pub(crate) fn respond(self, mount: &str, is_head: bool) -> Response<Body> {
+        let (status, mut headers, payload) = match self {
+            Self::Streamed(answer) if is_head => return answer.map(|_| body::empty()),
+            Self::Streamed(answer) => return answer,
+            Self::Whole { status, headers, body } => (status, headers, body),
+        };
+        if let Some(content_type) = payload.kind.content_type() {
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(content_type));
+        }
+        if !mount.is_empty()
+            && let Some(location) = headers.get(LOCATION).and_then(|location| location.to_str().ok())
+            && location.starts_with('/')
+            && !location.starts_with("//")
+            && let Ok(location) = HeaderValue::try_from(format!("{mount}{location}"))
+        {
+            headers.insert(LOCATION, location);
+        }
+        if is_head && status != StatusCode::NO_CONTENT {
+            headers.insert(CONTENT_LENGTH, payload.bytes.len().into());
+        }
+        let mut response = Response::new(if is_head { body::empty() } else { body::full(payload.bytes) });
+        (*response.status_mut(), *response.headers_mut()) = (status, headers);
+        response
+    }
+
+    /// For the handler that called, and what it called: its outcome and its body. One that streams is read, up to a limit.
+    pub(crate) async fn deliver(self, what: &str, limit: u64) -> (Outcome, Payload) {
+        let (status, headers, payload) = match self {
+            Self::Whole { status, headers, body } => (status, headers, body),
+            Self::Streamed(answer) => {
+                let (head, body) = answer.into_parts();
+                let Ok(body) = limited(body, limit).collect().await else {
+                    return failed(502, "the answer broke off, or is too large");
+                };
+                let body = body.to_bytes();
+                let payload = ask::answered(&head.headers, body);
+                (head.status, head.headers, payload)
+            }
+        };
+        (outcome(what, status, &headers), payload)
+    }
+}
+
+/// A body that breaks off where it becomes larger than it may be.
+pub(crate) fn limited(body: Body, limit: u64) -> Body {
+    Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).boxed_unsync()
+}
+
+/// How a call with this status ended; `what` was called.
+pub(crate) fn outcome(what: &str, status: StatusCode, headers: &HeaderMap) -> Outcome {
+    if status.is_success() {
+        return Outcome::Ok;
+    }
+    let message = format!("{what} answered {}", status.as_u16());
+    Outcome::Status(status.as_u16(), ask::headers(headers).into(), message)
+}
+
+pub(crate) fn failed(status: u16, message: impl Into<String>) -> (Outcome, Payload) {
+    (Outcome::Failed(status, message.into()), Payload::default())
+}
+
+/// The headers that a handler set: an object of texts, numbers and lists of them.
+fn read(text: &Bytes) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    if text.is_empty() {
+        return Ok(headers);
+    }
+    let object: Map<String, Value> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    for (name, value) in object {
+        let known = HeaderName::try_from(&name).map_err(|_| format!("`{name}` is no name of a header"))?;
+        if RESERVED.contains(&known) {
+            continue;
+        }
+        let values = match value {
+            Value::Array(values) => values,
+            Value::Null => continue,
+            value => vec![value],
+        };
+        for value in values {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = HeaderValue::try_from(text).map_err(|_| format!("what `{name}` has is no header"))?;
+            headers.append(known.clone(), value);
+        }
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+
+    use super::*;
+
+    fn reply(status: u16, headers: &'static str, body: Payload) -> Result<Reply, String> {
+        Reply::of(frame::Answer { status, headers: Bytes::from(headers), body })
+    }
+
+    fn respond(reply: Reply) -> Response<Body> {
+        reply.respond("/shop", false)
+    }
+
+    #[test]
+    fn rule_13_a_body_has_the_type_of_its_kind() {
+        for (body, status, media) in [
+            (Payload::text("x".into()), 200, Some("text/plain; charset=utf-8")),
+            (Payload::json("[1]".into()), 200, Some("application/json")),
+            (Payload::bytes("x".into()), 200, Some("application/octet-stream")),
+            (Payload::default(), 204, None),
+        ] {
+            let response = respond(reply(0, "", body).expect("an answer"));
+            assert_eq!(response.status(), status);
+            assert_eq!(response.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok()), media);
+        }
+    }
+
+    #[test]
+    fn rule_22_a_location_is_below_the_mount_path() {
+        for (said, sent) in [("/total/1", "/shop/total/1"), ("http://x/", "http://x/"), ("//x/", "//x/")] {
+            let headers = Bytes::from(serde_json::json!({ "Location": said }).to_string());
+            let answer = frame::Answer { status: 302, headers, body: Payload::default() };
+            let response = respond(Reply::of(answer).expect("an answer"));
+            assert_eq!(response.headers()[LOCATION], sent);
+        }
+    }
+
+    #[test]
+    fn a_script_says_nothing_of_the_connection() {
+        let said =
+            r#"{"Content-Length": 7, "Transfer-Encoding": "chunked", "X-A": ["1", 2], "Set-Cookie": null}"#;
+        let response = respond(reply(200, said, Payload::text("x".into())).expect("an answer"));
+        assert_eq!(
+            response.headers().keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["x-a", "content-type"]
+        );
+        assert_eq!(response.headers().get_all("x-a").iter().count(), 2);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error_and_not_a_panic() {
+        assert!(reply(99, "", Payload::default()).is_err());
+        assert!(reply(100, "", Payload::default()).is_err());
+        assert!(reply(200, "{", Payload::default()).is_err());
+        assert!(reply(200, r#"{"a b": 1}"#, Payload::default()).is_err());
+        assert!(reply(200, r#"{"a": "\n"}"#, Payload::default()).is_err());
+    }
+
+    #[test]
+    fn a_head_says_how_long_the_body_would_be() {
+        let reply = reply(200, "", Payload::text("four".into())).expect("an answer");
+        let response = reply.respond("", true);
+        assert_eq!(response.headers()[CONTENT_LENGTH], "4");
+        assert!(response.body().is_end_stream());
+    }
+}

@@ -1,0 +1,146 @@
+//! What a handler is asked, by whoever: a client's HTTP request or another handler's call.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Uri};
+use script::Method;
+use serde_json::{Map, Value};
+
+use crate::frame::{Kind, Payload};
+
+/// A request, as a handler sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    /// Below the mount path.
+    pub(crate) path: String,
+    /// The parameters: a JSON object, or nothing.
+    pub(crate) query: Bytes,
+    /// As they came; JSON only for a handler that looks at them.
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Payload,
+}
+
+/// The parameters of a URL as JSON: texts, and lists where a name is repeated or ends in `[]`.
+pub(crate) fn parameters(query: Option<&str>) -> Bytes {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Bytes::new() };
+    let mut object = Map::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let (name, is_list) = match name.strip_suffix("[]") {
+            Some(name) => (name.to_owned(), true),
+            None => (name.into_owned(), false),
+        };
+        let value = Value::String(value.into_owned());
+        match object.get_mut(&name) {
+            Some(Value::Array(values)) => values.push(value),
+            Some(first) => *first = Value::Array(vec![first.take(), value]),
+            None if is_list => drop(object.insert(name, Value::Array(vec![value]))),
+            None => drop(object.insert(name, value)),
+        }
+    }
+    json(&Value::Object(object))
+}
+
+/// Headers as JSON, or nothing: repeated ones joined, as HTTP has it; `set-cookie` a list.
+pub(crate) fn headers(headers: &HeaderMap) -> Bytes {
+    if headers.is_empty() {
+        return Bytes::new();
+    }
+    let mut object = Map::new();
+    for name in headers.keys() {
+        let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let value = match name.as_str() {
+            "set-cookie" => values.map(|value| Value::String(value.into_owned())).collect(),
+            _ => Value::String(values.collect::<Vec<_>>().join(", ")),
+        };
+        object.insert(name.as_str().to_owned(), value);
+    }
+    json(&Value::Object(object))
+}
+
+/// A body, read by its type. JSON that is none is an error: its text.
+pub(crate) fn payload(headers: &HeaderMap, bytes: Bytes) -> Result<Payload, serde_json::Error> {
+    if bytes.is_empty() {
+        return Ok(Payload::default());
+    }
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Ok(match kind(media) {
+        Kind::Json => {
+            serde_json::from_slice::<serde::de::IgnoredAny>(&bytes)?;
+            Payload::json(bytes)
+        }
+        Kind::Text => Payload::text(bytes),
+        _ => Payload::bytes(bytes),
+    })
+}
+
+/// What a service answered, read by its type. JSON that is none comes as text, so that a handler can look at it.
+pub(crate) fn answered(headers: &HeaderMap, bytes: Bytes) -> Payload {
+    let text = bytes.clone();
+    payload(headers, bytes).unwrap_or_else(|_| Payload::text(text))
+}
+
+/// How a media type is read: as text, JSON or bytes.
+fn kind(media: &str) -> Kind {
+    let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.as_str() {
+        "application/json" => Kind::Json,
+        essence if essence.ends_with("+json") => Kind::Json,
+        "application/xml" | "application/javascript" | "application/x-www-form-urlencoded" => Kind::Text,
+        essence if essence.starts_with("text/") || essence.ends_with("+xml") => Kind::Text,
+        _ => Kind::Bytes,
+    }
+}
+
+/// A method's number, as frames have it; `None` for one that S has no word for.
+pub(crate) fn method(method: &http::Method) -> Option<Method> {
+    Method::ALL.into_iter().find(|known| known.word() == method.as_str())
+}
+
+/// What of a request's path is below the mount path.
+pub(crate) fn below<'u>(mount: &str, uri: &'u Uri) -> &'u str {
+    match uri.path().strip_prefix(mount) {
+        Some("") | None => "/",
+        Some(path) => path,
+    }
+}
+
+fn json(value: &Value) -> Bytes {
+    value.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Value {
+        serde_json::from_slice(&parameters(Some(query))).expect("JSON")
+    }
+
+    #[test]
+    fn rule_14_a_repeated_parameter_is_a_list() {
+        assert_eq!(read("a=1&b=x%20y&a=2"), serde_json::json!({"a": ["1", "2"], "b": "x y"}));
+        assert_eq!(read("urls[]=1"), serde_json::json!({"urls": ["1"]}));
+        assert_eq!(parameters(None), "");
+    }
+
+    #[test]
+    fn a_parameter_may_be_called_like_a_member_of_every_object() {
+        assert_eq!(read("__proto__=1")["__proto__"], "1");
+    }
+
+    #[test]
+    fn a_body_is_read_by_its_type() {
+        let read = |media: &str, body: &'static str| {
+            let headers = HeaderMap::from_iter([(CONTENT_TYPE, media.parse().expect("a type"))]);
+            payload(&headers, Bytes::from(body)).ok().map(|payload| payload.kind)
+        };
+        assert_eq!(read("application/json", "{}"), Some(Kind::AsciiJson));
+        assert_eq!(read("application/problem+json; charset=utf-8", "\"ä\""), Some(Kind::Json));
+        assert_eq!(read("application/json", "{"), None);
+        assert_eq!(read("text/html", "<p>"), Some(Kind::AsciiText));
+        assert_eq!(read("text/html", "ä"), Some(Kind::Text));
+        assert_eq!(read("image/png", "x"), Some(Kind::Bytes));
+        assert_eq!(read("image/png", ""), Some(Kind::None));
+    }
+}

@@ -1,0 +1,178 @@
+//! A deployed service: its state, its workers, and the program in force. There is one of a name, whichever config names it: a
+//! changed config takes it over, and a changed script comes into force beside the old one once a worker has it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use script::Program;
+use tokio::sync::watch;
+
+use crate::generation::{Generation, source};
+use crate::problem::ScriptError;
+use crate::scripts::Scripts;
+use crate::state::{self, Plan, Settings};
+use crate::workers::{Loaded, Pool, PoolStats, Size};
+
+/// A deployed service.
+pub(crate) struct Deployment {
+    name: Arc<str>,
+    scripts: Arc<Scripts>,
+    /// Taken for as long as something is being deployed.
+    state: tokio::sync::Mutex<Kept>,
+    current: ArcSwapOption<Generation>,
+    /// Why nothing is in force, where it is known; told with every change.
+    standing: watch::Sender<Option<String>>,
+    /// How much is being deployed.
+    under_way: watch::Sender<usize>,
+}
+
+/// What is kept from one deployment to the next.
+#[derive(Default)]
+struct Kept {
+    state: Option<state::Service>,
+    pool: Option<(Arc<Pool>, Home)>,
+    text: String,
+}
+
+/// What workers can't change: others are started where it is to be another.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) folder: PathBuf,
+    pub(crate) size: Size,
+    /// The modules that the script imports by their paths, as they are written. An engine reads each only once.
+    pub(crate) modules: Vec<Option<String>>,
+}
+
+/// What is to be in force.
+pub(crate) struct Plans {
+    pub(crate) program: Arc<Program>,
+    /// Which of its services.
+    pub(crate) service: usize,
+    /// The script as it is written.
+    pub(crate) text: String,
+    pub(crate) home: Home,
+    pub(crate) settings: Settings,
+}
+
+impl Deployment {
+    pub(crate) fn new(name: &str, scripts: &Arc<Scripts>) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            scripts: Arc::clone(scripts),
+            state: tokio::sync::Mutex::default(),
+            current: ArcSwapOption::empty(),
+            standing: watch::Sender::new(None),
+            under_way: watch::Sender::new(0),
+        })
+    }
+
+    /// The program in force. Waits for the first one.
+    pub(crate) async fn current(&self) -> Result<Arc<Generation>, ScriptError> {
+        if let Some(generation) = self.current.load_full() {
+            return Ok(generation);
+        }
+        let mut standing = self.standing.subscribe();
+        loop {
+            if let Some(generation) = self.current.load_full() {
+                return Ok(generation);
+            }
+            if let Some(broken) = standing.borrow_and_update().clone() {
+                return Err(ScriptError::Broken(broken));
+            }
+            if standing.changed().await.is_err() {
+                return Err(ScriptError::NotReady);
+            }
+        }
+    }
+
+    /// Whether requests are answered.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.current.load().as_ref().is_some_and(|generation| generation.pool.is_ready(generation.number))
+    }
+
+    pub(crate) fn stats(&self) -> PoolStats {
+        self.current.load().as_ref().map(|generation| generation.pool.stats()).unwrap_or_default()
+    }
+
+    /// Puts a program in force, in a task of its own. If it can't be loaded, what was in force stays.
+    pub(crate) fn begin(self: &Arc<Self>, plans: Plans) {
+        self.under_way.send_modify(|count| *count += 1);
+        let deployment = Arc::clone(self);
+        tokio::spawn(async move {
+            deployment.deploy(plans).await;
+            deployment.under_way.send_modify(|count| *count -= 1);
+        });
+    }
+
+    /// Waits until all that was begun is in force, or refused.
+    pub(crate) async fn settled(&self) {
+        let mut under_way = self.under_way.subscribe();
+        let _ = under_way.wait_for(|count| *count == 0).await; // The sender is ours.
+    }
+
+    async fn deploy(&self, plans: Plans) {
+        let mut kept = self.state.lock().await;
+        if kept.is_as(&plans) && self.current.load().is_some() {
+            return;
+        }
+        if let Err(why) = self.replace(&mut kept, plans).await {
+            let stays = if self.current.load().is_some() { "; what was in force before stays" } else { "" };
+            tracing::error!(target: "script", service = &*self.name, "the script can't be put in force{stays}: {why}");
+            self.standing.send_replace(Some(why));
+        }
+    }
+
+    async fn replace(&self, kept: &mut Kept, plans: Plans) -> Result<(), String> {
+        let Plans { program, service, text, home, settings } = plans;
+        let pool = match &kept.pool {
+            Some((pool, known)) if *known == home => Arc::clone(pool),
+            _ => self.pool(&home),
+        };
+        let number = self.scripts.program();
+        match pool.load(source(number, &program, &home.folder.to_string_lossy())).await {
+            Loaded::Ready => {}
+            Loaded::Not => return Err("no worker took it".to_owned()),
+            Loaded::Broken { message, stack } => {
+                pool.unload(number);
+                let at = crate::generation::place_of(&program, &stack);
+                return Err(format!("{at}: {message}"));
+            }
+        }
+        let planned = Plan::from(&program.services[service]);
+        let edition = match &kept.state {
+            Some(state) => Ok(state.reload(planned)),
+            None => match self.scripts.states.service(planned, settings).await {
+                Ok(state) => Ok(kept.state.insert(state).edition()),
+                Err(error) => Err(error),
+            },
+        };
+        let edition = edition.map_err(|error| {
+            pool.unload(number);
+            error.to_string()
+        })?;
+        let generation = Generation::new(number, program, service, edition, Arc::clone(&pool));
+        (kept.pool, kept.text) = (Some((pool, home)), text);
+        self.current.store(Some(Arc::new(generation)));
+        self.standing.send_replace(None);
+        tracing::info!(target: "script", service = &*self.name, "the script is in force");
+        Ok(())
+    }
+
+    fn pool(&self, home: &Home) -> Arc<Pool> {
+        let (states, folder) = (self.scripts.states.clone(), home.folder.clone());
+        Pool::start(
+            &self.scripts.host,
+            &self.name,
+            folder,
+            home.size,
+            Box::new(move |worker| states.gone(worker)),
+        )
+    }
+}
+
+impl Kept {
+    fn is_as(&self, plans: &Plans) -> bool {
+        self.text == plans.text && self.pool.as_ref().is_some_and(|(_, home)| *home == plans.home)
+    }
+}

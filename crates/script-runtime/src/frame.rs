@@ -1,0 +1,81 @@
+//! The frames between gateway and worker: `u32 length | u8 type | u32 run | payload`, little endian.
+//!
+//! What goes out is written into one buffer for each worker, however many frames a turn makes; a large body or
+//! state is put beside it as it is and never copied. What comes in is not trusted: a worker may be anything once
+//! a script has got hold of it, so that reading knows errors and no panics. `worker/frames.js` is the other side.
+
+mod incoming;
+mod outgoing;
+
+pub(crate) use incoming::{Answer, Call, Declare, Fail, From, Reader};
+pub(crate) use outgoing::{Forget, Out, Outcome, Run, StateKind};
+
+use bytes::Bytes;
+
+/// The longest frame from a worker.
+pub(crate) const LONGEST: usize = 256 << 20;
+
+/// A message's body and how it is to be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Payload {
+    pub(crate) kind: Kind,
+    pub(crate) bytes: Bytes,
+}
+
+/// How a body is to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// There is none; `undefined`.
+    #[default]
+    None,
+    Text,
+    Json,
+    Bytes,
+    /// A text of ASCII only, which the worker reads without decoding.
+    AsciiText,
+    AsciiJson,
+}
+
+impl Payload {
+    /// Text, if it is one; otherwise bytes.
+    pub(crate) fn text(bytes: Bytes) -> Self {
+        let kind = match std::str::from_utf8(&bytes) {
+            Ok(text) if text.is_ascii() => Kind::AsciiText,
+            Ok(_) => Kind::Text,
+            Err(_) => Kind::Bytes,
+        };
+        Self { kind, bytes }
+    }
+
+    /// JSON, which somebody has checked to be that.
+    pub(crate) fn json(bytes: Bytes) -> Self {
+        let kind = if bytes.is_ascii() { Kind::AsciiJson } else { Kind::Json };
+        Self { kind, bytes }
+    }
+
+    pub(crate) fn bytes(bytes: Bytes) -> Self {
+        Self { kind: Kind::Bytes, bytes }
+    }
+}
+
+impl Kind {
+    fn read(number: u8) -> Option<Self> {
+        [Self::None, Self::Text, Self::Json, Self::Bytes, Self::AsciiText, Self::AsciiJson]
+            .get(usize::from(number))
+            .copied()
+    }
+
+    /// The type of an answer that names none.
+    pub(crate) fn content_type(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Text | Self::AsciiText => Some("text/plain; charset=utf-8"),
+            Self::Json | Self::AsciiJson => Some("application/json"),
+            Self::Bytes => Some("application/octet-stream"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Frames to a worker, as they wait to be written.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::Payload;
+
+/// From here on a payload is not copied behind its frame's head but stands beside it.
+const LARGE: usize = 4096;
+
+const LOAD: u8 = 1;
+const RUN: u8 = 2;
+const INSTANCE: u8 = 3;
+const STATE: u8 = 4;
+const FORGET: u8 = 5;
+const DONE: u8 = 6;
+const CANCEL: u8 = 7;
+const PING: u8 = 8;
+
+/// What is to be written to a worker, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Out {
+    parts: VecDeque<Bytes>,
+    tail: BytesMut,
+}
+
+/// What a worker is to run.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) program: u32,
+    pub(crate) service: u16,
+    pub(crate) handler: u16,
+    pub(crate) is_writer: bool,
+    /// Evaluates the initial values of the cells, and nothing else: what they are called in the program.
+    pub(crate) initialises: Option<&'a [u16]>,
+    pub(crate) method: u8,
+    pub(crate) path: &'a str,
+    /// JSON, or nothing.
+    pub(crate) query: &'a [u8],
+    /// JSON, or nothing.
+    pub(crate) headers: &'a [u8],
+    /// 0: none.
+    pub(crate) instance: u32,
+    pub(crate) cells: &'a [u32],
+    pub(crate) version: u64,
+    pub(crate) durable: u64,
+    pub(crate) body: Payload,
+}
+
+/// How a resource call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Ok,
+    /// The status is not 2xx; the headers as JSON, and what an error says of it.
+    Status(u16, Vec<u8>, String),
+    /// It failed on the way; as a status, it would be this.
+    Failed(u16, String),
+    /// The answer goes to the client without the handler.
+    TakenOver,
+    /// A rule forbids it.
+    Refused(u16, String),
+}
+
+/// How a cell's value is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum StateKind {
+    Whole,
+    Changes,
+    Unset,
+}
+
+/// What a worker need not remember any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Forget {
+    Cell,
+    Instance,
+    Program,
+}
+
+impl Out {
+    pub(crate) fn load(&mut self, program: u32, name: &str, folder: &str, descriptor: &str, code: &str) {
+        let start = self.begin(LOAD, program);
+        for text in [name, folder, descriptor, code] {
+            self.text(text.as_bytes());
+        }
+        self.end(start);
+    }
+
+    pub(crate) fn run(&mut self, number: u32, run: Run<'_>) {
+        let start = self.begin(RUN, number);
+        self.tail.put_u32_le(run.program);
+        self.tail.put_u16_le(run.service);
+        self.tail.put_u16_le(run.handler);
+        self.tail.put_u8(u8::from(run.is_writer) | u8::from(run.initialises.is_some()) << 1);
+        self.tail.put_u8(run.method);
+        self.text(run.path.as_bytes());
+        self.text(run.query);
+        self.text(run.headers);
+        self.tail.put_u32_le(run.instance);
+        let cells = run.cells.get(..usize::from(u8::MAX)).unwrap_or(run.cells);
+        self.tail.put_u8(u8::try_from(cells.len()).unwrap_or(u8::MAX));
+        if !cells.is_empty() {
+            self.tail.put_u64_le(run.version);
+            self.tail.put_u64_le(run.durable);
+            cells.iter().for_each(|cell| self.tail.put_u32_le(*cell));
+            let planned = run.initialises.unwrap_or_default();
+            planned.iter().take(cells.len()).for_each(|cell| self.tail.put_u16_le(*cell));
+        }
+        self.body(start, run.body);
+    }
+
+    pub(crate) fn instance(&mut self, instance: u32, captures: &[u8]) {
+        let start = self.begin(INSTANCE, instance);
+        self.text(captures);
+        self.end(start);
+    }
+
+    pub(crate) fn state(&mut self, cell: u32, kind: StateKind, version: u64, text: Bytes) {
+        let start = self.begin(STATE, cell);
+        self.tail.put_u8(kind as u8);
+        self.tail.put_u64_le(version);
+        self.tail.put_u32_le(length(&text));
+        self.last(start, text);
+    }
+
+    pub(crate) fn forget(&mut self, what: Forget, number: u32) {
+        let start = self.begin(FORGET, 0);
+        self.tail.put_u8(what as u8);
+        self.tail.put_u32_le(number);
+        self.end(start);
+    }
+
+    pub(crate) fn done(&mut self, run: u32, call: u32, outcome: &Outcome, body: Payload) {
+        let start = self.begin(DONE, run);
+        self.tail.put_u32_le(call);
+        let (number, status, headers, message): (u8, u16, &[u8], &str) = match outcome {
+            Outcome::Ok => (0, 200, &[], ""),
+            Outcome::Status(status, headers, message) => (1, *status, headers, message),
+            Outcome::Failed(status, message) => (2, *status, &[], message),
+            Outcome::TakenOver => (3, 0, &[], ""),
+            Outcome::Refused(status, message) => (4, *status, &[], message),
+        };
+        self.tail.put_u8(number);
+        self.tail.put_u16_le(status);
+        self.text(headers);
+        self.text(message.as_bytes());
+        self.body(start, body);
+    }
+
+    /// A run is given up, whatever it is: its writes are undone, and it says no more.
+    pub(crate) fn cancel(&mut self, run: u32) {
+        let start = self.begin(CANCEL, run);
+        self.tail.put_u8(1);
+        self.end(start);
+    }
+
+    pub(crate) fn ping(&mut self, number: u32) {
+        let start = self.begin(PING, number);
+        self.end(start);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.tail.is_empty()
+    }
+
+    /// Puts what waits into slices; how many were filled.
+    pub(crate) fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        let waiting = self.parts.iter().map(|part| &**part).chain([&*self.tail]);
+        let mut filled = 0;
+        for (slice, part) in into.iter_mut().zip(waiting.filter(|part| !part.is_empty())) {
+            *slice = IoSlice::new(part);
+            filled += 1;
+        }
+        filled
+    }
+
+    /// Forgets what was written.
+    pub(crate) fn written(&mut self, mut count: usize) {
+        while let Some(first) = self.parts.front_mut() {
+            if count < first.len() {
+                return first.advance(count);
+            }
+            count -= first.len();
+            self.parts.pop_front();
+        }
+        self.tail.advance(count.min(self.tail.len()));
+    }
+
+    /// Begins a frame; where, for [`Out::end`].
+    fn begin(&mut self, kind: u8, run: u32) -> usize {
+        let start = self.tail.len();
+        self.tail.put_u32_le(0);
+        self.tail.put_u8(kind);
+        self.tail.put_u32_le(run);
+        start
+    }
+
+    fn end(&mut self, start: usize) {
+        self.last(start, Bytes::new());
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        self.tail.put_u32_le(length(text));
+        self.tail.put_slice(text);
+    }
+
+    fn body(&mut self, start: usize, body: Payload) {
+        self.tail.put_u8(body.kind as u8);
+        self.tail.put_u32_le(length(&body.bytes));
+        self.last(start, body.bytes);
+    }
+
+    /// Ends a frame with these bytes.
+    fn last(&mut self, start: usize, bytes: Bytes) {
+        let size = self.tail.len() - start - 4 + bytes.len();
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        if let Some(place) = self.tail.get_mut(start..start + 4) {
+            place.copy_from_slice(&size.to_le_bytes());
+        }
+        if bytes.len() < LARGE {
+            self.tail.put_slice(&bytes);
+        } else {
+            self.parts.push_back(self.tail.split().freeze());
+            self.parts.push_back(bytes);
+        }
+    }
+}
+
+/// Bodies and states are bounded far below what this can't say.
+fn length(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,42 @@
+//! What comes from workers: see `fuzz/src/lib.rs`.
+
+use bytes::Bytes;
+
+use crate::frame::{Answer, Reader};
+
+#[test]
+fn frames_of_any_bytes_are_read_or_refused() {
+    ::fuzz::check(&[], |bytes: &[u8]| {
+        let mut reader = Reader::default();
+        reader.buffer.extend_from_slice(bytes);
+        while let Ok(Some(_)) = reader.next() {}
+    });
+}
+
+#[test]
+fn a_frame_of_any_payload_is_read_or_refused_and_never_more_than_it() {
+    ::fuzz::check(&[], |payload: &[u8]| {
+        for kind in 64..=77_u8 {
+            let mut reader = Reader::default();
+            let length = u32::try_from(payload.len() + 5).expect("short");
+            reader.buffer.extend_from_slice(&length.to_le_bytes());
+            reader.buffer.extend_from_slice(&[kind, 7, 0, 0, 0]);
+            reader.buffer.extend_from_slice(payload);
+            reader.buffer.extend_from_slice(b"next");
+            let read = reader.next();
+            assert_ne!(read, Ok(None), "all of it is there");
+            assert!(read.is_err() || &*reader.buffer == b"next");
+        }
+    });
+}
+
+#[test]
+fn an_answer_of_any_headers_is_one_or_refused() {
+    let words = &["{", "}", "\"", ":", ",", "[", "]", "null", "location", "set-cookie", "/", "\\n", "1e9"];
+    ::fuzz::check(words, |text: &[u8]| {
+        let answer = Answer { status: 200, headers: Bytes::copy_from_slice(text), ..Answer::default() };
+        if let Ok(reply) = crate::answer::Reply::of(answer) {
+            reply.respond("/shop", false);
+        }
+    });
+}

@@ -1,0 +1,171 @@
+//! A program in force: what runs of it need to know. A changed script is a new one beside it; each run keeps its own,
+//! and when the last is over, the workers forget the program.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use script::{Class, Handler, Position, Program, Service};
+use serde_json::json;
+
+use crate::state::Edition;
+use crate::table::Table;
+use crate::workers::{Pool, Source};
+
+/// So often has a handler ended its worker when it runs alone from then on.
+const STRIKES: u32 = 2;
+
+/// A service of a program, in force.
+pub(crate) struct Generation {
+    /// The program's number in frames.
+    pub(crate) number: u32,
+    pub(crate) program: Arc<Program>,
+    /// Which of its services.
+    pub(crate) service: usize,
+    pub(crate) edition: Edition,
+    pub(crate) table: Table,
+    pub(crate) pool: Arc<Pool>,
+    /// Where each handler is, as logs and refusals say it.
+    places: Vec<String>,
+    /// How often each handler ended its worker.
+    strikes: Vec<AtomicU32>,
+}
+
+impl Generation {
+    pub(crate) fn new(
+        number: u32,
+        program: Arc<Program>,
+        service: usize,
+        edition: Edition,
+        pool: Arc<Pool>,
+    ) -> Self {
+        let of = &program.services[service];
+        let place = |handler: &Handler| format!("{}:{}", program.name, handler.position);
+        let places = of.handlers.iter().map(place).collect();
+        let strikes = of.handlers.iter().map(|_| AtomicU32::new(0)).collect();
+        let table = Table::new(of);
+        Self { number, program, service, edition, table, pool, places, strikes }
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        &self.program.services[self.service]
+    }
+
+    /// Where a handler is: `shop.sjs:12:3`.
+    pub(crate) fn place(&self, handler: usize) -> &str {
+        self.places.get(handler).map_or("", String::as_str)
+    }
+
+    /// Where an error came from: the first place of the script in its stack, else the site, else the handler.
+    pub(crate) fn origin(&self, handler: usize, site: u32, stack: &str) -> String {
+        let program = &*self.program;
+        if let Some(position) = position_in(program, stack) {
+            return format!("{}:{position}", program.name);
+        }
+        let site = (site as usize).checked_sub(1).and_then(|index| program.sites.get(index));
+        match site {
+            Some(site) => format!("{}:{}", program.name, site.position),
+            None => self.place(handler).to_owned(),
+        }
+    }
+
+    /// Notes that a handler ended its worker.
+    pub(crate) fn strike(&self, handler: usize, times: u32) {
+        let Some(strikes) = self.strikes.get(handler) else { return };
+        if strikes.fetch_add(times, Relaxed) + times >= STRIKES {
+            let at = self.place(handler);
+            tracing::warn!(target: "script", at, "the handler has ended two workers, and runs alone from now on");
+        }
+    }
+
+    /// Whether a handler ended workers so often that it has to run alone.
+    pub(crate) fn runs_alone(&self, handler: usize) -> bool {
+        self.strikes.get(handler).is_some_and(|strikes| strikes.load(Relaxed) >= STRIKES)
+    }
+
+    /// What decides in which worker a writer runs: what it is written together with.
+    pub(crate) fn key(&self, handler: &Handler, path: &str) -> Option<u64> {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let group = handler.group.filter(|_| handler.class == Class::Writer)?;
+        let is_shared = self.service().groups.get(group).is_none_or(|group| group.shared);
+        let mut hasher = DefaultHasher::new();
+        (group, if is_shared { "" } else { path }).hash(&mut hasher);
+        Some(hasher.finish())
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.pool.unload(self.number);
+    }
+}
+
+/// A program as workers load it.
+pub(crate) fn source(number: u32, program: &Program, folder: &str) -> Source {
+    let services: Vec<_> = program
+        .services
+        .iter()
+        .map(|service| {
+            let name = |cell: &usize| service.cells.get(*cell).map_or("", |cell| &cell.view);
+            let handlers = service.handlers.iter();
+            let handlers: Vec<_> = handlers
+                .map(|handler| json!({ "cells": handler.cells.iter().map(name).collect::<Vec<_>>() }))
+                .collect();
+            let resources: Vec<_> = service
+                .resources
+                .iter()
+                .map(|resource| {
+                    let cell = |cell: &usize| json!({ "index": cell, "name": name(cell) });
+                    json!({ "cells": resource.cells.iter().map(cell).collect::<Vec<_>>() })
+                })
+                .collect();
+            json!({ "name": service.name, "handlers": handlers, "resources": resources })
+        })
+        .collect();
+    let descriptor =
+        json!({ "services": services, "sites": program.sites.len(), "settings": { "pfor": 64 } });
+    Source {
+        number,
+        name: program.name.clone(),
+        folder: folder.to_owned(),
+        descriptor: descriptor.to_string(),
+        code: program.code.clone(),
+    }
+}
+
+/// Where a program failed to load: `shop.sjs:3:7`, or the file alone.
+pub(crate) fn place_of(program: &Program, stack: &str) -> String {
+    match position_in(program, stack) {
+        Some(position) => format!("{}:{position}", program.name),
+        None => program.name.clone(),
+    }
+}
+
+fn position_in(program: &Program, stack: &str) -> Option<Position> {
+    let (line, column) = place_in(stack, &program.name)?;
+    program.map.original(line, column)
+}
+
+/// The first place in a stack that is the script's: `at f (shop.sjs:3:7)`.
+fn place_in(stack: &str, name: &str) -> Option<(u32, u32)> {
+    let name: String = name.chars().map(|letter| if letter.is_whitespace() { '_' } else { letter }).collect();
+    stack.match_indices(&name).find_map(|(at, _)| {
+        let rest = stack.get(at + name.len()..)?.strip_prefix(':')?;
+        let mut numbers = rest.splitn(3, |letter: char| !letter.is_ascii_digit());
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_an_error_is_the_first_of_the_script_in_its_stack() {
+        let stack =
+            "ReferenceError: oops\n    at f (node:internal:1:2)\n    at Object.GET (my_shop.sjs:6:23)\n";
+        assert_eq!(place_in(stack, "my shop.sjs"), Some((6, 23)));
+        assert_eq!(place_in(stack, "other.sjs"), None);
+        assert_eq!(place_in("shop.sjs:7:x shop.sjs:8:9", "shop.sjs"), Some((8, 9)));
+    }
+}

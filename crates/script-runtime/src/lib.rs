@@ -1,0 +1,39 @@
+//! S at run time: services that are written in S, run in worker processes, with state that lasts.
+//!
+//! The way of a request, a file a step: `route.rs` (what the HTTP request asks for: `ask.rs`) → `deployment.rs` and
+//! `generation.rs` (the program in force) → `table.rs` (which handler) → `run.rs` (its turn, its worker, its calls: to the
+//! outside by `call.rs`) → `answer.rs` (HTTP again). `workers.rs` are the processes, `frame.rs` what is said to them and by
+//! them, `state.rs` is what handlers keep, `scripts.rs` what all routes share. `confine.rs` what a worker's process may not. `problem.rs` holds all that can go wrong on
+//! it, `config.rs` what an operator writes. The JavaScript of a worker stands in `worker/`, the compiler in `crates/script`.
+
+mod answer;
+mod ask;
+mod call;
+mod config;
+mod confine;
+mod deployment;
+mod frame;
+mod generation;
+mod problem;
+mod route;
+mod run;
+mod scripts;
+mod setup;
+pub mod state;
+mod table;
+mod workers;
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod tests;
+
+pub use config::{
+    Durability, Engine, EngineConfig, LimitsConfig, ResourcesConfig, ScriptConfig, ScriptOptions,
+    ScriptsConfig, WorkersConfig,
+};
+pub use confine::confined;
+pub use route::{Deployed, Ground, Script};
+pub use scripts::{Scripts, StartError};
+pub use services::Report;
+pub use workers::{Launcher, NoEngine, PoolStats};

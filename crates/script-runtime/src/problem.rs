@@ -1,0 +1,196 @@
+//! All that can go wrong with an S service, with code, status and fault beside each.
+//!
+//! The script is the operator's: what it does wrong is 500, the text goes to the log, with the place in the S file, and
+//! strangers see a number by which it is found there. What its resources do wrong is theirs.
+
+use std::time::Duration;
+
+use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use services::{Fault, Problem, Report};
+
+use crate::state;
+
+/// What went wrong.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ScriptError {
+    #[error("the service has no resource at this path")]
+    NotFound,
+    #[error("the resource has no handler for {method}")]
+    Method { method: String, allow: String },
+    #[error("the body is larger than {0} bytes")]
+    BodySize(u64),
+    #[error("the body broke off")]
+    BrokenBody,
+    #[error("the body is not the JSON that its Content-Type says: {0}")]
+    BodyJson(String),
+    /// With the place in the S file.
+    #[error("{at}: {message}")]
+    Threw { at: String, message: String },
+    #[error("{at}: {message}")]
+    State { at: String, message: String },
+    #[error("{at}: the answer can't be sent: {message}")]
+    Answer { at: String, message: String },
+    #[error("{at}: the handler computed for longer than {} without a pause, which ended its worker", services::Duration(*.limit))]
+    Time { at: String, limit: Duration },
+    #[error("{at}: the handler made more than {limit} resource calls")]
+    Calls { at: String, limit: u32 },
+    #[error("the service did not answer within {}", services::Duration(*.limit))]
+    Wall { limit: Duration },
+    #[error("a resource that the service needs did not answer as it should")]
+    Resource,
+    #[error("a resource that the service needs did not answer in time")]
+    ResourceTime,
+    #[error("{0}")]
+    Loop(String),
+    #[error("the worker that ran the request was lost")]
+    Lost,
+    #[error("the service is not ready yet")]
+    NotReady,
+    #[error("the script can't be loaded: {0}")]
+    Broken(String),
+    #[error("{limit} calls between resources are under way, and there may be no more")]
+    InternalCalls { limit: u32 },
+    #[error("{0}")]
+    Kept(state::Error),
+    #[error("{at}: the worker broke the rules of its protocol: {message}")]
+    Protocol { at: String, message: String },
+}
+
+/// A run that ended badly, and what it did until then.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct Failed {
+    pub(crate) error: ScriptError,
+    pub(crate) report: Report,
+}
+
+impl From<state::Error> for ScriptError {
+    fn from(error: state::Error) -> Self {
+        Self::Kept(error)
+    }
+}
+
+impl Problem for ScriptError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound => "resource-not-found",
+            Self::Method { .. } => "resource-method",
+            Self::BodySize(_) => "body-too-large",
+            Self::BrokenBody => "body-broken",
+            Self::BodyJson(_) => "body-not-json",
+            Self::Threw { .. } => "script-threw",
+            Self::State { .. } => "script-state",
+            Self::Answer { .. } => "script-answer",
+            Self::Time { .. } => "script-time",
+            Self::Calls { .. } => "script-calls",
+            Self::Wall { .. } => "script-wall",
+            Self::Resource => "script-resource",
+            Self::ResourceTime => "script-resource-timeout",
+            Self::Loop(_) => "script-loop",
+            Self::Lost => "worker-lost",
+            Self::NotReady => "script-not-ready",
+            Self::Broken(_) => "script-broken",
+            Self::InternalCalls { .. } => "script-internal-calls",
+            Self::Kept(error) => error.code(),
+            Self::Protocol { .. } => "script-protocol",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodySize(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BrokenBody | Self::BodyJson(_) => StatusCode::BAD_REQUEST,
+            Self::Threw { .. }
+            | Self::State { .. }
+            | Self::Answer { .. }
+            | Self::Time { .. }
+            | Self::Calls { .. }
+            | Self::Broken(_)
+            | Self::Protocol { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Wall { .. } | Self::ResourceTime => StatusCode::GATEWAY_TIMEOUT,
+            Self::Resource => StatusCode::BAD_GATEWAY,
+            Self::Loop(_) => StatusCode::LOOP_DETECTED,
+            Self::Lost | Self::NotReady | Self::InternalCalls { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Kept(error) => {
+                StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::NotFound
+            | Self::Method { .. }
+            | Self::BodySize(_)
+            | Self::BrokenBody
+            | Self::BodyJson(_) => Fault::Client,
+            Self::Threw { .. }
+            | Self::State { .. }
+            | Self::Answer { .. }
+            | Self::Time { .. }
+            | Self::Calls { .. }
+            | Self::Broken(_)
+            | Self::Protocol { .. } => Fault::Gateway,
+            Self::Wall { .. } | Self::Resource | Self::ResourceTime | Self::Loop(_) => Fault::Upstream,
+            Self::Lost | Self::NotReady | Self::InternalCalls { .. } => Fault::Unavailable,
+            Self::Kept(_) => match self.status() {
+                StatusCode::SERVICE_UNAVAILABLE => Fault::Unavailable,
+                StatusCode::LOOP_DETECTED => Fault::Upstream,
+                status if status.is_client_error() => Fault::Client,
+                _ => Fault::Gateway,
+            },
+        }
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::BodyJson(_) => "Send what the Content-Type says, or another Content-Type.",
+            Self::Lost => "Part of the request may have had its effect; look before repeating it.",
+            Self::NotReady | Self::InternalCalls { .. } => "Try again later.",
+            Self::Kept(error) => return error.hint().to_string(),
+            _ => "",
+        }
+        .to_owned()
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        match self {
+            Self::Method { allow, .. } => {
+                headers.extend(HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow)));
+            }
+            Self::NotReady => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+            _ => {}
+        }
+        headers
+    }
+}
+
+impl Problem for Failed {
+    fn code(&self) -> &'static str {
+        self.error.code()
+    }
+
+    fn status(&self) -> StatusCode {
+        self.error.status()
+    }
+
+    fn fault(&self) -> Fault {
+        self.error.fault()
+    }
+
+    fn hint(&self) -> String {
+        self.error.hint()
+    }
+
+    fn report(&self) -> Option<&Report> {
+        Some(&self.report)
+    }
+
+    fn headers(&self) -> HeaderMap {
+        self.error.headers()
+    }
+}

@@ -1,0 +1,320 @@
+//! A script route: its config, and the way of a client's request through the other files.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use futures_util::future::BoxFuture;
+use http::header::HeaderName;
+use http::{HeaderValue, Method, Request, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use script::Program;
+use services::{Body, Call, ConfigProblem, Hosts, Problem, Report, Services};
+use tokio::time::timeout_at;
+
+use crate::answer::limited;
+use crate::ask::{self, Ask};
+use crate::call::Outside;
+use crate::config::ScriptOptions;
+use crate::deployment::{Deployment, Home, Plans};
+use crate::generation::Generation;
+use crate::problem::{Failed, ScriptError};
+use crate::run::{self, Answered, Asked, Cost, Origin};
+use crate::scripts::Scripts;
+use crate::setup::Setup;
+use crate::state::{Held, Settings};
+use crate::table::Found;
+use crate::workers::{PoolStats, Size};
+
+/// Which version of the state a handler saw or made, where the operator wants it told.
+const VERSION: HeaderName = HeaderName::from_static("s-state-version");
+
+/// As many runs that want a processor wait for each worker before the gateway refuses further ones.
+const LINE: usize = 512;
+
+/// A script route.
+pub struct Script {
+    setup: Arc<Setup>,
+    options: ScriptOptions,
+    program: Arc<Program>,
+    /// Which of its services.
+    service: usize,
+    text: String,
+    /// The folder of the script.
+    folder: PathBuf,
+    /// What it imports by paths.
+    modules: Vec<Option<String>>,
+    deployment: OnceLock<Arc<Deployment>>,
+}
+
+/// What a route is made of beside its own config.
+#[derive(Clone, Copy)]
+pub struct Ground<'a> {
+    /// The route's path.
+    pub path: &'a str,
+    /// The services of the gateway.
+    pub services: &'a Services,
+    /// What all S services share.
+    pub scripts: &'a Arc<Scripts>,
+    /// What the routes before this one, of the same config, have deployed.
+    pub deployed: &'a Deployed,
+    /// Where relative paths begin.
+    pub folder: &'a Path,
+}
+
+/// The names of the services that a config deploys: each only once, since its name is the key of its state.
+#[derive(Debug, Default)]
+pub struct Deployed(Mutex<BTreeSet<String>>);
+
+impl Script {
+    /// A route of a compiled script, or every mistake in its config. The pointers are those below the route's `script:`.
+    /// Nothing is in force before [`Script::activate`].
+    ///
+    /// # Errors
+    /// Services that are not in the script or are deployed already, hosts that are no patterns.
+    pub fn of(
+        program: Program,
+        text: String,
+        options: ScriptOptions,
+        ground: &Ground<'_>,
+    ) -> Result<Self, Vec<ConfigProblem>> {
+        let file = ground.folder.join(&options.file);
+        let mut problems = Vec::new();
+        let service = choose(&program, options.service.as_deref()).map_err(|message| {
+            problems.push(problem("/service", message, "name one of the services of the file"));
+        });
+        if let Ok(service) = service
+            && !ground.deployed.claim(&program.services[service].name)
+        {
+            let name = &program.services[service].name;
+            let message = format!("the service `{name}` is deployed on another route already");
+            problems.push(problem(
+                "/service",
+                message,
+                "a service is deployed once, since its name is the key of its state",
+            ));
+        }
+        let hosts = Hosts::new(&options.hosts).map_err(|error| {
+            problems.push(problem(
+                "/hosts",
+                error.to_string(),
+                "write `host:port`, `*.example.org` or `10.0.0.0/8`",
+            ));
+        });
+        let (Ok(service), Ok(hosts), true) = (service, hosts, problems.is_empty()) else {
+            return Err(problems);
+        };
+        let mount = ground.path.trim_end_matches("/*").trim_end_matches('/').to_owned();
+        let setup = Setup {
+            scripts: Arc::clone(ground.scripts),
+            outside: Outside { services: ground.services.clone(), hosts },
+            limits: options.limits,
+            mount,
+            show_versions: options.show_versions,
+        };
+        let folder = std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
+        let folder = folder.unwrap_or_default();
+        let imports = program.imports.iter().filter(|import| import.starts_with(['.', '/']));
+        let modules = imports.map(|import| std::fs::read_to_string(folder.join(import)).ok()).collect();
+        Ok(Self {
+            setup: Arc::new(setup),
+            program: Arc::new(program),
+            service,
+            text,
+            folder,
+            modules,
+            options,
+            deployment: OnceLock::new(),
+        })
+    }
+
+    /// Puts the script in force, inside of a runtime: once its config is. What was deployed under the service's name is
+    /// taken over with its state; it answers until a worker has the new program.
+    pub fn activate(&self) {
+        let (scripts, name) = (&self.setup.scripts, self.name());
+        scripts.watch();
+        let deployment =
+            self.deployment.get_or_init(|| scripts.deployment(name, || Deployment::new(name, scripts)));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let least = self.options.workers.least as usize;
+        let size = Size {
+            least,
+            most: self.options.workers.most.map_or(cores, |most| most as usize).max(least),
+            time: self.options.limits.time.0,
+            memory: scripts.memory,
+        };
+        let settings = Settings {
+            instances: usize::try_from(self.options.resources.most).unwrap_or(usize::MAX),
+            ttl: self.options.resources.ttl.map(|ttl| ttl.0),
+            ..Settings::default()
+        };
+        let plans = Plans {
+            program: Arc::clone(&self.program),
+            service: self.service,
+            text: self.text.clone(),
+            home: Home { folder: self.folder.clone(), size, modules: self.modules.clone() },
+            settings,
+        };
+        deployment.begin(plans);
+    }
+
+    /// Waits until what was activated is in force, or refused.
+    pub async fn settled(&self) {
+        if let Some(deployment) = self.deployment.get() {
+            deployment.settled().await;
+        }
+    }
+
+    /// Whether requests are answered.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.deployment.get().is_some_and(|deployment| deployment.is_ready())
+    }
+
+    /// The service's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.program.services[self.service].name
+    }
+
+    /// The compiled script.
+    #[must_use]
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The methods that this route takes.
+    #[must_use]
+    pub fn methods(&self) -> &'static str {
+        "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+    }
+
+    /// How its workers are.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        self.deployment.get().map(|deployment| deployment.stats()).unwrap_or_default()
+    }
+
+    /// Whether a request that came now would be answered in good time.
+    #[must_use]
+    pub fn has_room(&self, _: Instant) -> bool {
+        let stats = self.stats();
+        stats.busy <= LINE * stats.workers.max(1)
+    }
+
+    /// Answers a request. `seen` is the caller, the client's headers and the hops; the allowance of each run is made of
+    /// the limits. The response carries a [`Report`] in its extensions.
+    ///
+    /// # Errors
+    /// Everything in `problem.rs`.
+    pub fn handle(
+        &self,
+        request: Request<Body>,
+        seen: Call,
+    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+        Box::pin(self.answer(request, seen))
+    }
+
+    async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
+        let started = Instant::now();
+        let is_head = request.method() == Method::HEAD;
+        let phase = seen.trace.phase("run");
+        let answered = self.run(request, &seen, started).await;
+        drop(phase);
+        let report = |cost: Cost| Report { made: cost.made, since: Some(started), cpu: cost.cpu };
+        let Answered { reply, version, cost } = answered.map_err(|failure| {
+            Box::new(Failed { error: failure.error, report: report(failure.cost) }) as Box<dyn Problem>
+        })?;
+        let mut response = reply.respond(&self.setup.mount, is_head);
+        if let Some(version) = version.filter(|_| self.setup.show_versions) {
+            response.headers_mut().insert(VERSION, HeaderValue::from(version));
+        }
+        response.extensions_mut().insert(report(cost));
+        Ok(response)
+    }
+
+    async fn run(
+        &self,
+        request: Request<Body>,
+        seen: &Call,
+        started: Instant,
+    ) -> Result<Answered, run::Failure> {
+        let limits = &self.setup.limits;
+        let deadline = started + limits.wall.0;
+        let ready = async {
+            let generation = self.current().await?;
+            let ask = self.ask(&generation, request).await?;
+            Ok::<_, ScriptError>((generation, ask))
+        };
+        let ready = timeout_at(deadline.into(), ready).await;
+        let (generation, ask) = ready.unwrap_or(Err(ScriptError::NotReady))?;
+        // It is the operator's script that calls; a caller's rights don't bound it.
+        let call = Call { rights: None, ..seen.clone() };
+        let origin = Origin { call, held: Held::none(), deadline };
+        run::answer(Asked { setup: Arc::clone(&self.setup), generation, origin, ask }).await
+    }
+
+    async fn current(&self) -> Result<Arc<Generation>, ScriptError> {
+        match self.deployment.get() {
+            Some(deployment) => deployment.current().await,
+            None => Err(ScriptError::NotReady),
+        }
+    }
+
+    /// What a client asks. What no handler takes is refused before its body is read.
+    async fn ask(&self, generation: &Generation, request: Request<Body>) -> Result<Ask, ScriptError> {
+        let (head, body) = request.into_parts();
+        let path = ask::below(&self.setup.mount, &head.uri).to_owned();
+        let Some(method) = ask::method(&head.method) else {
+            let found = generation.table.find(generation.service(), &generation.edition, None, &path).await?;
+            let Found::Method(allow) = found else { return Err(ScriptError::NotFound) };
+            return Err(ScriptError::Method { method: head.method.to_string(), allow });
+        };
+        let limit = self.setup.limits.body.0;
+        let bytes = match body.is_end_stream() {
+            true => bytes::Bytes::new(),
+            false => whole(body, limit).await?,
+        };
+        let body =
+            ask::payload(&head.headers, bytes).map_err(|error| ScriptError::BodyJson(error.to_string()))?;
+        Ok(Ask { method, path, query: ask::parameters(head.uri.query()), headers: head.headers, body })
+    }
+}
+
+impl Deployed {
+    /// Takes a name; `false` if it is taken.
+    fn claim(&self, name: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned())
+    }
+}
+
+/// A body, if it is not larger than it may be.
+async fn whole(body: Body, limit: u64) -> Result<bytes::Bytes, ScriptError> {
+    match limited(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(ScriptError::BodySize(limit)),
+        Err(_) => Err(ScriptError::BrokenBody),
+    }
+}
+
+/// The service of a script that is meant.
+fn choose(program: &Program, name: Option<&str>) -> Result<usize, String> {
+    let names = || {
+        program.services.iter().map(|service| format!("`{}`", service.name)).collect::<Vec<_>>().join(", ")
+    };
+    match (name, program.services.len()) {
+        (_, 0) => Err(format!("{} has no service", program.name)),
+        (None, 1) => Ok(0),
+        (None, _) => Err(format!("{} has several services: {}", program.name, names())),
+        (Some(name), _) => {
+            let found = program.services.iter().position(|service| service.name == name);
+            found.ok_or_else(|| format!("{} has no service `{name}`, but {}", program.name, names()))
+        }
+    }
+}
+
+fn problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
+    ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
+}

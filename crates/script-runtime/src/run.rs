@@ -1,0 +1,462 @@
+//! A run: from what is asked of a handler to its answer, and on to its end.
+//!
+//! By its class it has nothing to do with state, reads the last durable version, or is its group's only writer until it
+//! commits. What a writer answers is held back until its writes are durable. The run belongs to whoever asked: it ends
+//! with them, but for writers, which go on to their end, and for what a handler does behind its `respond`.
+//!
+//! `calls.rs` is what its resource calls do, `lost.rs` what becomes of it when its worker is lost.
+
+mod calls;
+mod entered;
+mod lost;
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use script::Class;
+use services::{Budget, Call, Made};
+use tokio::sync::oneshot;
+use tokio::time::timeout_at;
+
+use crate::answer::Reply;
+use crate::ask::Ask;
+use crate::frame::{self, From};
+use crate::generation::Generation;
+use crate::problem::ScriptError;
+use crate::scripts::UnderWay;
+use crate::setup::Setup;
+use crate::state::{self, Durable, Held, Instance, ReadTicket, WriteTicket};
+use crate::table::Found;
+use crate::workers::Event;
+use calls::{Back, Calls};
+use entered::Entered;
+
+/// What is asked of a service, by whom.
+pub(crate) struct Asked {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) generation: Arc<Generation>,
+    pub(crate) origin: Origin,
+    pub(crate) ask: Ask,
+}
+
+/// On whose behalf something is asked.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    /// Caller, trace and hops; each run has a budget of its own.
+    pub(crate) call: Call,
+    /// What is held by those who wait for the answer.
+    pub(crate) held: Held,
+    /// When nobody waits any more.
+    pub(crate) deadline: Instant,
+}
+
+/// An answer, and what it took.
+pub(crate) struct Answered {
+    pub(crate) reply: Reply,
+    /// The state's version that was seen or made.
+    pub(crate) version: Option<u64>,
+    pub(crate) cost: Cost,
+}
+
+/// What a run took.
+#[derive(Default)]
+pub(crate) struct Cost {
+    pub(crate) made: Vec<Made>,
+    pub(crate) cpu: Duration,
+}
+
+/// A run that did not answer.
+pub(crate) struct Failure {
+    pub(crate) error: ScriptError,
+    pub(crate) cost: Cost,
+}
+
+/// A run that is under way.
+pub(crate) struct Run {
+    setup: Arc<Setup>,
+    generation: Arc<Generation>,
+    handler: usize,
+    ask: Ask,
+    instance: Option<Instance>,
+    origin: Origin,
+    /// With the run's own budget.
+    call: Call,
+    /// Before the ticket, so that it goes before it: the worker has undone what it wrote when the next writer's turn comes.
+    entered: Option<Entered>,
+    ticket: Ticket,
+    held: Held,
+    /// What was committed, on its way to the disk.
+    durable: Option<Durable>,
+    version: Option<u64>,
+    calls: Calls,
+    /// Given, and held back until what was written is durable.
+    reply: Option<Reply>,
+    is_answered: bool,
+    /// Whether nobody could tell if it was run once more: no unsafe call was made, nothing committed or answered.
+    is_clean: bool,
+    removes: bool,
+    lost: u32,
+    cpu: Duration,
+    _under_way: UnderWay,
+}
+
+/// A run's right to look at state.
+enum Ticket {
+    None,
+    Read(ReadTicket),
+    Write(WriteTicket),
+}
+
+/// Answers what is asked, by a handler or without one.
+pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
+    let Asked { setup, generation, origin, ask } = asked;
+    let found = generation.table.find(generation.service(), &generation.edition, Some(ask.method), &ask.path);
+    let of_nobody = |reply| Ok(Answered { reply, version: None, cost: Cost::default() });
+    match found.await.map_err(ScriptError::from)? {
+        Found::Handler { handler, path, instance } => {
+            let ask = Ask { path, ..ask };
+            Run::answer(setup, generation, handler, instance, origin, ask).await
+        }
+        Found::Options(allow) => of_nobody(Reply::options(&allow)),
+        Found::Delete(path) => {
+            generation.edition.remove(&path).await.map_err(ScriptError::from)?;
+            of_nobody(Reply::empty())
+        }
+        Found::Method(allow) => {
+            Err(ScriptError::Method { method: ask.method.word().to_owned(), allow }.into())
+        }
+        Found::Nothing => Err(ScriptError::NotFound.into()),
+    }
+}
+
+impl Run {
+    async fn answer(
+        setup: Arc<Setup>,
+        generation: Arc<Generation>,
+        handler: usize,
+        instance: Option<Instance>,
+        origin: Origin,
+        ask: Ask,
+    ) -> Result<Answered, Failure> {
+        let limits = &setup.limits;
+        let now = Instant::now();
+        let wall = limits.wall.0.min(origin.deadline.saturating_duration_since(now));
+        let origin = Origin { deadline: now + wall, ..origin };
+        let budget = Budget::since(now, wall, limits.calls, limits.received.0, limits.parallel as usize);
+        let run = Self {
+            call: Call { budget: Arc::new(budget), ..origin.call.clone() },
+            handler,
+            ask,
+            instance,
+            ticket: Ticket::None,
+            held: origin.held.clone(),
+            durable: None,
+            version: None,
+            entered: None,
+            calls: Calls::default(),
+            reply: None,
+            is_answered: false,
+            is_clean: true,
+            removes: false,
+            lost: 0,
+            cpu: Duration::ZERO,
+            _under_way: setup.scripts.begin(),
+            origin,
+            generation,
+            setup,
+        };
+        run.begin().await
+    }
+
+    /// Gets in line and runs: a writer in a task of its own, which nobody's leaving ends.
+    async fn begin(mut self) -> Result<Answered, Failure> {
+        let deadline = self.origin.deadline;
+        let entered = match timeout_at(deadline.into(), self.prepare()).await {
+            Ok(entered) => entered,
+            Err(_) => Err(self.late()),
+        };
+        if let Err(error) = entered {
+            return Err(self.failed(error));
+        }
+        if !matches!(self.ticket, Ticket::Write(_)) {
+            let (answered, rest) = self.first().await;
+            rest.map(|rest| tokio::spawn(rest.finish()));
+            return answered;
+        }
+        let (answer, answered) = oneshot::channel();
+        tokio::spawn(async move {
+            let (answered, rest) = self.first().await;
+            let _ = answer.send(answered); // Its client may have left.
+            if let Some(rest) = rest {
+                rest.finish().await;
+            }
+        });
+        answered.await.unwrap_or_else(|_| Err(ScriptError::Lost.into()))
+    }
+
+    /// Waits for its turn, and is sent to a worker.
+    async fn prepare(&mut self) -> Result<(), ScriptError> {
+        let generation = Arc::clone(&self.generation);
+        let handler = &generation.service().handlers[self.handler];
+        if !handler.cells.is_empty() {
+            let (edition, at) = (&generation.edition, generation.place(self.handler));
+            let (number, path, held) = (self.handler, self.ask.path.clone(), self.origin.held.clone());
+            let ask = || state::Ask { handler: number, path: &path, held: &held, at };
+            while let Some(ticket) = edition.initialise(ask()).await? {
+                self.initialise(ticket).await?;
+            }
+            self.ticket = match handler.class {
+                Class::Stateless => Ticket::None,
+                Class::Reader => Ticket::Read(edition.read(ask()).await?),
+                Class::Writer => Ticket::Write(edition.write(ask()).await?),
+            };
+        }
+        if let Ticket::Write(ticket) = &self.ticket {
+            self.held = ticket.held();
+        }
+        self.enter(false).await
+    }
+
+    /// To the answer; what is left to do behind it comes along.
+    async fn first(mut self) -> (Result<Answered, Failure>, Option<Self>) {
+        let deadline = self.origin.deadline;
+        let result = match timeout_at(deadline.into(), self.until_answer()).await {
+            Ok(result) => result,
+            Err(_) => Err(self.late()),
+        };
+        match result {
+            Ok(reply) => {
+                let answered = Answered { reply, version: self.version, cost: self.cost() };
+                (Ok(answered), (!self.is_over()).then_some(self))
+            }
+            Err(error) => (Err(self.failed(error)), None),
+        }
+    }
+
+    /// What a handler does behind its answer. Nobody hears of an error but the log.
+    async fn finish(mut self) {
+        let deadline = self.origin.deadline;
+        let rest = async {
+            while !self.is_over() {
+                self.step().await?;
+            }
+            match self.durable.take() {
+                Some(durable) => durable.wait().await.map_err(ScriptError::from),
+                None => Ok(()),
+            }
+        };
+        let error = match timeout_at(deadline.into(), rest).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => self.late(),
+        };
+        let at = self.generation.place(self.handler);
+        tracing::error!(target: "script", at, "behind its answer, the handler failed: {error}");
+    }
+
+    async fn until_answer(&mut self) -> Result<Reply, ScriptError> {
+        loop {
+            if let Some(reply) = self.step().await? {
+                self.is_answered = true;
+                self.is_clean = false;
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// One thing that is said of the run or comes back to it; the answer, if that may go.
+    async fn step(&mut self) -> Result<Option<Reply>, ScriptError> {
+        match std::future::poll_fn(|context| self.poll(context)).await {
+            Step::Back(back) => self.back(back).await,
+            Step::Event(Event::From(from)) => self.hear(from).await,
+            Step::Event(Event::Lost { loss, was_busy }) => self.lost(&loss, was_busy).await.map(|()| None),
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Step> {
+        if let Some(entered) = &self.entered
+            && let Poll::Ready(event) = entered.place.poll_event(context)
+        {
+            return Poll::Ready(Step::Event(event));
+        }
+        if !self.calls.outside.is_empty()
+            && let Poll::Ready(Some(back)) = self.calls.outside.poll_next_unpin(context)
+        {
+            return Poll::Ready(Step::Back(back));
+        }
+        Poll::Pending
+    }
+
+    /// What its worker says.
+    async fn hear(&mut self, from: From) -> Result<Option<Reply>, ScriptError> {
+        match from {
+            From::Call(call) => self.calls(call).map(|()| None),
+            From::Declare(declare) => {
+                self.declares(declare);
+                Ok(None)
+            }
+            From::Answer(answer) => {
+                let reply = self.reply_of(answer)?;
+                self.given(reply).await
+            }
+            From::Commit { changes } => {
+                self.commit(&changes)?;
+                match self.reply.take() {
+                    Some(reply) => self.let_go(reply).await,
+                    None => Ok(None),
+                }
+            }
+            From::Remove => {
+                self.removes = true;
+                Ok(None)
+            }
+            From::End { answer, changes, cpu_micros } => {
+                self.over(cpu_micros);
+                self.end(answer, changes).await
+            }
+            From::Fail(fail) => {
+                self.over(0);
+                Err(self.blamed(fail))
+            }
+            other => {
+                let at = self.generation.place(self.handler).to_owned();
+                Err(ScriptError::Protocol { at, message: format!("{other:?} is not for a run") })
+            }
+        }
+    }
+
+    async fn end(
+        &mut self,
+        answer: Option<frame::Answer>,
+        changes: Option<bytes::Bytes>,
+    ) -> Result<Option<Reply>, ScriptError> {
+        // A handler can answer once: what came first holds.
+        let given = if self.is_answered { None } else { self.reply.take() };
+        let reply = match (given, answer) {
+            _ if self.is_answered => None,
+            (Some(reply), _) => Some(reply),
+            (None, Some(answer)) => Some(self.reply_of(answer)?),
+            (None, None) => Some(Reply::empty()),
+        };
+        match (changes, self.removes) {
+            (None, false) => self.ticket = Ticket::None,
+            (changes, _) => self.commit(&changes.unwrap_or_default())?,
+        }
+        if self.removes && !matches!(self.ticket, Ticket::Write(_)) {
+            self.generation.edition.remove(&self.ask.path).await?;
+        }
+        match reply {
+            Some(reply) => self.let_go(reply).await,
+            None => Ok(None),
+        }
+    }
+
+    /// An answer was given; it goes at once if there is nothing that has to be durable before.
+    async fn given(&mut self, reply: Reply) -> Result<Option<Reply>, ScriptError> {
+        if self.is_answered || self.reply.is_some() {
+            let at = self.generation.place(self.handler);
+            tracing::error!(target: "script", at, "the handler answered twice; the first answer holds");
+            return Ok(None);
+        }
+        if matches!(self.ticket, Ticket::Write(_)) {
+            self.reply = Some(reply);
+            return Ok(None);
+        }
+        self.let_go(reply).await
+    }
+
+    async fn let_go(&mut self, reply: Reply) -> Result<Option<Reply>, ScriptError> {
+        if let Some(durable) = self.durable.take() {
+            durable.wait().await?;
+        }
+        Ok(Some(reply))
+    }
+
+    /// Gives the turn on: what was written is the next one's to build on, and on its way to the disk.
+    fn commit(&mut self, changes: &[u8]) -> Result<(), ScriptError> {
+        let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None) else {
+            return Ok(());
+        };
+        let Some(worker) = self.entered.as_ref().map(|entered| entered.place.worker.id) else {
+            return Err(ScriptError::Lost);
+        };
+        let is_removed = std::mem::take(&mut self.removes);
+        self.is_clean = false;
+        self.version = self.version.map(|version| version + u64::from(!changes.is_empty()));
+        self.held = self.origin.held.clone();
+        self.durable = Some(match is_removed {
+            true => ticket.commit_and_remove(worker, changes, &self.ask.path)?,
+            false => ticket.commit(worker, changes)?,
+        });
+        Ok(())
+    }
+
+    fn reply_of(&self, answer: frame::Answer) -> Result<Reply, ScriptError> {
+        Reply::of(answer).map_err(|message| {
+            let at = self.generation.place(self.handler).to_owned();
+            ScriptError::Answer { at, message }
+        })
+    }
+
+    /// What a handler's failure is to the client; the log hears the rest.
+    fn blamed(&self, fail: frame::Fail) -> ScriptError {
+        let at = self.generation.origin(self.handler, fail.site, &fail.stack);
+        let message = fail.message;
+        match (fail.kind, fail.status) {
+            (1, status) => {
+                let at = at.as_str();
+                tracing::warn!(target: "script", at, status, "a resource call failed, and the handler with it: {message}");
+                match status {
+                    504 => ScriptError::ResourceTime,
+                    508 => ScriptError::Loop(message),
+                    _ => ScriptError::Resource,
+                }
+            }
+            (2, _) => ScriptError::State { at, message },
+            (3, _) => ScriptError::Answer { at, message },
+            (4, _) => ScriptError::Time { at, limit: self.setup.limits.time.0 },
+            (5, _) => ScriptError::BodyJson(message),
+            (_, _) => ScriptError::Threw { at, message },
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.entered.as_ref().is_none_or(|entered| entered.is_over)
+    }
+
+    /// Its worker is done with it.
+    fn over(&mut self, cpu_micros: u32) {
+        self.cpu += Duration::from_micros(cpu_micros.into());
+        if let Some(payer) = &self.call.payer {
+            payer.charge(Duration::from_micros(cpu_micros.into()));
+        }
+        if let Some(entered) = &mut self.entered {
+            entered.is_over = true;
+        }
+    }
+
+    fn late(&self) -> ScriptError {
+        ScriptError::Wall { limit: self.setup.limits.wall.0 }
+    }
+
+    fn cost(&self) -> Cost {
+        Cost { made: self.call.budget.made(), cpu: self.cpu }
+    }
+
+    fn failed(&self, error: ScriptError) -> Failure {
+        Failure { error, cost: self.cost() }
+    }
+}
+
+enum Step {
+    Event(Event),
+    Back(Back),
+}
+
+impl<E: Into<ScriptError>> std::convert::From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), cost: Cost::default() }
+    }
+}

@@ -1,0 +1,258 @@
+//! A run's resource calls. Those to the outside belong to its own task; those to the same service are runs of their own,
+//! each in a task, since they may call in turn, a hundred thousand deep. None of them holds a place that another
+//! waits for.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use http::HeaderMap;
+use services::Problem;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::{Asked, Origin, Run, answer};
+use crate::answer::{Reply, failed};
+use crate::ask::{self, Ask};
+use crate::call::{Errand, REDIRECTS, is_safe};
+use crate::frame::{Call, Declare, Outcome, Payload};
+use crate::generation::Generation;
+use crate::problem::ScriptError;
+use crate::scripts::Internal;
+use crate::setup::Setup;
+use crate::state::{Declaration, Durable};
+use crate::workers::Place;
+
+/// What a run waits for.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// Calls to the outside, and what passes.
+    pub(super) outside: FuturesUnordered<BoxFuture<'static, Back>>,
+    /// Runs that nobody waits for if this one is given up.
+    inside: Vec<AbortHandle>,
+    made: u32,
+}
+
+/// What came back.
+pub(super) enum Back {
+    /// To the handler.
+    Done { call: u32, outcome: Outcome, body: Payload },
+    /// To the client, without the handler.
+    Passed { call: u32, reply: Reply },
+}
+
+/// A call to the same service.
+struct Inside {
+    setup: Arc<Setup>,
+    generation: Arc<Generation>,
+    origin: Origin,
+    ask: Ask,
+    /// What the caller has committed and is not durable yet: it must not see its own writes undone.
+    after: Option<Durable>,
+    _internal: Internal,
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.inside.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Calls {
+    /// Forgets all of them; so many were made all the same.
+    pub(super) fn begin_again(&mut self) {
+        let made = self.made;
+        *self = Self::default();
+        self.made = made;
+    }
+}
+
+impl Run {
+    /// The handler calls a resource.
+    pub(super) fn calls(&mut self, call: Call) -> Result<(), ScriptError> {
+        let limit = self.setup.limits.calls;
+        self.calls.made += 1;
+        if self.calls.made > limit {
+            let at = self.generation.origin(self.handler, call.site, "");
+            return Err(ScriptError::Calls { at, limit });
+        }
+        let Some(method) = script::Method::ALL.get(usize::from(call.method)).copied() else {
+            let at = self.generation.origin(self.handler, call.site, "");
+            return Err(ScriptError::Protocol { at, message: format!("there is no method {}", call.method) });
+        };
+        self.is_clean &= is_safe(method);
+        let Some(entered) = &self.entered else { return Ok(()) };
+        entered.place.waits();
+        let (number, passes) = (call.number, call.passes);
+        if !call.url.starts_with('/') {
+            let errand = Errand { method, url: call.url, body: call.body };
+            self.calls.outside.push(outside(&self.setup, self.call.clone(), number, passes, errand));
+            return Ok(());
+        }
+        let Some(internal) = self.setup.scripts.internal() else {
+            let error = ScriptError::InternalCalls { limit: self.setup.scripts.most_internal() };
+            done(&entered.place, number, &refused(&error), Payload::default());
+            return Ok(());
+        };
+        let (path, query) = match call.url.split_once('?') {
+            Some((path, query)) => (path.to_owned(), ask::parameters(Some(query))),
+            None => (call.url, call.query),
+        };
+        let inside = Inside {
+            setup: Arc::clone(&self.setup),
+            generation: Arc::clone(&self.generation),
+            origin: Origin { held: self.held.clone(), ..self.origin.clone() },
+            ask: Ask { method, path, query, headers: HeaderMap::new(), body: call.body },
+            after: self.durable.clone(),
+            _internal: internal,
+        };
+        if passes {
+            let (send, receive) = oneshot::channel();
+            let task = tokio::spawn(inside.pass(number, send)).abort_handle();
+            self.calls.inside.push(task);
+            let lost = || failed(502, "the call was given up");
+            self.calls.outside.push(
+                async move {
+                    receive.await.unwrap_or_else(|_| {
+                        let (outcome, body) = lost();
+                        Back::Done { call: number, outcome, body }
+                    })
+                }
+                .boxed(),
+            );
+        } else {
+            let place = Arc::downgrade(&entered.place);
+            let task = tokio::spawn(inside.call(number, place)).abort_handle();
+            self.calls.inside.retain(|task| !task.is_finished());
+            self.calls.inside.push(task);
+        }
+        Ok(())
+    }
+
+    /// The handler declares a nested resource: a commit of its own, which it waits for.
+    pub(super) fn declares(&mut self, declare: Declare) {
+        self.is_clean = false;
+        let Some(entered) = &self.entered else { return };
+        entered.place.waits();
+        let (generation, after) = (Arc::clone(&self.generation), self.durable.clone());
+        self.calls.outside.push(
+            async move {
+                let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+                let (captures, initials) = (text(&declare.captures), text(&declare.initial));
+                let declaration = Declaration {
+                    resource: usize::from(declare.resource),
+                    path: &declare.path,
+                    captures: &captures,
+                    initials: &initials,
+                    after: after.as_ref(),
+                };
+                let outcome = match generation.edition.declare(declaration).await {
+                    Ok(_) => Outcome::Ok,
+                    Err(error) => Outcome::Refused(error.status(), error.to_string()),
+                };
+                Back::Done { call: declare.call, outcome, body: Payload::default() }
+            }
+            .boxed(),
+        );
+    }
+
+    /// Something came back; the answer, if that was it and it may go.
+    pub(super) async fn back(&mut self, back: Back) -> Result<Option<Reply>, ScriptError> {
+        let Some(entered) = &self.entered else { return Ok(None) };
+        match back {
+            Back::Done { call, outcome, body } => {
+                done(&entered.place, call, &outcome, body);
+                Ok(None)
+            }
+            Back::Passed { call, reply } => {
+                done(&entered.place, call, &Outcome::TakenOver, Payload::default());
+                self.given(reply).await
+            }
+        }
+    }
+}
+
+/// Tells the handler how its call ended.
+fn done(place: &Place, call: u32, outcome: &Outcome, body: Payload) {
+    place.goes_on();
+    place.worker.say(|out| out.done(place.run, call, outcome, body));
+}
+
+fn outside(
+    setup: &Arc<Setup>,
+    allowance: services::Call,
+    call: u32,
+    passes: bool,
+    errand: Errand,
+) -> BoxFuture<'static, Back> {
+    let setup = Arc::clone(setup);
+    async move {
+        if passes {
+            return match setup.outside.stream(&allowance, errand, setup.limits.received.0).await {
+                Ok(reply) => Back::Passed { call, reply },
+                Err((outcome, body)) => Back::Done { call, outcome, body },
+            };
+        }
+        let (outcome, body) = setup.outside.send(&allowance, errand).await;
+        Back::Done { call, outcome, body }
+    }
+    .boxed()
+}
+
+impl Inside {
+    /// Boxed, and not an `async fn`: runs call runs.
+    fn call(self, call: u32, place: Weak<Place>) -> BoxFuture<'static, ()> {
+        async move {
+            let limit = self.setup.limits.received.0;
+            let what = format!("{} {}", self.ask.method.word(), self.ask.path);
+            let (outcome, body) = match self.ask().await {
+                Ok(reply) => reply.deliver(&what, limit).await,
+                Err(error) => (refused(&error), Payload::default()),
+            };
+            if let Some(place) = place.upgrade() {
+                done(&place, call, &outcome, body);
+            }
+        }
+        .boxed()
+    }
+
+    fn pass(self, call: u32, back: oneshot::Sender<Back>) -> BoxFuture<'static, ()> {
+        async move {
+            let _ = back.send(match self.ask().await {
+                Ok(reply) => Back::Passed { call, reply },
+                Err(error) => Back::Done { call, outcome: refused(&error), body: Payload::default() },
+            }); // Whoever called is gone.
+        }
+        .boxed()
+    }
+
+    /// Asks, and follows redirects within the service as those to the outside are followed.
+    async fn ask(self) -> Result<Reply, ScriptError> {
+        let Self { setup, generation, origin, mut ask, after, _internal } = self;
+        if let Some(after) = after {
+            after.wait().await?;
+        }
+        for _ in 0..REDIRECTS {
+            let (method, setup, generation) = (ask.method, Arc::clone(&setup), Arc::clone(&generation));
+            let asked = Asked { setup, generation, origin: origin.clone(), ask };
+            let reply = match answer(asked).await {
+                Ok(answered) => answered.reply,
+                Err(failure) => return Err(failure.error),
+            };
+            let Some(location) = reply.location().filter(|to| is_safe(method) && to.starts_with('/')) else {
+                return Ok(reply);
+            };
+            let (path, query) = location.split_once('?').unwrap_or((location, ""));
+            let (path, query) = (path.to_owned(), ask::parameters(Some(query)));
+            ask = Ask { method, path, query, headers: HeaderMap::new(), body: Payload::default() };
+        }
+        Err(ScriptError::Loop(format!("{REDIRECTS} redirects led on to another one")))
+    }
+}
+
+/// What a handler hears of an error of the one that it called: they are of the same script.
+fn refused(error: &ScriptError) -> Outcome {
+    Outcome::Refused(error.status().as_u16(), format!("{error} ({})", error.code()))
+}

@@ -1,0 +1,167 @@
+//! A run's way into a worker: what it needs of state goes before it on the same connection.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use script::Class;
+
+use super::{Run, Ticket};
+use crate::ask;
+use crate::frame::{self, Forget, From, Out, StateKind};
+use crate::problem::ScriptError;
+use crate::state::{Frame, Instance, WriteTicket};
+use crate::workers::{Event, Place};
+
+/// A run that is in a worker. Whoever lets go of it before it is over gives it up: the worker undoes what it wrote.
+pub(super) struct Entered {
+    pub(super) place: Arc<Place>,
+    pub(super) is_over: bool,
+}
+
+impl Entered {
+    fn new(place: Place) -> Self {
+        Self { place: Arc::new(place), is_over: false }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if !self.is_over && !self.place.worker.is_gone() {
+            self.place.worker.say(|out| out.cancel(self.place.run));
+        }
+    }
+}
+
+impl Run {
+    /// Goes into a worker: one of its own, if it has to be alone.
+    pub(super) async fn enter(&mut self, alone: bool) -> Result<(), ScriptError> {
+        let generation = Arc::clone(&self.generation);
+        let handler = &generation.service().handlers[self.handler];
+        let (pool, number) = (&generation.pool, generation.number);
+        let place = if alone || generation.runs_alone(self.handler) {
+            pool.place_alone(number).await
+        } else {
+            pool.place(number, generation.key(handler, &self.ask.path)).await
+        };
+        let entered = Entered::new(place);
+        let worker = &entered.place.worker;
+        let reads = handler.reads;
+        let query = if reads.query { self.ask.query.clone() } else { Bytes::new() };
+        let headers = if reads.headers { ask::headers(&self.ask.headers) } else { Bytes::new() };
+        // A JSON body's members are parameters too.
+        let body = if reads.query || reads.body { self.ask.body.clone() } else { frame::Payload::default() };
+        worker.say(|out| {
+            self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
+            let (cells, version, durable) = match &mut self.ticket {
+                Ticket::None => (&[][..], 0, 0),
+                Ticket::Read(ticket) => {
+                    ship(out, ticket.ship(worker.id));
+                    (ticket.cells(), ticket.version(), ticket.durable())
+                }
+                Ticket::Write(ticket) => {
+                    ship(out, ticket.ship(worker.id));
+                    (ticket.cells(), ticket.version(), ticket.durable())
+                }
+            };
+            let run = frame::Run {
+                program: number,
+                service: u16::try_from(generation.service).unwrap_or(u16::MAX),
+                handler: u16::try_from(self.handler).unwrap_or(u16::MAX),
+                is_writer: handler.class == Class::Writer,
+                initialises: None,
+                method: self.ask.method as u8,
+                path: &self.ask.path,
+                query: &query,
+                headers: &headers,
+                instance: self.instance.as_ref().map_or(0, Instance::id),
+                cells,
+                version,
+                durable,
+                body,
+            };
+            out.run(entered.place.run, run);
+            self.version = (!cells.is_empty()).then_some(version);
+        });
+        self.entered = Some(entered);
+        Ok(())
+    }
+
+    /// Has cells that have no value yet get their first one.
+    pub(super) async fn initialise(&mut self, mut ticket: WriteTicket) -> Result<(), ScriptError> {
+        let generation = Arc::clone(&self.generation);
+        let handler = &generation.service().handlers[self.handler];
+        let place = generation.pool.place(generation.number, generation.key(handler, &self.ask.path)).await;
+        let mut entered = Entered::new(place);
+        let (place, worker) = (Arc::clone(&entered.place), Arc::clone(&entered.place.worker));
+        let planned: Vec<u16> =
+            ticket.planned().iter().map(|cell| u16::try_from(*cell).unwrap_or(u16::MAX)).collect();
+        worker.say(|out| {
+            self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
+            ship(out, ticket.ship(worker.id));
+            let run = frame::Run {
+                program: generation.number,
+                service: u16::try_from(generation.service).unwrap_or(u16::MAX),
+                handler: 0,
+                is_writer: true,
+                initialises: Some(&planned),
+                method: self.ask.method as u8,
+                path: &self.ask.path,
+                query: b"",
+                headers: b"",
+                instance: self.instance.as_ref().map_or(0, Instance::id),
+                cells: ticket.cells(),
+                version: ticket.version(),
+                durable: ticket.durable(),
+                body: frame::Payload::default(),
+            };
+            out.run(place.run, run);
+        });
+        match std::future::poll_fn(|context| place.poll_event(context)).await {
+            Event::From(From::End { changes, .. }) => {
+                entered.is_over = true;
+                // A reader sees what is durable.
+                Ok(ticket.commit(worker.id, &changes.unwrap_or_default())?.wait().await?)
+            }
+            Event::From(From::Fail(fail)) => {
+                entered.is_over = true;
+                let at = generation.origin(self.handler, fail.site, &fail.stack);
+                Err(ScriptError::State { at, message: format!("an initial value: {}", fail.message) })
+            }
+            Event::From(other) => {
+                let at = generation.place(self.handler).to_owned();
+                Err(ScriptError::Protocol {
+                    at,
+                    message: format!("{other:?} is no end of an initialisation"),
+                })
+            }
+            Event::Lost { loss, .. } => {
+                entered.is_over = true;
+                if loss.culprit == Some(place.run) {
+                    let at = generation.place(self.handler).to_owned();
+                    return Err(ScriptError::Time { at, limit: self.setup.limits.time.0 });
+                }
+                Err(ScriptError::Lost)
+            }
+        }
+    }
+}
+
+fn ship(out: &mut Out, frames: Vec<Frame>) {
+    for frame in frames {
+        match frame {
+            Frame::Whole { cell, version, value } => out.state(cell, StateKind::Whole, version, value),
+            Frame::Changes { cell, version, changes } => {
+                out.state(cell, StateKind::Changes, version, changes)
+            }
+            Frame::Unset { cell, version } => out.state(cell, StateKind::Unset, version, Bytes::new()),
+            Frame::Instance { id, captures } => out.instance(id, &captures),
+            Frame::Forget { what, id } => out.forget(
+                match what {
+                    crate::state::Forget::Cell => Forget::Cell,
+                    crate::state::Forget::Instance => Forget::Instance,
+                },
+                id,
+            ),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The state of S services: who may read and write it when, what workers have to be told of it, and how it lasts. No
+//! process and no socket is seen here, so that its laws can be tested alone.
+//!
+//! A [`Service`] is an S service's state, an [`Edition`] what one program of it sees. A run asks for a [`ReadTicket`] or
+//! waits for a [`WriteTicket`]; a ticket says what its worker has to be sent before ([`Frame`]), and takes the run's change set
+//! to the store. Where to read on:
+//!
+//! - `tree.rs`, `object.rs`, `changes.rs`: values and change sets
+//! - `cell.rs`: a value, what is durable of it, what a worker lacks of it
+//! - `group.rs`: cells that are written together, versions, loading, leases; `commit.rs`: from a change set to the disk
+//! - `home.rs`: the groups of a service, and what a changed program makes of them; `instances.rs`: dynamic resources
+//! - `held.rs`: who would wait for himself; `workers.rs`: what was sent to whom; `holder.rs`: who we are among gateways
+
+mod cell;
+mod changes;
+mod commit;
+mod edition;
+mod error;
+#[cfg(test)]
+mod fuzz;
+mod group;
+mod held;
+mod holder;
+mod home;
+mod instances;
+mod keys;
+mod object;
+mod plan;
+mod service;
+#[cfg(test)]
+mod tests;
+mod ticket;
+mod tree;
+mod workers;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use store::{Durability, Store};
+
+pub use commit::Durable;
+pub use edition::{Ask, Declaration, Declared, Edition, Instance};
+pub use error::Error;
+pub use held::Held;
+use holder::Holder;
+use home::Home;
+use keys::Keys;
+pub use plan::{Plan, PlanCell, PlanHandler, PlanResource, Scope};
+pub use service::Service;
+pub use ticket::{ReadTicket, WriteTicket};
+use workers::Workers;
+pub use workers::{Forget, Frame};
+
+/// The store's file.
+const FILE: &str = "state.db";
+/// Groups that nobody asked for during so many ticks are let go.
+const IDLE: u64 = 60;
+
+/// What the operator may set.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How many dynamic resources a service may have.
+    pub instances: usize,
+    /// How long a dynamic resource lives; without it until it is removed.
+    pub ttl: Option<Duration>,
+    /// How long a writer waits until another gateway lets go.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { instances: 100_000, ttl: None, patience: Duration::from_secs(10) }
+    }
+}
+
+/// The state of all S services of a gateway. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct States(Arc<Shared>);
+
+/// What all services share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) holder: Holder,
+    pub(crate) workers: Workers,
+    pub(crate) ticks: AtomicU64,
+    cells: AtomicU32,
+    instances: AtomicU32,
+    /// Counts how often other gateways were seen to have done something.
+    epoch: AtomicU64,
+    is_watching: AtomicBool,
+    is_draining: AtomicBool,
+    services: Mutex<HashMap<Arc<str>, Weak<Home>>>,
+}
+
+impl Shared {
+    pub(crate) fn cell_id(&self) -> u32 {
+        self.cells.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn instance_id(&self) -> u32 {
+        self.instances.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Acquire)
+    }
+
+    fn homes(&self) -> Vec<Arc<Home>> {
+        let services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
+        services.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl States {
+    /// Opens the store in a folder. It blocks for as long as the disk does: for the start of a gateway.
+    ///
+    /// # Errors
+    /// When the folder or the store can't be used.
+    pub fn open(folder: &Path, durability: Durability) -> Result<Self, Error> {
+        let store = Store::open(&folder.join(FILE), durability)?;
+        let unusable = |error: std::io::Error| Error::Folder {
+            folder: folder.to_string_lossy().into(),
+            reason: error.to_string(),
+        };
+        let holder = Holder::new(folder).map_err(unusable)?;
+        Ok(Self(Arc::new(Shared {
+            store,
+            holder,
+            workers: Workers::default(),
+            ticks: AtomicU64::new(0),
+            cells: AtomicU32::new(0),
+            instances: AtomicU32::new(0),
+            epoch: AtomicU64::new(0),
+            is_watching: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
+            services: Mutex::default(),
+        })))
+    }
+
+    /// The state of an S service, with its dynamic resources; cells are loaded when they are first used.
+    ///
+    /// # Errors
+    /// When there is a service of that name already, or the store fails.
+    pub async fn service(&self, plan: Plan, settings: Settings) -> Result<Service, Error> {
+        self.watch();
+        let keys = Keys::new(&plan.service);
+        let name = Arc::clone(keys.service());
+        let home = Arc::new(Home::new(Arc::clone(&self.0), settings, keys));
+        {
+            let mut services = self.0.services.lock().unwrap_or_else(PoisonError::into_inner);
+            if services.get(&name).is_some_and(|home| home.strong_count() > 0) {
+                return Err(Error::Twice { service: name });
+            }
+            services.insert(name, Arc::downgrade(&home));
+        }
+        home.load().await?;
+        Ok(Service::new(home, plan))
+    }
+
+    /// Looks out for what other gateways do, until this is dropped.
+    fn watch(&self) {
+        if self.0.is_watching.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut changed = self.0.store.changed();
+        let shared = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            while changed.next().await.is_ok() {
+                let Some(shared) = shared.upgrade() else { break };
+                shared.epoch.fetch_add(1, Ordering::Release);
+            }
+        });
+    }
+
+    /// To be called about once a second: renews leases of groups that are written to, removes resources whose time is over,
+    /// and lets go of what nobody used for a while.
+    pub async fn tick(&self, now: SystemTime) {
+        let tick = self.0.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        for home in self.0.homes() {
+            home.tick(tick, now, Instant::now()).await;
+        }
+    }
+
+    /// The gateway drains: from now on leases are given back as soon as nobody writes.
+    pub async fn drain(&self) {
+        self.0.is_draining.store(true, Ordering::Release);
+        for home in self.0.homes() {
+            for group in home.groups() {
+                group.release().await;
+            }
+        }
+    }
+
+    /// A worker is gone, and what it had with it.
+    pub fn gone(&self, worker: u32) {
+        self.0.workers.gone(worker);
+    }
+}

@@ -1,0 +1,156 @@
+//! A run's change set: JSON text, an array of edits in their order, each of one of the run's slots.
+//!
+//! `[slot, [steps…], value]` sets, `[slot, [steps…]]` deletes; a step is the number of an item or the name of a
+//! member, and the last one may be `"length"` of an array, which is made shorter. The text of the edits is what the
+//! store keeps and what other workers get, as it came; here it is only checked, and told apart by cell.
+
+use bytes::Bytes;
+use json::{Document, Kind, Number};
+
+use super::tree::{self, Misfit, Node, Step, Undo};
+
+/// Why a change set is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("{0}")]
+    NotJson(#[from] json::Error),
+    #[error("edit {0} is not `[slot, path]` or `[slot, path, value]`")]
+    NoEdit(usize),
+    #[error("edit {0} is of slot {1}, and the run has none of that number")]
+    NoSlot(usize, u64),
+    #[error("edit {0} does not fit: {1}")]
+    Misfit(usize, Misfit),
+}
+
+/// A change set that was read.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    text: Bytes,
+    document: Option<Document>,
+}
+
+/// What the edits of one cell are.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) slot: usize,
+    /// A change set of its own.
+    pub(crate) text: Bytes,
+    /// The cell's value, if all that is done is to set it.
+    pub(crate) whole: Option<Bytes>,
+}
+
+/// An edit as it came.
+struct Item<'a> {
+    slot: u64,
+    path: json::Node<'a>,
+    value: Option<json::Node<'a>>,
+    text: Bytes,
+}
+
+impl Changes {
+    /// Reads one. No text at all is one without edits.
+    pub(crate) fn read(text: &Bytes) -> Result<Self, Refused> {
+        let document = if text.is_empty() { None } else { Some(Document::new(text.clone())?) };
+        if document.as_ref().is_some_and(|document| document.root().kind() != Kind::Array) {
+            return Err(Refused::NoEdit(0));
+        }
+        Ok(Self { text: text.clone(), document })
+    }
+
+    fn items(&self) -> impl Iterator<Item = Result<Item<'_>, Refused>> {
+        let root = self.document.as_ref().map(Document::root);
+        let items = root.into_iter().flat_map(json::Node::items);
+        items.enumerate().map(|(number, item)| Item::read(item).ok_or(Refused::NoEdit(number)))
+    }
+
+    /// Told apart by slot, in the order of the slots, each of them below `slots`.
+    pub(crate) fn parts(&self, slots: usize) -> Result<Vec<Part>, Refused> {
+        let mut edits: Vec<(usize, Item<'_>)> = Vec::new();
+        for (number, item) in self.items().enumerate() {
+            let item = item?;
+            let slot = usize::try_from(item.slot).ok().filter(|slot| *slot < slots);
+            edits.push((slot.ok_or(Refused::NoSlot(number, item.slot))?, item));
+        }
+        let alone = edits.iter().all(|(slot, _)| edits.first().is_some_and(|(first, _)| first == slot));
+        edits.sort_by_key(|(slot, _)| *slot);
+        let part = |edits: &[(usize, Item<'_>)]| Some(self.part(edits.first()?.0, edits, alone));
+        Ok(edits.chunk_by(|(one, _), (other, _)| one == other).filter_map(part).collect())
+    }
+
+    fn part(&self, slot: usize, edits: &[(usize, Item<'_>)], alone: bool) -> Part {
+        let whole = match edits {
+            [(_, only)] if only.path.items().next().is_none() => {
+                only.value.map(json::Node::slice).map(|value| self.own(value))
+            }
+            _ => None,
+        };
+        let text = if alone {
+            self.text.clone()
+        } else {
+            let texts: Vec<&[u8]> = edits.iter().map(|(_, item)| &*item.text).collect();
+            [b"[", &texts.join(&b","[..])[..], b"]"].concat().into()
+        };
+        Part { slot, text, whole }
+    }
+
+    /// Memory of its own for what would keep much else from being given back.
+    fn own(&self, part: Bytes) -> Bytes {
+        if part.len() * 2 < self.text.len() { Bytes::copy_from_slice(&part) } else { part }
+    }
+
+    /// Makes the edits of a change set that is of one cell alone; all of them or none.
+    pub(crate) fn apply(&self, root: &mut Option<Node>) -> Result<Vec<Undo>, Refused> {
+        let mut undos = Vec::new();
+        for (number, item) in self.items().enumerate() {
+            let made = item.and_then(|item| {
+                let path =
+                    item.path.items().map(step).collect::<Option<_>>().ok_or(Refused::NoEdit(number))?;
+                let (set, depth) = item.value.map(Node::read).unzip();
+                tree::edit(root, path, set, depth.unwrap_or_default())
+                    .map_err(|misfit| Refused::Misfit(number, misfit))
+            });
+            match made {
+                Ok(undo) => undos.push(undo),
+                Err(refused) => {
+                    tree::take_back(root, undos);
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(undos)
+    }
+}
+
+impl<'a> Item<'a> {
+    fn read(node: json::Node<'a>) -> Option<Self> {
+        let mut parts = node.items();
+        let slot = match parts.next()?.number()? {
+            Number::Unsigned(slot) => slot,
+            _ => return None,
+        };
+        let path = parts.next().filter(|path| path.kind() == Kind::Array)?;
+        let value = parts.next();
+        parts.next().is_none().then(|| Self { slot, path, value, text: node.slice() })
+    }
+}
+
+fn step(node: json::Node<'_>) -> Option<Step> {
+    match (node.kind(), node.number()) {
+        (Kind::String, _) => Some(Step::Member(node.text().into())),
+        (_, Some(Number::Unsigned(index))) => usize::try_from(index).ok().map(Step::Item),
+        _ => None,
+    }
+}
+
+/// A value and the change sets after it, as one tree.
+pub(crate) fn tree<'a>(
+    value: Option<&Bytes>,
+    changes: impl Iterator<Item = &'a Bytes>,
+) -> Result<Option<Node>, Refused> {
+    let document = value.cloned().map(Document::new).transpose()?;
+    let mut root = document.map(|document| Node::read(document.root()).0);
+    for text in changes {
+        Changes::read(text)?.apply(&mut root)?;
+    }
+    Ok(root)
+}

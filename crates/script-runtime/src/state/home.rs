@@ -1,0 +1,280 @@
+//! The state of one S service: its groups, found by cell and path, and its dynamic instances.
+//!
+//! Which cells form a group is said by the program; a changed program may say it differently while runs of the old one go on. Then the
+//! groups in force are those that both would accept. A group that is not one of them retires: those that have its cells now
+//! wait for its writer, and for what it wrote to be durable, before they load anything.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use store::{Batch, Lease};
+
+use super::error::Error;
+use super::group::{Group, LEASE, State};
+use super::held::Waits;
+use super::instances::{Instances, milliseconds};
+use super::keys::Keys;
+use super::plan::{Plan, Scope};
+use super::workers::Forget;
+use super::{IDLE, Settings, Shared};
+
+/// How long to wait before a lease is asked for again, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+
+/// Cells that are written together.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Domain {
+    /// The first of its cells' keys.
+    pub(crate) name: Arc<str>,
+    /// The cells that there is one of in the service. Where there are some, there is one group for the service.
+    pub(crate) shared: Vec<Arc<str>>,
+    /// Those that there is one of at each path.
+    pub(crate) scattered: Vec<Arc<str>>,
+}
+
+impl Domain {
+    fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.shared.iter().chain(&self.scattered)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) settings: Settings,
+    pub(crate) keys: Keys,
+    pub(crate) instances: Instances,
+    pub(crate) waits: Waits,
+    /// Below this no group begins.
+    pub(crate) floor: AtomicU64,
+    table: Mutex<Table>,
+}
+
+/// A domain's name, and a path where there is a group for each.
+type Place = (Arc<str>, Option<Arc<str>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By cell.
+    domains: HashMap<Arc<str>, Arc<Domain>>,
+    groups: HashMap<Place, Arc<Group>>,
+    /// Those of domains that are not in force any more.
+    retired: Vec<Arc<Group>>,
+}
+
+impl Home {
+    pub(crate) fn new(shared: Arc<Shared>, settings: Settings, keys: Keys) -> Self {
+        Self {
+            shared,
+            settings,
+            keys,
+            instances: Instances::default(),
+            waits: Waits::default(),
+            floor: AtomicU64::new(0),
+            table: Mutex::default(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of all groups, which hold on to this.
+    pub(crate) fn clear(&self) {
+        let mut table = self.table();
+        table.groups.clear();
+        table.retired.clear();
+    }
+
+    /// The group that a cell belongs to, at a path.
+    pub(crate) fn group(self: &Arc<Self>, cell: &str, path: &str) -> Option<Arc<Group>> {
+        let mut table = self.table();
+        let domain = Arc::clone(table.domains.get(cell)?);
+        let path: Option<Arc<str>> = domain.shared.is_empty().then(|| path.into());
+        let place = (Arc::clone(&domain.name), path.clone());
+        if let Some(group) = table.groups.get(&place) {
+            return Some(Arc::clone(group));
+        }
+        table.retired.retain(|group| group.lock().state != State::Closed);
+        let precedes = |group: &&Arc<Group>| {
+            let is_here = path.is_none() || group.path.is_none() || group.path == path;
+            is_here && group.domain.keys().any(|key| domain.keys().any(|other| other == key))
+        };
+        let before = table.retired.iter().filter(precedes).map(Arc::clone).collect();
+        let group = Arc::new(Group::new(Arc::clone(self), path, domain, before));
+        table.groups.insert(place, Arc::clone(&group));
+        Some(group)
+    }
+
+    pub(crate) fn groups(&self) -> Vec<Arc<Group>> {
+        self.table().groups.values().map(Arc::clone).collect()
+    }
+
+    /// Puts the domains that all these plans accept in force.
+    pub(crate) fn arrange(&self, plans: &[Arc<Plan>]) {
+        let mut table = self.table();
+        let table = &mut *table;
+        table.domains = domains(plans);
+        let domains = &table.domains;
+        let changed = table.groups.extract_if(|(name, _), group| domains.get(name) != Some(&group.domain));
+        table.retired.extend(changed.map(|(_, group)| group));
+    }
+
+    /// A lease, as soon as no other gateway has it.
+    pub(crate) async fn lease(&self, name: &Arc<str>) -> Result<Lease, Error> {
+        let (store, holder) = (&self.shared.store, &self.shared.holder);
+        let (mut waited, mut pause) = (Duration::ZERO, PAUSE.0);
+        loop {
+            match store.lease(Arc::clone(name), Arc::clone(holder.name()), LEASE).await {
+                Ok(lease) => return Ok(lease),
+                Err(store::Error::LeaseTaken { holder: other, .. }) if holder.is_gone(&other) => {
+                    // In its name, so that nobody else can have got it meanwhile.
+                    if let Ok(left) = store.lease(Arc::clone(name), other, LEASE).await {
+                        store.release(&left).await?;
+                    }
+                }
+                Err(store::Error::LeaseTaken { .. }) if waited < self.settings.patience => {
+                    tokio::time::sleep(pause).await;
+                    waited += pause;
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// What the store is to do to remove an instance. The versions of its cells no longer count, so it is kept how far
+    /// the versions of groups have come: `version`, or further.
+    pub(crate) fn removal(&self, batch: Batch, path: &str, version: u64) -> Batch {
+        let floor = self.floor.fetch_max(version, Ordering::Relaxed).max(version);
+        let batch = batch.remove(self.keys.declared(path)).remove_all(self.keys.instance(path));
+        batch.put(self.keys.floor(), floor.to_string())
+    }
+
+    /// Removes an instance, which may be one that no program knows. Whether there was one.
+    pub(crate) async fn remove(&self, path: &str) -> Result<bool, Error> {
+        if self.instances.find(path).is_none() {
+            return Ok(false);
+        }
+        let version = self.groups().iter().map(|group| group.lock().finished).max().unwrap_or_default();
+        self.shared.store.commit(self.removal(Batch::new(), path, version)).await?;
+        self.removed(path);
+        Ok(true)
+    }
+
+    /// An instance is not in the store any more.
+    pub(crate) fn removed(&self, path: &str) {
+        let gone: Vec<Arc<Group>> = {
+            let mut table = self.table();
+            let places: Vec<_> =
+                table.groups.keys().filter(|(_, at)| at.as_deref() == Some(path)).cloned().collect();
+            let retired = table.retired.extract_if(.., |group| group.path.as_deref() == Some(path));
+            let mut gone: Vec<_> = retired.collect();
+            gone.extend(places.iter().filter_map(|place| table.groups.remove(place)));
+            gone
+        };
+        for group in gone {
+            group.close(State::Gone);
+        }
+        let own = self.keys.instance(path);
+        for group in self.groups().iter().filter(|group| group.path.is_none()) {
+            let cells = &mut group.lock().cells;
+            let ids: Vec<u32> =
+                cells.extract_if(|key, _| key.starts_with(&*own)).map(|(_, cell)| cell.id).collect();
+            self.shared.workers.forget(Forget::Cell, &ids);
+        }
+        if let Some(instance) = self.instances.remove(path) {
+            self.shared.workers.forget(Forget::Instance, &[instance.id]);
+        }
+    }
+
+    /// Loads what has to be known before the first request.
+    pub(crate) async fn load(&self) -> Result<(), Error> {
+        let key = self.keys.floor();
+        if let Some((_, text)) = self.shared.store.load(Arc::clone(&key)).await?.and_then(|log| log.snapshot)
+        {
+            let floor = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+            let broken = || Error::Unreadable { key, reason: "it is no number".to_owned() };
+            self.floor.store(floor.ok_or_else(broken)?, Ordering::Relaxed);
+        }
+        self.load_instances().await
+    }
+
+    /// What is done about once a second.
+    pub(crate) async fn tick(&self, tick: u64, now: SystemTime, instant: Instant) {
+        for path in self.instances.over(milliseconds(now)) {
+            if let Err(error) = self.remove(&path).await {
+                tracing::warn!(%error, path = &*path, "a dynamic resource whose time is over was not removed");
+            }
+        }
+        if let Err(error) = self.look().await {
+            tracing::warn!(%error, "what other gateways did with dynamic resources was not seen");
+        }
+        for group in self.groups() {
+            group.keep_lease(instant).await;
+        }
+        self.let_go(tick.saturating_sub(IDLE)).await;
+    }
+
+    /// Lets go of groups that nobody has asked for since `tick`.
+    pub(crate) async fn let_go(&self, tick: u64) {
+        let idle: Vec<Arc<Group>> = {
+            let mut table = self.table();
+            let is_idle = |group: &Arc<Group>| {
+                let inner = group.lock();
+                // Only the table has it, so no run, no courier.
+                Arc::strong_count(group) == 1 && inner.used < tick && !inner.is_carried
+            };
+            table.groups.extract_if(|_, group| is_idle(group)).map(|(_, group)| group).collect()
+        };
+        for group in idle {
+            group.close(State::Closed);
+            group.release().await;
+        }
+    }
+}
+
+/// The domains that all these plans accept: cells that one of them writes together are together.
+fn domains(plans: &[Arc<Plan>]) -> HashMap<Arc<str>, Arc<Domain>> {
+    // Of each cell a cell that it is together with, and so on up to one that names the domain.
+    let mut above: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
+    let mut is_shared: HashMap<Arc<str>, bool> = HashMap::new();
+    for plan in plans {
+        for cell in &plan.cells {
+            above.entry(Arc::clone(&cell.key)).or_insert_with(|| Arc::clone(&cell.key));
+            is_shared.insert(Arc::clone(&cell.key), cell.scope == Scope::Service);
+        }
+        for group in &plan.groups {
+            let keys = group.iter().filter_map(|cell| plan.cells.get(*cell)).map(|cell| &cell.key);
+            let tops: Vec<Arc<str>> = keys.map(|key| top(&above, key)).collect();
+            let Some(least) = tops.iter().min().cloned() else { continue };
+            for top in tops {
+                above.insert(top, Arc::clone(&least));
+            }
+        }
+    }
+    let mut domains: BTreeMap<Arc<str>, Domain> = BTreeMap::new();
+    for key in above.keys() {
+        let name = top(&above, key);
+        let empty = || Domain { name: Arc::clone(&name), shared: Vec::new(), scattered: Vec::new() };
+        let domain = domains.entry(Arc::clone(&name)).or_insert_with(empty);
+        let is_shared = is_shared.get(key).copied().unwrap_or_default();
+        let cells = if is_shared { &mut domain.shared } else { &mut domain.scattered };
+        cells.push(Arc::clone(key));
+    }
+    let mut by_cell = HashMap::new();
+    for domain in domains.into_values().map(Arc::new) {
+        by_cell.extend(domain.keys().map(|key| (Arc::clone(key), Arc::clone(&domain))));
+    }
+    by_cell
+}
+
+fn top(above: &BTreeMap<Arc<str>, Arc<str>>, key: &Arc<str>) -> Arc<str> {
+    let mut top = key;
+    while let Some(next) = above.get(top).filter(|next| *next != top) {
+        top = next;
+    }
+    Arc::clone(top)
+}

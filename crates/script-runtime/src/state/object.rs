@@ -1,0 +1,112 @@
+//! An object: members by name, in the order in which they were added, as JavaScript has it.
+//!
+//! Setting and removing a member of an object with 100,000 costs as much as with ten. So large ones have a table, and
+//! each member a number: sorted by it, members stand in their order, and one that is put back stands where it stood.
+
+use std::collections::HashMap;
+
+use super::tree::Node;
+
+/// Up to here they stand in a list: a table would take more memory than it saves time.
+const FEW: usize = 16;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Object {
+    /// Above those of all members.
+    next: u64,
+    members: Members,
+}
+
+#[derive(Clone, Debug)]
+enum Members {
+    /// In their order.
+    Few(Vec<(u64, Box<[u8]>, Node)>),
+    Many(HashMap<Box<[u8]>, (u64, Node)>),
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Object {
+    pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Node> {
+        match &mut self.members {
+            Members::Few(few) => {
+                few.iter_mut().find(|(_, known, _)| **known == *name).map(|(_, _, node)| node)
+            }
+            Members::Many(many) => many.get_mut(name).map(|(_, node)| node),
+        }
+    }
+
+    /// Sets a member where it stands, or adds it at the end. Gives what it was.
+    pub(crate) fn set(&mut self, name: &[u8], node: Node) -> Option<(u64, Node)> {
+        let number = match &self.members {
+            Members::Few(few) => {
+                few.iter().find(|(_, known, _)| **known == *name).map(|(number, _, _)| *number)
+            }
+            Members::Many(many) => many.get(name).map(|(number, _)| *number),
+        };
+        let Some(number) = number else {
+            let number = self.next;
+            self.next += 1;
+            self.add(name, number, node);
+            return None;
+        };
+        let was = std::mem::replace(self.get_mut(name)?, node);
+        Some((number, was))
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<(u64, Node)> {
+        match &mut self.members {
+            Members::Few(few) => {
+                let place = few.iter().position(|(_, known, _)| **known == *name)?;
+                let (number, _, node) = few.remove(place);
+                Some((number, node))
+            }
+            Members::Many(many) => many.remove(name),
+        }
+    }
+
+    /// Makes a member what it was, where it was.
+    pub(crate) fn put_back(&mut self, name: &[u8], was: Option<(u64, Node)>) {
+        self.remove(name);
+        if let Some((number, node)) = was {
+            self.add(name, number, node);
+        }
+    }
+
+    fn add(&mut self, name: &[u8], number: u64, node: Node) {
+        match &mut self.members {
+            Members::Few(few) if few.len() < FEW => {
+                let place = few.partition_point(|(known, _, _)| *known < number);
+                few.insert(place, (number, name.into(), node));
+            }
+            Members::Few(few) => {
+                let few = std::mem::take(few).into_iter();
+                let mut many: HashMap<_, _> =
+                    few.map(|(number, name, node)| (name, (number, node))).collect();
+                many.insert(name.into(), (number, node));
+                self.members = Members::Many(many);
+            }
+            Members::Many(many) => {
+                many.insert(name.into(), (number, node));
+            }
+        }
+    }
+
+    /// In their order.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&[u8], &Node)> {
+        let mut members: Vec<(u64, &[u8], &Node)> = match &self.members {
+            Members::Few(few) => few.iter().map(|(number, name, node)| (*number, &**name, node)).collect(),
+            Members::Many(many) => {
+                many.iter().map(|(name, (number, node))| (*number, &**name, node)).collect()
+            }
+        };
+        if matches!(self.members, Members::Many(_)) {
+            members.sort_unstable_by_key(|(number, _, _)| *number);
+        }
+        members.into_iter().map(|(_, name, node)| (name, node))
+    }
+}

@@ -1,0 +1,133 @@
+//! The laws of state: what a run sees, what stays, what workers have.
+
+mod gateways;
+mod instances;
+mod law;
+mod replica;
+mod rules;
+mod values;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde_json::Value;
+use store::Durability;
+use tempfile::TempDir;
+
+use super::{
+    Ask, Durable, Edition, Error, Held, Plan, PlanCell, PlanHandler, PlanResource, ReadTicket, Scope,
+    Service, Settings, States, WriteTicket,
+};
+use replica::Replica;
+
+/// A cell of a plan: its key, who sees it, and whether it is initialised at creation.
+pub(super) fn cell(key: &str, scope: Scope, eager: bool) -> PlanCell {
+    let name = key.rsplit(' ').next().unwrap_or(key);
+    PlanCell { name: name.to_owned(), key: key.into(), scope, eager }
+}
+
+/// A plan of one literal resource `/data` and one nested one, `/made`; each handler has its cells, of its own group.
+pub(super) fn plan(cells: Vec<PlanCell>, handlers: &[(usize, &[usize])]) -> Plan {
+    let groups = handlers.iter().map(|(_, cells)| cells.to_vec()).collect();
+    let handlers = handlers.iter().enumerate().map(|(number, (resource, cells))| PlanHandler {
+        resource: *resource,
+        group: (!cells.is_empty()).then_some(number),
+        cells: cells.to_vec(),
+    });
+    let own = |resource| {
+        let is_own = |(_, cell): &(usize, &PlanCell)| cell.scope == Scope::Resource(resource);
+        cells.iter().enumerate().filter(is_own).map(|(number, _)| number).collect()
+    };
+    let resources = vec![
+        PlanResource { key: "/data".into(), is_dynamic: false, cells: own(0) },
+        PlanResource { key: "/data POST > /made".into(), is_dynamic: true, cells: own(1) },
+    ];
+    Plan { service: "Shop".into(), handlers: handlers.collect(), resources, groups, cells }
+}
+
+/// One counter of the service, written by handler 0.
+pub(super) fn counter() -> Plan {
+    plan(vec![cell("n", Scope::Service, false)], &[(0, &[0])])
+}
+
+/// A folder and a gateway on it.
+pub(super) struct Ground {
+    pub(super) folder: Arc<TempDir>,
+    pub(super) states: States,
+    pub(super) service: Service,
+}
+
+impl Ground {
+    pub(super) async fn new(plan: Plan) -> Self {
+        Self::on(Arc::new(tempfile::tempdir().unwrap()), plan, Settings::default()).await
+    }
+
+    pub(super) async fn on(folder: Arc<TempDir>, plan: Plan, settings: Settings) -> Self {
+        let states = States::open(folder.path(), Durability::Process).unwrap();
+        let service = states.service(plan, settings).await.unwrap();
+        Self { folder, states, service }
+    }
+
+    /// Another gateway on the same folder, which is there at the same time.
+    pub(super) async fn beside(&self, plan: Plan) -> Self {
+        Self::on(Arc::clone(&self.folder), plan, Settings::default()).await
+    }
+
+    /// Ends the gateway without a word and starts another.
+    pub(super) async fn restart(self, plan: Plan) -> Self {
+        let Self { folder, states, service } = self;
+        drop((states, service));
+        Self::on(folder, plan, Settings::default()).await
+    }
+
+    pub(super) fn edition(&self) -> Edition {
+        self.service.edition()
+    }
+
+    pub(super) async fn tick(&self) {
+        self.states.tick(SystemTime::now()).await;
+    }
+
+    /// What a handler would read now.
+    pub(super) async fn value(&self, handler: usize, path: &str) -> Vec<Option<Value>> {
+        let mut ticket = read(&self.edition(), handler, path).await.unwrap();
+        self.states.gone(u32::MAX);
+        Replica::new(u32::MAX).read(&mut ticket)
+    }
+
+    /// Sets a handler's first cell, durably.
+    pub(super) async fn set(&self, handler: usize, path: &str, value: &str) {
+        let durable = set(&self.edition(), handler, path, value).await.unwrap();
+        durable.wait().await.unwrap();
+    }
+
+    /// Somebody takes the lease of the group that a handler at `/data` uses.
+    pub(super) async fn steal(&self, lease: &str) {
+        let shared = &self.states.0;
+        let holder = Arc::clone(shared.holder.name());
+        // Where a gateway that is gone has it, there is nothing to take.
+        let _ = shared.store.lease(lease, holder, std::time::Duration::from_secs(1)).await;
+    }
+}
+
+pub(super) fn ask<'a>(handler: usize, path: &'a str, held: &'a Held, at: &'a str) -> Ask<'a> {
+    Ask { handler, path, held, at }
+}
+
+pub(super) async fn read(edition: &Edition, handler: usize, path: &str) -> Result<ReadTicket, Error> {
+    edition.read(ask(handler, path, &Held::none(), "shop.sjs:1:1")).await
+}
+
+pub(super) async fn write(edition: &Edition, handler: usize, path: &str) -> Result<WriteTicket, Error> {
+    edition.write(ask(handler, path, &Held::none(), "shop.sjs:2:2")).await
+}
+
+pub(super) async fn set(
+    edition: &Edition,
+    handler: usize,
+    path: &str,
+    value: &str,
+) -> Result<Durable, Error> {
+    let ticket = write(edition, handler, path).await?;
+    ticket.commit(0, format!("[[0,[],{value}]]").as_bytes())
+}

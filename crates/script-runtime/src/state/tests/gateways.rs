@@ -1,0 +1,111 @@
+//! Two gateways on one store, as while one hands over to the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use store::Durability;
+
+use super::instances::{declare_on, nested};
+use super::{Ground, Settings, counter, read, set, write};
+use crate::state::States;
+
+#[tokio::test]
+async fn a_writer_waits_for_the_other_gateway_s_lease_until_that_drains() {
+    let old = Ground::new(counter()).await;
+    old.set(0, "/data", "1").await;
+    let new = old.beside(counter()).await;
+    let waiting = tokio::spawn({
+        let edition = new.edition();
+        async move { set(&edition, 0, "/data", "2").await.unwrap().wait().await }
+    });
+    tokio::task::yield_now().await;
+    old.states.drain().await;
+    waiting.await.unwrap().unwrap();
+    assert_eq!(new.value(0, "/data").await, [Some(json!(2))]);
+}
+
+#[tokio::test]
+async fn a_draining_gateway_gives_its_lease_back_after_the_last_writer() {
+    let old = Ground::new(counter()).await;
+    let running = write(&old.edition(), 0, "/data").await.unwrap();
+    old.states.drain().await;
+    let new = old.beside(counter()).await;
+    running.commit(1, b"[[0,[],1]]").unwrap().wait().await.unwrap();
+    new.set(0, "/data", "2").await;
+    assert_eq!(new.value(0, "/data").await, [Some(json!(2))]);
+}
+
+#[tokio::test]
+async fn who_waits_too_long_for_another_gateway_is_told() {
+    let old = Ground::new(counter()).await;
+    old.set(0, "/data", "1").await;
+    let settings = Settings { patience: Duration::ZERO, ..Settings::default() };
+    let new = Ground::on(Arc::clone(&old.folder), counter(), settings).await;
+    let refused = write(&new.edition(), 0, "/data").await.unwrap_err();
+    assert_eq!((refused.code(), refused.status()), ("state-lease-taken", 503));
+}
+
+#[tokio::test]
+async fn the_one_that_lost_its_lease_is_told_and_its_writes_are_dropped() {
+    let old = Ground::new(counter()).await;
+    old.set(0, "/data", "1").await;
+    let running = write(&old.edition(), 0, "/data").await.unwrap();
+    old.steal("Shop/shared/n").await;
+    let lost = running.commit(1, b"[[0,[],2]]").unwrap().wait().await.unwrap_err();
+    assert_eq!((lost.code(), lost.status()), ("state-lease-lost", 503));
+    assert_eq!(old.value(0, "/data").await, [Some(json!(1))]);
+    old.set(0, "/data", "3").await;
+    assert_eq!(old.value(0, "/data").await, [Some(json!(3))]);
+}
+
+#[tokio::test]
+async fn readers_learn_what_the_other_gateway_committed_and_their_version_grows() {
+    let old = Ground::new(counter()).await;
+    old.set(0, "/data", "[1]").await;
+    let new = old.beside(counter()).await;
+    assert_eq!(new.value(0, "/data").await, [Some(json!([1]))]);
+    let before = read(&new.edition(), 0, "/data").await.unwrap().version();
+    let ticket = write(&old.edition(), 0, "/data").await.unwrap();
+    ticket.commit(1, b"[[0,[1],2]]").unwrap().wait().await.unwrap();
+    let epoch = new.states.0.epoch();
+    // Told a tenth of a second later at the latest.
+    while new.states.0.epoch() == epoch {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(new.value(0, "/data").await, [Some(json!([1, 2]))]);
+    assert!(read(&new.edition(), 0, "/data").await.unwrap().version() > before);
+}
+
+#[tokio::test]
+async fn instances_that_the_other_gateway_made_or_removed_are_seen() {
+    let old = Ground::new(nested()).await;
+    let new = old.beside(nested()).await;
+    let epoch = new.states.0.epoch();
+    declare_on(&old, "/made/1").await;
+    while new.states.0.epoch() == epoch {
+        tokio::task::yield_now().await;
+    }
+    assert!(new.edition().instance("/made/1").await.unwrap().is_some());
+    let epoch = old.states.0.epoch();
+    assert!(new.edition().remove("/made/1").await.unwrap());
+    while old.states.0.epoch() == epoch {
+        tokio::task::yield_now().await;
+    }
+    old.tick().await;
+    assert!(old.edition().instance("/made/1").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_killed_gateway_s_leases_need_not_be_waited_for() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let states = States::open(folder.path(), Durability::Process).unwrap();
+    let dead = "00000000deadbeef.gateway";
+    states.0.store.lease("Shop/shared/n", dead, Duration::from_secs(3600)).await.unwrap();
+    drop(states);
+    std::fs::write(folder.path().join(dead), "").unwrap();
+    let settings = Settings { patience: Duration::ZERO, ..Settings::default() };
+    let ground = Ground::on(folder, counter(), settings).await;
+    ground.set(0, "/data", "1").await;
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(1))]);
+}

@@ -1,0 +1,254 @@
+//! Dynamic resources: rules 9 to 11.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+
+use super::{Ground, Settings, ask, cell, plan, read, set, write};
+use crate::state::{Declaration, Declared, Edition, Error, Frame, Held, Instance, Plan, Scope};
+
+/// A nested resource with a cell that it begins with, and one of its handler; and one of the service.
+pub(super) fn nested() -> Plan {
+    let cells = vec![
+        cell("/data POST > /made list", Scope::Resource(1), true),
+        cell("/data POST > /made PUT n", Scope::Handler(1), false),
+        cell("shared", Scope::Service, false),
+    ];
+    plan(cells, &[(1, &[0]), (1, &[1]), (0, &[2])])
+}
+
+async fn declare(edition: &Edition, path: &str, captures: &str) -> Result<Declared, Error> {
+    let initials = r#"{"list":[1]}"#;
+    edition.declare(Declaration { resource: 1, path, captures, initials, after: None }).await
+}
+
+pub(super) async fn declare_on(ground: &Ground, path: &str) {
+    new(declare(&ground.edition(), path, "1").await);
+}
+
+fn new(declared: Result<Declared, Error>) -> Instance {
+    match declared {
+        Ok(Declared::New(instance)) => instance,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn rule_9_an_instance_keeps_what_it_captured_and_the_first_values_of_its_cells_over_a_restart() {
+    let ground = Ground::new(nested()).await;
+    let instance = new(declare(&ground.edition(), "/made/1", r#"{"total":3}"#).await);
+    let frames = instance.ship(1);
+    assert!(matches!(&frames[..], [Frame::Instance { captures, .. }] if &captures[..] == br#"{"total":3}"#));
+    assert!(instance.ship(1).is_empty(), "a worker is told once");
+    ground.set(1, "/made/1", "5").await;
+    drop(instance);
+    let ground = ground.restart(nested()).await;
+    let instance = ground.edition().instance("/made/1").await.unwrap().unwrap();
+    assert_eq!((&instance.captures()[..], instance.resource()), (&br#"{"total":3}"#[..], 1));
+    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1]))]);
+    assert_eq!(ground.value(1, "/made/1").await, [Some(json!(5))]);
+}
+
+#[tokio::test]
+async fn rule_10_declaring_it_again_keeps_it_and_another_declaration_can_t_have_its_path() {
+    let mut two = nested();
+    two.resources.push(crate::state::PlanResource {
+        key: "/other > /made".into(),
+        is_dynamic: true,
+        cells: Vec::new(),
+    });
+    let ground = Ground::new(two).await;
+    let first = new(declare(&ground.edition(), "/made/1", "1").await);
+    ground.set(0, "/made/1", "[1,2]").await;
+    match declare(&ground.edition(), "/made/1", "2").await {
+        Ok(Declared::Existing(again)) => {
+            assert_eq!((again.id(), &again.captures()[..]), (first.id(), &b"1"[..]));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1, 2]))]);
+    let other = Declaration { resource: 2, path: "/made/1", captures: "{}", initials: "", after: None };
+    let taken = ground.edition().declare(other).await.unwrap_err();
+    assert_eq!((taken.code(), taken.status()), ("state-path-taken", 500));
+    let text =
+        "the path `/made/1` is already taken by `/data POST > /made`; `/other > /made` can't have it too";
+    assert_eq!(taken.to_string(), text);
+}
+
+#[tokio::test]
+async fn rule_10_two_runs_that_declare_it_at_once_get_the_same() {
+    let ground = Ground::new(nested()).await;
+    let edition = ground.edition();
+    let (one, other) = tokio::join!(declare(&edition, "/made/1", "1"), declare(&edition, "/made/1", "2"));
+    let mut ids = Vec::new();
+    let mut made = 0;
+    for declared in [one.unwrap(), other.unwrap()] {
+        match declared {
+            Declared::New(instance) => {
+                made += 1;
+                ids.push(instance.id());
+            }
+            Declared::Existing(instance) => ids.push(instance.id()),
+        }
+    }
+    assert_eq!((made, ids[0]), (1, ids[1]));
+}
+
+#[tokio::test]
+async fn rule_10_a_removed_instance_is_gone_with_its_state_and_may_be_made_anew() {
+    let ground = Ground::new(nested()).await;
+    let edition = ground.edition();
+    let instance = new(declare(&edition, "/made/1", "1").await);
+    assert_eq!(instance.ship(1).len(), 1);
+    ground.set(0, "/made/1", "[1,2]").await;
+    ground.set(1, "/made/1", "5").await;
+    let running = write(&edition, 1, "/made/1").await.unwrap();
+    assert!(edition.remove("/made/1").await.unwrap());
+    assert!(!edition.remove("/made/1").await.unwrap());
+    assert!(edition.instance("/made/1").await.unwrap().is_none());
+    let gone = running.commit(1, b"[[0,[],6]]").unwrap_err();
+    assert_eq!((gone.code(), gone.status()), ("state-resource-gone", 404));
+    assert_eq!(read(&edition, 0, "/made/1").await.unwrap_err().code(), "state-resource-gone");
+    assert_eq!(
+        ground.states.0.store.keys("Shop/").await.unwrap().len(),
+        1,
+        "only how far versions came is left"
+    );
+    let again = new(declare(&edition, "/made/1", "2").await);
+    assert_ne!(again.id(), instance.id());
+    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1]))]);
+    assert_eq!(ground.value(1, "/made/1").await, [None]);
+}
+
+#[tokio::test]
+async fn rule_10_response_remove_takes_effect_with_the_commit() {
+    let ground = Ground::new(nested()).await;
+    let edition = ground.edition();
+    new(declare(&edition, "/made/1", "1").await);
+    drop(write(&edition, 1, "/made/1").await.unwrap());
+    assert!(edition.instance("/made/1").await.unwrap().is_some(), "a run that throws removes nothing");
+    let ticket = write(&edition, 1, "/made/1").await.unwrap();
+    let waiting = tokio::spawn({
+        let edition = edition.clone();
+        async move { write(&edition, 1, "/made/1").await.map(|_| ()) }
+    });
+    tokio::task::yield_now().await;
+    let durable = ticket.commit_and_remove(1, b"[[0,[],1]]", "/made/1").unwrap();
+    assert!(edition.instance("/made/1").await.unwrap().is_some(), "it is there until that is durable");
+    durable.wait().await.unwrap();
+    assert!(edition.instance("/made/1").await.unwrap().is_none());
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), "state-resource-gone");
+    let ground = {
+        drop(edition);
+        ground.restart(nested()).await
+    };
+    assert!(ground.edition().instance("/made/1").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn rule_10_there_are_so_many_and_no_more_and_one_that_goes_makes_room() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let settings = Settings { instances: 2, ..Settings::default() };
+    let ground = Ground::on(folder, nested(), settings).await;
+    let edition = ground.edition();
+    new(declare(&edition, "/made/1", "1").await);
+    new(declare(&edition, "/made/2", "1").await);
+    let full = declare(&edition, "/made/3", "1").await.unwrap_err();
+    assert_eq!((full.code(), full.status()), ("state-resources-full", 503));
+    assert_eq!(full.to_string(), "`Shop` has 2 dynamic resources, and that is the most it may have");
+    assert!(matches!(declare(&edition, "/made/2", "1").await, Ok(Declared::Existing(_))));
+    edition.remove("/made/1").await.unwrap();
+    new(declare(&edition, "/made/3", "1").await);
+}
+
+#[tokio::test]
+async fn rule_10_one_with_a_time_to_live_is_removed_when_that_is_over_also_after_a_restart() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let settings = Settings { ttl: Some(Duration::from_secs(60)), ..Settings::default() };
+    let ground = Ground::on(folder, nested(), settings).await;
+    new(declare(&ground.edition(), "/made/1", "1").await);
+    let ground = ground.restart(nested()).await;
+    ground.states.tick(SystemTime::now() + Duration::from_secs(50)).await;
+    assert!(ground.edition().instance("/made/1").await.unwrap().is_some());
+    ground.states.tick(SystemTime::now() + Duration::from_secs(70)).await;
+    assert!(ground.edition().instance("/made/1").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn rule_10_what_can_t_be_kept_is_refused() {
+    let ground = Ground::new(nested()).await;
+    for (path, captures) in [("made", "1"), ("/a\nb", "1"), ("/made", "{"), ("/made", "")] {
+        let refused = declare(&ground.edition(), path, captures).await.unwrap_err();
+        assert_eq!(refused.code(), "state-declaration-invalid", "{path} {captures}");
+    }
+}
+
+#[tokio::test]
+async fn rule_11_a_declaration_comes_after_what_its_run_committed() {
+    let ground = Ground::new(nested()).await;
+    ground.set(2, "/data", "1").await;
+    let early = set(&ground.edition(), 2, "/data", "2").await.unwrap();
+    let edition = ground.edition();
+    let after = Some(&early);
+    let declaration = Declaration { resource: 1, path: "/made/2", captures: "{}", initials: "", after };
+    edition.declare(declaration).await.unwrap();
+    assert_eq!(ground.value(2, "/data").await, [Some(json!(2))], "it is durable by then");
+    let early = set(&edition, 2, "/data", "3").await.unwrap();
+    ground.steal("Shop/shared/shared").await;
+    let late = set(&edition, 2, "/data", "4").await.unwrap();
+    let declared = edition.declare(Declaration { path: "/made/4", after: Some(&late), ..declaration }).await;
+    let _ = early.wait().await;
+    assert!(declared.is_err(), "what it came after was not kept");
+    assert!(edition.instance("/made/4").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn instances_of_a_declaration_that_the_changed_script_no_longer_has_sleep() {
+    let ground = Ground::new(nested()).await;
+    new(declare(&ground.edition(), "/made/1", "1").await);
+    ground.set(0, "/made/1", "[7]").await;
+    let mut without = nested();
+    without.resources[1].key = "/data PUT > /else".into();
+    let edition = ground.service.reload(without.clone());
+    assert!(edition.instance("/made/1").await.unwrap().is_none());
+    assert_eq!(declare(&edition, "/made/1", "1").await.unwrap_err().code(), "state-path-taken");
+    let ground = {
+        drop(edition);
+        ground.restart(without).await
+    };
+    assert!(ground.edition().instance("/made/1").await.unwrap().is_none());
+    let edition = ground.service.reload(nested());
+    assert!(edition.instance("/made/1").await.unwrap().is_some());
+    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([7]))]);
+    assert!(edition.remove("/made/1").await.unwrap());
+}
+
+#[tokio::test]
+async fn cells_of_instances_that_are_written_together_with_the_service_s_go_with_their_instance() {
+    let cells =
+        vec![cell("shared", Scope::Service, false), cell("/data POST > /made s", Scope::Resource(1), false)];
+    let plan = plan(cells, &[(1, &[0, 1])]);
+    let ground = Ground::new(plan.clone()).await;
+    let edition = ground.edition();
+    for path in ["/made/1", "/made/2"] {
+        edition
+            .declare(Declaration { resource: 1, path, captures: "{}", initials: "", after: None })
+            .await
+            .unwrap();
+        let ticket = write(&edition, 0, path).await.unwrap();
+        ticket.commit(1, format!("[[1,[],\"{path}\"],[0,[],1]]").as_bytes()).unwrap().wait().await.unwrap();
+    }
+    let before = read(&edition, 0, "/made/1").await.unwrap().version();
+    let ticket = edition.write(ask(0, "/made/1", &Held::none(), "shop.sjs:1:1")).await.unwrap();
+    ticket.commit_and_remove(1, b"[[0,[],2]]", "/made/1").unwrap().wait().await.unwrap();
+    assert_eq!(read(&edition, 0, "/made/1").await.unwrap_err().code(), "state-resource-gone");
+    assert_eq!(ground.value(0, "/made/2").await, [Some(json!(2)), Some(json!("/made/2"))]);
+    let ground = {
+        drop(edition);
+        ground.restart(plan).await
+    };
+    assert_eq!(ground.value(0, "/made/2").await, [Some(json!(2)), Some(json!("/made/2"))]);
+    let after = read(&ground.edition(), 0, "/made/2").await.unwrap().version();
+    assert!(after > before, "versions don't go back when instances go: {before} {after}");
+}

@@ -1,0 +1,261 @@
+//! Random interleavings of writers, readers, failures and restarts, against a list of versions.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::replica::{Replica, apply};
+use super::values::{Wish, wish};
+use super::{Ground, cell, plan, read, write};
+use crate::state::{Durable, Plan, Scope};
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A run in a worker: what it writes, to which slots.
+    Write {
+        worker: u8,
+        wishes: Vec<(bool, Wish)>,
+    },
+    /// A run that throws in the end.
+    Throw {
+        worker: u8,
+    },
+    /// A run whose change set does not fit in the end.
+    Misfit {
+        worker: u8,
+        wishes: Vec<(bool, Wish)>,
+    },
+    Read {
+        worker: u8,
+    },
+    /// A reader that is dispatched now and sent a few steps later.
+    Late {
+        worker: u8,
+    },
+    /// All that is under way is waited for.
+    Wait,
+    /// Somebody takes the lease: what is not durable yet fails.
+    Steal,
+    /// A worker is killed; another comes in its place.
+    Kill {
+        worker: u8,
+    },
+    /// Nobody asks for a minute.
+    Idle,
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let wishes = || prop::collection::vec((any::<bool>(), wish()), 0..4);
+    let worker = || 0..3_u8;
+    prop_oneof![
+        8 => (worker(), wishes()).prop_map(|(worker, wishes)| Step::Write { worker, wishes }),
+        1 => worker().prop_map(|worker| Step::Throw { worker }),
+        1 => (worker(), wishes()).prop_map(|(worker, wishes)| Step::Misfit { worker, wishes }),
+        4 => worker().prop_map(|worker| Step::Read { worker }),
+        2 => worker().prop_map(|worker| Step::Late { worker }),
+        2 => Just(Step::Wait),
+        1 => Just(Step::Steal),
+        1 => worker().prop_map(|worker| Step::Kill { worker }),
+        1 => Just(Step::Idle),
+        1 => Just(Step::Restart),
+    ]
+}
+
+type Values = Vec<Option<Value>>;
+
+/// What must be so.
+struct World {
+    /// None only while it restarts.
+    ground: Option<Ground>,
+    replicas: HashMap<u8, Replica>,
+    workers: u32,
+    /// By version; those after `durable` may yet come to nothing.
+    versions: Vec<(u64, Values)>,
+    pending: Vec<(u64, Durable)>,
+    /// The last version that a reader saw.
+    seen: u64,
+    late: Vec<(u8, crate::state::ReadTicket)>,
+}
+
+/// Two cells of the service that are written together.
+fn two() -> Plan {
+    plan(vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)], &[(0, &[0, 1])])
+}
+
+impl World {
+    async fn new() -> Self {
+        let ground = Some(Ground::new(two()).await);
+        let versions = vec![(0, vec![None, None])];
+        Self {
+            ground,
+            replicas: HashMap::new(),
+            workers: 0,
+            versions,
+            pending: Vec::new(),
+            seen: 0,
+            late: Vec::new(),
+        }
+    }
+
+    fn replica(&mut self, worker: u8) -> &mut Replica {
+        let workers = &mut self.workers;
+        self.replicas.entry(worker).or_insert_with(|| {
+            *workers += 1;
+            Replica::new(*workers)
+        })
+    }
+
+    fn ground(&self) -> &Ground {
+        self.ground.as_ref().unwrap()
+    }
+
+    fn last(&self) -> &(u64, Values) {
+        self.versions.last().unwrap()
+    }
+
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Write { worker, wishes } => self.write(worker, wishes, true).await,
+            Step::Misfit { worker, wishes } => self.write(worker, wishes, false).await,
+            Step::Throw { worker } => {
+                let mut ticket = write(&self.ground().edition(), 0, "/data").await.unwrap();
+                self.replica(worker).begin(&mut ticket);
+            }
+            Step::Read { worker } => {
+                let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
+                self.read(worker, ticket);
+            }
+            Step::Late { worker } => {
+                let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
+                self.late.push((worker, ticket));
+                if self.late.len() > 2 {
+                    let (worker, ticket) = self.late.remove(0);
+                    self.read(worker, ticket);
+                }
+            }
+            Step::Wait => self.wait().await,
+            Step::Steal => {
+                self.ground().steal("Shop/shared/a").await;
+                self.wait().await;
+            }
+            Step::Kill { worker } => {
+                if let Some(replica) = self.replicas.remove(&worker) {
+                    self.ground().states.gone(replica.worker);
+                }
+            }
+            Step::Idle => {
+                self.wait().await;
+                for _ in 0..62 {
+                    self.ground().tick().await;
+                }
+                // What is loaded again may have a later number, since each of its cells counts.
+                self.look_again().await;
+            }
+            Step::Restart => self.restart().await,
+        }
+    }
+
+    async fn write(&mut self, worker: u8, wishes: Vec<(bool, Wish)>, fits: bool) {
+        let edition = self.ground().edition();
+        let mut ticket = write(&edition, 0, "/data").await.unwrap();
+        if ticket.version() != self.last().0 {
+            // Something failed, and its writers are told.
+            self.wait().await;
+        }
+        let mut values = self.replica(worker).begin(&mut ticket);
+        assert_eq!(
+            (ticket.version(), &values),
+            (self.last().0, &self.last().1),
+            "a writer builds on what is finished"
+        );
+        let mut changes = Vec::new();
+        for (second, wish) in wishes {
+            let slot = usize::from(second);
+            let edit = wish.edit(slot, values[slot].as_ref());
+            apply(&mut values[slot], &edit);
+            changes.push(edit);
+        }
+        if !fits {
+            changes.push(json!([1, ["nowhere", "at all"], 1]));
+        }
+        let touched: Vec<usize> =
+            (0..2).filter(|slot| changes.iter().any(|edit| edit[0] == json!(slot))).collect();
+        let (cells, version) = (ticket.cells().to_vec(), ticket.version());
+        let committed = ticket.commit(self.replica(worker).worker, json!(changes).to_string().as_bytes());
+        assert_eq!(committed.is_ok(), fits, "{committed:?}");
+        let Ok(durable) = committed else { return };
+        if !touched.is_empty() {
+            let touched_cells: Vec<u32> = touched.iter().map(|slot| cells[*slot]).collect();
+            let touched_values: Values = touched.iter().map(|slot| values[*slot].clone()).collect();
+            self.replica(worker).wrote(&touched_cells, version + 1, &touched_values);
+            self.versions.push((version + 1, values));
+        }
+        self.pending.push((self.last().0, durable));
+    }
+
+    fn read(&mut self, worker: u8, mut ticket: crate::state::ReadTicket) {
+        let values = self.replica(worker).read(&mut ticket);
+        let version = ticket.version();
+        assert!(version >= self.seen, "a reader saw {} and then {version}", self.seen);
+        let model = self.versions.iter().find(|(known, _)| *known == version);
+        assert_eq!(
+            Some(&values),
+            model.map(|(_, values)| values),
+            "version {version} is one that was committed"
+        );
+        self.seen = version;
+    }
+
+    /// Waits for all that is under way. What failed must be the last of it, and nobody has read it.
+    async fn wait(&mut self) {
+        let mut failed = None;
+        for (version, durable) in std::mem::take(&mut self.pending) {
+            match durable.wait().await {
+                Ok(()) => assert_eq!(failed, None, "nothing that is kept builds on what is not"),
+                Err(_) => failed = failed.or(Some(version)),
+            }
+        }
+        if let Some(failed) = failed {
+            assert!(self.seen < failed, "what was read was kept");
+            self.versions.retain(|(version, _)| *version < failed);
+        }
+    }
+
+    async fn restart(&mut self) {
+        self.wait().await;
+        self.late.clear();
+        self.replicas.clear();
+        self.ground = Some(self.ground.take().unwrap().restart(two()).await);
+        self.look_again().await;
+    }
+
+    async fn look_again(&mut self) {
+        let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
+        let values = self.ground().value(0, "/data").await;
+        assert!(ticket.version() >= self.last().0, "versions survive");
+        assert_eq!(values, self.last().1, "what was acknowledged is there");
+        self.versions = vec![(ticket.version(), values)];
+        self.seen = ticket.version();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_runs_see_versions_that_were_committed_and_nothing_acknowledged_is_lost(
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut world = World::new().await;
+            for step in steps {
+                world.step(step).await;
+            }
+            world.restart().await;
+        });
+    }
+}

@@ -1,0 +1,114 @@
+//! A worker that only applies what it is sent, with serde_json in the place of JavaScript.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use crate::state::{Forget, Frame, ReadTicket, WriteTicket};
+
+/// A worker's cells, at each version that it has seen.
+#[derive(Debug)]
+pub(super) struct Replica {
+    pub(super) worker: u32,
+    cells: HashMap<u32, BTreeMap<u64, Option<Value>>>,
+    pub(super) frames: usize,
+}
+
+impl Replica {
+    pub(super) fn new(worker: u32) -> Self {
+        Self { worker, cells: HashMap::new(), frames: 0 }
+    }
+
+    /// The values that a reader sees, by slot.
+    pub(super) fn read(&mut self, ticket: &mut ReadTicket) -> Vec<Option<Value>> {
+        self.take(ticket.ship(self.worker));
+        ticket.cells().iter().map(|cell| self.at(*cell, ticket.version())).collect()
+    }
+
+    /// The values that a writer begins with, by slot.
+    pub(super) fn begin(&mut self, ticket: &mut WriteTicket) -> Vec<Option<Value>> {
+        self.take(ticket.ship(self.worker));
+        ticket.cells().iter().map(|cell| self.at(*cell, ticket.version())).collect()
+    }
+
+    /// What its own writer left, at the version that it wrote.
+    pub(super) fn wrote(&mut self, cells: &[u32], version: u64, values: &[Option<Value>]) {
+        for (cell, value) in cells.iter().zip(values) {
+            self.cells.entry(*cell).or_default().insert(version, value.clone());
+        }
+    }
+
+    fn at(&self, cell: u32, version: u64) -> Option<Value> {
+        let versions = self.cells.get(&cell).expect("a run names only cells that were sent");
+        versions.range(..=version).next_back().expect("a version that is no newer was sent").1.clone()
+    }
+
+    fn take(&mut self, frames: Vec<Frame>) {
+        self.frames += frames.len();
+        for frame in frames {
+            match frame {
+                Frame::Whole { cell, version, value } => {
+                    self.add(cell, version, Some(serde_json::from_slice(&value).unwrap()));
+                }
+                Frame::Unset { cell, version } => self.add(cell, version, None),
+                Frame::Changes { cell, version, changes } => {
+                    let mut value = self.cells[&cell].last_key_value().unwrap().1.clone();
+                    let changes: Vec<Value> = serde_json::from_slice(&changes).unwrap();
+                    for edit in changes.iter().flat_map(|changes| changes.as_array().unwrap()) {
+                        apply(&mut value, edit);
+                    }
+                    self.add(cell, version, value);
+                }
+                Frame::Forget { what: Forget::Cell, id } => {
+                    self.cells.remove(&id).expect("what was sent is forgotten");
+                }
+                Frame::Forget { .. } | Frame::Instance { .. } => {}
+            }
+        }
+    }
+
+    fn add(&mut self, cell: u32, version: u64, value: Option<Value>) {
+        let versions = self.cells.entry(cell).or_default();
+        let last = versions.last_key_value().map(|(last, _)| *last);
+        assert!(last.is_none_or(|last| last < version), "cell {cell}: {version} is sent after {last:?}");
+        versions.insert(version, value);
+    }
+}
+
+/// Makes an edit as the contract with the worker has it.
+pub(super) fn apply(root: &mut Option<Value>, edit: &Value) {
+    let edit = edit.as_array().unwrap();
+    let path = edit[1].as_array().unwrap();
+    let Some((last, above)) = path.split_last() else {
+        *root = edit.get(2).cloned();
+        return;
+    };
+    let mut place = root.as_mut().unwrap();
+    for step in above {
+        place = match step {
+            Value::String(name) => place.get_mut(name).unwrap(),
+            step => place.get_mut(usize::try_from(step.as_u64().unwrap()).unwrap()).unwrap(),
+        };
+    }
+    match (place, last, edit.get(2)) {
+        (Value::Array(items), Value::String(_), Some(len)) => {
+            items.truncate(usize::try_from(len.as_u64().unwrap()).unwrap());
+        }
+        (Value::Array(items), index, Some(value)) => {
+            let index = usize::try_from(index.as_u64().unwrap()).unwrap();
+            items.truncate(items.len().max(index));
+            if index == items.len() {
+                items.push(value.clone());
+            } else {
+                items[index] = value.clone();
+            }
+        }
+        (Value::Object(members), Value::String(name), Some(value)) => {
+            members.insert(name.clone(), value.clone());
+        }
+        (Value::Object(members), Value::String(name), None) => {
+            members.shift_remove(name);
+        }
+        other => panic!("{other:?} is no edit"),
+    }
+}

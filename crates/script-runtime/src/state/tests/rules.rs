@@ -1,0 +1,302 @@
+//! The rules of S that state keeps, by number.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::replica::Replica;
+use super::{Ground, ask, cell, counter, plan, read, set, write};
+use crate::state::{Held, Plan, Scope};
+
+#[tokio::test]
+async fn rule_1_a_service_s_cell_is_one_and_a_resource_s_cell_is_one_for_each_path() {
+    let cells = vec![cell("shared", Scope::Service, false), cell("/data own", Scope::Resource(0), false)];
+    let ground = Ground::new(plan(cells, &[(0, &[0]), (0, &[1])])).await;
+    ground.set(0, "/a", "1").await;
+    ground.set(1, "/a", "2").await;
+    ground.set(1, "/b", "3").await;
+    assert_eq!(ground.value(0, "/b").await, [Some(json!(1))]);
+    assert_eq!(ground.value(1, "/a").await, [Some(json!(2))]);
+    assert_eq!(ground.value(1, "/b").await, [Some(json!(3))]);
+}
+
+#[tokio::test]
+async fn rule_5_writers_of_a_group_run_one_at_a_time_in_the_order_in_which_they_came() {
+    let ground = Ground::new(counter()).await;
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let first = write(&ground.edition(), 0, "/data").await.unwrap();
+    let mut waiting = Vec::new();
+    for number in 1..=5_u32 {
+        let (edition, order) = (ground.edition(), Arc::clone(&order));
+        waiting.push(tokio::spawn(async move {
+            let ticket = write(&edition, 0, "/data").await.unwrap();
+            order.lock().unwrap().push(number);
+            ticket.commit(1, format!("[[0,[],{number}]]").as_bytes()).unwrap().wait().await.unwrap();
+        }));
+        tokio::task::yield_now().await;
+    }
+    assert!(order.lock().unwrap().is_empty());
+    drop(first);
+    for waiting in waiting {
+        waiting.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5]);
+}
+
+#[tokio::test]
+async fn rule_5_a_run_that_throws_leaves_nothing_behind() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "1").await;
+    let mut ticket = write(&ground.edition(), 0, "/data").await.unwrap();
+    Replica::new(1).begin(&mut ticket);
+    drop(ticket);
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(1))]);
+}
+
+#[tokio::test]
+async fn rule_5_a_writer_starts_on_what_is_finished_and_a_reader_sees_what_is_durable() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "1").await;
+    let durable = set(&ground.edition(), 0, "/data", "2").await.unwrap();
+    // Nothing was awaited since, so the store has not answered.
+    let mut reader = read(&ground.edition(), 0, "/data").await.unwrap();
+    let mut replica = Replica::new(1);
+    assert_eq!(replica.read(&mut reader), [Some(json!(1))]);
+    let mut writer = write(&ground.edition(), 0, "/data").await.unwrap();
+    assert_eq!(replica.begin(&mut writer), [Some(json!(2))]);
+    durable.wait().await.unwrap();
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(2))]);
+}
+
+#[tokio::test]
+async fn rule_5_a_run_that_changed_nothing_is_answered_after_what_it_saw_is_durable() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "1").await;
+    let durable = set(&ground.edition(), 0, "/data", "2").await.unwrap();
+    ground.steal("Shop/shared/n").await;
+    let seen = set(&ground.edition(), 0, "/data", "3").await.unwrap();
+    let nothing = write(&ground.edition(), 0, "/data").await.unwrap().commit(1, b"");
+    let _ = durable.wait().await;
+    let lost = seen.wait().await.unwrap_err();
+    assert!(["state-lease-lost", "state-abandoned"].contains(&lost.code()), "{lost}");
+    if let Ok(nothing) = nothing {
+        assert!(nothing.wait().await.is_err(), "what it saw was not kept");
+    }
+}
+
+#[tokio::test]
+async fn rule_6_an_early_commit_gives_the_slot_on_while_the_run_goes_on() {
+    let ground = Ground::new(counter()).await;
+    let early = write(&ground.edition(), 0, "/data").await.unwrap();
+    let held = early.held();
+    let durable = early.commit(1, b"[[0,[],1]]").unwrap();
+    // The run still goes on, and calls what writes the same state.
+    let edition = ground.edition();
+    let next = edition.write(ask(0, "/data", &held, "shop.sjs:9:9")).await.unwrap();
+    next.commit(1, b"[[0,[],2]]").unwrap().wait().await.unwrap();
+    durable.wait().await.unwrap();
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(2))]);
+}
+
+#[tokio::test]
+async fn rule_7_a_run_that_asks_to_write_what_its_caller_holds_is_told_both_places_and_may_read() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "1").await;
+    let edition = ground.edition();
+    let outer = edition.write(ask(0, "/data", &Held::none(), "shop.sjs:3:5")).await.unwrap();
+    let held = outer.held();
+    let refused = edition.write(ask(0, "/data", &held, "shop.sjs:8:5")).await.unwrap_err();
+    assert_eq!((refused.code(), refused.status()), ("state-self-call", 508));
+    let text = "shop.sjs:8:5 needs state that shop.sjs:3:5 holds, and shop.sjs:3:5 waits for shop.sjs:8:5: neither could go on";
+    assert_eq!(refused.to_string(), text);
+    let mut reader = edition.read(ask(0, "/data", &held, "shop.sjs:8:5")).await.unwrap();
+    assert_eq!(Replica::new(1).read(&mut reader), [Some(json!(1))]);
+}
+
+#[tokio::test]
+async fn rule_7_runs_that_would_wait_for_each_other_in_a_circle_are_told() {
+    let cells = vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)];
+    let ground = Ground::new(plan(cells, &[(0, &[0]), (0, &[1])])).await;
+    let edition = ground.edition();
+    let has_a = edition.write(ask(0, "/data", &Held::none(), "shop.sjs:1:1")).await.unwrap();
+    let has_b = edition.write(ask(1, "/data", &Held::none(), "shop.sjs:2:2")).await.unwrap();
+    let waits = tokio::spawn({
+        let (edition, held) = (edition.clone(), has_a.held());
+        async move { edition.write(ask(1, "/data", &held, "shop.sjs:3:3")).await.map(|_| ()) }
+    });
+    tokio::task::yield_now().await;
+    let refused = edition.write(ask(0, "/data", &has_b.held(), "shop.sjs:4:4")).await.unwrap_err();
+    assert_eq!((refused.code(), refused.status()), ("state-circle", 508));
+    drop(has_b);
+    waits.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn rule_8_what_must_have_a_value_is_initialised_once_and_only_that() {
+    let cells = vec![
+        cell("n", Scope::Service, true),
+        cell("/data m", Scope::Resource(0), true),
+        cell("/data GET k", Scope::Handler(0), false),
+    ];
+    let plan = plan(cells, &[(0, &[0, 1, 2])]);
+    let ground = Ground::new(plan.clone()).await;
+    let (edition, none) = (ground.edition(), Held::none());
+    let asked = ask(0, "/data", &none, "shop.sjs:1:1");
+    let ticket = edition.initialise(asked).await.unwrap().expect("nothing has a value");
+    assert_eq!(ticket.planned(), [0, 1]);
+    let second = tokio::spawn({
+        let edition = edition.clone();
+        async move {
+            edition.initialise(ask(0, "/data", &Held::none(), "shop.sjs:1:1")).await.map(|it| it.is_none())
+        }
+    });
+    tokio::task::yield_now().await;
+    ticket.commit(1, b"[[0,[],0],[1,[],[]]]").unwrap().wait().await.unwrap();
+    assert!(second.await.unwrap().unwrap(), "whoever waited finds nothing left to do");
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(0)), Some(json!([])), None]);
+    let ticket = edition.initialise(ask(0, "/other", &none, "shop.sjs:1:1")).await.unwrap().unwrap();
+    assert_eq!(
+        ticket.planned(),
+        [1],
+        "another path has another cell of the resource, and the same of the service"
+    );
+    drop((ticket, edition));
+    let ground = ground.restart(plan).await;
+    assert!(ground.edition().initialise(asked).await.unwrap().is_none(), "a restart keeps what there is");
+}
+
+#[tokio::test]
+async fn rule_8_a_reader_waits_for_the_first_value_that_is_on_its_way_to_the_disk() {
+    let ground = Ground::new(plan(vec![cell("n", Scope::Service, true)], &[(0, &[0])])).await;
+    let (edition, none) = (ground.edition(), Held::none());
+    let ticket = edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().unwrap();
+    drop(ticket.commit(1, b"[[0,[],7]]").unwrap());
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(7))]);
+}
+
+#[tokio::test]
+async fn rule_8_an_initialiser_that_throws_is_tried_again() {
+    let ground = Ground::new(plan(vec![cell("n", Scope::Service, true)], &[(0, &[0])])).await;
+    let (edition, none) = (ground.edition(), Held::none());
+    drop(edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().unwrap());
+    assert!(edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_change_set_that_does_not_fit_is_refused_and_the_next_run_goes_on() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "[1]").await;
+    for (changes, part) in
+        [("[[0,[7],1]]", "hole"), ("[[1,[],1]]", "slot 1"), ("[[0,[", "not JSON"), ("{}", "edit 0")]
+    {
+        let ticket = write(&ground.edition(), 0, "/data").await.unwrap();
+        let refused = ticket.commit(1, changes.as_bytes()).unwrap_err();
+        assert_eq!(refused.code(), "state-changes-invalid");
+        assert!(
+            refused.to_string().contains(part) && refused.to_string().contains("shop.sjs:2:2"),
+            "{refused}"
+        );
+    }
+    assert_eq!(ground.value(0, "/data").await, [Some(json!([1]))]);
+}
+
+#[tokio::test]
+async fn an_append_costs_the_append_in_the_store_and_for_each_worker() {
+    let ground = Ground::new(counter()).await;
+    let many: Vec<u32> = (0..10_000).collect();
+    ground.set(0, "/data", &json!(many).to_string()).await;
+    let mut replicas = [Replica::new(1), Replica::new(2)];
+    for replica in &mut replicas {
+        replica.read(&mut read(&ground.edition(), 0, "/data").await.unwrap());
+    }
+    let ticket = write(&ground.edition(), 0, "/data").await.unwrap();
+    ticket.commit(7, b"[[0,[10000],1]]").unwrap().wait().await.unwrap();
+    for replica in &mut replicas {
+        let mut ticket = read(&ground.edition(), 0, "/data").await.unwrap();
+        let frames = ticket.ship(replica.worker);
+        let [crate::state::Frame::Changes { changes, .. }] = &frames[..] else { panic!("{frames:?}") };
+        assert_eq!(&changes[..], b"[[[0,[10000],1]]]");
+        assert!(ticket.ship(replica.worker).is_empty(), "nothing is sent twice");
+    }
+    let log = ground.states.0.store.load("Shop/shared/n").await.unwrap().unwrap();
+    assert_eq!(log.changes.last().map(|(_, change)| &change[..]), Some(&b"[[0,[10000],1]]"[..]));
+}
+
+#[tokio::test]
+async fn many_changes_are_put_together_and_nothing_is_lost_by_it() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "[]").await;
+    let mut durable = None;
+    for number in 0..3000_u32 {
+        let ticket = write(&ground.edition(), 0, "/data").await.unwrap();
+        let text = format!("[[0,[{number}],\"{}\"]]", "x".repeat(40));
+        durable = Some(ticket.commit(1, text.as_bytes()).unwrap());
+    }
+    durable.unwrap().wait().await.unwrap();
+    let value = ground.value(0, "/data").await;
+    assert_eq!(value[0].as_ref().unwrap().as_array().unwrap().len(), 3000);
+    let log = ground.states.0.store.load("Shop/shared/n").await.unwrap().unwrap();
+    assert!(log.changes.len() < 3000, "the store was told to put them together");
+    let ground = ground.restart(counter()).await;
+    assert_eq!(ground.value(0, "/data").await, value);
+}
+
+#[tokio::test]
+async fn hot_reload_keeps_values_by_key_also_where_cells_are_grouped_anew() {
+    let apart = |second: &str| -> Plan {
+        let cells = vec![cell("a", Scope::Service, false), cell(second, Scope::Service, false)];
+        plan(cells, &[(0, &[0]), (0, &[1])])
+    };
+    let ground = Ground::new(apart("b")).await;
+    ground.set(0, "/data", "1").await;
+    ground.set(1, "/data", "2").await;
+    let old = ground.edition();
+    let running = write(&old, 1, "/data").await.unwrap();
+    let cells = vec![cell("b", Scope::Service, false), cell("a", Scope::Service, false)];
+    let new = ground.service.reload(plan(cells, &[(0, &[0, 1])]));
+    let waiting = tokio::spawn({
+        let new = new.clone();
+        async move {
+            let mut ticket = write(&new, 0, "/data").await.unwrap();
+            let values = Replica::new(1).begin(&mut ticket);
+            ticket.commit(1, b"[[0,[],30],[1,[],10]]").unwrap().wait().await.unwrap();
+            values
+        }
+    });
+    tokio::task::yield_now().await;
+    running.commit(1, b"[[0,[],3]]").unwrap().wait().await.unwrap();
+    assert_eq!(
+        waiting.await.unwrap(),
+        [Some(json!(3)), Some(json!(1))],
+        "the new program waits for the old one's writer"
+    );
+    let mut ticket = read(&old, 0, "/data").await.unwrap();
+    assert_eq!(
+        Replica::new(2).read(&mut ticket),
+        [Some(json!(10))],
+        "runs of the old program see what the new one wrote"
+    );
+    drop((old, new, ticket));
+    // A cell that vanished is there again when its key is.
+    let _ = ground.service.reload(apart("c"));
+    assert_eq!(ground.value(1, "/data").await, [None]);
+    let _ = ground.service.reload(apart("b"));
+    assert_eq!(ground.value(1, "/data").await, [Some(json!(30))]);
+}
+
+#[tokio::test]
+async fn rule_7_holds_between_an_old_program_and_its_successor_too() {
+    let cells = || vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)];
+    let ground = Ground::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    let ticket = write(&ground.edition(), 0, "/data").await.unwrap();
+    let new = ground.service.reload(plan(cells(), &[(0, &[0, 1])]));
+    let refused = new.write(ask(0, "/data", &ticket.held(), "shop.sjs:5:5")).await.unwrap_err();
+    assert_eq!(refused.code(), "state-self-call");
+}
+
+#[tokio::test]
+async fn a_service_is_deployed_once() {
+    let ground = Ground::new(counter()).await;
+    let twice = ground.states.service(counter(), super::Settings::default()).await.unwrap_err();
+    assert_eq!(twice.code(), "state-service-twice");
+}

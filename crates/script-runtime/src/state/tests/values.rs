@@ -1,0 +1,189 @@
+//! Values and change sets, against serde_json as the model.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::{Value, json};
+
+use super::replica::apply;
+use crate::state::changes::{Changes, tree};
+use crate::state::tree::{Node, take_back};
+
+/// Any value, small.
+pub(super) fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        any::<i32>().prop_map(|quarters| Value::from(f64::from(quarters) / 4.0)),
+        "[ -~\\u{e4}\\u{1f600}\\n\"]{0,24}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 20, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec(("[a-z]{1,2}", inner), 0..24)
+                .prop_map(|all| Value::Object(all.into_iter().collect())),
+        ]
+    })
+}
+
+/// What an edit shall be like; which one it is depends on the value that it meets.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    depth: usize,
+    place: Index,
+    what: u8,
+    name: String,
+    value: Value,
+}
+
+pub(super) fn wish() -> impl Strategy<Value = Wish> {
+    let parts = (0..4_usize, any::<Index>(), any::<u8>(), "[a-z]{1,2}", value());
+    parts.prop_map(|(depth, place, what, name, value)| Wish { depth, place, what, name, value })
+}
+
+impl Wish {
+    /// An edit of a slot that fits its value.
+    pub(super) fn edit(&self, slot: usize, root: Option<&Value>) -> Value {
+        let mut path = Vec::new();
+        let mut place = root;
+        for _ in 0..self.depth {
+            let (step, inner) = match place {
+                Some(Value::Array(items)) if !items.is_empty() => {
+                    let index = self.place.index(items.len());
+                    (json!(index), &items[index])
+                }
+                Some(Value::Object(members)) if !members.is_empty() => {
+                    let (name, inner) = members.iter().nth(self.place.index(members.len())).unwrap();
+                    (json!(name), inner)
+                }
+                _ => break,
+            };
+            path.push(step);
+            place = Some(inner);
+        }
+        match place {
+            Some(Value::Array(items)) if self.what.is_multiple_of(3) => {
+                path.push(json!("length"));
+                return json!([slot, path, self.place.index(items.len() + 1)]);
+            }
+            Some(Value::Array(items)) => path.push(json!(items.len())),
+            Some(Value::Object(members)) if self.what.is_multiple_of(3) && !members.is_empty() => {
+                path.push(json!(members.keys().nth(self.place.index(members.len())).unwrap()));
+                return json!([slot, path]);
+            }
+            Some(Value::Object(_)) => path.push(json!(self.name)),
+            _ => {}
+        }
+        json!([slot, path, self.value])
+    }
+}
+
+fn text(root: Option<&Node>) -> Option<String> {
+    let mut text = Vec::new();
+    root?.write(&mut text);
+    Some(String::from_utf8(text).unwrap())
+}
+
+fn read(value: &Value) -> Option<Node> {
+    tree(Some(&Bytes::from(value.to_string())), std::iter::empty()).unwrap()
+}
+
+fn made(root: &mut Option<Node>, text: &str) -> Result<Vec<crate::state::tree::Undo>, String> {
+    let changes =
+        Changes::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
+    changes.apply(root).map_err(|refused| refused.to_string())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn edits_make_what_the_model_makes_and_can_be_taken_back(start in value(), wishes in prop::collection::vec(wish(), 1..30)) {
+        let mut root = read(&start);
+        let mut model = Some(start);
+        let mut history = Vec::new();
+        for wish in wishes {
+            let edit = wish.edit(0, model.as_ref());
+            let before = text(root.as_ref());
+            let undos = made(&mut root, &json!([edit]).to_string()).unwrap();
+            apply(&mut model, &edit);
+            let after = text(root.as_ref()).map(|text| serde_json::from_str::<Value>(&text).unwrap());
+            prop_assert_eq!(after.as_ref().map(Value::to_string), model.as_ref().map(Value::to_string));
+            history.push((before, undos));
+        }
+        for (before, undos) in history.into_iter().rev() {
+            take_back(&mut root, undos);
+            prop_assert_eq!(text(root.as_ref()), before, "order of members and all");
+        }
+    }
+
+    #[test]
+    fn a_change_set_that_does_not_fit_leaves_nothing_behind(start in value(), wishes in prop::collection::vec(wish(), 0..10)) {
+        let mut root = read(&start);
+        let before = text(root.as_ref());
+        let mut model = Some(start);
+        let mut edits = Vec::new();
+        for wish in wishes {
+            let edit = wish.edit(0, model.as_ref());
+            apply(&mut model, &edit);
+            edits.push(edit);
+        }
+        edits.push(json!([0, ["no", 1, "such", 2, "place"], 1]));
+        prop_assert!(made(&mut root, &json!(edits).to_string()).is_err());
+        prop_assert_eq!(text(root.as_ref()), before);
+    }
+
+    #[test]
+    fn no_bytes_make_a_change_set_panic(start in value(), bytes in prop::collection::vec(any::<u8>(), 0..60), text in "\\[(\\[[0-2]?,(\\[[0-9\",a-l]{0,6}\\])?,?[0-9\\[\\]{}\"a]{0,5}\\],?){0,3}\\]") {
+        let mut root = read(&start);
+        for bytes in [bytes, text.into_bytes()] {
+            if let Ok(changes) = Changes::read(&Bytes::from(bytes)) {
+                let _ = changes.parts(2);
+                let _ = changes.apply(&mut root);
+            }
+        }
+    }
+}
+
+#[test]
+fn values_stay_as_the_worker_spelt_them() {
+    let spelt = r#"{"big":123456789012345678901234567890,"tiny":1e-400,"half":"\ud83d","1":1,"0":-0.0}"#;
+    let root = tree(Some(&Bytes::from(spelt)), std::iter::empty()).unwrap();
+    assert_eq!(text(root.as_ref()).unwrap(), spelt);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name() {
+    let start = json!({"list": [1, 2], "text": "a"});
+    let refused = |changes: &str| made(&mut read(&start), changes).map(|_| ()).unwrap_err();
+    for (changes, reason) in [
+        (
+            r#"[[0,["list",3],1]]"#,
+            "edit 0 does not fit: an item is set beyond the end of its array, which would leave a hole",
+        ),
+        (
+            r#"[[0,["list",0]]]"#,
+            "edit 0 does not fit: an item of an array is deleted, which would leave a hole",
+        ),
+        (
+            r#"[[0,["list","length"],3]]"#,
+            "edit 0 does not fit: an array gets a `length` that is not one, or by which it would grow",
+        ),
+        (r#"[[0,["list"],1],[0,["list",0],1]]"#, "edit 1 does not fit: there is nothing at its path"),
+        (r#"[[0,["text","length"],0]]"#, "edit 0 does not fit: there is nothing at its path"),
+        (r#"[[0,["list",-1],1]]"#, "edit 0 is not `[slot, path]` or `[slot, path, value]`"),
+        (r#"[[0,[],1,2]]"#, "edit 0 is not `[slot, path]` or `[slot, path, value]`"),
+        (r#"[[0,["list"#, "byte 10: this is not JSON"),
+    ] {
+        assert_eq!(refused(changes), reason, "{changes}");
+    }
+    let deep = format!("[[0,[\"list\",0],{}{}]]", "[".repeat(1020), "]".repeat(1020));
+    assert!(made(&mut read(&start), &deep).is_ok());
+    let deeper = format!("[[0,[\"list\",0,0,0],{}{}]]", "[".repeat(1021), "]".repeat(1021));
+    let mut root = read(&json!({"list": [[[0]]]}));
+    assert_eq!(
+        made(&mut root, &deeper).unwrap_err(),
+        "edit 0 does not fit: a value would be nested more than 1024 levels deep"
+    );
+}

@@ -1,0 +1,234 @@
+//! The value of a cell as a tree, so that a change costs what it changes.
+//!
+//! Scalars stay as the worker spelt them: a number is never rounded, a string never decoded, and half of a surrogate pair,
+//! which JavaScript allows, stays what it is. Engines spell equal strings alike (ECMAScript says how), so names of
+//! members are compared as they are spelt.
+//!
+//! Each step can be taken back: a change set that does not fit halfway leaves nothing behind, and the value of the last
+//! durable version is had from that of the last finished one. So members carry numbers by which their order
+//! comes back too.
+
+use json::Kind;
+
+use super::object::Object;
+
+/// Values are nested no deeper than `json` reads them.
+pub(crate) const DEPTH: usize = json::DEPTH;
+
+/// The step to an array's length.
+const LENGTH: &[u8] = b"\"length\"";
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    /// Everything that is no container, if its text is short.
+    Short(Short),
+    /// Everything that is no container.
+    Long(Box<[u8]>),
+    Array(Vec<Node>),
+    Object(Box<Object>),
+}
+
+const _: () = assert!(size_of::<Node>() == 24, "an array of numbers takes 24 bytes for each");
+
+/// A short text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short {
+    len: u8,
+    bytes: [u8; 15],
+}
+
+impl Short {
+    fn new(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 15];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Self { len: u8::try_from(text.len()).ok()?, bytes })
+    }
+
+    fn text(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+/// A step to a value inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Item(usize),
+    /// As it is spelt, with its quotes.
+    Member(Box<[u8]>),
+}
+
+/// How an edit is taken back: where, and what was there.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    path: Vec<Step>,
+    was: Was,
+}
+
+#[derive(Debug)]
+enum Was {
+    /// The whole value.
+    Root(Option<Node>),
+    /// This, at the last step of the path.
+    Item(Node),
+    /// The array at the path had only so many items.
+    Fewer(usize),
+    /// The array at the path went on with these.
+    More(Vec<Node>),
+    /// The member at the last step of the path, with its number in the order; none where it was not there.
+    Member(Option<(u64, Node)>),
+}
+
+/// Why an edit does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Misfit {
+    #[error("there is nothing at its path")]
+    NoSuchPlace,
+    #[error("an item is set beyond the end of its array, which would leave a hole")]
+    Hole,
+    #[error("an item of an array is deleted, which would leave a hole")]
+    Deleted,
+    #[error("an array gets a `length` that is not one, or by which it would grow")]
+    Grown,
+    #[error("a value would be nested more than {DEPTH} levels deep")]
+    TooDeep,
+}
+
+impl Node {
+    /// A value of a text, and how many containers deep it is. The text was checked; its depth is limited.
+    pub(crate) fn read(node: json::Node<'_>) -> (Self, usize) {
+        let mut deepest = 0;
+        let mut deeper = |(node, depth): (Self, usize)| {
+            deepest = deepest.max(depth);
+            node
+        };
+        match node.kind() {
+            Kind::Array => {
+                let mut items: Vec<Self> = Vec::with_capacity(node.count());
+                items.extend(node.items().map(|item| deeper(Self::read(item))));
+                (Self::Array(items), deepest + 1)
+            }
+            Kind::Object => {
+                let mut object = Object::default();
+                for (name, value) in node.members() {
+                    object.set(name.node().text(), deeper(Self::read(value)));
+                }
+                (Self::Object(Box::new(object)), deepest + 1)
+            }
+            _ => (Self::scalar(node.text()), 0),
+        }
+    }
+
+    fn scalar(text: &[u8]) -> Self {
+        Short::new(text).map_or_else(|| Self::Long(text.into()), Self::Short)
+    }
+
+    /// As JSON text.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Short(text) => out.extend_from_slice(text.text()),
+            Self::Long(text) => out.extend_from_slice(text),
+            Self::Array(items) => {
+                out.push(b'[');
+                for (number, item) in items.iter().enumerate() {
+                    if number > 0 {
+                        out.push(b',');
+                    }
+                    item.write(out);
+                }
+                out.push(b']');
+            }
+            Self::Object(object) => {
+                out.push(b'{');
+                for (number, (name, value)) in object.members().enumerate() {
+                    if number > 0 {
+                        out.push(b',');
+                    }
+                    out.extend_from_slice(name);
+                    out.push(b':');
+                    value.write(out);
+                }
+                out.push(b'}');
+            }
+        }
+    }
+
+    /// The whole number that it is.
+    fn index(&self) -> Option<usize> {
+        match self {
+            Self::Short(text) => std::str::from_utf8(text.text()).ok()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The value at a path below this one.
+    fn at(&mut self, path: &[Step]) -> Option<&mut Self> {
+        path.iter().try_fold(self, |node, step| match (node, step) {
+            (Self::Array(items), Step::Item(index)) => items.get_mut(*index),
+            (Self::Object(object), Step::Member(name)) => object.get_mut(name),
+            _ => None,
+        })
+    }
+}
+
+/// Sets what is at a path, or deletes it where nothing is to be `set`. `depth` is how many containers deep that is.
+pub(crate) fn edit(
+    root: &mut Option<Node>,
+    path: Vec<Step>,
+    set: Option<Node>,
+    depth: usize,
+) -> Result<Undo, Misfit> {
+    if path.len() + depth > DEPTH {
+        return Err(Misfit::TooDeep);
+    }
+    let Some((last, above)) = path.split_last() else {
+        return Ok(Undo { path, was: Was::Root(std::mem::replace(root, set)) });
+    };
+    let place = root.as_mut().and_then(|root| root.at(above)).ok_or(Misfit::NoSuchPlace)?;
+    let was = match (place, last, set) {
+        (Node::Array(items), Step::Item(index), Some(node)) if *index == items.len() => {
+            items.push(node);
+            return Ok(Undo { was: Was::Fewer(*index), path: above.to_vec() });
+        }
+        (Node::Array(items), Step::Item(index), Some(node)) => {
+            let item = items.get_mut(*index).ok_or(Misfit::Hole)?;
+            Was::Item(std::mem::replace(item, node))
+        }
+        (Node::Array(items), Step::Member(name), Some(len)) if **name == *LENGTH => {
+            let len = len.index().filter(|len| *len <= items.len()).ok_or(Misfit::Grown)?;
+            return Ok(Undo { was: Was::More(items.split_off(len)), path: above.to_vec() });
+        }
+        (Node::Array(_), Step::Item(_), None) => return Err(Misfit::Deleted),
+        (Node::Object(object), Step::Member(name), Some(node)) => Was::Member(object.set(name, node)),
+        (Node::Object(object), Step::Member(name), None) => Was::Member(object.remove(name)),
+        _ => return Err(Misfit::NoSuchPlace),
+    };
+    Ok(Undo { path, was })
+}
+
+/// Takes edits back, the last one first. They are those that made this value.
+pub(crate) fn take_back(root: &mut Option<Node>, undos: Vec<Undo>) {
+    for Undo { mut path, was } in undos.into_iter().rev() {
+        let was = match was {
+            Was::Root(node) => {
+                *root = node;
+                continue;
+            }
+            Was::Fewer(_) | Was::More(_) => (was, None),
+            Was::Item(_) | Was::Member(_) => (was, path.pop()),
+        };
+        match (was, root.as_mut().and_then(|root| root.at(&path))) {
+            ((Was::Fewer(len), _), Some(Node::Array(items))) => items.truncate(len),
+            ((Was::More(mut more), _), Some(Node::Array(items))) => items.append(&mut more),
+            ((Was::Item(node), Some(Step::Item(index))), Some(Node::Array(items))) => {
+                if let Some(item) = items.get_mut(index) {
+                    *item = node;
+                }
+            }
+            ((Was::Member(was), Some(Step::Member(name))), Some(Node::Object(object))) => {
+                object.put_back(&name, was);
+            }
+            _ => {}
+        }
+    }
+}

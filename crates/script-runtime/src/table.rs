@@ -1,0 +1,168 @@
+//! Which handler a path and a method mean: literal paths first, then the instances that were created at run time, both
+//! exactly (rule 22).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use script::{Method, Path, Resource, Service};
+
+use crate::state::{Edition, Error, Instance};
+
+/// The literal paths of a service.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    literal: HashMap<String, usize>,
+}
+
+/// What a request means.
+pub(crate) enum Found {
+    /// This handler of a resource.
+    Handler { handler: usize, path: String, instance: Option<Instance> },
+    /// No handler, but what every resource can do: say its methods (OPTIONS).
+    Options(String),
+    /// An instance without a handler of its own for DELETE goes (rule 10).
+    Delete(String),
+    /// The resource is there, but not for this method; for those.
+    Method(String),
+    /// There is none.
+    Nothing,
+}
+
+impl Table {
+    pub(crate) fn new(service: &Service) -> Self {
+        let mut literal = HashMap::new();
+        for (index, resource) in service.resources.iter().enumerate() {
+            if let (Path::Literal(path), None) = (&resource.path, resource.parent) {
+                literal.entry(path.clone()).or_insert(index);
+            }
+        }
+        Self { literal }
+    }
+
+    /// What this path and method mean. A path that is nowhere as it is written is looked for as it is read.
+    pub(crate) async fn find(
+        &self,
+        service: &Service,
+        edition: &Edition,
+        method: Option<Method>,
+        path: &str,
+    ) -> Result<Found, Error> {
+        for path in [Cow::Borrowed(path)].into_iter().chain(decoded(path)) {
+            if let Some(resource) = self.literal.get(&*path).and_then(|index| service.resources.get(*index)) {
+                return Ok(found(resource, method, path.into_owned(), None));
+            }
+            if let Some(instance) = edition.instance(&path).await?
+                && let Some(resource) = service.resources.get(instance.resource())
+            {
+                return Ok(found(resource, method, path.into_owned(), Some(instance)));
+            }
+        }
+        Ok(Found::Nothing)
+    }
+}
+
+fn found(resource: &Resource, method: Option<Method>, path: String, instance: Option<Instance>) -> Found {
+    let of = |wanted: Method| resource.methods.iter().find(|(method, _)| *method == wanted);
+    let own =
+        method.and_then(|method| of(method).or_else(|| (method == Method::Head).then(|| of(Method::Get))?));
+    match (own, method) {
+        (Some((_, handler)), _) => Found::Handler { handler: *handler, path, instance },
+        (None, Some(Method::Options)) => Found::Options(allow(resource, instance.is_some())),
+        (None, Some(Method::Delete)) if instance.is_some() => Found::Delete(path),
+        (None, _) => Found::Method(allow(resource, instance.is_some())),
+    }
+}
+
+/// The methods of a resource, as `Allow` lists them.
+fn allow(resource: &Resource, is_instance: bool) -> String {
+    let has = |wanted: Method| resource.methods.iter().any(|(method, _)| *method == wanted);
+    let is_allowed = |method: &Method| match method {
+        Method::Options => true,
+        Method::Head => has(Method::Head) || has(Method::Get),
+        Method::Delete => has(Method::Delete) || is_instance,
+        method => has(*method),
+    };
+    let words: Vec<_> = Method::ALL.into_iter().filter(is_allowed).map(Method::word).collect();
+    words.join(", ")
+}
+
+/// The path as it is read, if that is another and a text.
+fn decoded(path: &str) -> Option<Cow<'_, str>> {
+    if !path.contains('%') {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escape = match after {
+            [high, low, after @ ..] if *first == b'%' => hex(*high).zip(hex(*low)).map(|pair| (pair, after)),
+            _ => None,
+        };
+        match escape {
+            Some(((high, low), after)) => {
+                bytes.push(high << 4 | low);
+                rest = after;
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|text| text != path).map(Cow::Owned)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use script::Position;
+
+    use super::*;
+
+    fn resource(methods: &[Method]) -> Resource {
+        Resource {
+            key: "/data".into(),
+            path: Path::Literal("/data".into()),
+            parent: None,
+            captures: Vec::new(),
+            methods: methods.iter().copied().enumerate().map(|(handler, method)| (method, handler)).collect(),
+            cells: Vec::new(),
+            position: Position::default(),
+        }
+    }
+
+    fn find(methods: &[Method], method: Option<Method>) -> String {
+        match found(&resource(methods), method, "/data".into(), None) {
+            Found::Handler { handler, .. } => format!("handler {handler}"),
+            Found::Options(allow) => format!("options {allow}"),
+            Found::Method(allow) => format!("not but {allow}"),
+            Found::Delete(_) => "delete".into(),
+            Found::Nothing => "nothing".into(),
+        }
+    }
+
+    #[test]
+    fn rule_22_head_is_answered_from_get_and_options_is_generated() {
+        use Method::{Delete, Get, Head, Options, Put};
+        assert_eq!(find(&[Put, Get], Some(Get)), "handler 1");
+        assert_eq!(find(&[Put, Get], Some(Head)), "handler 1");
+        assert_eq!(find(&[Get, Head], Some(Head)), "handler 1");
+        assert_eq!(find(&[Put], Some(Head)), "not but PUT, OPTIONS");
+        assert_eq!(find(&[Get, Put], Some(Options)), "options GET, HEAD, PUT, OPTIONS");
+        assert_eq!(find(&[Get, Options], Some(Options)), "handler 1");
+        assert_eq!(find(&[Get], Some(Delete)), "not but GET, HEAD, OPTIONS");
+        assert_eq!(find(&[Get], None), "not but GET, HEAD, OPTIONS");
+    }
+
+    #[test]
+    fn a_path_is_read_once() {
+        assert_eq!(decoded("/a%20b").as_deref(), Some("/a b"));
+        assert_eq!(decoded("/a%2520b").as_deref(), Some("/a%20b"));
+        assert_eq!(decoded("/a%zz"), None);
+        assert_eq!(decoded("/a%ff"), None, "no text");
+        assert_eq!(decoded("/a"), None);
+    }
+}

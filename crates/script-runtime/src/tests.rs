@@ -1,0 +1,11 @@
+//! Services on real workers: Node.js, the store, and a service that misbehaves. The code is as the compiler emits it, by
+//! hand, so that nothing here depends on what the compiler makes of a text.
+
+mod bad;
+mod calls;
+mod hello;
+mod listings;
+mod lost;
+mod reload;
+mod rig;
+mod state;

@@ -1,0 +1,154 @@
+//! Handlers that misbehave: each is contained, and its neighbours notice nothing.
+
+use futures_util::future::join;
+use script::Method::{Get, Put};
+use testkit::misbehave;
+
+use super::rig::{Written, wish, written};
+
+fn bad() -> Written {
+    written()
+        .resource("/ok")
+        .on(Get, "function (query, response, $r) { $r.respond('ok'); }")
+        .resource("/throws")
+        .on(Get, "function () { throw new TypeError('oops'); }")
+        .resource("/throws-nothing")
+        .on(Get, "function () { throw undefined; }")
+        .resource("/cycle")
+        .on(Get, "function (query, response, $r) { const a = {}; a.a = a; $r.respond(a); }")
+        .resource("/big")
+        .on(Get, "function (query, response, $r) { $r.respond({a: 1n}); }")
+        .resource("/twice")
+        .on(Get, "function (query, response, $r) { $r.respond('first'); $r.respond('second'); }")
+        .resource("/status")
+        .on(Get, "function (query, response, $r) { response.status = 99; $r.respond('x'); }")
+        .resource("/never")
+        .on(Get, "async function () { await new Promise(() => {}); }")
+        .resource("/loop")
+        .on(Get, "function () { for (;;); }")
+        .resource("/reject")
+        .on(Get, "function (query, response, $r) { Promise.reject(new Error('later')); $r.respond('ok'); }")
+        .resource("/exit")
+        .on(Get, "function (query, response, $r) { process.exit(3); }")
+}
+
+#[tokio::test]
+async fn what_a_script_does_wrong_is_500_and_the_next_request_is_answered() {
+    let rig = bad().start().await;
+    for (path, code) in [
+        ("/throws", "script-threw"),
+        ("/throws-nothing", "script-threw"),
+        ("/cycle", "script-answer"),
+        ("/big", "script-answer"),
+        ("/status", "script-answer"),
+    ] {
+        assert_eq!(rig.ask("GET", path).await, (500, code.into()), "{path}");
+        assert_eq!(rig.get("/ok").await, "ok");
+    }
+    assert_eq!(rig.get("/twice").await, "first", "rule 13: the first answer holds");
+    assert_eq!(rig.get("/reject").await, "ok");
+    assert_eq!(rig.script.stats().restarts, 0);
+}
+
+#[tokio::test]
+async fn a_handler_that_never_ends_is_given_up_when_its_time_is_over() {
+    let mut wish = wish();
+    wish.options.limits.wall = services::Duration::from_millis(200);
+    let rig = bad().start_as(wish).await;
+    rig.ready().await;
+    assert_eq!(rig.ask("GET", "/never").await, (504, "script-wall".into()));
+    assert_eq!(rig.get("/ok").await, "ok");
+    assert_eq!(rig.script.stats().restarts, 0);
+}
+
+#[tokio::test]
+async fn a_handler_that_computes_for_ever_ends_with_its_worker_and_others_are_run_again() {
+    let rig = bad().start().await;
+    rig.ready().await;
+    let ((status, code), ok) = join(rig.ask("GET", "/loop"), rig.get("/ok")).await;
+    assert_eq!((status, &*code, &*ok), (500, "script-time", "ok"));
+    assert_eq!(rig.get("/ok").await, "ok");
+}
+
+#[tokio::test]
+async fn a_handler_that_ended_two_workers_runs_alone_from_then_on() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let waits =
+        "async function (query, response, $r) { await $r.call(1, $s.resource(['http://up/hang']), 0, []); }";
+    let rig = bad().resource("/waits").on(Get, waits).start_as(wish).await;
+    rig.ready().await;
+    for _ in 0..2 {
+        assert_eq!(rig.ask("GET", "/loop").await.1, "script-time");
+        assert_eq!(rig.get("/ok").await, "ok");
+    }
+    let third = async {
+        upstream.seen("/hang").await;
+        rig.ask("GET", "/loop").await
+    };
+    tokio::select! {
+        (status, _) = third => assert_eq!(status, 500),
+        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+    }
+    assert_eq!(rig.get("/ok").await, "ok");
+    assert_eq!(upstream.hits("/hang"), 1, "its neighbour was not even run again");
+}
+
+#[tokio::test]
+async fn a_handler_that_ends_the_process_is_found_out() {
+    let rig = bad().start().await;
+    rig.ready().await;
+    let (status, code) = rig.ask("GET", "/exit").await;
+    assert!((500..=503).contains(&status), "{status} {code}");
+    assert_eq!(rig.get("/ok").await, "ok");
+}
+
+#[tokio::test]
+async fn a_handler_that_calls_itself_for_ever_comes_to_an_end() {
+    let mut wish = wish();
+    wish.scripts.internal_calls = 500;
+    let again = "async function (query, response, $r) { $r.respond(await $r.call(1, $s.resource(['/again']), 0, [])); }";
+    let rig = bad().resource("/again").on(Get, again).start_as(wish).await;
+    rig.ready().await;
+    let ((status, code), ok) = join(rig.ask("GET", "/again"), rig.get("/ok")).await;
+    assert_eq!((status, &*code, &*ok), (502, "script-resource", "ok"));
+}
+
+#[tokio::test]
+async fn rule_8_what_is_no_value_of_state_is_refused_and_nothing_is_written() {
+    let rig = written()
+        .resource("/n")
+        .cell("n", true, Some("() => 0"))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .writer(Put, 0, "function (query, response, $r) { $r.cells.n = () => 1; }")
+        .start()
+        .await;
+    assert_eq!(rig.ask("PUT", "/n").await, (500, "script-state".into()));
+    assert_eq!(rig.get("/n").await, "0");
+}
+
+#[tokio::test]
+async fn a_script_that_can_not_be_loaded_is_told_so() {
+    let rig = written().head("throw new Error('no');").resource("/").on(Get, "function () {}").start().await;
+    assert_eq!(rig.ask("GET", "/").await, (500, "script-broken".into()));
+}
+
+#[tokio::test]
+async fn a_writer_that_never_ends_leaves_nothing_behind_and_the_next_has_its_turn() {
+    let mut wish = wish();
+    wish.options.limits.wall = services::Duration::from_millis(300);
+    let rig = written()
+        .resource("/n")
+        .cell("n", true, Some("() => 0"))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .writer(Put, 0, "async function (query, response, $r) { $r.cells.n++; if (query.waits) await new Promise(() => {}); $r.respond($r.cells.n); }")
+        .start_as(wish)
+        .await;
+    rig.ready().await;
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
+    assert_eq!(rig.ask("PUT", "/n?waits=1").await, (504, "script-wall".into()));
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "2".into()));
+    assert_eq!(rig.get("/n").await, "2");
+    assert_eq!(rig.script.stats().restarts, 0);
+}

@@ -1,0 +1,180 @@
+//! Resource calls: within the service, to services, to hosts.
+
+use std::collections::BTreeMap;
+
+use script::Method::{Get, Put};
+use serde_json::json;
+use services::ServiceConfig;
+use testkit::misbehave;
+
+use super::rig::{Rig, Written, wish, written};
+
+/// A handler that calls this and answers what it got.
+fn calls(url: &str, method: u8) -> String {
+    format!(
+        "async function (query, response, $r) {{ const g = $s.resource({url});
+        try {{ $r.respond({{got: await $r.call(3, g, {method}, [])}}); }}
+        catch (error) {{ $r.respond({{status: error.status, message: error.message, name: error.name}}); }} }}"
+    )
+}
+
+/// A handler whose answer is that of a call.
+fn passes(url: &str) -> String {
+    format!("function (query, response, $r) {{ return $r.pass(3, $s.resource({url}), 0, []); }}")
+}
+
+async fn outside(written: Written, hosts: &[&str]) -> (Rig, misbehave::Upstream) {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
+    wish.options.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+    (written.start_as(wish).await, upstream)
+}
+
+#[tokio::test]
+async fn rule_16_a_call_gives_text_parsed_json_or_an_error_with_a_status() {
+    let written = written()
+        .resource("/json")
+        .on(Get, &calls("['http://up/json?n=2']", 0))
+        .resource("/status")
+        .on(Get, &calls("['http://up/status/418']", 0))
+        .resource("/redirect")
+        .on(Get, &calls("['http://up/redirect']", 0))
+        .resource("/reset")
+        .on(Get, &calls("['http://up/reset']", 0));
+    let (rig, _upstream) = outside(written, &[]).await;
+    assert_eq!(rig.json("/json").await["got"].as_array().map(Vec::len), Some(2));
+    let error = rig.json("/status").await;
+    assert_eq!(
+        (&error["status"], &error["message"]),
+        (&json!(418), &json!("GET http://up/status/418 answered 418"))
+    );
+    assert_eq!(rig.json("/redirect").await["got"]["path"], "/echo", "redirects are followed");
+    assert_eq!(rig.json("/reset").await["status"], 502);
+}
+
+#[tokio::test]
+async fn rule_15_only_services_and_hosts_that_a_pattern_opens_are_called() {
+    let upstream = misbehave::start().await;
+    let url = format!("['http://{}/echo']", upstream.address());
+    let host = upstream.address().to_string();
+    let handlers = || {
+        written()
+            .resource("/host")
+            .on(Get, &calls(&url, 0))
+            .resource("/odd")
+            .on(Get, &calls("['ftp://up/']", 0))
+    };
+    let closed = handlers().start().await;
+    assert_eq!(closed.json("/host").await["status"], 403);
+    assert_eq!(closed.json("/odd").await["status"], 403);
+    assert_eq!(upstream.connections(), 0);
+    let (open, _other) = outside(handlers(), &[&host]).await;
+    assert_eq!(open.json("/host").await["got"]["path"], "/echo");
+}
+
+#[tokio::test]
+async fn rule_16_an_error_that_nobody_catches_is_502_and_504_where_time_ran_out() {
+    let bare = |url: &str| {
+        format!("async function (query, response, $r) {{ await $r.call(3, $s.resource({url}), 0, []); }}")
+    };
+    let written = written()
+        .resource("/reset")
+        .on(Get, &bare("['http://up/reset']"))
+        .resource("/status")
+        .on(Get, &bare("['http://up/status/404']"))
+        .resource("/hang")
+        .on(Get, &bare("['http://slow/hang']"));
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    let slow =
+        ServiceConfig { timeout: services::Duration::from_millis(50), ..ServiceConfig::at(upstream.url()) };
+    wish.services =
+        BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url())), ("slow".to_owned(), slow)]);
+    let rig = written.start_as(wish).await;
+    assert_eq!(rig.ask("GET", "/reset").await, (502, "script-resource".into()));
+    assert_eq!(rig.ask("GET", "/status").await, (502, "script-resource".into()));
+    assert_eq!(rig.ask("GET", "/hang").await, (504, "script-resource-timeout".into()));
+}
+
+#[tokio::test]
+async fn rule_16_a_bare_call_is_passed_on_with_status_and_type() {
+    let written = written()
+        .resource("/json")
+        .on(Get, &passes("['http://up/json?n=2']"))
+        .resource("/status")
+        .on(Get, &passes("['http://up/status/418']"))
+        .resource("/own")
+        .on(Get, &passes("['/json']"));
+    let (rig, _upstream) = outside(written, &[]).await;
+    assert_eq!(rig.json("/json").await.as_array().map(Vec::len), Some(2));
+    assert_eq!(rig.ask("GET", "/status").await.0, 418);
+    assert_eq!(rig.json("/own").await.as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn rule_14_calls_within_the_service_keep_types() {
+    let rig = written()
+        .resource("/in")
+        .on(Put, "function (query, response, $r) { $r.respond({type: typeof query.n, list: query.list}); }")
+        .resource("/out")
+        .on(
+            Get,
+            "async function (query, response, $r) { const g = $s.resource(['/in?n=', '&list=', '']);
+            $r.respond(await $r.call(1, g, 3, [3, [1, 'x']])); }",
+        )
+        .start()
+        .await;
+    assert_eq!(rig.json("/out").await, json!({"type": "number", "list": [1, "x"]}));
+}
+
+#[tokio::test]
+async fn an_error_within_the_service_has_the_status_that_a_client_would_see() {
+    let rig = written()
+        .resource("/throws")
+        .on(Get, "function () { throw new Error('oops'); }")
+        .resource("/a")
+        .on(Get, &calls("['/throws']", 0))
+        .resource("/b")
+        .on(Get, &calls("['/nothing']", 0))
+        .resource("/c")
+        .on(Get, &calls("['/throws']", 3))
+        .start()
+        .await;
+    assert_eq!(rig.json("/a").await["status"], 500);
+    assert_eq!(rig.json("/b").await["status"], 404);
+    assert_eq!(rig.json("/c").await["status"], 405);
+}
+
+#[tokio::test]
+async fn rule_7_who_would_wait_for_himself_is_told_at_once() {
+    let rig = written()
+        .resource("/n")
+        .cell("n", true, Some("() => 1"))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .writer(Put, 0, &calls("['/n']", 3))
+        .resource("/m")
+        .writer(Put, 0, "async function (query, response, $r) { $r.cells.n = 5; $r.respond(await $r.call(1, $s.resource(['/n']), 0, [])); }")
+        .start()
+        .await;
+    let (status, text) = rig.ask("PUT", "/n").await;
+    assert_eq!(status, 200);
+    assert!(text.contains("508") && text.contains("test.sjs:"), "{text}");
+    assert_eq!(rig.ask("PUT", "/m").await, (200, "1".into()), "as a reader it sees what was committed");
+}
+
+#[tokio::test]
+async fn a_handler_makes_no_more_calls_than_it_may() {
+    let mut wish = wish();
+    wish.options.limits.calls = 3;
+    let many = "async function (query, response, $r) { for (let i = 0; i < query.n; i++) await $r.call(1, $s.resource(['/b']), 0, []); $r.respond('ok'); }";
+    let rig = written()
+        .resource("/a")
+        .on(Get, many)
+        .resource("/b")
+        .on(Get, "function (q, p, $r) { $r.respond(1); }")
+        .start_as(wish)
+        .await;
+    assert_eq!(rig.get("/a?n=3").await, "ok");
+    assert_eq!(rig.ask("GET", "/a?n=4").await, (500, "script-calls".into()));
+}

@@ -1,0 +1,88 @@
+//! Requests and answers without state.
+
+use http::Request;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use script::Method::{Get, Post, Put};
+use services::body;
+
+use super::rig::{Rig, Wish, wish, written};
+
+async fn rig() -> Rig {
+    written()
+        .resource("/hello")
+        .on(Get, "function (query, response, $r) { $r.respond('hello ' + query.name); }")
+        .on(Put, "function (query, response, $r) { }")
+        .resource("/json")
+        .on(Get, "function (query, response, $r) { $r.respond({query, method: query.$method, path: query.$path}); }")
+        .on(Post, "function (query, response, $r) { $r.respond({query, agent: query.$headers['user-agent']}); }")
+        .resource("/go")
+        .on(Get, "function (query, response, $r) { $r.answer(302, {Location: '/hello?name=you'}); }")
+        .start()
+        .await
+}
+
+#[tokio::test]
+async fn a_handler_answers_a_request() {
+    let rig = rig().await;
+    assert_eq!(rig.get("/hello?name=w%C3%B6rld").await, "hello wörld");
+    assert_eq!(rig.ask("PUT", "/hello").await, (204, String::new()), "rule 12: nothing was said");
+}
+
+#[tokio::test]
+async fn rule_14_a_handler_sees_parameters_headers_and_a_json_bodys_members() {
+    let rig = rig().await;
+    let seen = rig.json("/json?a=1&b=2&b=3").await;
+    assert_eq!(seen["query"], serde_json::json!({"a": "1", "b": ["2", "3"]}));
+    assert_eq!((seen["method"].as_str(), seen["path"].as_str()), (Some("GET"), Some("/json")));
+    let (status, text) = rig.ask_with("POST", "/json?a=1", r#"{"a": 2, "n": 3}"#).await;
+    assert_eq!((status, text.contains(r#""n":3"#), text.contains(r#""a":"1""#)), (200, true, true), "{text}");
+    assert_eq!(rig.ask_with("POST", "/json", "{").await, (400, "body-not-json".into()));
+}
+
+#[tokio::test]
+async fn rule_22_what_is_not_there_is_404_and_other_methods_are_405_with_those_that_are() {
+    let rig = rig().await;
+    assert_eq!(rig.ask("GET", "/nothing").await, (404, "resource-not-found".into()));
+    for method in ["DELETE", "TRACE", "PROPFIND"] {
+        let request = Request::builder().method(method).uri("/hello").body(body::empty()).expect("a request");
+        let problem = rig.send(request).await.expect_err("a problem");
+        assert_eq!((problem.status().as_u16(), problem.code()), (405, "resource-method"));
+        assert_eq!(problem.headers()[ALLOW], "GET, HEAD, PUT, OPTIONS");
+    }
+    let request = Request::options("/hello").body(body::empty()).expect("a request");
+    let response = rig.send(request).await.expect("an answer");
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()[ALLOW]),
+        (204, &"GET, HEAD, PUT, OPTIONS".parse().expect("a value"))
+    );
+}
+
+#[tokio::test]
+async fn rule_22_head_is_get_without_a_body() {
+    let rig = rig().await;
+    let request = Request::head("/hello?name=you").body(body::empty()).expect("a request");
+    let response = rig.send(request).await.expect("an answer");
+    assert_eq!(response.headers()[CONTENT_LENGTH], "9");
+    assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
+}
+
+#[tokio::test]
+async fn rule_22_paths_are_below_the_mount_path_and_locations_too() {
+    let go = "function (query, response, $r) { $r.answer(302, {Location: query.$path}); }";
+    let rig = written().resource("/go").on(Get, go).start_as(Wish { path: "/shop/*", ..wish() }).await;
+    let request = Request::get("/shop/go").body(body::empty()).expect("a request");
+    let response = rig.send(request).await.expect("an answer");
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()[LOCATION]),
+        (302, &"/shop/go".parse().expect("a value"))
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused() {
+    let mut wish = wish();
+    wish.options.limits.body = services::Bytes(8);
+    let rig = written().resource("/").on(Put, "function () { }").start_as(wish).await;
+    assert_eq!(rig.ask_with("PUT", "/", "\"12345\"").await.0, 204);
+    assert_eq!(rig.ask_with("PUT", "/", "\"1234567\"").await, (413, "body-too-large".into()));
+}

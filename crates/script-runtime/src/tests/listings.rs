@@ -1,0 +1,123 @@
+//! The paper's case studies, compiled and run. Their pages are resources of the same service, so that nothing else is
+//! needed: an infinite binary tree to crawl, and texts in which a word is counted.
+
+use futures_util::future::join_all;
+use http::header::LOCATION;
+use http::{HeaderValue, Request};
+use serde_json::{Value, json};
+use services::body;
+
+use super::rig::{Rig, Wish, wish};
+
+const HELLO: &str = "
+service hello {
+  state shared = 'World'
+  res '/data' on GET { respond 'Hello ' + shared }
+  res '/data' on PUT { shared = query.value }
+  res '/oops' on GET {
+    respond missing.name
+  }
+}";
+
+const CRAWLER: &str = r"
+service crawler {
+  res '/page' on GET { respond '<a href=/page?n=' + (2 * query.n) + '> <a href=/page?n=' + (2 * query.n + 1) + '>' }
+  res '/crawl' on PUT {
+    function scan(page) { return page.match(/[/]page[?]n=[0-9]+/g) || [] }
+    res url = query.startFrom
+    var list = scan(url.get())
+    if(query.depth>1)
+      pfor(var i in list) {
+        par {
+          res crawl = '/crawl?startFrom=@&depth=@'
+          res discovered = '/urlsDiscovered?val=@'
+          crawl.put(list[i],query.depth-1)
+          discovered.put(list[i])
+        }
+      }
+    res '/urlsDiscovered' {
+      state urls = new Array()
+      on PUT { urls.push(query.val) }
+      on GET { respond urls }
+    }
+  }
+}";
+
+const MAP_REDUCE: &str = r"
+service mapred {
+  res '/page' on GET { respond 'the word and the other word ' + query.n + ' word' }
+  res '/start' on POST {
+    state id = 0; id++
+    res '/red/'+id {
+      state s = 0
+      on GET { respond s }
+      on PUT { s += query.count }
+    }
+    respond { 302 : { Location : '/red/'+id } }
+    pfor(var i in query.urls) {
+      res scan = '/map?url=@&key=@&id=@'
+      scan.put(query.urls[i], query.key, id)
+    }
+  }
+  res '/map' on PUT {
+    function scan(page,key) { return page.split(key).length - 1 }
+    res url = query.url
+    var page = url.get()
+    res reduce = '/red/'+query.id+'?count=@'
+    reduce.put(scan(page, query.key))
+  }
+}";
+
+#[tokio::test]
+async fn listing_1_keeps_what_was_put() {
+    let rig = Rig::of(HELLO, wish()).await;
+    assert_eq!(rig.get("/data").await, "Hello World");
+    assert_eq!(rig.ask("PUT", "/data?value=universe").await, (204, String::new()));
+    assert_eq!(rig.get("/data").await, "Hello universe");
+}
+
+#[tokio::test]
+async fn an_error_names_its_place_in_the_s_file() {
+    let rig = Rig::of(HELLO, wish()).await;
+    let request = Request::get("/oops").body(body::empty()).expect("a request");
+    let problem = rig.send(request).await.expect_err("a problem");
+    assert_eq!(problem.code(), "script-threw");
+    let text = problem.to_string();
+    assert!(text.starts_with("test.sjs:7:13: ") && text.contains("missing"), "{text}");
+}
+
+#[tokio::test]
+async fn listing_6_crawls_a_tree_by_calling_itself() {
+    let rig = Rig::of(CRAWLER, Wish { ..wish() }).await;
+    let (status, text) = rig.ask("PUT", "/crawl?startFrom=/page%3Fn%3D1&depth=6").await;
+    assert_eq!(status, 204, "{text}");
+    let urls = rig.json("/urlsDiscovered").await;
+    let mut urls: Vec<u32> = urls
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|url| url.as_str().expect("a URL").trim_start_matches("/page?n=").parse().expect("a number"))
+        .collect();
+    urls.sort_unstable();
+    assert_eq!(urls, (2..64).collect::<Vec<u32>>(), "each page below the root, once");
+}
+
+#[tokio::test]
+async fn listing_7_counts_in_parallel_and_each_client_has_a_result_of_its_own() {
+    let rig = Rig::of(MAP_REDUCE, wish()).await;
+    let urls: Vec<String> = (0..10).map(|n| format!("/page?n={n}")).collect();
+    let start = async |key: &str| {
+        let text = json!({ "urls": urls, "key": key }).to_string();
+        let request = Request::post("/start").header("content-type", "application/json");
+        let response = rig.send(request.body(body::full(text)).expect("a request")).await.expect("an answer");
+        assert_eq!(response.status(), 302);
+        response.headers().get(LOCATION).cloned().unwrap_or(HeaderValue::from_static("none"))
+    };
+    let places = join_all([start("word"), start("other")]).await;
+    rig.idle().await;
+    let mut counts = Vec::new();
+    for place in places {
+        counts.push(rig.json(place.to_str().expect("a path")).await);
+    }
+    assert_eq!(counts, [Value::from(30), Value::from(10)]);
+}

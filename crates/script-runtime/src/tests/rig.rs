@@ -1,0 +1,294 @@
+//! A gateway's worth of what a service needs, in a folder of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use script::{
+    Cell, Class, Commit, Group, Handler, Method, Options, Path, Position, Program, Reads, Resource, Scope,
+    Service, Site, compile,
+};
+use serde_json::Value;
+use services::{Body, Call, Problem, ServiceConfig, Services, body};
+use tempfile::TempDir;
+use testkit::patiently;
+use tokio::task::JoinHandle;
+
+use crate::config::{LimitsConfig, ScriptConfig, ScriptOptions, ScriptsConfig};
+use crate::{Deployed, Ground, Script, Scripts};
+
+/// A service, and all that it stands on.
+pub(crate) struct Rig {
+    pub(crate) script: Arc<Script>,
+    pub(crate) scripts: Arc<Scripts>,
+    services: Services,
+    folder: Arc<TempDir>,
+}
+
+/// What tests want other than usual.
+pub(crate) struct Wish {
+    pub(crate) options: ScriptOptions,
+    pub(crate) scripts: ScriptsConfig,
+    pub(crate) path: &'static str,
+    pub(crate) services: BTreeMap<String, ServiceConfig>,
+}
+
+/// A service as it is written by hand, piece by piece.
+pub(crate) struct Written {
+    service: Service,
+    handlers: Vec<String>,
+    head: String,
+}
+
+pub(crate) fn wish() -> Wish {
+    let mut options = ScriptConfig::File("test.sjs".into()).options();
+    options.workers.most = Some(1);
+    options.limits = LimitsConfig { time: services::Duration::from_millis(300), ..options.limits };
+    let scripts = ScriptsConfig { memory: services::Bytes(64 << 20), ..ScriptsConfig::default() };
+    Wish { options, scripts, path: "/*", services: BTreeMap::new() }
+}
+
+pub(crate) fn written() -> Written {
+    let service = Service { name: "test".into(), ..Service::default() };
+    Written { service, handlers: Vec::new(), head: String::new() }
+}
+
+impl Written {
+    /// A resource at a path; handlers that follow are its.
+    pub(crate) fn resource(mut self, path: &str) -> Self {
+        self.service.resources.push(Resource {
+            key: path.into(),
+            path: Path::Literal(path.into()),
+            parent: None,
+            captures: Vec::new(),
+            methods: Vec::new(),
+            cells: Vec::new(),
+            position: Position::default(),
+        });
+        self
+    }
+
+    /// A resource that this handler declares.
+    pub(crate) fn nested(self, parent: usize, key: &str) -> Self {
+        let mut nested = self.resource(key);
+        let resource = nested.service.resources.last_mut().expect("one");
+        (resource.path, resource.parent) = (Path::Computed, Some(parent));
+        nested
+    }
+
+    /// A cell of the service, or of the last resource.
+    pub(crate) fn cell(mut self, name: &str, is_shared: bool, initial: Option<&str>) -> Self {
+        let (index, group) = (self.service.cells.len(), self.service.groups.len());
+        let resource = self.service.resources.len().saturating_sub(1);
+        let scope = if is_shared { Scope::Service } else { Scope::Resource(resource) };
+        let key =
+            if is_shared { name.into() } else { format!("{} {name}", self.service.resources[resource].key) };
+        self.service.groups.push(Group { shared: is_shared, cells: vec![index] });
+        if !is_shared {
+            self.service.resources[resource].cells.push(index);
+        }
+        if let Some(initial) = initial {
+            self.handlers.push(format!("$s.initial({index}, {initial});"));
+        }
+        let cell = Cell {
+            name: name.into(),
+            view: name.into(),
+            key,
+            scope,
+            group,
+            eager: initial.is_some(),
+            position: Position::default(),
+        };
+        self.service.cells.push(cell);
+        self
+    }
+
+    /// A handler that touches no state.
+    pub(crate) fn on(self, method: Method, code: &str) -> Self {
+        self.handler(method, Class::Stateless, None, code)
+    }
+
+    pub(crate) fn reader(self, method: Method, cell: usize, code: &str) -> Self {
+        self.handler(method, Class::Reader, Some(cell), code)
+    }
+
+    pub(crate) fn writer(self, method: Method, cell: usize, code: &str) -> Self {
+        self.handler(method, Class::Writer, Some(cell), code)
+    }
+
+    /// What stands before the service.
+    pub(crate) fn head(mut self, code: &str) -> Self {
+        self.head = code.into();
+        self
+    }
+
+    fn handler(mut self, method: Method, class: Class, cell: Option<usize>, code: &str) -> Self {
+        let (number, resource) = (self.service.handlers.len(), self.service.resources.len() - 1);
+        self.handlers.push(format!("$s.handler({number}, {code});"));
+        self.service.resources[resource].methods.push((method, number));
+        self.service.handlers.push(Handler {
+            method,
+            resource,
+            class,
+            group: cell.map(|cell| self.service.cells[cell].group),
+            cells: cell.into_iter().collect(),
+            commit: Commit::End,
+            reads: Reads::default(),
+            calls: true,
+            position: Position { line: u32::try_from(number + 1).expect("few"), column: 1 },
+        });
+        self
+    }
+
+    pub(crate) fn program(self) -> (Program, String) {
+        let code = format!(
+            "(async ($s) => {{\"use strict\"; {}\n$s.service(\"test\", () => {{\n{}\n}}); }})",
+            self.head,
+            self.handlers.join("\n")
+        );
+        let sites = (1..=8).map(|line| Site { position: Position { line, column: 9 }, text: "a.get".into() });
+        let program = Program {
+            name: "test.sjs".into(),
+            code: code.clone(),
+            services: vec![self.service],
+            sites: sites.collect(),
+            ..Program::default()
+        };
+        (program, code)
+    }
+
+    pub(crate) async fn start(self) -> Rig {
+        self.start_as(wish()).await
+    }
+
+    pub(crate) async fn start_as(self, wish: Wish) -> Rig {
+        self.start_in(Arc::new(tempfile::tempdir().expect("a folder")), wish).await
+    }
+
+    /// On the state that another left.
+    pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: Wish) -> Rig {
+        let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
+        let services = Services::new(&wish.services).expect("services");
+        let (program, text) = self.program();
+        let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
+        script.activate();
+        Rig { script, scripts, services, folder }
+    }
+}
+
+fn route(
+    program: Program,
+    text: String,
+    options: ScriptOptions,
+    path: &str,
+    scripts: &Arc<Scripts>,
+    services: &Services,
+    folder: &TempDir,
+) -> Arc<Script> {
+    let deployed = Deployed::default();
+    let ground = Ground { path, services, scripts, deployed: &deployed, folder: folder.path() };
+    Arc::new(Script::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}")))
+}
+
+impl Rig {
+    /// Of a script as it is written.
+    pub(crate) async fn of(text: &str, wish: Wish) -> Self {
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+        let program = compile(text, "test.sjs", &Options::default()).expect("a script");
+        let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
+        let services = Services::new(&wish.services).expect("services");
+        let script = route(program, text.to_owned(), wish.options, wish.path, &scripts, &services, &folder);
+        script.activate();
+        Self { script, scripts, services, folder }
+    }
+
+    /// Waits until nothing runs.
+    pub(crate) async fn idle(&self) {
+        patiently("the end of all runs", self.scripts.idle()).await;
+    }
+
+    /// Another script in the place of this one, as a changed config has it.
+    pub(crate) fn replace(&mut self, written: Written) {
+        let (program, text) = written.program();
+        let script = route(program, text, wish().options, "/*", &self.scripts, &self.services, &self.folder);
+        script.activate();
+        self.script = script;
+    }
+
+    /// The folder with the state, after everything else is gone.
+    pub(crate) async fn end(self) -> Arc<TempDir> {
+        let Self { script, scripts, folder, .. } = self;
+        patiently("the end of all runs", scripts.drain()).await;
+        drop((script, scripts));
+        folder
+    }
+
+    pub(crate) fn send(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Response<Body>, Box<dyn Problem>>> + use<'_> {
+        patiently("an answer", self.script.handle(request, Call::unlimited()))
+    }
+
+    /// The text of an answer, in a task of its own that holds the script as a client's connection does.
+    pub(crate) fn handle(&self, path: &str) -> JoinHandle<String> {
+        let (script, path) = (Arc::clone(&self.script), path.to_owned());
+        tokio::spawn(async move {
+            let request = Request::get(path).body(body::empty()).expect("a request");
+            let answer =
+                script.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
+            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            String::from_utf8_lossy(&body).into_owned()
+        })
+    }
+
+    /// An answer, whatever it is: its status and its text; of a problem, its code.
+    pub(crate) async fn ask(&self, method: &str, path: &str) -> (u16, String) {
+        self.ask_with(method, path, "").await
+    }
+
+    pub(crate) async fn ask_with(&self, method: &str, path: &str, json: &str) -> (u16, String) {
+        let mut request = Request::builder().method(method).uri(path);
+        if !json.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        let request = request.body(body::full(Bytes::from(json.to_owned()))).expect("a request");
+        match self.send(request).await {
+            Ok(response) => {
+                let (head, body) = response.into_parts();
+                let body = body.collect().await.expect("a body").to_bytes();
+                (head.status.as_u16(), String::from_utf8_lossy(&body).into_owned())
+            }
+            Err(problem) => (problem.status().as_u16(), problem.code().to_owned()),
+        }
+    }
+
+    /// Waits until requests are answered, where a time limit would count the start too.
+    pub(crate) async fn ready(&self) {
+        self.settled().await;
+        assert!(self.script.is_ready());
+    }
+
+    /// Waits until what was last activated is in force, or refused.
+    pub(crate) async fn settled(&self) {
+        patiently("the deployment", self.script.settled()).await;
+    }
+
+    /// Asks until this is the answer.
+    pub(crate) async fn until(&self, path: &str, wanted: &str) {
+        self.settled().await;
+        assert_eq!(self.get(path).await, wanted);
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> String {
+        let (status, text) = self.ask("GET", path).await;
+        assert_eq!(status, 200, "{path}: {text}");
+        text
+    }
+
+    pub(crate) async fn json(&self, path: &str) -> Value {
+        serde_json::from_str(&self.get(path).await).expect("JSON")
+    }
+}

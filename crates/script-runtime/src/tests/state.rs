@@ -1,0 +1,147 @@
+//! State: what handlers keep, and what others see of it.
+
+use futures_util::future::join_all;
+use http::Request;
+use script::Method::{Delete, Get, Post, Put};
+use services::body;
+
+use super::rig::{Rig, Written, wish, written};
+
+fn counter() -> Written {
+    written()
+        .resource("/n")
+        .cell("n", true, Some("() => 0"))
+        .reader(Get, 0, "function (query, response, $r) { const $c = $r.cells; $r.respond($c.n); }")
+        .writer(Put, 0, "function (query, response, $r) { const $c = $r.cells; $c.n++; $r.respond($c.n); }")
+        .writer(Post, 0, "function (query, response, $r) { const $c = $r.cells; $c.n = 1000; throw new Error('no'); }")
+        .writer(Delete, 0, "async function (query, response, $r) { const $c = $r.cells; $c.n = 7; $r.commit(); await $r.call(1, $s.resource(['/n']), 3, []); $r.respond('done'); }")
+}
+
+#[tokio::test]
+async fn rule_5_writers_run_one_after_another_and_readers_see_what_was_committed() {
+    let rig = counter().start().await;
+    assert_eq!(rig.get("/n").await, "0");
+    let puts = join_all((0..50).map(|_| rig.ask("PUT", "/n"))).await;
+    let mut seen: Vec<u32> = puts.into_iter().map(|(_, text)| text.parse().expect("a number")).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=50).collect::<Vec<_>>(), "each saw another number");
+    assert_eq!(rig.get("/n").await, "50");
+}
+
+#[tokio::test]
+async fn rule_5_what_a_handler_wrote_before_it_threw_never_was() {
+    let rig = counter().start().await;
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
+    assert_eq!(rig.ask("POST", "/n").await, (500, "script-threw".into()));
+    assert_eq!(rig.get("/n").await, "1");
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "2".into()));
+}
+
+#[tokio::test]
+async fn rule_6_a_handler_that_committed_early_holds_nobody_up_not_even_itself() {
+    let rig = counter().start().await;
+    assert_eq!(rig.ask("DELETE", "/n").await, (200, "done".into()));
+    assert_eq!(rig.get("/n").await, "8");
+}
+
+#[tokio::test]
+async fn rule_6_what_a_handler_calls_after_its_commit_sees_what_it_wrote() {
+    let put = "async function (query, response, $r) { const n = ++$r.cells.n; $r.commit();
+        $r.respond([n, await $r.call(1, $s.resource(['/n']), 0, [])]); }";
+    let rig = written()
+        .resource("/n")
+        .cell("n", true, Some("() => 0"))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .writer(Put, 0, put)
+        .start()
+        .await;
+    for n in 1..20 {
+        assert_eq!(rig.ask("PUT", "/n").await, (200, format!("[{n},{n}]")));
+    }
+}
+
+#[tokio::test]
+async fn state_outlasts_the_gateway() {
+    let rig = counter().start().await;
+    rig.ask("PUT", "/n").await;
+    rig.ask("PUT", "/n").await;
+    let folder = rig.end().await;
+    let rig = counter().start_in(folder, wish()).await;
+    assert_eq!(rig.get("/n").await, "2");
+}
+
+#[tokio::test]
+async fn the_version_that_was_seen_or_made_is_told_where_it_is_wanted() {
+    let mut wish = wish();
+    wish.options.show_versions = true;
+    let rig = counter().start_as(wish).await;
+    let version = async |method: &str| {
+        let request = Request::builder().method(method).uri("/n").body(body::empty()).expect("a request");
+        let response = rig.send(request).await.expect("an answer");
+        response.headers()["s-state-version"].to_str().expect("text").parse::<u64>().expect("a number")
+    };
+    let first = version("GET").await;
+    assert_eq!(version("PUT").await, first + 1);
+    assert_eq!(version("GET").await, first + 1);
+}
+
+fn composition() -> Written {
+    let post = "async function (query, response, $r) { const $c = $r.cells; const id = ++$c.id; $r.commit();
+        await $r.declare(1, 1, '/total/' + id, {id});
+        $r.answer(302, {Location: '/total/' + id}); }";
+    written()
+        .resource("/search")
+        .cell("id", true, Some("() => 0"))
+        .writer(Post, 0, post)
+        .nested(0, "/search POST > /total/")
+        .cell("s", false, Some("({id}) => id * 10"))
+        .reader(
+            Get,
+            1,
+            "function (query, response, $r, {id}) { const $c = $r.cells; $r.respond([id, $c.s]); }",
+        )
+        .writer(
+            Put,
+            1,
+            "function (query, response, $r, {id}) { const $c = $r.cells; $c.s += Number(query.count); }",
+        )
+}
+
+async fn created() -> Rig {
+    let rig = composition().start().await;
+    assert_eq!(rig.ask("POST", "/search").await.0, 302);
+    assert_eq!(rig.ask("POST", "/search").await.0, 302);
+    rig
+}
+
+#[tokio::test]
+async fn rule_9_a_nested_resource_has_what_was_captured_and_state_of_its_own() {
+    let rig = created().await;
+    assert_eq!(rig.ask("PUT", "/total/1?count=5").await.0, 204);
+    assert_eq!(rig.get("/total/1").await, "[1,15]");
+    assert_eq!(rig.get("/total/2").await, "[2,20]");
+    let folder = rig.end().await;
+    let rig = composition().start_in(folder, wish()).await;
+    assert_eq!(rig.get("/total/1").await, "[1,15]", "it outlasts the gateway");
+}
+
+#[tokio::test]
+async fn rule_10_a_nested_resource_is_deleted_from_outside() {
+    let rig = created().await;
+    assert_eq!(rig.ask("DELETE", "/total/1").await, (204, String::new()));
+    assert_eq!(rig.ask("GET", "/total/1").await, (404, "resource-not-found".into()));
+    assert_eq!(rig.ask("DELETE", "/total/1").await.0, 404);
+    assert_eq!(rig.get("/total/2").await, "[2,20]");
+    assert_eq!(rig.ask("DELETE", "/search").await.0, 405, "what is declared statically stays");
+}
+
+#[tokio::test]
+async fn rule_10_a_cap_bounds_what_is_created() {
+    let mut wish = wish();
+    wish.options.resources.most = 2;
+    let rig = composition().start_as(wish).await;
+    assert_eq!(rig.ask("POST", "/search").await.0, 302);
+    assert_eq!(rig.ask("POST", "/search").await.0, 302);
+    assert_ne!(rig.ask("POST", "/search").await.0, 302);
+    assert_eq!(rig.get("/total/2").await, "[2,20]", "those that are there stay");
+}

@@ -1,0 +1,268 @@
+//! The processes that run a script: started, given programs, chosen for runs, watched, and started again.
+//!
+//! Each script has workers of its own, so that one that misbehaves ends no other's runs: `host.rs` is what all scripts
+//! share, `worker.rs` one worker as it is talked to, `link.rs` its connection, `process.rs` its process, `scale.rs`
+//! how many there are, `watch.rs` what ends one that is stuck. Here stands which worker gets a run: the one with the
+//! least to do; for writers the one that their cells point at, since it has their state.
+
+mod files;
+mod host;
+mod link;
+mod process;
+mod scale;
+mod watch;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use crate::frame::Forget;
+pub(crate) use host::Host;
+use link::News;
+pub(crate) use process::Launch;
+pub use process::{Launcher, NoEngine};
+use watch::Changes;
+pub(crate) use worker::{Event, Loaded, Loss, Place, Worker};
+
+/// The workers of a script.
+pub(crate) struct Pool {
+    host: Arc<Host>,
+    script: Arc<str>,
+    /// Where they work.
+    folder: PathBuf,
+    size: Size,
+    /// As many are wanted.
+    wanted: AtomicUsize,
+    shared: ArcSwap<Vec<Arc<Worker>>>,
+    crowd: Mutex<Crowd>,
+    changes: Changes,
+    news: mpsc::UnboundedSender<(Arc<Worker>, News)>,
+    /// Told of a worker that is gone.
+    left: Box<dyn Fn(u32) + Send + Sync>,
+    restarts: AtomicUsize,
+}
+
+/// What an operator grants a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) least: usize,
+    pub(crate) most: usize,
+    /// CPU time of a run without a pause.
+    pub(crate) time: Duration,
+    /// Heap of each, in bytes.
+    pub(crate) memory: u64,
+}
+
+/// All that changes together.
+#[derive(Default)]
+struct Crowd {
+    solos: Vec<Arc<Worker>>,
+    programs: BTreeMap<u32, Arc<Source>>,
+}
+
+/// A program as workers load it.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) folder: String,
+    pub(crate) descriptor: String,
+    pub(crate) code: String,
+}
+
+/// How a pool is, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Workers that are there.
+    pub workers: usize,
+    /// Runs in them.
+    pub runs: usize,
+    /// Those that want a processor.
+    pub busy: usize,
+    /// Workers that were started in the place of lost ones.
+    pub restarts: usize,
+}
+
+impl Pool {
+    /// A pool that begins to start its workers, inside of a runtime.
+    pub(crate) fn start(
+        host: &Arc<Host>,
+        script: &Arc<str>,
+        folder: PathBuf,
+        size: Size,
+        left: Box<dyn Fn(u32) + Send + Sync>,
+    ) -> Arc<Self> {
+        let (news, told) = mpsc::unbounded_channel();
+        let pool = Arc::new(Self {
+            host: Arc::clone(host),
+            script: Arc::clone(script),
+            folder,
+            size,
+            wanted: AtomicUsize::new(size.least),
+            shared: ArcSwap::default(),
+            crowd: Mutex::default(),
+            changes: Changes::default(),
+            news,
+            left,
+            restarts: AtomicUsize::new(0),
+        });
+        tokio::spawn(watch::supervise(Arc::downgrade(&pool), told));
+        pool
+    }
+
+    /// Gives a program to all workers, those to come too, and waits until one says what became of it.
+    pub(crate) async fn load(&self, source: Source) -> Loaded {
+        let number = source.number;
+        let mut changed = self.changes.listen();
+        {
+            let mut crowd = self.crowd();
+            let source = Arc::new(source);
+            for worker in self.shared.load().iter().chain(&crowd.solos) {
+                give(worker, &source);
+            }
+            crowd.programs.insert(number, source);
+        }
+        loop {
+            let loaded = self.shared.load().iter().map(|worker| worker.loaded(number)).collect::<Vec<_>>();
+            if let Some(loaded) = loaded.into_iter().find(|loaded| *loaded != Loaded::Not) {
+                return loaded;
+            }
+            changed.next().await;
+        }
+    }
+
+    /// Takes a program away again.
+    pub(crate) fn unload(&self, number: u32) {
+        let mut crowd = self.crowd();
+        crowd.programs.remove(&number);
+        for worker in self.shared.load().iter().chain(&crowd.solos) {
+            worker.say(|out| out.forget(Forget::Program, number));
+        }
+    }
+
+    /// A place for a run: in the worker with the least to do, or in the one that this key points at. Waits until
+    /// one is ready.
+    pub(crate) async fn place(&self, program: u32, key: Option<u64>) -> Place {
+        if let Some(place) = self.try_place(program, key) {
+            return place;
+        }
+        let mut changed = self.changes.listen();
+        loop {
+            if let Some(place) = self.try_place(program, key) {
+                return place;
+            }
+            changed.next().await;
+        }
+    }
+
+    fn try_place(&self, program: u32, key: Option<u64>) -> Option<Place> {
+        let workers = self.shared.load();
+        let ready = workers.iter().filter(|worker| worker.is_ready(program));
+        let worker = match key {
+            // Rendezvous: each worker draws a number for the key, and keeps its keys when others come and go.
+            Some(key) => ready.max_by_key(|worker| draw(key, worker.id)),
+            None => ready.min_by_key(|worker| worker.load()),
+        };
+        worker?.place()
+    }
+
+    /// A place in a worker that has no other run.
+    pub(crate) async fn place_alone(self: &Arc<Self>, program: u32) -> Place {
+        let mut changed = self.changes.listen();
+        loop {
+            if let Some(place) = self.try_place_alone(program) {
+                return place;
+            }
+            changed.next().await;
+        }
+    }
+
+    fn try_place_alone(self: &Arc<Self>, program: u32) -> Option<Place> {
+        let mut crowd = self.crowd();
+        let is_free = |worker: &&Arc<Worker>| worker.is_ready(program) && worker.load().1 == 0;
+        if let Some(place) = crowd.solos.iter().find(is_free).and_then(Worker::place) {
+            return Some(place);
+        }
+        let starts = |worker: &Arc<Worker>| worker.loaded(program) == Loaded::Not && !worker.is_gone();
+        if crowd.solos.len() < self.size.most && !crowd.solos.iter().any(starts) {
+            let worker = self.spawn(&crowd, true, None);
+            crowd.solos.push(worker);
+        }
+        None
+    }
+
+    /// How it is just now.
+    pub(crate) fn stats(&self) -> PoolStats {
+        let crowd = self.crowd();
+        let mut stats = PoolStats { restarts: self.restarts.load(Relaxed), ..PoolStats::default() };
+        for worker in self.shared.load().iter().chain(&crowd.solos) {
+            let (busy, runs) = worker.load();
+            stats.workers += 1;
+            stats.busy += busy;
+            stats.runs += runs;
+        }
+        stats
+    }
+
+    /// Whether a program is ready somewhere.
+    pub(crate) fn is_ready(&self, program: u32) -> bool {
+        self.shared.load().iter().any(|worker| worker.is_ready(program))
+    }
+
+    /// Starts one more that many runs share.
+    fn add(self: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) {
+        let crowd = self.crowd();
+        let worker = self.spawn(&crowd, false, permit);
+        let mut workers = Vec::clone(&self.shared.load());
+        workers.push(worker);
+        self.shared.store(Arc::new(workers));
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        crowd: &Crowd,
+        is_solo: bool,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Arc<Worker> {
+        let freed = is_solo.then(|| self.changes.clone());
+        let worker = Worker::new(self.host.number(), &self.script, freed);
+        crowd.programs.values().for_each(|source| give(&worker, source));
+        tokio::spawn(watch::keep(Arc::downgrade(self), Arc::clone(&worker), permit));
+        worker
+    }
+
+    fn crowd(&self) -> MutexGuard<'_, Crowd> {
+        self.crowd.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Its workers end with it.
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let crowd = self.crowd.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for worker in self.shared.load().iter().chain(&crowd.solos) {
+            worker.lose(Loss { culprit: None, text: "the script is no longer served".to_owned() });
+        }
+    }
+}
+
+fn give(worker: &Worker, source: &Source) {
+    worker.say(|out| {
+        out.load(source.number, &source.name, &source.folder, &source.descriptor, &source.code);
+    });
+}
+
+/// What this worker draws for the key.
+fn draw(key: u64, worker: u32) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, worker).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,158 @@
+//! The process of a worker: how it is started, what the system knows of it.
+//!
+//! It gets a cleared environment, its script's folder to work in, and nothing on its input. What it prints goes to the
+//! log, line by line.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::link::log;
+use super::worker::Worker;
+use crate::config::{Engine, EngineConfig};
+
+/// The longest line that is logged as one.
+const LINE: u64 = 8 << 10;
+
+/// How workers are started: the command with its arguments, up to those of the worker itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    launcher: Option<Launcher>,
+}
+
+/// The gateway's own binary, as it confines itself and becomes a worker: [`crate::confined`] takes what comes behind
+/// these arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// The binary.
+    pub program: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// Why no worker can be started.
+#[derive(Debug, thiserror::Error)]
+#[error("the engine `{0}` is not there, or can't be executed")]
+pub struct NoEngine(String);
+
+impl Launch {
+    /// Of the engine in the config. Programs are looked up where the gateway itself would find them.
+    pub(crate) fn of(
+        engine: &EngineConfig,
+        memory: u64,
+        launcher: Option<Launcher>,
+    ) -> Result<Self, NoEngine> {
+        let megabytes = (memory >> 20).max(16);
+        let (name, arguments) = match engine {
+            EngineConfig::Known(Engine::Node) => ("node", vec![format!("--max-old-space-size={megabytes}")]),
+            EngineConfig::Known(Engine::Bun) => ("bun", vec!["--no-install".to_owned()]),
+            EngineConfig::Known(Engine::Deno) => {
+                let heap = format!("--v8-flags=--max-old-space-size={megabytes}");
+                let may = ["--allow-read", "--allow-write", "--allow-net", "--allow-sys", "--allow-run"];
+                let mut arguments = vec!["run".to_owned(), "--no-prompt".to_owned(), heap];
+                arguments.extend(may.map(str::to_owned));
+                ("deno", arguments)
+            }
+            EngineConfig::Command(command) => match command.split_first() {
+                Some((program, arguments)) => (program.as_str(), arguments.to_vec()),
+                None => return Err(NoEngine(String::new())),
+            },
+        };
+        let program = find(Path::new(name)).ok_or_else(|| NoEngine(name.to_owned()))?;
+        Ok(Self { program, arguments: arguments.into_iter().map(OsString::from).collect(), launcher })
+    }
+
+    /// Starts a worker that works in this folder.
+    pub(super) fn spawn(
+        &self,
+        file: &Path,
+        socket: &Path,
+        home: &Path,
+        folder: &Path,
+        id: u32,
+    ) -> io::Result<Child> {
+        let mut command = match &self.launcher {
+            Some(launcher) => {
+                let mut command = Command::new(&launcher.program);
+                command.args(&launcher.arguments).arg(home).arg(folder).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        command
+            .args(&self.arguments)
+            .arg(file)
+            .arg(socket)
+            .arg(id.to_string())
+            .current_dir(folder)
+            .env_clear()
+            .env("HOME", home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+    }
+}
+
+/// Logs what a process prints, until it is gone.
+pub(super) fn listen(worker: &Arc<Worker>, child: &mut Child) {
+    if let Some(out) = child.stdout.take() {
+        tokio::spawn(lines(Arc::clone(worker), out, 1));
+    }
+    if let Some(err) = child.stderr.take() {
+        tokio::spawn(lines(Arc::clone(worker), err, 2));
+    }
+}
+
+async fn lines(worker: Arc<Worker>, from: impl AsyncRead + Unpin, level: u8) {
+    let mut from = BufReader::new(from);
+    while let Some(line) = line(&mut from).await {
+        log(&worker, level, &line);
+    }
+}
+
+async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
+    let mut line = Vec::new();
+    let read = from.take(LINE).read_until(b'\n', &mut line).await;
+    (read.ok()? > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// A program as the shell would find it.
+fn find(name: &Path) -> Option<PathBuf> {
+    if name.components().count() > 1 {
+        return std::path::absolute(name).ok().filter(|path| is_executable(path));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// CPU time that a process has used; `None` where the system doesn't say.
+pub(super) fn cpu(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may have spaces and parentheses in it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
+    let ticks = fields.next()?.ok()? + fields.next()?.ok()?;
+    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
+}
+
+/// Memory that a process holds, in bytes.
+pub(super) fn memory(pid: u32) -> Option<u64> {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}

@@ -1,0 +1,303 @@
+//! Who looks after the workers: starts those that are wanted, ends those that are stuck or too large, and starts others
+//! in the place of those that are gone.
+//!
+//! A busy loop can't be stopped from inside, so that its worker ends. A worker's own watchdog says which run keeps it
+//! busy; whether it really computes is asked of the system, since on a busy machine a worker may only wait for its
+//! turn. An engine without a watchdog is noticed by its silence.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use super::Pool;
+use super::host::Connection;
+use super::link::{Link, News};
+use super::process;
+use super::scale::{Scale, Step, TICK};
+use super::worker::{Loss, Worker};
+use crate::frame::Out;
+
+/// In this time a new worker has connected.
+const START: Duration = Duration::from_secs(30);
+/// What ends sooner was not started well: the next one waits.
+const SHORT: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Looks in a row after which a worker of its own is no longer needed.
+const IDLE: u32 = 60;
+
+/// Tells those who wait for a worker that there may be one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes(Arc<watch::Sender<()>>);
+
+/// Somebody who waits.
+pub(super) struct Listener(watch::Receiver<()>);
+
+impl Changes {
+    pub(super) fn tell(&self) {
+        self.0.send_replace(());
+    }
+
+    /// What is told from now on is heard.
+    pub(super) fn listen(&self) -> Listener {
+        Listener(self.0.subscribe())
+    }
+}
+
+impl Listener {
+    /// The next change. If nobody is there to make one, none comes.
+    pub(super) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// What was seen of a worker at the last look.
+#[derive(Default)]
+struct Seen {
+    cpu: Duration,
+    activity: u64,
+    /// CPU time in which it said nothing though it was asked.
+    silent: Duration,
+    idle: u32,
+}
+
+/// Runs beside a pool until that is gone.
+pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceiver<(Arc<Worker>, News)>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut scale, mut seen) = (Scale::default(), HashMap::new());
+    let mut start = Start::default();
+    loop {
+        let told = tokio::select! {
+            told = news.recv() => told,
+            _ = ticks.tick() => None,
+        };
+        let Some(pool) = pool.upgrade() else { return };
+        match told {
+            Some((_, News::Loaded)) => pool.changes.tell(),
+            Some((worker, News::Stuck { run, millis })) => {
+                tokio::spawn(confirm(worker, run, Duration::from_millis(millis.into()), pool.size.time));
+            }
+            Some((_, News::Gone { after })) => {
+                start.ended(after);
+                pool.changes.tell();
+            }
+            None => look(&pool, &mut scale, &mut seen),
+        }
+        pool.fill(&mut start);
+    }
+}
+
+/// When the next worker may be started.
+#[derive(Default)]
+struct Start {
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl Start {
+    /// A worker ended after this time.
+    fn ended(&mut self, after: Duration) {
+        self.failures = if after < SHORT { self.failures + 1 } else { 0 };
+        // The first time it is nobody's fault.
+        let wait = Duration::from_millis(50 << self.failures.min(8)).min(LONGEST_WAIT);
+        self.not_before = (self.failures > 1).then(|| Instant::now() + wait);
+    }
+
+    fn may(&self) -> bool {
+        self.not_before.is_none_or(|moment| moment <= Instant::now())
+    }
+}
+
+impl Pool {
+    /// Clears away what is gone, and starts what is wanted.
+    fn fill(self: &Arc<Self>, start: &mut Start) {
+        let is_there = |worker: &Arc<Worker>| !worker.is_gone();
+        if !self.shared.load().iter().all(is_there) {
+            let _crowd = self.crowd();
+            let workers = self.shared.load().iter().filter(|worker| is_there(worker)).cloned().collect();
+            self.shared.store(Arc::new(workers));
+        }
+        self.crowd().solos.retain(is_there);
+        let serving = || self.shared.load().iter().filter(|worker| !worker.is_retired()).count();
+        while start.may() && serving() < self.wanted.load(Relaxed) {
+            // The first of each script is always granted.
+            let permit = match (serving(), self.host.room()) {
+                (0, permit) => permit,
+                (_, Some(permit)) => Some(permit),
+                (_, None) => return,
+            };
+            self.add(permit);
+        }
+    }
+}
+
+/// Looks at all workers, and decides how many there should be.
+fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
+    let shared = pool.shared.load();
+    let mut used = Vec::new();
+    for worker in shared.iter() {
+        let part = look_at(pool, worker, seen.entry(worker.id).or_default());
+        if !worker.is_retired() {
+            used.push(part);
+        } else if worker.load().1 == 0 {
+            worker.lose(Loss { culprit: None, text: "it is no longer needed".to_owned() });
+        }
+    }
+    let solos = pool.crowd().solos.clone();
+    for worker in &solos {
+        let seen = seen.entry(worker.id).or_default();
+        look_at(pool, worker, seen);
+        seen.idle = if worker.load().1 == 0 { seen.idle + 1 } else { 0 };
+        if seen.idle > IDLE {
+            worker.lose(Loss { culprit: None, text: "it is no longer needed".to_owned() });
+        }
+    }
+    seen.retain(|id, _| shared.iter().chain(&solos).any(|worker| worker.id == *id));
+    let count = used.len();
+    match scale.decide(&used, pool.size.least, pool.size.most) {
+        Step::Stay => {}
+        Step::Grow => pool.wanted.store(count + 1, Relaxed),
+        Step::Shrink => {
+            let least_busy =
+                shared.iter().filter(|worker| !worker.is_retired()).min_by_key(|worker| worker.load());
+            least_busy.inspect(|worker| worker.retire());
+            pool.wanted.store(count.saturating_sub(1).max(pool.size.least), Relaxed);
+        }
+    }
+}
+
+/// Looks at one: which part of a processor it used; ends it if it is too large, or silent for too long.
+fn look_at(pool: &Pool, worker: &Arc<Worker>, seen: &mut Seen) -> f64 {
+    let Some(pid) = worker.pid() else { return 0.0 };
+    if process::memory(pid).is_some_and(|memory| memory > pool.size.memory * 2 + (256 << 20)) {
+        let text = "it held much more memory than `scripts.memory` grants its heap".to_owned();
+        worker.lose(Loss { culprit: None, text });
+    }
+    let Some(cpu) = process::cpu(pid) else { return 0.0 };
+    let used = cpu.saturating_sub(seen.cpu);
+    let activity = worker.activity.load(Relaxed);
+    let is_silent = worker.load().0 > 0 && activity == seen.activity;
+    seen.silent = if is_silent { seen.silent + used } else { Duration::ZERO };
+    (seen.cpu, seen.activity) = (cpu, activity);
+    if seen.silent > pool.size.time + TICK * 2 {
+        worker.lose(stuck(None, pool.size.time));
+    } else if worker.load().0 > 0 {
+        worker.say(|out| out.ping(0));
+    }
+    used.as_secs_f64() / TICK.as_secs_f64()
+}
+
+/// Whether a run really keeps its worker busy for longer than it may: then the worker ends.
+async fn confirm(worker: Arc<Worker>, run: u32, known: Duration, limit: Duration) {
+    let Some(pid) = worker.pid().filter(|_| !worker.is_checked.swap(true, Relaxed)) else { return };
+    let (activity, began, before) = (worker.activity.load(Relaxed), Instant::now(), process::cpu(pid));
+    loop {
+        sleep((limit / 10).clamp(Duration::from_millis(5), Duration::from_millis(100))).await;
+        if worker.is_gone() || worker.activity.load(Relaxed) != activity {
+            break;
+        }
+        // Where the system doesn't say, all of the time counts.
+        let used = process::cpu(pid).zip(before).map(|(now, before)| now.saturating_sub(before));
+        let used = used.unwrap_or_else(|| began.elapsed());
+        let is_over = known.min(limit) + used >= limit && used >= limit / 10;
+        // Whoever stands still without computing holds up all others as well.
+        if is_over || began.elapsed() >= limit * 10 {
+            worker.lose(stuck(Some(run), limit));
+            break;
+        }
+    }
+    worker.is_checked.store(false, Relaxed);
+}
+
+fn stuck(culprit: Option<u32>, limit: Duration) -> Loss {
+    let text = format!("a run kept it busy for longer than {} without a pause", services::Duration(limit));
+    Loss { culprit, text }
+}
+
+/// Starts a worker's process, and keeps it until one of the two ends.
+pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<OwnedSemaphorePermit>) {
+    let began = Instant::now();
+    let Some(started) = pool.upgrade().map(|pool| start(&pool, &worker)) else { return };
+    let mut child = match started {
+        Ok(child) => Some(child),
+        Err(error) => {
+            worker.lose(Loss { culprit: None, text: format!("it can't be started: {error}") });
+            None
+        }
+    };
+    if let Some((child, connections, host, news)) = &mut child {
+        let link = async {
+            let main = timeout(START, &mut connections.main).await;
+            let Ok(Ok(Connection { stream, reader, engine })) = main else {
+                return "it did not connect".to_owned();
+            };
+            tracing::info!(target: "script", script = &*worker.script, worker = worker.id, "a worker runs on {engine}");
+            let link = Link {
+                worker: Arc::clone(&worker),
+                stream,
+                reader,
+                writing: Out::default(),
+                news: news.clone(),
+            };
+            let served = tokio::spawn(link.serve());
+            watchdog(&worker, &mut connections.watchdog, news);
+            served.await.unwrap_or_else(|error| format!("its connection: {error}"))
+        };
+        let text = tokio::select! {
+            status = child.wait() => ended(status),
+            text = link => match timeout(Duration::from_secs(1), child.wait()).await {
+                Ok(status) => ended(status),
+                Err(_) => text,
+            },
+            _ = worker.gone() => String::new(),
+        };
+        worker.lose(Loss { culprit: None, text });
+        let _ = child.kill().await; // It may be gone already.
+        host.forget(worker.id);
+    }
+    if let Some(pool) = pool.upgrade() {
+        let loss = worker.gone().await;
+        if !worker.is_retired() {
+            tracing::warn!(target: "script", script = &*worker.script, worker = worker.id, "a worker ended: {}", loss.text);
+            pool.restarts.fetch_add(1, Relaxed);
+        }
+        (pool.left)(worker.id);
+        let _ = pool.news.send((worker, News::Gone { after: began.elapsed() })); // Nobody listens at the end.
+    }
+}
+
+type Started = (tokio::process::Child, super::host::Connections, Arc<super::Host>, super::link::Tell);
+
+fn start(pool: &Pool, worker: &Arc<Worker>) -> std::io::Result<Started> {
+    let host = &pool.host;
+    let connections = host.expect(worker.id)?;
+    let mut child = host.launch.spawn(&host.file(), &host.socket(), &host.home, &pool.folder, worker.id)?;
+    worker.set_pid(child.id());
+    process::listen(worker, &mut child);
+    Ok((child, connections, Arc::clone(host), pool.news.clone()))
+}
+
+/// Listens to a worker's watchdog when it comes.
+fn watchdog(
+    worker: &Arc<Worker>,
+    comes: &mut tokio::sync::oneshot::Receiver<Connection>,
+    news: &super::link::Tell,
+) {
+    let comes = std::mem::replace(comes, tokio::sync::oneshot::channel().1);
+    let (worker, news) = (Arc::clone(worker), news.clone());
+    tokio::spawn(async move {
+        let Ok(Connection { stream, reader, .. }) = comes.await else { return };
+        super::link::hear(&worker, stream, reader, &news).await;
+    });
+}
+
+fn ended(status: std::io::Result<std::process::ExitStatus>) -> String {
+    status
+        .map_or_else(|error| format!("its process: {error}"), |status| format!("its process ended: {status}"))
+}

@@ -1,0 +1,300 @@
+//! What is kept when processes end: in order, by a hand-over, and by SIGKILL at any moment.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::http::{self, Response};
+use testkit::{Gateway, patiently};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::Served;
+use super::ledger::{Event, Ledger, Left};
+use crate::orfa;
+
+const LISTING_1: &str = include_str!("../../crates/script/tests/listings/1.sjs");
+
+const KEPT: &str = r"service kept {
+  res '/counter' {
+    state n = 0
+    on POST { n++; respond n }
+    on GET { respond n }
+  }
+  res '/list' {
+    state list = []
+    on POST { list.push(Number(query.id)); respond list.length }
+    on GET { respond list }
+  }
+  res '/made' on POST {
+    res '/made/' + query.id on GET { respond 'here' }
+    respond { 201: { Location: '/made/' + query.id } }
+  }
+}
+";
+
+const CONFIG: &str = "listen: 127.0.0.1:0\nlog: { access: false }\nshed: { automatic: false }\n\
+    drain: { delay: 0s }\nroutes:\n  - { path: '/*', script: kept.sjs }\n";
+
+#[tokio::test]
+async fn state_is_there_again_when_the_gateway_is_started_anew() {
+    let mut served = Served::by(LISTING_1).await;
+    assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
+    served.gateway.terminate().await;
+    served.gateway = served.gateway.successor(orfa()).await;
+    assert_eq!(served.get("/data").await, "Hello S");
+}
+
+#[tokio::test]
+async fn a_worker_that_is_killed_is_replaced_and_takes_no_state_along() {
+    let served = Served::by(LISTING_1).await;
+    assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
+    for _ in 0..3 {
+        kill(workers(&served.gateway)[0]);
+        served.comes_to("/data", "Hello S").await;
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_hands_its_state_over_to_the_next_one() {
+    let more = "takeover: takeover.sock";
+    let mut served = Served::at(LISTING_1, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
+    assert_eq!(served.ask("PUT", "/data?value=before").await.status, 204);
+    let next = served.gateway.successor(orfa()).await;
+    let mut before = std::mem::replace(&mut served.gateway, next);
+    assert_eq!(served.get("/data").await, "Hello before");
+    assert_eq!(served.ask("PUT", "/data?value=after").await.status, 204);
+    assert!(before.ended().await.success());
+    assert_eq!(served.get("/data").await, "Hello after");
+}
+
+#[tokio::test]
+async fn a_gateway_that_ends_waits_for_what_a_handler_does_behind_its_answer() {
+    let script = "service s {\n  state done = 'no'\n  res '/work' on POST {\n    respond 'begun'\n    \
+                  res slow = 'http://up/slow?ms=300'\n    slow.get()\n    res '/done' on GET { respond 'yes' }\n  }\n}\n";
+    let mut served = Served::by(script).await;
+    assert_eq!(served.ask("POST", "/work").await.text(), "begun");
+    assert!(served.gateway.terminate().await.success());
+    served.gateway = served.gateway.successor(orfa()).await;
+    assert_eq!(served.get("/done").await, "yes");
+}
+
+#[tokio::test]
+async fn nothing_that_was_acknowledged_is_lost_when_workers_and_the_gateway_are_killed() {
+    assert_eq!(Soak::new(orfa(), Acknowledged::ByTheGateway).run(8).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_checker_notices_writes_that_are_acknowledged_before_they_are_committed() {
+    let found = Soak::new(orfa(), Acknowledged::TooEarly).run(8).await;
+    assert!(found.iter().any(|found| found.contains("is lost")), "{found:?}");
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: `make soak`"]
+async fn nothing_is_lost_in_two_hundred_kills() {
+    let binary = std::env::var_os("ORFA_BINARY").map_or(orfa().to_owned(), Into::into);
+    assert_eq!(Soak::new(&binary, Acknowledged::ByTheGateway).run(200).await, [""; 0]);
+}
+
+/// Who tells clients that something was written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Acknowledged {
+    /// The gateway, by its answer.
+    ByTheGateway,
+    /// Somebody before it, who passes the write on and doesn't wait for the answer.
+    TooEarly,
+}
+
+/// A gateway that is killed under a load, again and again.
+struct Soak<'b> {
+    binary: &'b Path,
+    acknowledged: Acknowledged,
+    ledger: Arc<Ledger>,
+}
+
+/// A client that goes on until it is over.
+#[derive(Clone)]
+struct Client {
+    url: watch::Receiver<String>,
+    acknowledged: Acknowledged,
+    ledger: Arc<Ledger>,
+    is_over: Arc<AtomicBool>,
+    /// Ids of its own begin here.
+    first: u64,
+}
+
+impl<'b> Soak<'b> {
+    fn new(binary: &'b Path, acknowledged: Acknowledged) -> Self {
+        Self { binary, acknowledged, ledger: Arc::default() }
+    }
+
+    /// So many kills; what contradicts what the clients were told.
+    async fn run(&self, kills: usize) -> Vec<String> {
+        let mut gateway = Gateway::start_with(self.binary, CONFIG, &[("kept.sjs", KEPT)]).await;
+        let (url, urls) = watch::channel(gateway.url.clone());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut clients = JoinSet::new();
+        for first in (0..3).map(|client| client * 1_000_000) {
+            let (url, ledger, is_over) = (urls.clone(), Arc::clone(&self.ledger), Arc::clone(&is_over));
+            let client = Client { url, acknowledged: self.acknowledged, ledger, is_over, first };
+            clients.spawn(client.clone().raises());
+            clients.spawn(client.clone().appends());
+            clients.spawn(client.clone().makes());
+            clients.spawn(client.reads());
+        }
+        for kill in 0..kills {
+            self.progress().await;
+            match workers(&gateway).as_slice() {
+                // Every third time it is the gateway's turn, else a worker's, if there is one.
+                [_, ..] if kill % 3 > 0 => self::kill(random(&workers(&gateway))),
+                _ => {
+                    gateway.pid().into_iter().for_each(self::kill);
+                    gateway.ended().await;
+                    gateway = gateway.successor(self.binary).await;
+                    url.send_replace(gateway.url.clone());
+                }
+            }
+        }
+        self.progress().await;
+        is_over.store(true, Relaxed);
+        while clients.join_next().await.is_some_and(|ended| ended.map(|()| true).expect("a client ends")) {}
+        self.ledger.contradictions(&left(&gateway.url, &self.ledger).await)
+    }
+
+    /// Waits for some more acknowledged writes, so that no kill comes at a known moment.
+    async fn progress(&self) {
+        let enough = self.ledger.acknowledged() + 1 + usize::from(some_byte()) % 40;
+        let wait = async {
+            while self.ledger.acknowledged() < enough {
+                tokio::task::yield_now().await;
+            }
+        };
+        patiently("acknowledged writes", wait).await;
+    }
+}
+
+impl Client {
+    async fn raises(self) {
+        while !self.is_over.load(Relaxed) {
+            let sent = self.ledger.now();
+            let answer = self.ask("POST", "/counter").await;
+            let value = answer.filter(|answer| answer.status == 200).map(|answer| answer.text());
+            let value = value.map(|value| value.parse().expect("a number"));
+            self.ledger.note(sent, Event::Raised(value));
+        }
+    }
+
+    async fn appends(self) {
+        for id in self.ids() {
+            let sent = self.ledger.now();
+            let is_acknowledged = self.write(&format!("/list?id={id}")).await;
+            self.ledger.note(sent, Event::Appended { id, is_acknowledged });
+        }
+    }
+
+    async fn makes(self) {
+        for id in self.ids() {
+            let sent = self.ledger.now();
+            let is_acknowledged = self.write(&format!("/made?id={id}")).await;
+            self.ledger.note(sent, Event::Made { id, is_acknowledged });
+        }
+    }
+
+    async fn reads(self) {
+        while !self.is_over.load(Relaxed) {
+            let sent = self.ledger.now();
+            if let Some(answer) = self.ask("GET", "/counter").await.filter(|answer| answer.status == 200) {
+                self.ledger.note(sent, Event::Read(answer.text().parse().expect("a number")));
+            }
+            let sent = self.ledger.now();
+            if let Some(answer) = self.ask("GET", "/list").await.filter(|answer| answer.status == 200) {
+                self.ledger.note(sent, Event::Listed(numbers(&answer)));
+            }
+        }
+    }
+
+    /// Its ids, until it is over.
+    fn ids(&self) -> impl Iterator<Item = u64> + use<> {
+        let is_over = Arc::clone(&self.is_over);
+        (self.first..).take_while(move |_| !is_over.load(Relaxed))
+    }
+
+    /// Whether somebody says that it was written.
+    async fn write(&self, path: &str) -> bool {
+        match self.acknowledged {
+            Acknowledged::ByTheGateway => {
+                self.ask("POST", path).await.is_some_and(|answer| answer.status.is_success())
+            }
+            Acknowledged::TooEarly => {
+                let (client, path) = (self.clone(), path.to_owned());
+                let passed = tokio::spawn(async move { client.ask("POST", &path).await });
+                // It does look whether it is done by now, so that it is not infinitely fast.
+                tokio::select! {
+                    _ = passed => {}
+                    _ = self.ask("GET", "/counter") => {}
+                }
+                true
+            }
+        }
+    }
+
+    /// An answer, if one comes.
+    async fn ask(&self, method: &str, path: &str) -> Option<Response> {
+        let url = format!("{}{path}", *self.url.borrow());
+        http::request(method, &url, &[], "").await.ok()
+    }
+}
+
+/// What the state is, once nobody writes any longer.
+async fn left(url: &str, ledger: &Ledger) -> Left {
+    let get = async |path: String| {
+        let answer = http::request("GET", &format!("{url}{path}"), &[], "").await.expect("an answer");
+        assert!(answer.status == 200 || path.starts_with("/made/"), "{path}: {}", answer.text());
+        answer
+    };
+    let counter = get("/counter".to_owned()).await.text().parse().expect("a number");
+    let list = numbers(&get("/list".to_owned()).await);
+    let mut left = Left { counter, list, ..Left::default() };
+    for id in ledger.made() {
+        if get(format!("/made/{id}")).await.text() == "here" {
+            left.resources.insert(id);
+        }
+    }
+    left
+}
+
+fn numbers(answer: &Response) -> Vec<u64> {
+    serde_json::from_slice(&answer.body).expect("a list of numbers")
+}
+
+/// The processes that a gateway has started.
+fn workers(gateway: &Gateway) -> Vec<u32> {
+    let Some(parent) = gateway.pid() else { return Vec::new() };
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(|id| parent_of(*id) == Some(parent)).collect()
+}
+
+fn parent_of(id: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+fn kill(id: u32) {
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw).expect("a process");
+    // It may be gone already.
+    let _ = kill_process(pid, Signal::KILL);
+}
+
+fn random(of: &[u32]) -> u32 {
+    of[usize::from(some_byte()) % of.len()]
+}
+
+/// A number that nobody foresees.
+fn some_byte() -> u8 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(()).to_le_bytes()[0]
+}

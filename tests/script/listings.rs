@@ -1,0 +1,99 @@
+//! The listings of the paper as they are printed, but for the names of the services that they call.
+
+use super::Served;
+use super::pages::Pages;
+
+const LISTING_1: &str = include_str!("../../crates/script/tests/listings/1.sjs");
+const LISTING_2: &str = include_str!("../../crates/script/tests/listings/2.sjs");
+const LISTING_3: &str = include_str!("../../crates/script/tests/listings/3.sjs");
+const LISTING_4: &str = include_str!("../../crates/script/tests/listings/4.sjs");
+const LISTING_6: &str = include_str!("../../crates/script/tests/listings/6.sjs");
+const LISTING_7: &str = include_str!("../../crates/script/tests/listings/7.sjs");
+
+/// The search engines are a service that says what it was asked.
+fn local(listing: &str) -> String {
+    let listing = listing.replace("http://google.ch/search?q=@", "http://up/json?n=@");
+    listing.replace("http://bing.com/search?q=@", "http://up/json?n=@")
+}
+
+/// Gives pages to a script as the service `pages`.
+async fn over_pages(listing: &str) -> (Served, Pages) {
+    let pages = Pages::start().await;
+    let more = format!("services: {{ pages: {{ url: 'http://{}' }} }}", pages.address);
+    let config = format!("listen: 127.0.0.1:0\n{more}\nroutes:\n  - {{ path: '/s/*', script: shop.sjs }}\n");
+    let gateway = testkit::Gateway::start_with(crate::orfa(), &config, &[("shop.sjs", listing)]).await;
+    let upstream = testkit::misbehave::start().await;
+    (Served { gateway, upstream }, pages)
+}
+
+#[tokio::test]
+async fn listing_1_shares_state_between_its_handlers() {
+    let served = Served::by(LISTING_1).await;
+    assert_eq!(served.get("/data").await, "Hello World");
+    assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
+    assert_eq!(served.get("/data").await, "Hello S");
+}
+
+#[tokio::test]
+async fn listing_2_passes_on_what_a_service_answers() {
+    let served = Served::by(&local(LISTING_2)).await;
+    assert_eq!(served.get("/search").await, "Invalid query");
+    let passed = served.ask("GET", "/search?q=2").await;
+    assert_eq!(passed.status, 200);
+    assert_eq!(passed.json().as_array().map(Vec::len), Some(2));
+    assert_eq!(served.upstream.hits("/json"), 1);
+}
+
+#[tokio::test]
+async fn listing_3_makes_a_resource_for_each_answer() {
+    let served = Served::by(&local(LISTING_3)).await;
+    for id in ["1", "2"] {
+        let made = served.ask("POST", "/search?q=1").await;
+        assert_eq!(made.status, 302, "{}", made.text());
+        assert_eq!(made.header("location"), format!("/s/total/{id}"), "below the mount path");
+        served.get(&format!("/total/{id}")).await;
+    }
+    assert_eq!(served.refused("GET", "/total/3").await, (404, "resource-not-found".into()));
+}
+
+#[tokio::test]
+async fn listing_4_asks_both_services_at_once() {
+    let listing = LISTING_4
+        .replace("http://google.ch/search?q=@", "http://up/slow?ms=@")
+        .replace("http://bing.com/search?q=@", "http://up/status/200?q=@");
+    let served = Served::by(&listing).await;
+    served.get("/search?q=1").await;
+    assert_eq!((served.upstream.hits("/slow"), served.upstream.hits("/status/200")), (1, 1));
+}
+
+#[tokio::test]
+async fn listing_6_crawls_a_tree_of_pages_by_calling_itself() {
+    let (served, _pages) = over_pages(LISTING_6).await;
+    let crawled = served.ask("PUT", "/crawl?startFrom=http%3A%2F%2Fpages%2F1&depth=4").await;
+    assert_eq!(crawled.status, 204, "{}", crawled.text());
+    let found = served.ask("GET", "/urlsDiscovered").await.json();
+    let mut found: Vec<u64> = found
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|url| url.as_str().expect("a text").trim_start_matches("http://pages/").parse().expect("a page"))
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, (2..16).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn listing_7_counts_words_after_it_has_answered() {
+    let (served, _pages) = over_pages(LISTING_7).await;
+    let urls: Vec<String> = (1..16).map(|page| format!("http://pages/{page}")).collect();
+    let body = serde_json::json!({ "urls": urls, "key": "leaf" }).to_string();
+    let started = served.send("POST", "/start", &[("content-type", "application/json")], body).await;
+    assert_eq!(
+        (started.status.as_u16(), started.header("location")),
+        (302, "/s/red/1"),
+        "{}",
+        started.text()
+    );
+    let words: u32 = (1..16_u32).map(u32::count_ones).sum();
+    served.comes_to("/red/1", &words.to_string()).await;
+}

@@ -1,0 +1,60 @@
+//! A script that changes while it is served.
+
+use super::Served;
+
+/// A counter, and the version of its program.
+fn counter(version: &str) -> String {
+    format!(
+        "service counter {{\n  state n = 0\n  res '/n' on POST {{ n++; respond n }}\n  \
+         res '/version' on GET {{ respond '{version}' }}\n}}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_changed_script_comes_into_force_and_keeps_its_state() {
+    let served = Served::by(&counter("one")).await;
+    assert_eq!(served.get("/version").await, "one");
+    assert_eq!(served.ask("POST", "/n").await.text(), "1");
+    served.gateway.rewrite("shop.sjs", &counter("two"));
+    served.comes_to("/version", "two").await;
+    assert_eq!(served.ask("POST", "/n").await.text(), "2");
+}
+
+#[tokio::test]
+async fn a_script_with_errors_leaves_the_one_before_in_force_and_the_log_says_where() {
+    let served = Served::by(&counter("one")).await;
+    assert_eq!(served.get("/version").await, "one");
+    served.gateway.rewrite(
+        "shop.sjs",
+        &counter("two").replace("res '/version' on GET {", "res '/version' on GET { n++;"),
+    );
+    let line = served.gateway.logged(|line| line.contains("shop.sjs:4:")).await.expect("a line");
+    assert!(line.contains("s-get-writes"), "{line}");
+    served.gateway.logged(|line| line.contains("stays in force")).await.expect("a line");
+    assert_eq!(served.get("/version").await, "one");
+    served.gateway.rewrite("shop.sjs", &counter("three"));
+    served.comes_to("/version", "three").await;
+}
+
+#[tokio::test]
+async fn a_script_that_compiles_and_does_not_load_leaves_the_one_before_in_force() {
+    let served = Served::by(&counter("one")).await;
+    assert_eq!(served.get("/version").await, "one");
+    served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{}", counter("two")));
+    let line = served.gateway.logged(|line| line.contains("can't be put in force")).await.expect("a line");
+    assert!(line.contains("shop.sjs:1:14: ReferenceError: missing is not defined"), "{line}");
+    assert_eq!(served.get("/version").await, "one");
+}
+
+#[tokio::test]
+async fn a_changed_module_that_a_script_imports_comes_into_force() {
+    let script = "import { word } from './words.mjs'\nservice says { res '/word' on GET { respond word } }\n";
+    let upstream = testkit::misbehave::start().await;
+    let config = super::config(&upstream.url(), "  - { path: '/s/*', script: shop.sjs }\n", "");
+    let files = [("shop.sjs", script), ("words.mjs", "export const word = 'one'\n")];
+    let gateway = testkit::Gateway::start_with(crate::orfa(), &config, &files).await;
+    let served = Served { gateway, upstream };
+    assert_eq!(served.get("/word").await, "one");
+    served.gateway.rewrite("words.mjs", "export const word = 'two'\n");
+    served.comes_to("/word", "two").await;
+}

@@ -1,0 +1,132 @@
+//! What of the gateway holds for a script's route: methods, paths, filters, callers, origins, limits, metrics.
+
+use serde_json::json;
+use testkit::http;
+
+use super::Served;
+use crate::support::{metric, metrics};
+
+const SHOP: &str = r"service shop {
+  res '/things' {
+    state things = []
+    on GET { respond things }
+    on POST { things.push(query.name); respond { 201: { Location: '/things/' + things.length } } }
+  }
+  res '/seen' on GET { respond { key: query.$headers['x-key'] || null, by: query.$headers['x-filter'] || null } }
+  res '/up' on GET { res up = 'http://up/echo'; respond up.get() }
+  res '/elsewhere' on GET { res far = query.url; respond far.get() }
+  res '/moved' on GET { respond { 302: { Location: '/things' } } }
+}
+";
+
+/// Says in a header that it was there.
+const FILTER: &str = r#"(module
+    (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 1)
+    (data (i32.const 16) "x-filterfirst")
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param i32) (result i32) (i32.const 1024))
+    (func (export "proxy_on_context_create") (param i32 i32))
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (call $add (i32.const 0) (i32.const 16) (i32.const 8) (i32.const 24) (i32.const 5))))"#;
+
+#[tokio::test]
+async fn paths_and_methods_are_those_of_the_script_below_its_mount_path() {
+    let served = Served::by(SHOP).await;
+    assert_eq!(served.refused("GET", "/nothing").await, (404, "resource-not-found".into()));
+    let refused = served.ask("DELETE", "/things").await;
+    assert_eq!((refused.status.as_u16(), refused.header("allow")), (405, "GET, HEAD, POST, OPTIONS"));
+    let options = served.ask("OPTIONS", "/things").await;
+    assert_eq!((options.status.as_u16(), options.header("allow")), (204, "GET, HEAD, POST, OPTIONS"));
+    let made = served.ask("POST", "/things?name=a").await;
+    assert_eq!((made.status.as_u16(), made.header("location")), (201, "/s/things/1"));
+    let moved = served.ask("GET", "/moved").await;
+    assert_eq!((moved.status.as_u16(), moved.header("location")), (302, "/s/things"));
+    let head = served.ask("HEAD", "/things").await;
+    assert_eq!((head.status.as_u16(), head.header("content-length"), head.body.len()), (200, "5", 0));
+    assert_eq!(served.get("/things").await, r#"["a"]"#);
+}
+
+#[tokio::test]
+async fn filters_see_a_request_before_the_script_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("says.wasm");
+    std::fs::write(&file, wat::parse_str(FILTER).expect("a module")).expect("written");
+    let route =
+        format!("  - {{ path: '/s/*', script: shop.sjs, filters: [{{ wasm: '{}' }}] }}\n", file.display());
+    let served = Served::at(SHOP, &route, "").await;
+    assert_eq!(served.ask("GET", "/seen").await.json(), json!({ "key": null, "by": "first" }));
+}
+
+#[tokio::test]
+async fn callers_need_their_key_and_keep_to_their_rate_and_the_script_never_sees_the_key() {
+    let more = "callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }\n\
+                rights: { shop: { routes: ['/s/*'], rate: { requests: 2/h, burst: 2 } } }";
+    let served = Served::at(SHOP, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
+    assert_eq!(served.refused("GET", "/seen").await, (401, "credentials-missing".into()));
+    let key = [("x-key", "mine"), ("authorization", "Bearer a-long-and-random-key-of-the-shop")];
+    let seen = served.send("GET", "/seen", &key, "").await;
+    assert_eq!((seen.status.as_u16(), seen.json()["key"].as_str()), (200, Some("mine")), "{}", seen.text());
+    served.send("GET", "/seen", &key, "").await;
+    let third = served.send("GET", "/seen", &key, "").await;
+    assert_eq!((third.status.as_u16(), &third.json()["code"]), (429, &"rate-requests".into()));
+}
+
+#[tokio::test]
+async fn a_browser_of_a_known_origin_is_answered_before_the_script() {
+    let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
+    let served = Served::at(SHOP, route, "").await;
+    let preflight = [("origin", "https://shop.example.org"), ("access-control-request-method", "DELETE")];
+    let answer = served.send("OPTIONS", "/things", &preflight, "").await;
+    assert_eq!(answer.header("access-control-allow-origin"), "https://shop.example.org");
+    assert!(answer.header("access-control-allow-methods").contains("DELETE"), "{:?}", answer.headers);
+}
+
+#[tokio::test]
+async fn a_body_is_no_larger_than_the_route_and_the_script_allow() {
+    let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { body: 1KiB } } }\n";
+    let served = Served::at(SHOP, route, "").await;
+    let answer = served.send("POST", "/things", &[], vec![b'x'; 2048]).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (413, &"body-too-large".into()));
+}
+
+#[tokio::test]
+async fn a_script_reaches_services_by_name_and_other_hosts_only_by_a_pattern() {
+    let served = Served::by(SHOP).await;
+    assert_eq!(served.ask("GET", "/up").await.json()["path"], "/echo");
+    let other = testkit::misbehave::start().await;
+    let far =
+        format!("/elsewhere?url={}", other.url().replace(':', "%3A").replace('/', "%2F") + "%2Fjson%3Fn%3D1");
+    assert_eq!(served.refused("GET", &far).await, (502, "script-resource".into()));
+    assert_eq!(other.hits("/json"), 0);
+    let open = Served::with(SHOP, &format!("hosts: ['{}']", other.address()), "").await;
+    assert_eq!(open.ask("GET", &far).await.json().as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn a_script_is_seen_in_metrics_and_in_the_access_log() {
+    let served = Served::by(SHOP).await;
+    served.get("/up").await;
+    let line = served.gateway.logged(|line| line.contains("/s/up")).await.expect("a line");
+    for part in [r#""route":"/s/*""#, r#""calls":1"#, r#""status":200"#] {
+        assert!(line.contains(part), "no {part} in {line}");
+    }
+    let page = metrics(&served.gateway).await;
+    assert_eq!(metric(&page, "orfa_script_requests_total{route=\"/s/*\"}"), 1);
+    assert_eq!(metric(&page, "orfa_script_ready{service=\"shop\"}"), 1);
+    assert_eq!(metric(&page, "orfa_script_worker_restarts_total{service=\"shop\"}"), 0);
+    assert!(metric(&page, "orfa_script_workers{service=\"shop\"}") > 0);
+}
+
+#[tokio::test]
+async fn two_routes_have_services_of_one_file_and_one_service_has_one_route() {
+    let script =
+        "service a { res '/x' on GET { respond 'a' } }\nservice b { res '/x' on GET { respond 'b' } }\n";
+    let routes = "  - { path: '/a/*', script: { file: shop.sjs, service: a } }\n  \
+                  - { path: '/b/*', script: { file: shop.sjs, service: b } }\n";
+    let served = Served::at(script, routes, "").await;
+    for name in ["a", "b"] {
+        let url = format!("{}/{name}/x", served.gateway.url);
+        assert_eq!(http::request("GET", &url, &[], "").await.expect("an answer").text(), name);
+    }
+}

@@ -1,0 +1,328 @@
+// The frames between gateway and worker: what each holds, and how they are read and written.
+//
+// u32 length of what follows | u8 type | u32 run | payload. All numbers are little endian. `text` is u32 length +
+// UTF-8. `body` is u8 kind + u32 length + bytes; its kinds are 0 none, 1 text, 2 JSON, 3 bytes, 4 text in ASCII,
+// 5 JSON in ASCII. Frames of one run are in order. A version is that of a group of cells.
+//
+// To the worker:
+//  1 LOAD      run = program; text name | text folder | text descriptor | text code       -> READY or BROKEN
+//  2 RUN       u32 program | u16 service | u16 handler | u8 flags (1 writer, 2 initialise) | u8 method | text path |
+//              text query (JSON object or empty) | text headers (the same) | u32 instance (0 none) | u8 cells |
+//              if any: u64 version, u64 durable, cells x u32 id, if initialising: cells x u16 index in the service |
+//              body. A reader reads at `version`; a writer builds on it and makes version + 1
+//  3 INSTANCE  run = instance; text captures
+//  4 STATE     run = cell; u8 kind (0 whole value, 1 array of change sets, 2 unset) | u64 version | text JSON
+//  5 FORGET    u8 what (0 cell, 1 instance, 2 program) | u32 id
+//  6 DONE      run; u32 call | u8 outcome (0 ok, 1 status not 2xx, 2 failed on the way, 3 pass taken over,
+//              4 refused by a rule) | u16 status | text headers | text message | body
+//  7 CANCEL    run; u8 what (0 its client left: it says END, unless it is a writer; 1 it is given up, whatever it is:
+//              its writes are undone, and it says nothing more)
+//  8 PING      run = n
+// From the worker:
+// 64 HELLO     u32 worker | text engine
+// 65 READY     run = program
+// 66 BROKEN    run = program; text message | text stack
+// 67 CALL      run; u32 call | u32 site | u8 flags (1 pass: the answer is my client's) | u8 method | text url |
+//              text query (JSON object; only where the url begins with `/`, it has no `?` then) | body
+// 68 ANSWER    run; u16 status (0: 200, or 204 without a body) | text headers (JSON object or empty) | body
+// 69 COMMIT    run; text changes
+// 70 DECLARE   run; u32 call | u32 site | u16 resource | text path | text captures | text initial values      -> DONE
+// 71 END       run; u8 flags (1 answer follows, 2 changes follow, 4 nothing was answered) | [u16 status |
+//              text headers | body] | [text changes] | u32 microseconds
+// 72 FAIL      run; u8 kind (0 threw, 1 ResourceError, 2 StateError, 3 answer is no JSON, 4 over its CPU time,
+//              5 the request's body is not the JSON that it claims to be) | u32 site (0 none) | u16 status (0 none) |
+//              text message | text stack
+// 73 LOG       run; u8 level (0 debug, 1 info, 2 warn, 3 error) | text
+// 74 PONG      run = n
+// 75 STUCK     run (0 unknown); u32 milliseconds, from the watchdog's own connection
+// 76 REMOVE    run: its instance goes when it commits
+//
+// A changes text is a JSON array of [slot, path, value] (set) and [slot, path] (delete), in order; an empty path is
+// the cell itself, "length" at the end of a path cuts an array.
+
+import { Buffer } from "node:buffer";
+
+export const LOAD = 1, RUN = 2, INSTANCE = 3, STATE = 4, FORGET = 5, DONE = 6, CANCEL = 7, PING = 8;
+export const HELLO = 64, READY = 65, BROKEN = 66, CALL = 67, ANSWER = 68, COMMIT = 69, DECLARE = 70, END = 71;
+export const FAIL = 72, LOG = 73, PONG = 74, STUCK = 75, REMOVE = 76;
+
+/** Kinds of bodies. */
+export const NONE = 0, TEXT = 1, JSON_TEXT = 2, BYTES = 3, ASCII = 4, JSON_ASCII = 5;
+
+const HEADER = 4;
+/** Strings shorter than this are read and written in JavaScript: a call into the engine costs more. */
+const SHORT = 24;
+/** What an inbox and an outbox begin with. */
+const KEPT = 1 << 16;
+/** From here on a string's length in bytes is asked for, and not guessed. */
+const LONG = 1 << 12;
+const TWO_32 = 4294967296;
+
+/** Reads the fields of one frame after another. One is used for all, so that reading makes no garbage. */
+export class Cursor {
+  buffer = Buffer.alloc(0);
+  at = 0;
+  end = 0;
+
+  u8() {
+    return this.buffer[this.at++];
+  }
+
+  u16() {
+    const { buffer, at } = this;
+    this.at = at + 2;
+    return buffer[at] | (buffer[at + 1] << 8);
+  }
+
+  u32() {
+    const { buffer, at } = this;
+    this.at = at + 4;
+    return (buffer[at] | (buffer[at + 1] << 8) | (buffer[at + 2] << 16) | (buffer[at + 3] << 24)) >>> 0;
+  }
+
+  /** Versions stay far below 2^53. */
+  u64() {
+    const low = this.u32();
+    return low + this.u32() * TWO_32;
+  }
+
+  text() {
+    const length = this.u32();
+    return length === 0 ? "" : this.string(length);
+  }
+
+  /** A string that is UTF-8. */
+  string(length) {
+    const { buffer, at } = this;
+    const end = at + length;
+    this.at = end;
+    if (length >= SHORT) return buffer.utf8Slice(at, end);
+    let text = "";
+    for (let i = at; i < end; i++) {
+      const byte = buffer[i];
+      if (byte >= 128) return buffer.utf8Slice(at, end);
+      text += String.fromCharCode(byte);
+    }
+    return text;
+  }
+
+  /** A body's text or bytes, which are a copy: the buffer is read into again. */
+  content(kind) {
+    const length = this.u32();
+    if (kind === NONE) return undefined;
+    if (kind === ASCII || kind === JSON_ASCII) {
+      const from = this.at;
+      this.at = from + length;
+      return this.buffer.latin1Slice(from, this.at);
+    }
+    if (kind !== BYTES) return this.string(length);
+    const bytes = new Uint8Array(length);
+    bytes.set(this.buffer.subarray(this.at, this.at + length));
+    this.at += length;
+    return bytes;
+  }
+}
+
+/**
+ * Cuts what arrives into frames. A frame that came in one piece is read where it lies; another is put together in
+ * memory that is used again, so that large bodies leave nothing to collect but themselves.
+ */
+export class Inbox {
+  /** Where a frame is put together that came in pieces: its length first. */
+  #frame = Buffer.allocUnsafeSlow(KEPT);
+  /** How much of it is there; nothing if 0. */
+  #filled = 0;
+  #buffer = Buffer.alloc(0);
+  #at = 0;
+  #end = 0;
+  /** @type {Buffer[]} what came while there was still something to take */
+  #later = [];
+
+  /** New bytes, which must stay as they are until they are taken. */
+  push(buffer, length) {
+    if (this.#at < this.#end) {
+      this.#later.push(buffer);
+      return;
+    }
+    this.#buffer = buffer;
+    this.#at = 0;
+    this.#end = length;
+  }
+
+  /**
+   * Puts the cursor behind the next frame's length. False if it has not come whole yet.
+   * @param {Cursor} cursor
+   */
+  next(cursor) {
+    if (this.#cut(cursor)) return true;
+    if (this.#later.length === 0) return false;
+    const buffer = this.#later.shift();
+    this.push(buffer, buffer.length);
+    return this.next(cursor);
+  }
+
+  #cut(cursor) {
+    const start = this.#at;
+    const there = this.#end - start;
+    if (this.#filled === 0 && there >= HEADER) {
+      const end = start + HEADER + u32(this.#buffer, start);
+      if (end <= this.#end) {
+        this.#at = end;
+        point(cursor, this.#buffer, start + HEADER, end);
+        return true;
+      }
+    }
+    return there > 0 && this.#join(cursor);
+  }
+
+  /** Adds what is there to the frame in pieces. */
+  #join(cursor) {
+    if (!this.#fill(HEADER)) return false;
+    const size = HEADER + u32(this.#frame, 0);
+    if (!this.#fill(size)) return false;
+    this.#filled = 0;
+    point(cursor, this.#frame, HEADER, size);
+    return true;
+  }
+
+  #fill(size) {
+    if (this.#frame.length < size) {
+      const larger = Buffer.allocUnsafeSlow(size);
+      this.#frame.copy(larger, 0, 0, this.#filled);
+      this.#frame = larger;
+    }
+    const taken = Math.min(size - this.#filled, this.#end - this.#at);
+    if (taken > 0) {
+      this.#buffer.copy(this.#frame, this.#filled, this.#at, this.#at + taken);
+      this.#filled += taken;
+      this.#at += taken;
+    }
+    return this.#filled >= size;
+  }
+}
+
+function u32(buffer, at) {
+  return (buffer[at] | (buffer[at + 1] << 8) | (buffer[at + 2] << 16) | (buffer[at + 3] << 24)) >>> 0;
+}
+
+function point(cursor, buffer, at, end) {
+  cursor.buffer = buffer;
+  cursor.at = at;
+  cursor.end = end;
+}
+
+/** Gathers frames, and gives them to the socket in one piece. */
+export class Outbox {
+  #buffer = Buffer.allocUnsafeSlow(KEPT);
+  #at = 0;
+  #start = 0;
+  #socket;
+  #first;
+
+  /**
+   * @param {import("node:net").Socket} socket
+   * @param {() => void} first is told when there is something again
+   */
+  constructor(socket, first) {
+    this.#socket = socket;
+    this.#first = first;
+  }
+
+  begin(type, run) {
+    if (this.#at === 0) this.#first();
+    this.#room(64);
+    this.#start = this.#at;
+    this.#at += HEADER;
+    this.#buffer[this.#at++] = type;
+    this.#put(run);
+    return this;
+  }
+
+  end() {
+    const at = this.#at;
+    this.#at = this.#start;
+    this.#put(at - this.#start - HEADER);
+    this.#at = at;
+  }
+
+  u8(value) {
+    this.#room(1);
+    this.#buffer[this.#at++] = value;
+    return this;
+  }
+
+  u16(value) {
+    this.#room(2);
+    this.#buffer[this.#at++] = value;
+    this.#buffer[this.#at++] = value >>> 8;
+    return this;
+  }
+
+  u32(value) {
+    this.#room(4);
+    this.#put(value);
+    return this;
+  }
+
+  /** Half a surrogate pair becomes U+FFFD, as everywhere in UTF-8. */
+  text(text) {
+    const { length } = text;
+    this.#room(4 + (length < LONG ? 3 * length : Buffer.byteLength(text)));
+    const start = this.#at;
+    const written = length === 0 ? 0 : this.#string(text, start + 4);
+    this.#put(written);
+    this.#at = start + 4 + written;
+    return this;
+  }
+
+  /** @param {number} kind @param {string | Uint8Array | undefined} content */
+  body(kind, content) {
+    this.u8(kind);
+    if (content === undefined) return this.u32(0);
+    if (typeof content === "string") return this.text(content);
+    this.#room(4 + content.length);
+    this.#put(content.length);
+    this.#buffer.set(content, this.#at);
+    this.#at += content.length;
+    return this;
+  }
+
+  /** Everything gathered goes out, with one system call where the socket takes it. */
+  flush() {
+    if (this.#at === 0) return;
+    const buffer = this.#buffer;
+    this.#socket.write(buffer.subarray(0, this.#at));
+    this.#at = 0;
+    // A buffer that is not written yet, or that one large answer made large, is not used again.
+    if (this.#socket.writableLength > 0 || buffer.length > 16 * KEPT) this.#buffer = Buffer.allocUnsafeSlow(KEPT);
+  }
+
+  #put(value) {
+    const buffer = this.#buffer;
+    const at = this.#at;
+    buffer[at] = value;
+    buffer[at + 1] = value >>> 8;
+    buffer[at + 2] = value >>> 16;
+    buffer[at + 3] = value >>> 24;
+    this.#at = at + 4;
+  }
+
+  #string(text, at) {
+    const buffer = this.#buffer;
+    const { length } = text;
+    if (length >= SHORT) return buffer.utf8Write(text, at);
+    for (let i = 0; i < length; i++) {
+      const code = text.charCodeAt(i);
+      if (code >= 128) return buffer.utf8Write(text, at);
+      buffer[at + i] = code;
+    }
+    return length;
+  }
+
+  #room(size) {
+    if (this.#buffer.length - this.#at >= size) return;
+    const larger = Buffer.allocUnsafeSlow(Math.max(2 * this.#buffer.length, this.#at + size));
+    this.#buffer.copy(larger, 0, 0, this.#at);
+    this.#buffer = larger;
+  }
+}

@@ -1,0 +1,105 @@
+// What a handler gets of its request, `query`, and what it sets on its answer beside the body, `response`.
+
+import { JSON_ASCII, JSON_TEXT } from "./frames.js";
+
+const { parse } = JSON;
+const { keys } = Object;
+
+/** Members that are about the request, and hidden from loops. */
+const RESERVED = new Set(["$method", "$path", "$headers", "$body"]);
+export const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/** The body is not the JSON that its type claims. */
+export class BodyError extends Error {}
+
+/** Its members are the parameters, and those of a JSON body; it has nothing of Object.prototype (rules 14, 22). */
+export class Query {
+  #method;
+  #path;
+  #headers;
+  #body;
+
+  constructor(method, path, parameters, headers, kind, content) {
+    this.#method = method;
+    this.#path = path;
+    this.#headers = headers;
+    this.#body = content;
+    if (parameters !== "") this.#add(parse(parameters));
+    if (kind !== JSON_TEXT && kind !== JSON_ASCII) return;
+    const body = (this.#body = parsedBody(content));
+    if (typeof body === "object" && body !== null && !Array.isArray(body)) this.#add(body);
+  }
+
+  /** The URL's parameters come first, and stay. */
+  #add(members) {
+    for (const name of keys(members)) {
+      if (!(name in this) && !RESERVED.has(name)) this[name] = members[name];
+    }
+  }
+
+  get $method() {
+    return METHODS[this.#method];
+  }
+
+  get $path() {
+    return this.#path;
+  }
+
+  get $headers() {
+    if (typeof this.#headers === "string") this.#headers = this.#headers === "" ? {} : parse(this.#headers);
+    return this.#headers;
+  }
+
+  get $body() {
+    return this.#body;
+  }
+}
+Object.setPrototypeOf(Query.prototype, null);
+delete Query.prototype.constructor;
+
+function parsedBody(text) {
+  try {
+    return parse(text);
+  } catch (error) {
+    throw new BodyError(`the request's body is not the JSON that its type claims: ${error.message}`);
+  }
+}
+
+/** Status and headers of the answer, beside `respond` (rule 13), and the end of a nested resource (rule 10). */
+export class Response {
+  #run;
+  #headers;
+  /** @type {number | undefined} */
+  status = undefined;
+
+  constructor(run) {
+    this.#run = run;
+  }
+
+  get headers() {
+    return (this.#headers ??= {});
+  }
+
+  set headers(headers) {
+    this.#headers = headers;
+  }
+
+  /** Removes the resource that this handler belongs to, when the run commits. */
+  remove() {
+    this.#run.remove();
+  }
+
+  /** The headers as JSON, with those of a status response among them; empty if there are none. */
+  static headersOf(response, more) {
+    const own = response.#headers;
+    if (own === undefined && more === undefined) return "";
+    const all = Object.create(null);
+    for (const headers of [own, more]) {
+      for (const name of keys(headers ?? {})) {
+        const value = headers[name];
+        if (value !== undefined && value !== null) all[name] = Array.isArray(value) ? value.map(String) : String(value);
+      }
+    }
+    return JSON.stringify(all);
+  }
+}

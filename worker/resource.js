@@ -1,0 +1,208 @@
+// Resources as values: URL templates, what a call makes of them, and the error of a call.
+
+import { stringify } from "./views.js";
+import { BYTES, JSON_TEXT, NONE, TEXT } from "./frames.js";
+
+const METHODS = ["get", "head", "post", "put", "patch", "delete", "options"];
+/** Methods whose call may have one argument more than the template has holes: post, put, patch. */
+const HAS_BODY = [false, false, true, true, true, false, false];
+
+/** A call that didn't come back with a 2xx. */
+export class ResourceError extends Error {
+  /**
+   * @param {string} message
+   * @param {number} status 0 if there was none
+   * @param {Record<string, unknown>} headers
+   * @param {unknown} body
+   */
+  constructor(message, status = 0, headers = {}, body = undefined) {
+    super(message);
+    this.status = status;
+    this.headers = headers;
+    this.body = body;
+  }
+}
+Object.defineProperty(ResourceError.prototype, "name", { value: "ResourceError", configurable: true, writable: true });
+
+export class Resource {
+  /** @param {string[]} texts with a hole between any two */
+  constructor(texts) {
+    this.texts = texts;
+  }
+
+  /**
+   * @param {(string | {v: unknown})[]} pieces two strings side by side have a hole between them; `v` was computed
+   *   when the handler ran, and has no holes
+   */
+  static of(pieces) {
+    const texts = [];
+    let text;
+    let wasString = false;
+    for (const piece of pieces) {
+      const isString = typeof piece === "string";
+      if (isString && wasString) {
+        texts.push(text);
+        text = "";
+      }
+      text = (text ?? "") + (isString ? piece : computed(piece.v));
+      wasString = isString;
+    }
+    texts.push(text ?? "");
+    return new Resource(texts);
+  }
+
+  toJSON() {
+    return { pieces: this.texts };
+  }
+
+  toString() {
+    return this.texts.map((text) => text.replaceAll("@", "@@")).join("@");
+  }
+
+  /**
+   * The request of a call.
+   * @param {number} method
+   * @param {unknown[]} values
+   */
+  request(method, values) {
+    const holes = this.texts.length - 1;
+    const hasBody = values.length === holes + 1 && HAS_BODY[method];
+    if (values.length !== holes && !hasBody) throw new TypeError(this.#miscounted(method, holes, values.length));
+    const body = hasBody ? values[holes] : undefined;
+    const kind = bodyKind(body);
+    const content = kind === JSON_TEXT ? stringify(body) : body;
+    const [first] = this.texts;
+    // `//host` is another host, as everywhere on the web.
+    if (first[0] !== "/" || first[1] === "/") return { url: this.#filled(values), query: "", kind, content };
+    return { ...this.#internal(values), kind, content };
+  }
+
+  #filled(values) {
+    const { texts } = this;
+    let url = texts[0];
+    for (let i = 1; i < texts.length; i++) url += encode(values[i - 1]) + texts[i];
+    return url;
+  }
+
+  /** A call of the same gateway: parameters stay what they are, and don't become text. */
+  #internal(values) {
+    const { texts } = this;
+    let url = "";
+    let i = 0;
+    for (; ; i++) {
+      const mark = texts[i].indexOf("?");
+      if (mark >= 0) {
+        const query = stringify(this.#parameters(values, i, mark + 1));
+        return { url: url + texts[i].slice(0, mark), query };
+      }
+      url += texts[i];
+      if (i + 1 === texts.length) return { url, query: "" };
+      url += encode(values[i]);
+    }
+  }
+
+  /** The parameters, which begin in a text. */
+  #parameters(values, i, from) {
+    const parameters = Object.create(null);
+    let name = new Part();
+    let value;
+    const add = () => {
+      if (value !== undefined) parameter(parameters, name.text(), value.value());
+      else if (!name.empty) parameter(parameters, name.text(), "");
+      name = new Part();
+      value = undefined;
+    };
+    for (let text = this.texts[i].slice(from); ; text = this.texts[++i]) {
+      text.split("#", 1)[0].split("&").forEach((pair, n) => {
+        if (n > 0) add();
+        const sign = value === undefined ? pair.indexOf("=") : -1;
+        if (sign >= 0) {
+          name.literal(pair.slice(0, sign));
+          value = new Part();
+        }
+        (value ?? name).literal(pair.slice(sign + 1));
+      });
+      if (i + 1 === this.texts.length) break;
+      (value ?? name).hole(values[i]);
+    }
+    add();
+    return parameters;
+  }
+
+  #miscounted(method, holes, count) {
+    const wanted = holes === 1 ? "1 argument" : `${holes} arguments`;
+    const more = HAS_BODY[method] ? ", and may have one more, the body" : "";
+    return `${METHODS[method]} of '${this}' needs ${wanted}, one for each @${more}; it has ${count} (S rule 15)`;
+  }
+}
+
+/** A parameter's name or value: of one hole alone it is the value that was put in. */
+class Part {
+  #text = "";
+  #value;
+  #isHole = false;
+  #pieces = 0;
+
+  get empty() {
+    return this.#pieces === 0;
+  }
+
+  literal(text) {
+    if (text === "") return;
+    this.#pieces++;
+    this.#text += decode(text);
+  }
+
+  hole(value) {
+    this.#isHole = this.#pieces++ === 0;
+    this.#value = value;
+    this.#text += textOf(value);
+  }
+
+  text() {
+    return this.#text;
+  }
+
+  value() {
+    return this.#isHole && this.#pieces === 1 ? this.#value : this.#text;
+  }
+}
+
+function parameter(parameters, name, value) {
+  if (value === undefined) return;
+  const isList = name.endsWith("[]");
+  const key = isList ? name.slice(0, -2) : name;
+  const before = parameters[key];
+  if (before !== undefined) parameters[key] = (Array.isArray(before) ? before : [before]).concat(value);
+  else parameters[key] = isList && !Array.isArray(value) ? [value] : value;
+}
+
+/** What a resource's run-time part may be. */
+function computed(value) {
+  const type = typeof value;
+  if (type === "string" || type === "number" || type === "boolean" || type === "bigint") return String(value);
+  throw new TypeError(`a part of a resource's URL is ${value === null ? "null" : type}, and not text (S rule 15)`);
+}
+
+function encode(value) {
+  return encodeURIComponent(textOf(value));
+}
+
+function textOf(value) {
+  return typeof value === "string" ? value.toWellFormed() : String(value);
+}
+
+function decode(text) {
+  try {
+    return decodeURIComponent(text.replaceAll("+", " "));
+  } catch {
+    return text;
+  }
+}
+
+/** The kind of body that a value makes (rule 13). */
+export function bodyKind(value) {
+  if (value === undefined) return NONE;
+  if (typeof value === "string") return TEXT;
+  return value instanceof Uint8Array ? BYTES : JSON_TEXT;
+}

@@ -1,0 +1,282 @@
+// A run: one request in a handler, from the RUN frame to END or FAIL. Handlers know it as `$r`.
+
+import { describe, unspeakable } from "./errors.js";
+import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, JSON_TEXT, LOG, NONE, REMOVE } from "./frames.js";
+import { par, pfor } from "./par.js";
+import { snapshot } from "./program.js";
+import { METHODS, Response } from "./query.js";
+import { Resource, bodyKind } from "./resource.js";
+import { Transaction } from "./transaction.js";
+import { stringify } from "./views.js";
+
+const HAS_ANSWER = 1;
+const HAS_CHANGES = 2;
+const NOTHING_ANSWERED = 4;
+
+export class Run {
+  /** Milliseconds that its code took. */
+  time = 0;
+  ended = false;
+  /** Whether `respond` was there. */
+  #answered = false;
+  /** @type {{status: number, headers: string, kind: number, content: string | Uint8Array | undefined} | undefined} */
+  #answer;
+  #committed = false;
+  #suspended = false;
+  #cells;
+  /** @type {Transaction | undefined} of a writer that has not committed */
+  transaction;
+  /** What it reads: Infinity is the newest. */
+  version = 0;
+  /** @type {import("./state.js").Cell[]} */
+  slots = [];
+  /** Names of the cells, for errors. */
+  names = [];
+  /** @type {Map<object, import("./views.js").Node> | undefined} */
+  nodes;
+  #base = 0;
+
+  /**
+   * @param {import("./worker.js").Worker} worker
+   * @param {number} id
+   * @param {import("./program.js").Service} service that it runs in
+   * @param {number} method
+   */
+  constructor(worker, id, service, method) {
+    this.worker = worker;
+    this.id = id;
+    this.service = service;
+    this.method = method;
+    this.response = new Response(this);
+  }
+
+  /** Gives it the cells that it may use. */
+  open(handler, cells, version, isWriter) {
+    this.slots = cells;
+    this.names = handler.names;
+    this.view = handler.Cells;
+    this.#base = version;
+    this.version = isWriter ? Infinity : version;
+    if (isWriter) this.transaction = new Transaction(this, version + 1);
+  }
+
+  // What emitted code calls.
+
+  get cells() {
+    return (this.#cells ??= new this.view(this));
+  }
+
+  initial(slot, value) {
+    if (this.slots[slot].holder.value === undefined) this.transaction?.setCell(slot, value());
+  }
+
+  /** A call whose result the handler wants. */
+  call(site, resource, method, values) {
+    return this.#call(site, 0, resource, method, values);
+  }
+
+  /** A call whose answer goes to the client as it is. */
+  async pass(site, resource, method, values) {
+    if (this.#answered) {
+      this.#twice();
+      await this.#call(site, 0, resource, method, values);
+      return;
+    }
+    this.#answered = true;
+    try {
+      const result = await this.#call(site, 1, resource, method, values);
+      if (result === PASS) return;
+      this.#answered = false;
+      this.respond(result);
+    } catch (error) {
+      this.#answered = false;
+      throw error;
+    }
+  }
+
+  respond(value) {
+    if (this.#answered) return this.#twice();
+    this.#set(this.response.status ?? 0, undefined, value);
+  }
+
+  /** A status response, `respond {302: {Location: …}}`. */
+  answer(status, headers, body) {
+    if (this.#answered) return this.#twice();
+    this.#set(status, headers, body);
+  }
+
+  par(...units) {
+    return par(units);
+  }
+
+  pfor(collection, unit) {
+    return pfor(collection, unit, this.service.program.most);
+  }
+
+  /** Commits early: from here on the run is a reader of what it has made. */
+  commit() {
+    if (this.transaction === undefined) return;
+    this.worker.outbox.begin(COMMIT, this.id).text(this.#close()).end();
+    this.#committed = true;
+    this.#holdVersions();
+  }
+
+  /** A nested resource comes to be, with a snapshot of what it uses. */
+  declare(site, resource, path, captures) {
+    const text = snapshot(captures);
+    const initials = this.service.initials(resource, text);
+    const { outbox } = this.worker;
+    const { call, promise } = this.#waiting(site, true);
+    outbox.begin(DECLARE, this.id).u32(call).u32(site).u16(resource);
+    outbox.text(String(path)).text(text).text(initials).end();
+    return promise;
+  }
+
+  /** `response.remove()` */
+  remove() {
+    this.worker.outbox.begin(REMOVE, this.id).end();
+  }
+
+  // What the worker calls.
+
+  /** The handler goes on for a while, and others may write meanwhile. */
+  follow(promise) {
+    if (this.slots.length > 0 && this.transaction === undefined && !this.#committed) this.#holdVersions();
+    promise.then(() => this.finish(), (error) => this.fail(error));
+  }
+
+  /** Sends an answer whose handler goes on. */
+  sendAnswer() {
+    if (this.ended || this.#answer === undefined) return;
+    this.#writeAnswer(this.worker.outbox.begin(ANSWER, this.id)).end();
+    this.#answer = undefined;
+  }
+
+  finish() {
+    if (this.ended) return;
+    if (!this.#answered && this.#hasSet()) this.respond(undefined);
+    const answer = this.#answer !== undefined ? HAS_ANSWER : 0;
+    const changes = this.transaction !== undefined ? this.#close() : "";
+    const flags = answer | (changes !== "" ? HAS_CHANGES : 0) | (this.#answered ? 0 : NOTHING_ANSWERED);
+    const frame = this.worker.outbox.begin(END, this.id).u8(flags);
+    if (answer !== 0) this.#writeAnswer(frame);
+    if (changes !== "") frame.text(changes);
+    this.#end();
+    frame.u32(this.#micros()).end();
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    if (this.ended) return;
+    this.#undo();
+    const { kind, site, status, message, stack } = describe(error);
+    const frame = this.worker.outbox.begin(FAIL, this.id).u8(kind).u32(site).u16(status);
+    frame.text(message).text(stack).end();
+    this.#end();
+  }
+
+  /**
+   * Nobody waits for it any more, and what it waits for never comes, so that nothing of it runs again. A writer goes
+   * on, unless the gateway gives it up: then its writes are undone, and it says nothing more.
+   */
+  cancel(isGivenUp) {
+    if (isGivenUp) this.#undo();
+    else if (this.transaction !== undefined || this.#committed) return;
+    else this.worker.outbox.begin(END, this.id).u8(NOTHING_ANSWERED).u32(this.#micros()).end();
+    this.#end();
+  }
+
+  whyReadOnly() {
+    if (this.ended) return "the run is over";
+    if (this.#committed) return "the run has committed already (S rule 6)";
+    const method = METHODS[this.method];
+    if (this.method <= 1) return `${method} reads the last committed version, and changes nothing (S rule 3)`;
+    return "this handler only reads its state (S rule 4)";
+  }
+
+  // What both use.
+
+  #call(site, flags, resource, method, values) {
+    if (!(resource instanceof Resource)) throw new TypeError("only a resource can be called (S rule 15)");
+    const { url, query, kind, content } = resource.request(method, values);
+    const { call, promise } = this.#waiting(site, false);
+    const frame = this.worker.outbox.begin(CALL, this.id).u32(call).u32(site).u8(flags).u8(method);
+    frame.text(url).text(query).body(kind, content).end();
+    return promise;
+  }
+
+  /** A promise for the DONE frame of a call. */
+  #waiting(site, isDeclaration) {
+    if (this.ended) return { call: 0, promise: new Promise(() => {}) };
+    const { waiting } = this.worker;
+    const call = this.worker.nextCall();
+    const promise = new Promise((resolve, reject) => {
+      waiting.set(call, { run: this, site, isDeclaration, resolve, reject });
+    });
+    return { call, promise };
+  }
+
+  #set(status, headers, value) {
+    const kind = value === null ? NONE : bodyKind(value);
+    const content = kind === JSON_TEXT ? json(value) : kind === NONE ? undefined : value;
+    this.#answer = { status, headers: Response.headersOf(this.response, headers), kind, content };
+    this.#answered = true;
+    this.worker.answered(this);
+  }
+
+  #hasSet() {
+    return this.response.status !== undefined || Response.headersOf(this.response, undefined) !== "";
+  }
+
+  #writeAnswer(frame) {
+    const { status, headers, kind, content } = this.#answer;
+    return frame.u16(status).text(headers).body(kind, content);
+  }
+
+  #twice() {
+    const text = "a second `respond` in one run: the first one counts (S rule 13)";
+    this.worker.outbox.begin(LOG, this.id).u8(3).text(text).end();
+  }
+
+  /** Ends the transaction, and gives its change set. */
+  #close() {
+    const changes = this.transaction.commit();
+    this.version = changes === "" ? this.#base : this.transaction.version;
+    this.transaction = undefined;
+    return changes;
+  }
+
+  #micros() {
+    return Math.round(this.time * 1000);
+  }
+
+  #undo() {
+    this.transaction?.undo();
+    this.transaction = undefined;
+  }
+
+  #holdVersions() {
+    this.#suspended = true;
+    for (const cell of this.slots) cell.enter(this.version);
+  }
+
+  #end() {
+    this.ended = true;
+    this.worker.ended(this);
+    if (this.#suspended) for (const cell of this.slots) cell.leave(this.version);
+  }
+}
+
+/** What a call resolves to if its answer went to the client. */
+export const PASS = Symbol("passed on");
+
+function json(value) {
+  let text;
+  try {
+    text = stringify(value);
+  } catch (error) {
+    throw unspeakable(value, error);
+  }
+  if (text === undefined) throw unspeakable(value, new Error("it has none"));
+  return text;
+}

@@ -1,0 +1,247 @@
+// The cells that a worker has: their newest values, and what older runs still read.
+//
+// Writers write in place, on the raw tree. Beforehand they note what stood there: so a run that throws is undone, and
+// runs that read an older version read around what was written since. Nothing is ever copied for a reader. What is
+// noted goes when neither an active run, nor a version that is not durable yet, needs it.
+//
+// A cell's value stands in its holder as an ordinary member, so that the cell itself is written like anything in it.
+
+const { hasOwn, keys, assign } = Object;
+const { isArray } = Array;
+const { ownKeys } = Reflect;
+const { parse } = JSON;
+
+/** The old value of a member that there was not. */
+export const ABSENT = Symbol("absent");
+/** The key of an entry that has a shallow copy of the whole object or array. */
+const WHOLE = Symbol("whole");
+/** The member of a holder that is the cell's value. */
+export const VALUE = "value";
+
+/** What stood at a place before a version. */
+class Entry {
+  constructor(target, key, old, version) {
+    this.target = target;
+    this.key = key;
+    this.old = old;
+    this.version = version;
+  }
+}
+
+export class Cell {
+  /** @type {Map<object, Map<string | symbol, Entry[]>>} by object and key, oldest first */
+  #history = new Map();
+  /** @type {Entry[]} all of them, oldest first */
+  #log = [];
+  #dropped = 0;
+  /** @type {Map<number, number>} how many active runs read a version */
+  #readers = new Map();
+  /** @type {Cell | undefined} what runs read that are older than this whole value */
+  older;
+
+  constructor(value, version) {
+    this.holder = { value };
+    /** Of the newest value; a writer that has begun to write counts. */
+    this.version = version;
+    /** The oldest version that can be read. */
+    this.since = version;
+  }
+
+  /** Takes note of what stands at a place, before `version` changes it. The first change of a version counts. */
+  note(target, key, old, version) {
+    let places = this.#history.get(target);
+    if (places === undefined) this.#history.set(target, (places = new Map()));
+    const entries = places.get(key);
+    if (isOf(version, entries) || isOf(version, places.get(WHOLE))) return;
+    const entry = new Entry(target, key, old, version);
+    if (entries === undefined) places.set(key, [entry]);
+    else entries.push(entry);
+    this.#log.push(entry);
+  }
+
+  /** The same for all of an object or array. */
+  noteWhole(target, version) {
+    this.note(target, WHOLE, isArray(target) ? target.slice() : { ...target }, version);
+  }
+
+  /** What `target[key]` was at a version; ABSENT if there was none. */
+  at(target, key, version) {
+    const places = this.#history.get(target);
+    if (places !== undefined) {
+      // What an array has grown by since is noted as its length only.
+      if (isArray(target) && key !== "length" && Number(key) >= this.at(target, "length", version)) return ABSENT;
+      const entry = first(places.get(key), version);
+      const whole = first(places.get(WHOLE), version);
+      // Within a version the single place was noted first, else it would not have been.
+      if (entry !== undefined && (whole === undefined || entry.version <= whole.version)) return entry.old;
+      if (whole !== undefined) return hasOwn(whole.old, key) ? whole.old[key] : ABSENT;
+    }
+    return hasOwn(target, key) ? target[key] : ABSENT;
+  }
+
+  /** The keys that an object had at a version. */
+  keysAt(target, version) {
+    const places = this.#history.get(target);
+    if (places === undefined) return ownKeys(target);
+    if (isArray(target)) return [...Array(this.at(target, "length", version)).keys()].map(String).concat("length");
+    const names = new Set(ownKeys(first(places.get(WHOLE), version)?.old ?? target));
+    for (const key of places.keys()) if (key !== WHOLE) names.add(key);
+    return [...names].filter((key) => this.at(target, key, version) !== ABSENT);
+  }
+
+  /** Undoes all that a version has changed. */
+  undo(version, before) {
+    const log = this.#log;
+    while (log.length > this.#dropped && log.at(-1).version === version) {
+      const entry = log.pop();
+      restore(entry);
+      const places = this.#history.get(entry.target);
+      places.get(entry.key).pop();
+      this.#tidy(entry, places);
+    }
+    this.version = before;
+  }
+
+  /** A run that goes on for a while reads a version. */
+  enter(version) {
+    this.#readers.set(version, (this.#readers.get(version) ?? 0) + 1);
+  }
+
+  leave(version) {
+    const count = this.#readers.get(version) - 1;
+    if (count === 0) this.#readers.delete(version);
+    else this.#readers.set(version, count);
+  }
+
+  /** Lets go of what neither active runs nor those to come will read; these read at `durable` or later. */
+  forget(durable) {
+    if (this.older !== undefined && durable >= this.since) this.older = undefined;
+    const log = this.#log;
+    if (log.length === this.#dropped || log[this.#dropped].version > durable) return;
+    let floor = durable;
+    for (const version of this.#readers.keys()) if (version < floor) floor = version;
+    while (this.#dropped < log.length && log[this.#dropped].version <= floor) {
+      const entry = log[this.#dropped];
+      log[this.#dropped++] = undefined;
+      const places = this.#history.get(entry.target);
+      places.get(entry.key).shift();
+      this.#tidy(entry, places);
+    }
+    if (this.#dropped * 2 > log.length) {
+      log.splice(0, this.#dropped);
+      this.#dropped = 0;
+    }
+  }
+
+  #tidy({ target, key }, places) {
+    if (places.get(key).length > 0) return;
+    places.delete(key);
+    if (places.size === 0) this.#history.delete(target);
+  }
+
+  /** How many old values are kept. */
+  get noted() {
+    return this.#log.length - this.#dropped;
+  }
+}
+
+function isOf(version, entries) {
+  return entries !== undefined && entries[entries.length - 1].version === version;
+}
+
+function first(entries, version) {
+  if (entries === undefined) return undefined;
+  for (const entry of entries) if (entry.version > version) return entry;
+  return undefined;
+}
+
+/** @param {Entry} entry */
+function restore({ target, key, old }) {
+  if (key !== WHOLE) {
+    if (old === ABSENT) delete target[key];
+    else target[key] = old;
+  } else if (isArray(target)) {
+    target.length = old.length;
+    for (let i = 0; i < old.length; i++) target[i] = old[i];
+  } else {
+    for (const name of keys(target)) delete target[name];
+    assign(target, old);
+  }
+}
+
+/** All cells of a worker, by number. */
+export class Cells {
+  /** @type {Map<number, Cell>} */
+  #cells = new Map();
+
+  /** The cell as a run reads it that began at a version. */
+  find(id, version, durable) {
+    let cell = this.#cells.get(id);
+    if (cell === undefined) this.#cells.set(id, (cell = new Cell(undefined, 0)));
+    cell.forget(durable);
+    while (cell.since > version && cell.older !== undefined) cell = cell.older;
+    if (cell.since > version) throw new Error(`version ${version} of cell ${id} is not here any more`);
+    return cell;
+  }
+
+  /** A STATE frame. */
+  receive(id, kind, version, text) {
+    const cell = this.#cells.get(id);
+    if (kind === 1) return apply(cell, parse(text), version);
+    const whole = new Cell(kind === 0 ? parse(text) : undefined, version);
+    // Not if versions went back: then what was here was never committed.
+    if (cell !== undefined && cell.version < version) whole.older = cell;
+    this.#cells.set(id, whole);
+  }
+
+  delete(id) {
+    this.#cells.delete(id);
+  }
+}
+
+/** Makes another worker's change sets here. */
+function apply(cell, sets, version) {
+  for (const ops of sets) for (const op of ops) change(cell, op, version);
+  cell.version = version;
+}
+
+function change(cell, op, version) {
+  const path = op[1];
+  let target = cell.holder;
+  let key = VALUE;
+  for (const step of path) {
+    target = target[key];
+    key = step;
+  }
+  if (op.length === 2) {
+    cell.note(target, key, hasOwn(target, key) ? target[key] : ABSENT, version);
+    if (target === cell.holder) target.value = undefined;
+    else delete target[key];
+  } else if (key === "length" && isArray(target)) {
+    cut(cell, target, op[2], version);
+  } else {
+    put(cell, target, key, op[2], version);
+  }
+}
+
+/** Sets a member, which may be the next one of an array. */
+export function put(cell, target, key, value, version) {
+  if (isArray(target)) {
+    if (Number(key) === target.length) {
+      cell.note(target, "length", target.length, version);
+      target.push(value);
+      return;
+    }
+    cell.note(target, String(key), target[key], version);
+  } else {
+    cell.note(target, key, hasOwn(target, key) ? target[key] : ABSENT, version);
+  }
+  target[key] = value;
+}
+
+/** Makes an array shorter. */
+export function cut(cell, target, length, version) {
+  for (let i = length; i < target.length; i++) cell.note(target, String(i), target[i], version);
+  cell.note(target, "length", target.length, version);
+  target.length = length;
+}

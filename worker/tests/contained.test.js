@@ -1,0 +1,256 @@
+// What goes wrong in a handler stays there: its run fails or is ended, its neighbours in the worker go on.
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { END, FAIL, TEXT } from "../frames.js";
+import { ENGINE, gateway } from "./gateway.js";
+
+const plain = (body, cells) => ({ code: `function (query, response, $r) { ${body} }`, cells });
+const async = (body, cells) => ({ code: `async function (query, response, $r) { ${body} }`, cells });
+const hello = plain("$r.respond('hello')");
+const call = `$r.call(1, $s.resource(["http://x/"]), 0, [])`;
+
+/** The worker still answers. */
+async function lives(g, program, handler = 0) {
+  assert.equal((await g.run(program, handler)).body, "hello");
+}
+
+test("whatever is thrown is told in words", async (t) => {
+  const thrown = {
+    "new Error('plain')": /^Error: plain$/,
+    "'a text'": /^thrown: 'a text'$/,
+    "{ code: 7 }": /^thrown: \{ code: 7 \}$/,
+    "null": /^thrown: null$/,
+    "undefined": /^thrown: undefined$/,
+    "Object.create(null)": /^thrown: \[Object: null prototype\]/,
+    "Object.assign(new Error('x'), { get message() { return 1 }, stack: 5 })": /^Error: /,
+    "Object.defineProperty(new Error('x'), 'stack', { get() { throw 1 } })": /^something was thrown that can't be looked at$/,
+    "new Proxy({}, { get() { throw 1 }, getPrototypeOf() { throw 2 } })": /can't be looked at|thrown: /,
+    "Object.assign(new Error('x'), { name: Symbol() })": /can't be looked at|Error/,
+  };
+  const g = await gateway(t);
+  const program = await g.service([hello, ...Object.keys(thrown).flatMap((value) => [plain(`throw ${value}`), async(`await ${call}; throw ${value}`)])]);
+  for (const [index, expected] of Object.values(thrown).entries()) {
+    for (const handler of [1 + 2 * index, 2 + 2 * index]) {
+      const fail = await g.run(program, handler);
+      assert.deepEqual([fail.type, fail.kind], [FAIL, 0]);
+      assert.match(fail.message, expected);
+    }
+  }
+  await lives(g, program);
+});
+
+test("the stack is the script's own", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([async(`\n\n await ${call};\n deep(query)`)], { helpers: "const deep = (q) => q.no.where;", name: "deep.sjs" });
+  const { stack } = await g.run(program);
+  const [, line] = /deep\.sjs:(\d+):\d+/.exec(stack);
+  assert.equal(line, "1", "the helper's line comes first");
+  assert.match(stack, /deep\.sjs:5:\d+/);
+  assert.doesNotMatch(stack, /worker\.js/);
+});
+
+test("a promise that never comes holds nobody up", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([hello, async("await new Promise(() => {})")]);
+  const run = g.start_run(program, 1);
+  await lives(g, program);
+  g.cancel(run.id);
+  assert.deepEqual((({ type, flags }) => [type, flags])(await run.ended), [END, 4]);
+});
+
+test("rule 4: a run whose client left ends where it waits, unseen by itself; a writer goes on", async (t) => {
+  const waiting = [];
+  const g = await gateway(t, { calls: () => new Promise((resolve) => waiting.push(() => resolve({}))) });
+  const program = await g.service([
+    hello,
+    async(`try { await ${call} } catch { console.log("caught") } finally { console.log("finally") }; await ${call}`),
+    async(`$r.cells.n = 1; await ${call}; $r.respond("written")`, ["n"]),
+  ]);
+  const reader = g.start_run(program, 1);
+  const writer = g.start_run(program, 2, { cells: [1], writer: true });
+  await g.ping();
+  g.cancel(reader.id);
+  g.cancel(writer.id);
+  assert.equal((await reader.ended).flags, 4);
+  waiting.forEach((go) => go());
+  assert.equal((await writer.ended).body, "written");
+  await g.ping();
+  assert.equal(waiting.length, 2, "the cancelled run makes no further call");
+  assert.deepEqual(g.logs, []);
+});
+
+test("a writer that is given up leaves its cells as they were, and says nothing more", async (t) => {
+  const waiting = [];
+  const g = await gateway(t, { calls: () => new Promise((resolve) => waiting.push(() => resolve({}))) });
+  const program = await g.service([
+    async(`$r.cells.list.push(2); $r.respond("early"); await ${call}; $r.cells.list.push(3); console.log("on")`, ["list"]),
+    plain("$r.cells.list.push(4); $r.respond($r.cells.list)", ["list"]),
+  ]);
+  g.state(1, 1, 0, [1]);
+  const run = g.start_run(program, 0, { cells: [1], version: 1, writer: true });
+  await g.ping();
+  const before = run.frames.length;
+  g.cancel(run.id, 1);
+  waiting.forEach((go) => go());
+  const next = await g.run(program, 1, { cells: [1], version: 1, writer: true });
+  assert.deepEqual([next.body, next.changes], ["[1,4]", "[[0,[1],4]]"]);
+  assert.deepEqual([run.frames.length, g.logs], [before, []]);
+});
+
+test("a handler that ends the process, or tries to crash it, ends itself", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([
+    hello,
+    plain("globalThis.process.exit(3)"),
+    plain("globalThis.process.abort()"),
+    plain("globalThis.process.kill(globalThis.process.pid)"),
+    plain("globalThis.process.chdir('/')"),
+    plain("(function again() { again() })()"),
+    async(`Promise.reject(new Error("dropped")); await new Promise(() => {})`),
+    async(`setTimeout(() => { throw new Error("in a timer") }); await new Promise(() => {})`),
+  ]);
+  for (const handler of [1, 2, 3, 4]) assert.match((await g.run(program, handler)).message, /is the gateway's to call, and not a handler's$/);
+  assert.match((await g.run(program, 5)).message, /^RangeError: Maximum call stack size exceeded/);
+  const dropped = await g.run(program, 6);
+  assert.deepEqual([dropped.type, dropped.message], [FAIL, "Error: dropped"]);
+  const timer = await g.run(program, 7);
+  assert.deepEqual([timer.type, timer.message], [FAIL, "Error: in a timer"]);
+  const said = g.logs.map(({ run, level, text }) => [run, level, text.split("\n")[0].split(":")[0]]);
+  assert.deepEqual(said, [
+    [dropped.run, 3, "a promise that nobody waits for was rejected"],
+    [timer.run, 3, "an error that nobody could catch"],
+  ]);
+  await lives(g, program);
+});
+
+test("the console goes to the log, with the run and the level", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([
+    async(`console.log("a %s", "b", { c: [1] }); await ${call}; console.error($r.cells.list); setTimeout(() => { console.warn("later"); $r.respond(1) }); await new Promise(() => {})`, ["list"]),
+    plain("$r.cells.list.push(2)", ["list"]),
+  ]);
+  g.state(1, 1, 0, [1]);
+  const run = g.start_run(program, 0, { cells: [1], version: 1 });
+  await g.run(program, 1, { cells: [1], version: 1, writer: true });
+  while (g.logs.length < 3) await g.ping();
+  assert.deepEqual(g.logs.map(({ run, level, text }) => [run, level, text]), [
+    [run.id, 1, "a b { c: [ 1 ] }"],
+    [run.id, 3, "[ 1 ]"],
+    [run.id, 2, "later"],
+  ]);
+});
+
+test("the watchdog names the run that keeps the event loop busy, also among calls that came back together", async (t) => {
+  const calls = [];
+  const g = await gateway(t, { calls: (frame) => void calls.push(frame) });
+  const spin = "for (;;);";
+  const program = await g.service([
+    async(`const help = async () => { await ${call} }; await help(); await null; await null; if (query.spin) ${spin}; $r.respond("hello")`),
+  ]);
+  const runs = [{}, { spin: 1 }, {}].map((query) => g.start_run(program, 0, { query }));
+  while (calls.length < 3) await g.ping();
+  const stuck = new Promise((resolve) => (g.onstuck = (frame) => frame.ms >= 200 && resolve(frame)));
+  g.together(() => calls.forEach(({ run, call }) => g.done(run, call)));
+  assert.equal((await stuck).run, runs[1].id);
+});
+
+test("a worker ends with its gateway, however busy it is", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([plain("for (;;);")], { settings: { stuck: 20 } });
+  const stuck = new Promise((resolve) => (g.onstuck = resolve));
+  const run = g.start_run(program);
+  assert.equal((await stuck).run, run.id);
+  await g.close({ kill: false });
+});
+
+test("what one handler does to prototypes doesn't break the worker", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([
+    async(`const { n } = await ${call} ?? { n: 1 }; $r.cells.list.push(n); delete $r.cells.map.a; $r.respond({ list: $r.cells.list, q: query })`, ["list", "map"]),
+    plain(`
+      for (const name of ["polluted", "get", "set", "value", "writable", "status", "headers", "path", "then", "length", "0", "toJSON", "kind"]) {
+        Object.prototype[name] = "everywhere"; if (!(name in [])) Array.prototype[name] = 1;
+      }
+      Object.prototype.toString = () => "odd";
+      $r.respond("done")`),
+  ]);
+  g.state(1, 1, 0, [1]);
+  g.state(2, 1, 0, { a: 1 });
+  const writer = (version) => g.run(program, 0, { cells: [1, 2], version, writer: true, query: { a: "b" } });
+  const before = await writer(1);
+  assert.equal((await g.run(program, 1)).body, "done");
+  const again = await g.service([plain("$r.respond([Object.entries($r.cells.map), query])", ["map"])]);
+  const after = await writer(2);
+  assert.equal((await g.run(again, 0, { cells: [2], version: 3 })).body, "[[],{}]");
+  assert.deepEqual([before.body, after.body, after.message], ['{"list":[1,1],"q":{"a":"b"}}', '{"list":[1,1,1],"q":{"a":"b"}}', undefined]);
+});
+
+test("rule 21: a script imports packages that stand beside it", async (t) => {
+  const g = await gateway(t);
+  const install = (name, manifest, files) => {
+    const folder = join(g.folder, "node_modules", name);
+    mkdirSync(join(folder, "lib"), { recursive: true });
+    writeFileSync(join(folder, "package.json"), JSON.stringify({ name, ...manifest }));
+    for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text);
+  };
+  install("common", { main: "lib/main.js" }, { "lib/main.js": "exports.twice = (x) => 2 * x" });
+  install("modern", { type: "module", exports: { ".": { import: "./lib/i.js" }, "./deep/*": "./lib/*.js" } }, {
+    "lib/i.js": "export default (x) => x + 1",
+    "lib/far.js": "export const far = 'away'",
+  });
+  install("@scope/both", { exports: { require: "./no.cjs", default: "./lib/yes.mjs" } }, { "lib/yes.mjs": "export const yes = 1" });
+  writeFileSync(join(g.folder, "local.mjs"), "export const here = 'beside'");
+  const code = `(async ($s) => {"use strict";
+    const { twice } = await $s.import("common"), { default: next } = await $s.import("modern"), { far } = await $s.import("modern/deep/far");
+    const { yes } = await $s.import("@scope/both"), { here } = await $s.import("./local.mjs"), { createHash } = await $s.import("node:crypto");
+    $s.service("test", () => $s.handler(0, (query, response, $r) => $r.respond([twice(2), next(1), far, yes, here, createHash("md5").update("a").digest("hex")])))})`;
+  const program = await g.load(code, { services: [{ name: "test", handlers: [{}] }] });
+  assert.equal((await g.run(program)).body, '[4,2,"away",1,"beside","0cc175b9c0f1b6a831c399e269772661"]');
+});
+
+test("a program that can't be loaded says why, and others run on", async (t) => {
+  const g = await gateway(t);
+  const good = await g.service([hello]);
+  const described = { services: [{ name: "test", handlers: [{}] }] };
+  await assert.rejects(g.load(`(async ($s) => { await $s.import("nowhere") })`, described), /Cannot find|ResolveMessage|nowhere/);
+  await assert.rejects(g.load(`(async ($s) => {\n throw new TypeError("at the top") })`, described), /TypeError: at the top/);
+  await assert.rejects(g.load(`(async ($s) => { $s.service("other", () => {}) })`, described), /the gateway knows no service other/);
+  await assert.rejects(g.load(`(async ($s) => { $s.service("test", () => {}) })`, described), /handler 0 of service test has no code/);
+  await assert.rejects(g.load(`(async ($s) => {`, described), /SyntaxError/);
+  await lives(g, good);
+});
+
+test("a changed program runs beside the old one, until that is forgotten", async (t) => {
+  const g = await gateway(t, { calls: () => ({ kind: TEXT, content: "x" }) });
+  const old = await g.service([hello, async(`$r.respond(await ${call} + " old")`)]);
+  const changed = await g.service([plain("$r.respond('changed')")]);
+  const running = g.start_run(old, 1);
+  assert.deepEqual([(await g.run(old)).body, (await g.run(changed)).body], ["hello", "changed"]);
+  g.forget(2, old);
+  assert.equal((await running.ended).body, "x old");
+  assert.equal((await g.run(old)).message, "Error: the program is not loaded here");
+  assert.equal((await g.run(changed, 5)).message, "Error: the program has no such handler");
+});
+
+test("a cell and an instance that are forgotten are gone", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([
+    { code: "function (query, response, $r, captured) { $r.respond([$r.cells.a ?? null, captured ?? null]) }", cells: ["a"] },
+  ]);
+  g.state(1, 1, 0, 5);
+  g.instance(2, '{"values":{"v":1},"resources":{}}');
+  const options = { cells: [1], version: 1, instance: 2 };
+  assert.equal((await g.run(program, 0, options)).body, '[5,{"v":1}]');
+  g.forget(0, 1);
+  g.forget(1, 2);
+  assert.equal((await g.run(program, 0, options)).body, "[null,null]");
+});
+
+test(`the worker says which engine it is (${ENGINE[0].split("/").at(-1)})`, async (t) => {
+  const g = await gateway(t);
+  assert.match(g.engine, /^(node|bun|deno) \d+\.\d+\.\d+$/);
+  assert.equal(g.hello.worker, 7);
+});

@@ -1,0 +1,47 @@
+// A run from RUN to END: answers, calls, errors.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { ASCII, END, FAIL, JSON_TEXT, TEXT } from "../frames.js";
+import { gateway } from "./gateway.js";
+
+test("a handler's text is the answer, in END", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([{ code: `function (query, response, $r) { $r.respond("Hello " + query.name) }` }]);
+  const end = await g.run(program, 0, { query: { name: "Zoë" } });
+  assert.deepEqual([end.type, end.flags, end.status, end.kind, end.body], [END, 1, 0, TEXT, "Hello Zoë"]);
+});
+
+test("a call's result comes back to the handler", async (t) => {
+  const calls = ({ url }) => ({ kind: JSON_TEXT, content: JSON.stringify({ url }) });
+  const g = await gateway(t, { calls });
+  const code = `async function (query, response, $r) {
+    const g = $s.resource(["http://x/", "?q=", ""]);
+    $r.respond([(await $r.call(1, g, 0, [query.a, "b c"])).url]);
+  }`;
+  const program = await g.service([{ code }]);
+  const end = await g.run(program, 0, { query: { a: 1 } });
+  assert.deepEqual([end.kind, end.body], [JSON_TEXT, '["http://x/1?q=b%20c"]']);
+});
+
+test("a writer's changes come in END, and the next run sees them", async (t) => {
+  const g = await gateway(t);
+  const add = { code: `function (query, response, $r) { const $c = $r.cells; $c.n++; $r.respond($c.n) }`, cells: ["n"] };
+  const early = { code: `async function (query, response, $r) { const $c = $r.cells; $c.n++; $r.commit(); $r.respond($c.n) }`, cells: ["n"] };
+  const program = await g.service([add, early]);
+  g.state(9, 4, 0, 41);
+  const end = await g.run(program, 0, { cells: [9], version: 4, durable: 4, writer: true });
+  assert.deepEqual([end.flags, end.body, end.changes], [3, "42", "[[0,[],42]]"]);
+  const last = await g.run(program, 1, { cells: [9], version: 5, durable: 4, writer: true });
+  assert.deepEqual(last.frames.map(({ type, changes }) => [type, changes]), [[69, "[[0,[],43]]"], [END, undefined]]);
+  assert.equal(last.body, "43");
+});
+
+test("an error is told with its place in the script", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([{ code: `function () {\n  nowhere()\n}` }], { name: "my shop.sjs" });
+  const fail = await g.run(program);
+  assert.equal(fail.type, FAIL);
+  assert.equal(fail.message, "ReferenceError: nowhere is not defined");
+  assert.match(fail.stack, /my_shop\.sjs:3:\d+/);
+});

@@ -1,0 +1,406 @@
+// State as handlers see it, against a model that copies everything: a writer, readers at older versions beside it, a
+// copy that is made from the change sets alone, and another worker to which these are shipped.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Run } from "../run.js";
+import { Cells } from "../state.js";
+import { stringify, viewClass } from "../views.js";
+import { key, law, value } from "./random.js";
+
+const NAMES = ["one", "two"];
+const handler = { names: NAMES, Cells: viewClass(NAMES) };
+const clone = (value) => (value === undefined ? undefined : structuredClone(value));
+
+/** What a run needs of its worker. */
+function fakeWorker() {
+  const frames = [];
+  const frame = new Proxy({}, { get: (_, name) => (...all) => (frames.push([name, ...all]), frame) });
+  return { outbox: frame, frames, ended() {}, answered() {}, waiting: new Map() };
+}
+
+class Side {
+  cells = new Cells();
+  /** Changes of each version, and what the cells were then. */
+  constructor(first) {
+    first.forEach((value, cell) => this.cells.receive(cell, value === undefined ? 2 : 0, 0, JSON.stringify(value)));
+  }
+
+  open(version, durable, isWriter) {
+    const worker = fakeWorker();
+    const run = new Run(worker, 1, undefined, isWriter ? 2 : 0);
+    const cells = NAMES.map((_, id) => this.cells.find(id, isWriter ? Infinity : version, durable));
+    run.open(handler, cells, version, isWriter);
+    run.follow({ then() {} });
+    return { run, worker, view: run.cells, version };
+  }
+}
+
+/** The text of the changes in END or COMMIT. */
+function changesOf({ frames }) {
+  const at = frames.findLastIndex(([name, type]) => name === "begin" && (type === 71 || type === 69));
+  const texts = frames.slice(at).filter(([name]) => name === "text").map(([, text]) => text);
+  const changes = texts.at(-1) ?? "";
+  return changes === "" ? [] : JSON.parse(changes);
+}
+
+/** What the gateway does with a change set, done the plain way. */
+function applied(cells, ops) {
+  const holder = { cells: clone(cells) };
+  for (const [slot, path, ...set] of ops) {
+    const [last, ...above] = ["cells", slot, ...path].reverse();
+    let target = holder;
+    for (const step of above.reverse()) {
+      assert.ok(target !== null && typeof target === "object" && Object.hasOwn(target, step), `no ${step} of ${path}`);
+      target = target[step];
+    }
+    if (set.length === 0) {
+      assert.ok(Object.hasOwn(target, last));
+      if (path.length === 0) target[last] = undefined;
+      else delete target[last];
+    } else if (Array.isArray(target) && path.length > 0 && last !== "length") {
+      assert.ok(Number.isInteger(last) && last <= target.length, `${last} of ${target.length}`);
+      target[last] = set[0];
+    } else {
+      if (Array.isArray(target) && last === "length") assert.ok(set[0] <= target.length);
+      target[last] = set[0];
+    }
+  }
+  return holder.cells;
+}
+
+/** Objects and arrays in a model, with the same ones in the view. */
+function places(model, view, found = []) {
+  for (const name of Object.keys(model)) {
+    if (typeof model[name] === "object" && model[name] !== null) {
+      found.push([model[name], view[name]]);
+      places(model[name], view[name], found);
+    }
+  }
+  return found;
+}
+
+/** One statement of a handler, done to both. */
+function step(r, model, view) {
+  const all = places(model, view);
+  if (all.length === 0 || r.chance(0.08)) {
+    const name = r.pick(NAMES);
+    const next = r.chance(0.1) ? undefined : r.chance(0.2) && all.length ? r.pick(all) : value(r, 4);
+    const isView = Array.isArray(next) && all.includes(next);
+    model[name] = isView ? clone(next[0]) : clone(next);
+    view[name] = isView ? next[1] : next;
+    return;
+  }
+  const [inModel, inView] = r.pick(all);
+  if (Array.isArray(inModel)) return stepArray(r, inModel, inView);
+  const name = key(r);
+  if (r.chance(0.25)) {
+    delete inModel[name];
+    delete inView[name];
+  } else {
+    const next = value(r, 2);
+    inModel[name] = clone(next);
+    inView[name] = next;
+  }
+}
+
+function stepArray(r, inModel, inView) {
+  const size = inModel.length;
+  const both = (act) => {
+    const [mine, theirs] = [act(inModel), act(inView)];
+    // In state nothing stands in two places.
+    inModel.forEach((element, i) => (inModel[i] = clone(element)));
+    if (mine !== inModel) assert.deepEqual(JSON.parse(JSON.stringify([theirs])), JSON.parse(JSON.stringify([mine])));
+  };
+  const [a, b] = [value(r, 2), value(r, 2)];
+  const [i, n] = [r.below(size + 2) - 1, r.below(3)];
+  switch (r.below(12)) {
+    case 0:
+      return both((list) => list.push(clone(a), clone(b)));
+    case 1:
+      return both((list) => list.pop());
+    case 2:
+      return both((list) => list.shift());
+    case 3:
+      return both((list) => list.unshift(clone(a)));
+    case 4:
+      return both((list) => list.splice(i, n, ...[a, b].slice(0, r.below(1) + n).map(clone)));
+    case 5:
+      return both((list) => list.splice(i, n));
+    case 6:
+      return both((list) => list.reverse());
+    case 7:
+      return both((list) => list.sort((x, y) => (JSON.stringify(x) < JSON.stringify(y) ? -1 : 1)));
+    case 8:
+      return both((list) => void (list.length = Math.max(0, size - n)));
+    case 9:
+      return both((list) => void (list[r_index(size, i)] = clone(a)));
+    case 10:
+      return both((list) => list.fill(clone(a), i, i + n));
+    default:
+      return both((list) => list.copyWithin(i, n));
+  }
+}
+
+const r_index = (size, i) => Math.min(Math.max(i, 0), size);
+
+/** What a reader sees is what its version was, whichever way it looks. */
+function look(r, { view, version }, versions) {
+  const model = versions[version];
+  const [inModel, inView] = r.pick([...places(model, view), [model, view]]);
+  const plain = JSON.parse(JSON.stringify(inModel));
+  if (inModel === model) {
+    for (const name of NAMES) assert.deepEqual(JSON.parse(stringify([view[name]])), JSON.parse(JSON.stringify([model[name]])));
+    return;
+  }
+  assert.deepEqual(JSON.parse(r.chance(0.5) ? stringify(inView) : JSON.stringify(inView)), plain);
+  assert.deepEqual(new Set(Object.keys(inView)), new Set(Object.keys(inModel)));
+  for (const [name, member] of Object.entries(inView)) assert.deepEqual(JSON.parse(JSON.stringify([member])), [plain[name]]);
+  assert.ok(!("nowhere" in inView) && Object.keys(inModel).every((name) => name in inView));
+  if (Array.isArray(inModel)) {
+    assert.equal(inView.length, inModel.length);
+    assert.equal(inView.map(() => 1).length, inModel.length);
+    assert.deepEqual(JSON.parse(JSON.stringify([...inView])), plain);
+    assert.equal(inView.at(-1) === undefined, inModel.length === 0);
+  }
+  const name = key(r);
+  assert.equal(Object.hasOwn(inView, name), Object.hasOwn(inModel, name));
+}
+
+test("state is what a model says: writers, throws, early commits, readers of older versions, replicas", () =>
+  law(60, (r) => {
+    const first = NAMES.map(() => (r.chance(0.2) ? undefined : value(r, 4)));
+    /** Committed values by version. */
+    const versions = [Object.fromEntries(NAMES.map((name, i) => [name, clone(first[i])]))];
+    let copy = first;
+    const here = new Side(first);
+    const there = new Side(first);
+    let [durable, shipped] = [0, 0];
+    const sets = [undefined];
+    const readers = [];
+    for (let round = 0; round < 25; round++) {
+      const base = versions.length - 1;
+      const { run, worker, view } = here.open(base, durable, true);
+      const model = clone(versions[base]);
+      const statements = r.below(8);
+      let committed = false;
+      for (let i = 0; i < statements; i++) {
+        step(r, model, view);
+        if (readers.length && r.chance(0.3)) look(r, r.pick(readers), versions);
+      }
+      for (const name of NAMES) assert.deepEqual(JSON.parse(stringify([view[name]])), JSON.parse(JSON.stringify([model[name]])));
+      if (r.chance(0.25)) {
+        run.fail(new Error("thrown"));
+      } else {
+        if (r.chance(0.3)) {
+          run.commit();
+          committed = true;
+        } else {
+          run.finish();
+        }
+        const ops = changesOf(worker);
+        copy = applied(copy, ops);
+        if (ops.length > 0) {
+          versions.push(model);
+          sets.push(ops);
+        }
+        assert.deepEqual(clone(copy), NAMES.map((name) => versions.at(-1)[name]));
+        if (committed) readers.push({ run, view, version: versions.length - 1, worker });
+      }
+      const newest = versions.length - 1;
+      if (r.chance(0.5)) durable += r.below(newest - durable + 1);
+      for (; shipped < newest && r.chance(0.6); shipped++) {
+        NAMES.forEach((_, slot) => {
+          const own = sets[shipped + 1].filter(([of]) => of === slot);
+          const whole = copy[slot] !== undefined && shipped + 1 === newest && r.chance(0.2);
+          if (own.length === 0) return;
+          if (whole) there.cells.receive(slot, 0, shipped + 1, JSON.stringify(copy[slot]));
+          else there.cells.receive(slot, 1, shipped + 1, JSON.stringify([own]));
+        });
+      }
+      if (r.chance(0.7)) {
+        const version = durable + r.below(newest - durable + 1);
+        readers.push(here.open(version, durable, false));
+      }
+      if (shipped >= durable && r.chance(0.7)) readers.push(there.open(durable + r.below(shipped - durable + 1), durable, false));
+      for (const reader of readers) look(r, reader, versions);
+      while (readers.length > 0 && r.chance(0.4)) readers.splice(r.below(readers.length), 1)[0].run.finish();
+    }
+    for (const reader of readers) reader.run.finish();
+    const newest = versions.length - 1;
+    for (const id of NAMES.keys()) assert.equal(here.cells.find(id, newest, newest).noted, 0, "old values are let go");
+  }));
+
+/** A writer on these values, and what it would send. */
+function writer(one, two) {
+  const side = new Side([one, two]);
+  const opened = side.open(0, 0, true);
+  return { ...opened, side, ops: () => (opened.run.finish(), changesOf(opened.worker)) };
+}
+
+test("a place that is set often is one entry of the change set, unless it was deleted in between", () => {
+  const counter = writer(0);
+  for (let i = 0; i < 1000; i++) counter.view.one++;
+  assert.deepEqual(counter.ops(), [[0, [], 1000]]);
+  const object = writer({ a: 1 });
+  for (const value of [2, 3]) object.view.one.b = value;
+  delete object.view.one.b;
+  object.view.one.b = 4;
+  assert.deepEqual(object.ops(), [[0, ["b"], 3], [0, ["b"]], [0, ["b"], 4]]);
+});
+
+test("what is put into an object of the same run needs no entry of its own", () => {
+  const { view, ops } = writer({});
+  view.one.list = [];
+  for (let i = 0; i < 3; i++) view.one.list.push({ i });
+  view.one.list[0].done = true;
+  view.one.list.shift();
+  assert.deepEqual(ops(), [[0, ["list"], [{ i: 1 }, { i: 2 }]]]);
+});
+
+test("an append is one entry, however long the array is", () => {
+  const { view, ops } = writer(Array(1000).fill(1));
+  view.one.push(2, 3);
+  view.one[1002] = 4;
+  assert.deepEqual(ops(), [[0, [1000], 2], [0, [1001], 3], [0, [1002], 4]]);
+});
+
+test("what did not change is not in the change set", () => {
+  const { view, ops } = writer({ a: 1 }, 5);
+  view.one.a = 1;
+  view.two = 5;
+  delete view.one.b;
+  view.one.length = undefined ?? 1;
+  delete view.one.length;
+  assert.deepEqual(ops(), [[0, ["length"], 1], [0, ["length"]]]);
+});
+
+test("assigning copies: what the handler keeps is its own, and nothing stands in two places", () => {
+  const { view, ops } = writer({ a: { n: 1 } });
+  const mine = { n: 2 };
+  view.one.b = mine;
+  mine.n = 3;
+  view.one.c = view.one.a;
+  view.one.c.n = 4;
+  assert.deepEqual([view.one.a.n, view.one.b.n, view.one.c.n], [1, 2, 4]);
+  assert.deepEqual(ops(), [[0, ["b"], { n: 2 }], [0, ["c"], { n: 4 }]]);
+});
+
+test("a view is equal to itself", () => {
+  const { view } = writer({ a: [{ n: 1 }] });
+  assert.equal(view.one.a, view.one.a);
+  assert.equal(view.one.a.indexOf(view.one.a[0]), 0);
+});
+
+test("what was moved or removed is read again before it is written", () => {
+  const { view, ops } = writer([{ n: 1 }, { n: 2 }], { a: { n: 3 } });
+  const [first, second] = [view.one[0], view.one[1]];
+  const removed = view.one.shift();
+  removed.n = 5;
+  assert.throws(() => (second.n = 6), { name: "StateError", message: /`one\[1\]` was moved or removed.*read it again/ });
+  assert.throws(() => (first.n = 6), /read it again/);
+  assert.equal(second.n, 2);
+  assert.equal(view.one[0], second);
+  second.n = 7;
+  const inner = view.two.a;
+  view.two.a = { n: 8 };
+  assert.throws(() => delete inner.n, /`two.a` was moved or removed/);
+  view.two = undefined;
+  assert.throws(() => (inner.n = 1), /moved or removed/);
+  assert.deepEqual(ops(), [[0, [], [{ n: 7 }]], [1, ["a"], { n: 8 }], [1, []]]);
+});
+
+test("rule 8: what is no JSON is refused with its place", () => {
+  const { view } = writer({}, []);
+  const circle = { a: [] };
+  circle.a.push(circle);
+  let deep = [];
+  for (let i = 0; i < 101; i++) deep = [deep];
+  const refused = [
+    [() => (view.one = () => 1), /^`one` can't be a function/],
+    [() => (view.one.f = { a: [1, { b: Symbol() }] }), /^`one\.f\.a\[1\]\.b` can't be a symbol/],
+    [() => (view.one.x = undefined), /^`one\.x` can't be undefined/],
+    [() => (view.one.x = NaN), /^`one\.x` can't be the number NaN/],
+    [() => (view.one.x = -Infinity), /can't be the number -Infinity/],
+    [() => (view.one.x = 1n), /can't be a BigInt/],
+    [() => (view.one.x = { d: new Date() }), /^`one\.x\.d` can't be an instance of Date/],
+    [() => (view.one.x = new Map()), /can't be an instance of Map/],
+    [() => (view.one["a b"] = circle), /^`one\["a b"\]\.a\[0\]` can't be a circle/],
+    [() => (view.one.x = deep), /more than 100 levels/],
+    [() => (view.one.x = [1, , 2]), /^`one\.x\[1\]` can't be undefined/],
+    [() => (view.one.__proto__ = {}), /`__proto__`/],
+    [() => (view.one.x = JSON.parse('{"__proto__": 1}')), /`__proto__`/],
+    [() => (view.one[Symbol.iterator] = 1), /symbol/],
+    [() => Object.defineProperty(view.one, "x", { get: () => 1 }), /plain members only/],
+    [() => Object.freeze(view.one), /frozen/],
+    [() => Object.setPrototypeOf(view.one, null), /prototype/],
+    [() => (view.two[3] = 1), /^`two\[3\]` would leave a hole/],
+    [() => (view.two.length = 5), /leave a hole/],
+    [() => (view.two.name = "x"), /elements only/],
+    [() => view.two.push(1, undefined), /^`two\[1\]` can't be undefined/],
+    [() => delete view.two[0], /leave a hole/],
+  ];
+  for (const [act, message] of refused) {
+    assert.throws(act, (error) => error.name === "StateError" && message.test(error.message) && /S rule 8/.test(error.message), String(message));
+  }
+});
+
+test("values are kept as JSON has them", () => {
+  const { view, ops } = writer(0, {});
+  view.one = -0;
+  view.two.half = "a\ud800b";
+  view.two.none = Object.create(null);
+  assert.deepEqual([Object.is(view.two.half, "a\ufffdb"), ops()], [true, [[1, ["half"], "a\ufffdb"], [1, ["none"], {}]]]);
+});
+
+test("rule 3: a reader can't write, whichever way it tries", () => {
+  const { view } = new Side([{ list: [3, 1], o: { a: 1 } }, 1]).open(0, 0, false);
+  const tries = [
+    () => (view.two = 2),
+    () => (view.one.o.a = 2),
+    () => delete view.one.o.a,
+    () => view.one.list.push(1),
+    () => view.one.list.sort(),
+    () => view.one.list.pop(),
+    () => Array.prototype.push.call(view.one.list, 1),
+    () => Object.assign(view.one.o, { b: 1 }),
+    () => Object.defineProperty(view.one.o, "b", { value: 1, writable: true, enumerable: true, configurable: true }),
+    () => (view.one.list.length = 0),
+  ];
+  for (const act of tries) assert.throws(act, { name: "TypeError", message: /GET reads the last committed version.*S rule 3/ }, String(act));
+  assert.deepEqual(JSON.parse(stringify(view.one)), { list: [3, 1], o: { a: 1 } });
+});
+
+test("a reader's array has all its methods, and gives copies that may be changed", () => {
+  const { view } = new Side([[{ n: 3 }, { n: 1 }, { n: 2 }], [3, 1, 2]]).open(0, 0, false);
+  assert.deepEqual(view.two.toSorted(), [1, 2, 3]);
+  assert.deepEqual([...view.two].sort(), [1, 2, 3]);
+  assert.deepEqual(view.one.map(({ n }) => n), [3, 1, 2]);
+  assert.deepEqual(view.one.filter(({ n }) => n > 1).length, 2);
+  assert.deepEqual(view.two.concat([4]), [3, 1, 2, 4]);
+  assert.deepEqual([0].concat(view.two), [0, 3, 1, 2]);
+  assert.equal(view.two.reduce((a, b) => a + b), 6);
+  assert.equal(view.two.join("-"), "3-1-2");
+  assert.equal(String(view.two), "3,1,2");
+  let sum = 0;
+  for (const { n } of view.one) sum += n;
+  for (const i in view.two) sum += view.two[i];
+  assert.equal(sum, 12);
+  assert.throws(() => view.one.forEach((element) => (element.n = 0)), /S rule 3/);
+});
+
+test("rule 6: after its early commit a run sees what it made, whatever the next one writes", () => {
+  const side = new Side([1, { a: 1 }]);
+  const first = side.open(0, 0, true);
+  first.view.one = 2;
+  first.view.two.a = 2;
+  const { two } = first.view;
+  first.run.commit();
+  const second = side.open(1, 0, true);
+  second.view.one = 3;
+  second.view.two.a = 3;
+  assert.deepEqual([first.view.one, two.a, first.view.two.a], [2, 2, 2]);
+  assert.throws(() => (first.view.one = 4), { name: "TypeError", message: /has committed already \(S rule 6\)/ });
+  second.run.fail(new Error());
+  assert.deepEqual([first.view.one, two.a], [2, 2]);
+});

@@ -1,0 +1,332 @@
+// A worker of S services: takes frames from the gateway, runs handlers, and sends frames back. Started as
+// `node worker.js SOCKET NUMBER`, or by Bun or Deno.
+//
+// It has no HTTP, listens nowhere, and knows neither clients nor services: all of that is the gateway's. Where to look:
+// frames.js (what travels), turn.js (whose code runs when), run.js (a request: `$r`), program.js (a script: `$s`),
+// query.js and resource.js (a request's and a call's values), par.js, state.js (cells and their past), views.js (what
+// handlers see of them), transaction.js (what writers change), values.js (what may be kept), errors.js, log.js,
+// packages.js, watchdog.js, guard.js (what handlers must not do to the process).
+
+import { connect } from "node:net";
+import process from "node:process";
+
+import { SITE, STATUS, describe } from "./errors.js";
+import {
+  BROKEN, CANCEL, Cursor, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG, READY,
+  RUN, STATE,
+} from "./frames.js";
+import { guard } from "./guard.js";
+import { ERROR, log, takeConsole } from "./log.js";
+import { Program, restored } from "./program.js";
+import { Query } from "./query.js";
+import { ResourceError } from "./resource.js";
+import { PASS, Run } from "./run.js";
+import { Cells } from "./state.js";
+import { Turn } from "./turn.js";
+import { SPAN, watch } from "./watchdog.js";
+
+const WRITER = 1;
+const INITIALISE = 2;
+
+/** CANCEL: whatever it is. */
+const GIVE_UP = 1;
+
+const OK = 0;
+const PASSED = 3;
+const REFUSED = 4;
+
+/** The engine's own: handlers get another (guard.js). */
+const later = setImmediate;
+/** What is read at once. */
+const READ = 1 << 18;
+
+export class Worker {
+  /** @type {Map<number, Program>} */
+  programs = new Map();
+  /** @type {Map<number, Run>} those that have not ended */
+  runs = new Map();
+  /** @type {Map<number, {run: Run, site: number, isDeclaration: boolean, resolve: Function, reject: Function}>} */
+  waiting = new Map();
+  cells = new Cells();
+  /** @type {Map<number, string | object>} captured variables, as text until one is asked for */
+  #instances = new Map();
+  /** @type {Run[]} those that have answered since frames were sent */
+  #answered = [];
+  #calls = 0;
+  #cursor = new Cursor();
+  #inbox = new Inbox();
+  #goOn = Turn.afterAll(() => this.#give());
+  #flushLater = () => {
+    if (!this.turn.active) this.#send();
+  };
+
+  #watched;
+
+  /** @param {Int32Array} watched shared with the watchdog */
+  constructor(watched) {
+    this.#watched = watched;
+    this.turn = new Turn(watched);
+  }
+
+  /** @param {string} path of the socket */
+  connect(path, number, engine, ended) {
+    const take = (length, buffer) => {
+      this.#inbox.push(buffer, length);
+      if (this.turn.active) return true;
+      this.turn.begin();
+      this.#give();
+      return true;
+    };
+    // Node reads again only when all that follows from the last read is done, so that one buffer will do.
+    const onread = engine.startsWith("node") ? { buffer: Buffer.allocUnsafeSlow(READ), callback: take } : undefined;
+    const socket = connect({ path, onread });
+    if (onread === undefined) socket.on("data", (chunk) => take(chunk.length, chunk));
+    this.outbox = new Outbox(socket, () => this.turn.active || later(this.#flushLater));
+    this.outbox.begin(HELLO, 0).u32(number).text(engine).end();
+    socket.on("close", ended);
+    socket.on("error", ended);
+  }
+
+  nextCall() {
+    this.#calls = (this.#calls + 1) >>> 0;
+    return this.#calls;
+  }
+
+  /** A run has answered; if it goes on, its answer is sent before it ends. */
+  answered(run) {
+    this.#answered.push(run);
+  }
+
+  ended(run) {
+    if (this.turn.current === run) this.turn.leave();
+    this.runs.delete(run.id);
+  }
+
+  /** Gives out frames; after one that lets a run go on, all that follows from it comes first. */
+  #give() {
+    while (this.#inbox.next(this.#cursor)) {
+      if (this.#takeSafely(this.#cursor)) return this.#goOn();
+    }
+    this.turn.end();
+    this.#send();
+  }
+
+  /** Calls back for a run, in a turn of its own. */
+  callBack(run, callback, all) {
+    if (this.turn.active) return Reflect.apply(callback, undefined, all);
+    this.turn.begin();
+    this.turn.enter(run);
+    try {
+      Reflect.apply(callback, undefined, all);
+    } finally {
+      this.#goOn();
+    }
+  }
+
+  #send() {
+    for (const run of this.#answered) run.sendAnswer();
+    this.#answered.length = 0;
+    this.outbox.flush();
+  }
+
+  /** A frame that can't be understood must not keep those behind it. */
+  #takeSafely(cursor) {
+    try {
+      return this.#take(cursor);
+    } catch (error) {
+      log(this, ERROR, `a frame of the gateway's: ${error.stack}`);
+      return false;
+    }
+  }
+
+  /** One frame. True if promises may go on because of it. */
+  #take(cursor) {
+    const type = cursor.u8();
+    const run = cursor.u32();
+    switch (type) {
+      case RUN:
+        return this.#run(run, cursor);
+      case DONE:
+        return this.#done(cursor);
+      case STATE:
+        this.cells.receive(run, cursor.u8(), cursor.u64(), cursor.text());
+        return false;
+      case INSTANCE:
+        this.#instances.set(run, cursor.text());
+        return false;
+      case CANCEL:
+        this.runs.get(run)?.cancel(cursor.u8() === GIVE_UP);
+        return false;
+      case LOAD:
+        this.#load(run, cursor.text(), cursor.text(), cursor.text(), cursor.text());
+        return true;
+      case FORGET:
+        this.#forget(cursor.u8(), cursor.u32());
+        return false;
+      case PING:
+        this.outbox.begin(PONG, run).end();
+        return false;
+      default:
+        throw new Error(`the gateway sent a frame of type ${type}`);
+    }
+  }
+
+  async #load(number, name, folder, descriptor, code) {
+    try {
+      const described = JSON.parse(descriptor);
+      const program = new Program(name, folder, described);
+      if (described.settings?.stuck > 0) this.#watched[SPAN] = described.settings.stuck;
+      await program.start(code);
+      this.programs.set(number, program);
+      this.outbox.begin(READY, number).end();
+    } catch (error) {
+      const { message, stack } = describe(error);
+      this.outbox.begin(BROKEN, number).text(message).text(stack).end();
+    }
+  }
+
+  #forget(what, id) {
+    if (what === 0) this.cells.delete(id);
+    else if (what === 1) this.#instances.delete(id);
+    else this.programs.delete(id);
+  }
+
+  #run(id, cursor) {
+    const program = this.programs.get(cursor.u32());
+    const service = program?.services[cursor.u16()];
+    const handler = service?.handlers[cursor.u16()];
+    if (handler === undefined) return this.#refuse(id, service);
+    const flags = cursor.u8();
+    const method = cursor.u8();
+    const run = new Run(this, id, service, method);
+    this.runs.set(id, run);
+    this.turn.enter(run);
+    try {
+      const path = cursor.text();
+      const parameters = cursor.text();
+      const headers = cursor.text();
+      const captures = this.#captures(cursor.u32());
+      const planned = this.#open(run, handler, flags, cursor);
+      if (planned !== undefined) return this.#initialise(run, planned, captures);
+      const kind = cursor.u8();
+      const query = new Query(method, path, parameters, headers, kind, cursor.content(kind));
+      const result = handler.run(query, run.response, run, captures);
+      if (typeof result?.then === "function") {
+        run.follow(result);
+        return true;
+      }
+      run.finish();
+    } catch (error) {
+      run.fail(error);
+    }
+    return false;
+  }
+
+  #refuse(id, service) {
+    const what = service === undefined ? "the program is not loaded here" : "the program has no such handler";
+    new Run(this, id, service, 0).fail(new Error(what));
+    return false;
+  }
+
+  /** Gives a run its cells. Returns the cells' indices in the service if it is to initialise them. */
+  #open(run, handler, flags, cursor) {
+    const count = cursor.u8();
+    if (count === 0) return undefined;
+    const version = cursor.u64();
+    const durable = cursor.u64();
+    const isWriter = (flags & (WRITER | INITIALISE)) !== 0;
+    const cells = [];
+    for (let i = 0; i < count; i++) cells.push(this.cells.find(cursor.u32(), isWriter ? Infinity : version, durable));
+    if ((flags & INITIALISE) === 0) {
+      run.open(handler, cells, version, isWriter);
+      return undefined;
+    }
+    const planned = cells.map(() => cursor.u16());
+    run.open({ names: planned.map((index) => run.service.cells[index] ?? `cell ${index}`) }, cells, version, true);
+    return planned;
+  }
+
+  #initialise(run, planned, captures) {
+    planned.forEach((index, slot) => run.initial(slot, () => run.service.initial(index, run.names[slot], captures)));
+    run.finish();
+    return false;
+  }
+
+  #captures(instance) {
+    if (instance === 0) return undefined;
+    let captures = this.#instances.get(instance);
+    if (typeof captures === "string") {
+      captures = restored(captures);
+      this.#instances.set(instance, captures);
+    }
+    return captures;
+  }
+
+  #done(cursor) {
+    const call = cursor.u32();
+    const waiting = this.waiting.get(call);
+    if (waiting === undefined) return false;
+    this.waiting.delete(call);
+    const { run, site, isDeclaration, resolve, reject } = waiting;
+    if (run.ended) return false;
+    const outcome = cursor.u8();
+    const status = cursor.u16();
+    const headers = cursor.text();
+    const message = cursor.text();
+    const kind = cursor.u8();
+    const content = cursor.content(kind);
+    this.turn.enter(run);
+    if (outcome === PASSED) resolve(PASS);
+    else if (outcome === OK) result(kind, content, status, resolve, (error) => reject(placed(error, site)));
+    else if (outcome === REFUSED && isDeclaration) reject(placed(new Error(message), site, status));
+    else reject(placed(failure(message, status, headers, kind, content), site));
+    return true;
+  }
+}
+
+function result(kind, content, status, resolve, reject) {
+  if (kind !== JSON_TEXT && kind !== JSON_ASCII) return resolve(content);
+  let value;
+  try {
+    value = JSON.parse(content);
+  } catch (error) {
+    const message = `the answer is not the JSON that it claims to be: ${error.message}`;
+    return reject(new ResourceError(message, status, {}, content));
+  }
+  resolve(value);
+}
+
+/** The body of an answer that is an error anyway. */
+function body(kind, content) {
+  if (kind !== JSON_TEXT && kind !== JSON_ASCII) return content;
+  try {
+    return JSON.parse(content);
+  } catch {
+    return content;
+  }
+}
+
+function failure(message, status, headers, kind, content) {
+  return new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), body(kind, content));
+}
+
+/** For FAIL, if nobody catches it. */
+function placed(error, site, status = undefined) {
+  error[SITE] = site;
+  if (status !== undefined) error[STATUS] = status;
+  return error;
+}
+
+function engine() {
+  const { bun, deno, node } = process.versions;
+  if (bun) return `bun ${bun}`;
+  return deno ? `deno ${deno}` : `node ${node}`;
+}
+
+const [, , path, number] = process.argv;
+globalThis.ResourceError = ResourceError;
+const end = process.exit.bind(process);
+const worker = new Worker(watch(path, Number(number)));
+takeConsole(worker);
+guard(worker);
+worker.connect(path, Number(number), engine(), () => end(0));
