@@ -16,6 +16,7 @@ mod query;
 mod room;
 mod script;
 mod seeing;
+mod strapi;
 mod support;
 mod types;
 mod upgrade;
