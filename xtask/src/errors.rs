@@ -16,7 +16,13 @@ const PAGE: &str = "docs/errors.md";
 const PARTS: [(&str, &[&str]); 5] = [
     (
         "## Over HTTP",
-        &["crates/gateway/src/", "crates/services/src/", "crates/query/src/", "crates/filter/src/problem.rs"],
+        &[
+            "crates/gateway/src/",
+            "crates/services/src/",
+            "crates/query/src/",
+            "crates/filter/src/problem.rs",
+            "crates/script-runtime/src/",
+        ],
     ),
     ("## Of a filter that is refused", &["crates/filter/src/refused.rs"]),
     ("## Of an S script", &["crates/script/src/"]),

@@ -212,13 +212,8 @@ impl Run {
                 Class::Writer => Ticket::Write(edition.write(ask()).await?),
             };
         }
-        match &self.ticket {
-            Ticket::None => {}
-            Ticket::Read(ticket) => self.version = Some(ticket.version()),
-            Ticket::Write(ticket) => {
-                self.version = Some(ticket.version());
-                self.held = ticket.held();
-            }
+        if let Ticket::Write(ticket) = &self.ticket {
+            self.held = ticket.held();
         }
         self.enter(false).await
     }
