@@ -56,7 +56,10 @@ async fn check_is_there_for_programs_too() {
     assert_eq!(output.status.code(), Some(64));
     let told_of = |code: &str| {
         let found = told["diagnostics"].as_array().into_iter().flatten();
-        found.filter(|found| found["code"] == code).map(|found| found["at"]["line"].clone()).collect::<Vec<_>>()
+        found
+            .filter(|found| found["code"] == code)
+            .map(|found| found["at"]["line"].clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(told_of("s-get-writes"), [3, 4]);
     assert_eq!(told_of("s-state-paths").len(), 1);
