@@ -24,6 +24,8 @@ async fn is_a_config(place: &str, text: &str) {
     let text = if has_routes { text.to_owned() } else { format!("{text}\nroutes: []\n") };
     let config = with_secrets(&text, folder.path());
     certify(&text, folder.path());
+    std::fs::write(folder.path().join("shop.sjs"), "service shop { res '/' on GET { respond 'Hello' } }")
+        .expect("written");
     let file = folder.path().join("orfa.yaml");
     std::fs::write(&file, &config).expect("written");
     let checked = Command::new(crate::orfa()).arg("check").arg(&file).output().await.expect("orfa runs");
@@ -63,7 +65,7 @@ fn with_secrets(text: &str, folder: &Path) -> String {
 
 #[tokio::test]
 async fn every_config_in_the_docs_is_one() {
-    for page in ["README.md", "docs/operating.md"] {
+    for page in ["README.md", "docs/operating.md", "docs/s.md"] {
         let configs = blocks(&file(page), "yaml");
         assert!(!configs.is_empty(), "{page} shows no config");
         for (number, config) in configs.iter().enumerate() {
