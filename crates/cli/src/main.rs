@@ -20,6 +20,7 @@ mod terminal;
 mod types;
 mod units;
 mod watch;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -60,6 +61,9 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = worker::become_one() {
+        return code;
+    }
     match Arguments::try_parse() {
         Ok(arguments) => exit::finish(run(&arguments.verb)),
         Err(error) => usage(&error),

@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use anyhow::Context;
-use gateway::{BindError, Drained, Gateway, Listener, Listeners, Stop};
+use gateway::{BindError, Config, Drained, Gateway, Listener, Listeners, Stop};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::exit::{Complaint, Exit};
 use crate::signal::{self, End, Signals};
 use crate::watch::Watch;
-use crate::{check, logs, many_threads};
+use crate::{check, logs, many_threads, worker};
 use reload::Reloader;
 use takeover::{Giver, Sockets, take};
 
@@ -45,7 +45,7 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
     let reading = gateway::config::read_watched(file);
     watch.set(reading.files);
     let config = match reading.config {
-        Ok(config) => config,
+        Ok(config) => Config { launcher: Some(worker::launcher()), ..config },
         Err(mistakes) => return Ok(check::refuse(&mistakes)),
     };
     let takeover = config.takeover.as_ref().map(|path| config.source.folder().join(path));

@@ -216,7 +216,8 @@ fn scripts(
         return Ok(Some(Arc::clone(previous)));
     }
     let is_needed = config.routes.iter().any(|route| route.script.is_some());
-    let make = || script_runtime::Scripts::new(&config.scripts, config.source.folder());
+    let make =
+        || script_runtime::Scripts::new(&config.scripts, config.source.folder(), config.launcher.clone());
     Ok(is_needed.then(make).transpose()?)
 }
 

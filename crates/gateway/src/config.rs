@@ -97,6 +97,9 @@ pub struct Config {
     /// The query runtime: threads, pools, caches.
     #[serde(default)]
     pub runtime: query::RuntimeConfig,
+    /// What starts the workers of scripts confined: who builds the gateway knows it.
+    #[serde(skip)]
+    pub launcher: Option<script_runtime::Launcher>,
     /// Where each field stands in the file.
     #[serde(skip)]
     pub source: Source,

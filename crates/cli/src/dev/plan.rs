@@ -9,6 +9,7 @@ use gateway::{Config, Mistake};
 
 use super::Arguments;
 use crate::exit::Complaint;
+use crate::worker;
 
 const DEFAULT_PORT: u16 = 8080;
 
@@ -51,6 +52,7 @@ impl Plan {
         let local = || CorsConfig::of(LOCAL_PAGES);
         config.cors.get_or_insert_with(local);
         config.log.access = false;
+        config.launcher = Some(worker::launcher());
         config.drain.timeout = services::Duration(PATIENCE);
         Ok(config)
     }

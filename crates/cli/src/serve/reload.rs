@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 
 use super::systemd;
 use crate::watch::Watch;
+use crate::worker;
 
 /// Between two looks at the files; and how long they have to stay the same before they are read, since
 /// half of a config can be a config.
@@ -76,7 +77,7 @@ fn settle(watch: &mut Watch) {
 fn reload(gateway: &Gateway, file: &Path) -> Vec<PathBuf> {
     let reading = gateway::config::read_watched(file);
     match reading.config {
-        Ok(config) => put(gateway, &config),
+        Ok(config) => put(gateway, &Config { launcher: Some(worker::launcher()), ..config }),
         Err(mistakes) => {
             gateway.not_reloaded();
             refuse(&mistakes);
