@@ -48,16 +48,20 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// What is not shown whole, in this order.
+/// The first line that was not said behind those before it. How words are spaced, and where lines are broken, is not
+/// compared.
 fn lacks<'l>(said: &str, shown: &[&'l str]) -> Option<&'l str> {
-    let mut rest = said;
-    for line in shown.iter().map(|line| line.trim()) {
-        match rest.find(line) {
-            Some(at) => rest = &rest[at + line.len()..],
-            None => return Some(line),
-        }
-    }
-    None
+    let (said, mut at) = (plain(said), 0);
+    shown.iter().copied().find(|line| {
+        let line = plain(line);
+        let found = said[at..].find(&line);
+        at += found.map_or(0, |found| found + line.len());
+        found.is_none()
+    })
+}
+
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The page's reader, before a gateway.
