@@ -13,7 +13,7 @@ SECONDS ?= 60
 FILTER_HOST ?= envoy
 FILTER_BINARY ?= $(TARGET)/$(if $(filter envoy,$(FILTER_HOST)),rivals/envoy,debug/orfa)
 
-.PHONY: help setup check test conform conformance fuzz demo demo-strapi bench dist
+.PHONY: help setup check test conform conformance fuzz soak demo demo-strapi bench dist
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -47,6 +47,11 @@ conformance: ## Proxy-Wasm modules against a host, FILTER_HOST=envoy or orfa; UP
 
 fuzz: setup ## Every parser of ours, for so long each: SECONDS=60
 	@FUZZ_SECONDS=$(SECONDS) $(STEP) fuzz cargo test --workspace --locked --lib --quiet fuzz::
+
+soak: setup ## Kill workers and the gateway 200 times under a load of writes: nothing acknowledged may be lost
+	@$(STEP) build $(RELEASE) --bin orfa
+	@$(STEP) soak env ORFA_BINARY=$(abspath $(TARGET))/release/orfa cargo test --workspace --locked --test e2e \
+		two_hundred_kills -- --ignored --nocapture
 
 demo: setup ## The same questions asked by REST and by query, over a slow line (target/demo.json)
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo

@@ -23,9 +23,7 @@ async fn is_a_config(place: &str, text: &str) {
     let has_routes = text.lines().any(|line| line.starts_with("routes:"));
     let text = if has_routes { text.to_owned() } else { format!("{text}\nroutes: []\n") };
     let config = with_secrets(&text, folder.path());
-    certify(&text, folder.path());
-    std::fs::write(folder.path().join("shop.sjs"), "service shop { res '/' on GET { respond 'Hello' } }")
-        .expect("written");
+    provide(&text, folder.path());
     let file = folder.path().join("orfa.yaml");
     std::fs::write(&file, &config).expect("written");
     let checked = Command::new(crate::orfa()).arg("check").arg(&file).output().await.expect("orfa runs");
@@ -33,8 +31,8 @@ async fn is_a_config(place: &str, text: &str) {
     assert!(checked.status.success(), "{place}:\n{text}\n{said}");
 }
 
-/// Writes the certificates and keys that a config names, as it names them: `tls/gateway.crt`.
-fn certify(config: &str, folder: &Path) {
+/// Writes the certificates, keys and scripts that a config names, as it names them: `tls/gateway.crt`.
+fn provide(config: &str, folder: &Path) {
     let made = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("a certificate");
     let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let is_of_a_path = |letter: char| letter.is_ascii_alphanumeric() || "./-_".contains(letter);
@@ -42,12 +40,19 @@ fn certify(config: &str, folder: &Path) {
         let text = match Path::new(name).extension().and_then(|ending| ending.to_str()) {
             Some("crt") => &cert,
             Some("key") => &key,
+            Some("sjs") => &script(name),
             _ => continue,
         };
         let path = folder.join(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(path, text).expect("written");
     }
+}
+
+/// A service that is called like its file.
+fn script(file: &str) -> String {
+    let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+    format!("service {name} {{ res '/' on GET {{ respond 'here' }} }}\n")
 }
 
 /// The config, with every `${file:...}` and `${env:...}` taken from a file in this folder.

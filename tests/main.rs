@@ -17,6 +17,7 @@ mod room;
 mod script;
 mod script_docs;
 mod seeing;
+mod strapi;
 mod support;
 mod types;
 mod upgrade;

@@ -75,7 +75,9 @@ export function unspeakable(value, error) {
 
 function find(value, path, above) {
   if (typeof value === "bigint") return { what: "a BigInt", path };
-  if (typeof value === "function" || typeof value === "symbol") return above.length ? undefined : { what: `a ${typeof value}`, path };
+  if (typeof value === "function" || typeof value === "symbol") {
+    return above.length > 0 ? undefined : { what: `a ${typeof value}`, path };
+  }
   if (typeof value !== "object" || value === null) return undefined;
   if (above.includes(value)) return { what: "a circle (it contains itself)", path };
   above.push(value);

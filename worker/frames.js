@@ -124,8 +124,8 @@ export class Cursor {
 }
 
 /**
- * Cuts what arrives into frames. A frame that came in one piece is read where it lies; another is put together in memory
- * that is used again, so that large bodies leave nothing to collect but themselves.
+ * Cuts what arrives into frames. A frame that came in one piece is read where it lies; another is put together in
+ * memory that is used again, so that large bodies leave nothing to collect but themselves.
  */
 export class Inbox {
   /** Where a frame is put together that came in pieces: its length first. */
@@ -135,10 +135,15 @@ export class Inbox {
   #buffer = Buffer.alloc(0);
   #at = 0;
   #end = 0;
+  /** @type {Buffer[]} what came while there was still something to take */
+  #later = [];
 
-  /** New bytes. Those that came before must have been taken. */
+  /** New bytes, which must stay as they are until they are taken. */
   push(buffer, length) {
-    if (this.#at < this.#end) throw new Error("bytes came before those before them were taken");
+    if (this.#at < this.#end) {
+      this.#later.push(buffer);
+      return;
+    }
     this.#buffer = buffer;
     this.#at = 0;
     this.#end = length;
@@ -149,6 +154,14 @@ export class Inbox {
    * @param {Cursor} cursor
    */
   next(cursor) {
+    if (this.#cut(cursor)) return true;
+    if (this.#later.length === 0) return false;
+    const buffer = this.#later.shift();
+    this.push(buffer, buffer.length);
+    return this.next(cursor);
+  }
+
+  #cut(cursor) {
     const start = this.#at;
     const there = this.#end - start;
     if (this.#filled === 0 && there >= HEADER) {

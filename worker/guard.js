@@ -1,5 +1,5 @@
-// What handlers must not do to the process that they share: end it, crash it by an error that nobody waits for, or go on
-// behind a timer without anybody knowing whose code that is.
+// What handlers must not do to the process that they share: end it, crash it by an error that nobody waits for, or go
+// on behind a timer without anybody knowing whose code that is.
 
 import process from "node:process";
 

@@ -1,7 +1,7 @@
 // Where a package lies that a script imports: what `import` would find, were the script a module in its folder.
 //
-// No engine gives that away for a folder of one's own. `require.resolve` comes close, and leaves one thing out: packages
-// whose `exports` are for `import` only.
+// No engine gives that away for a folder of one's own. `require.resolve` comes close, and leaves one thing out:
+// packages whose `exports` are for `import` only.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,7 +1,7 @@
 // A program: the emitted code of one S file, evaluated, and what it registered. The code knows this side as `$s`.
 //
-// It is evaluated as one expression whose first line is line 1 in stacks, so that the gateway's source map fits. What it
-// imports is looked for from the script's folder on, as Node does for a file that stands there.
+// It is evaluated as one expression whose first line is line 1 in stacks, so that the gateway's source map fits. What
+// it imports is looked for from the script's folder on, as Node does for a file that stands there.
 
 import { resolvePackage } from "./packages.js";
 import { Resource } from "./resource.js";
@@ -85,7 +85,9 @@ export class Service {
   initials(resource, captures) {
     const values = {};
     const given = restored(captures);
-    for (const { index, name } of this.resources[resource]?.cells ?? []) values[name] = this.initial(index, name, given);
+    for (const { index, name } of this.resources[resource]?.cells ?? []) {
+      values[name] = this.initial(index, name, given);
+    }
     return stringify(values);
   }
 }

@@ -91,7 +91,10 @@ export class Resource {
     let i = 0;
     for (; ; i++) {
       const mark = texts[i].indexOf("?");
-      if (mark >= 0) return { url: url + texts[i].slice(0, mark), query: stringify(this.#parameters(values, i, mark + 1)) };
+      if (mark >= 0) {
+        const query = stringify(this.#parameters(values, i, mark + 1));
+        return { url: url + texts[i].slice(0, mark), query };
+      }
       url += texts[i];
       if (i + 1 === texts.length) return { url, query: "" };
       url += encode(values[i]);
@@ -104,7 +107,8 @@ export class Resource {
     let name = new Part();
     let value;
     const add = () => {
-      if (value !== undefined || !name.empty) parameter(parameters, name.text(), value === undefined ? "" : value.value());
+      if (value !== undefined) parameter(parameters, name.text(), value.value());
+      else if (!name.empty) parameter(parameters, name.text(), "");
       name = new Part();
       value = undefined;
     };
@@ -175,9 +179,9 @@ function parameter(parameters, name, value) {
 
 /** What a resource's run-time part may be. */
 function computed(value) {
-  if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") return String(value);
-  if (typeof value === "bigint") return String(value);
-  throw new TypeError(`a part of a resource's URL is ${value === null ? "null" : typeof value}, and not text (S rule 15)`);
+  const type = typeof value;
+  if (type === "string" || type === "number" || type === "boolean" || type === "bigint") return String(value);
+  throw new TypeError(`a part of a resource's URL is ${value === null ? "null" : type}, and not text (S rule 15)`);
 }
 
 function encode(value) {

@@ -162,7 +162,7 @@ export class Run {
     if (answer !== 0) this.#writeAnswer(frame);
     if (changes !== "") frame.text(changes);
     this.#end();
-    frame.u32(Math.round(this.time * 1000)).end();
+    frame.u32(this.#micros()).end();
   }
 
   /** @param {unknown} error */
@@ -176,20 +176,21 @@ export class Run {
   }
 
   /**
-   * Nobody waits for it any more, and what it waits for never comes, so that nothing of it runs again. A writer goes on,
-   * unless the gateway gives it up: then its writes are undone, and it says nothing more.
+   * Nobody waits for it any more, and what it waits for never comes, so that nothing of it runs again. A writer goes
+   * on, unless the gateway gives it up: then its writes are undone, and it says nothing more.
    */
   cancel(isGivenUp) {
     if (isGivenUp) this.#undo();
     else if (this.transaction !== undefined || this.#committed) return;
-    else this.worker.outbox.begin(END, this.id).u8(NOTHING_ANSWERED).u32(Math.round(this.time * 1000)).end();
+    else this.worker.outbox.begin(END, this.id).u8(NOTHING_ANSWERED).u32(this.#micros()).end();
     this.#end();
   }
 
   whyReadOnly() {
     if (this.ended) return "the run is over";
     if (this.#committed) return "the run has committed already (S rule 6)";
-    if (this.method <= 1) return `${METHODS[this.method]} reads the last committed version, and changes nothing (S rule 3)`;
+    const method = METHODS[this.method];
+    if (this.method <= 1) return `${method} reads the last committed version, and changes nothing (S rule 3)`;
     return "this handler only reads its state (S rule 4)";
   }
 
@@ -243,6 +244,10 @@ export class Run {
     this.version = changes === "" ? this.#base : this.transaction.version;
     this.transaction = undefined;
     return changes;
+  }
+
+  #micros() {
+    return Math.round(this.time * 1000);
   }
 
   #undo() {

@@ -63,11 +63,11 @@ export class Transaction {
   /** Sets a member of an object, an element of an array, or its length. */
   set(node, key, value) {
     const { raw } = node;
-    if (typeof key === "symbol") throw new StateError(`\`${node.name()}\` can't have a symbol as a member (S rule 8)`);
+    if (typeof key === "symbol") throw refusal(node, "can't have a symbol as a member");
     if (!isArray(raw)) return this.#put(node, keptKey(key, () => node.name()), value);
     if (key === "length") return this.#cut(node, value);
     const index = indexOf(key);
-    if (index === undefined) throw new StateError(`\`${node.name()}${step(key)}\`: an array has elements only (S rule 8)`);
+    if (index === undefined) throw refusal(node, `can't have \`${key}\`: an array has elements only`);
     if (index > raw.length) throw hole(node, index);
     this.#put(node, index, value);
   }
@@ -158,8 +158,9 @@ export class Transaction {
   #sort(node, compare) {
     const { raw } = node;
     const pairs = node.elements().map((seen, i) => ({ seen, text: compare ? "" : String(seen), value: raw[i] }));
-    pairs.sort(compare ? (a, b) => compare(a.seen, b.seen) : (a, b) => (a.text < b.text ? -1 : a.text > b.text ? 1 : 0));
-    if (pairs.length !== raw.length) throw new StateError(`\`${node.name()}\` changed while it was sorted`);
+    const byText = (a, b) => Number(a.text > b.text) - Number(a.text < b.text);
+    pairs.sort(compare ? (a, b) => compare(a.seen, b.seen) : byText);
+    if (pairs.length !== raw.length) throw refusal(node, "changed while it was sorted");
     this.#move(node, () => pairs.forEach(({ value }, i) => (raw[i] = value)));
   }
 
@@ -238,12 +239,17 @@ function spliced(length, [start, count, ...values]) {
   const from = relative(start, length);
   const most = length - from;
   const given = Math.trunc(Number(count)) || 0;
-  return [from, count === undefined && values.length === 0 && start !== undefined ? most : Math.min(Math.max(given, 0), most), values];
+  const isToEnd = count === undefined && values.length === 0 && start !== undefined;
+  return [from, isToEnd ? most : Math.min(Math.max(given, 0), most), values];
 }
 
 function relative(index, length) {
   const whole = Math.trunc(Number(index)) || 0;
   return whole < 0 ? Math.max(length + whole, 0) : Math.min(whole, length);
+}
+
+function refusal(node, why) {
+  return new StateError(`\`${node.name()}\` ${why} (S rule 8)`);
 }
 
 function hole(node, key) {

@@ -125,5 +125,6 @@ function kindOf(value) {
   if (typeof value === "bigint") return "a BigInt";
   if (typeof value !== "object") return `a ${typeof value}`;
   const name = value.constructor?.name;
-  return typeof name === "string" && name !== "" && name !== "Object" ? `an instance of ${name}` : "an object that is not plain";
+  const isNamed = typeof name === "string" && name !== "" && name !== "Object";
+  return isNamed ? `an instance of ${name}` : "an object that is not plain";
 }

@@ -10,6 +10,9 @@ import { NODE, StateError, copied, step } from "./values.js";
 const { hasOwn, defineProperty } = Object;
 const { isArray } = Array;
 
+/** How a member is that was assigned. */
+const ORDINARY = { writable: true, enumerable: true, configurable: true };
+
 /** Set while the worker itself makes JSON of an answer: views then give their raw trees. */
 let giving = false;
 
@@ -155,7 +158,8 @@ export class Node {
   }
 
   has(raw, key) {
-    return typeof key === "symbol" || this.current ? key in raw : this.cell.at(raw, key, this.run.version) !== ABSENT || key in Object.getPrototypeOf(raw);
+    if (typeof key === "symbol" || this.current) return key in raw;
+    return this.cell.at(raw, key, this.run.version) !== ABSENT || key in Object.getPrototypeOf(raw);
   }
 
   ownKeys(raw) {
@@ -170,7 +174,8 @@ export class Node {
   }
 
   set(raw, key, value, receiver) {
-    if (receiver !== this.proxy) return Reflect.defineProperty(receiver, key, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
+    // An object that inherits from a view gets a member of its own.
+    if (receiver !== this.proxy) return Reflect.defineProperty(receiver, key, { __proto__: null, value, ...ORDINARY });
     this.#writable().set(this, key, value);
     return true;
   }
@@ -231,10 +236,12 @@ function iterator() {
  * as much. Those that call the handler back do so for readers only: a writer may change the array in between.
  */
 const readers = Object.create(null);
-for (const name of ["at", "concat", "flat", "includes", "indexOf", "join", "lastIndexOf", "slice", "toReversed", "toSorted", "toSpliced", "with"]) {
-  readers[name] = throughCopy(Array.prototype[name], () => true);
-}
-for (const name of ["entries", "every", "filter", "find", "findIndex", "findLast", "findLastIndex", "flatMap", "forEach", "map", "reduce", "reduceRight", "some", "values"]) {
+const LOOKING = "at concat flat includes indexOf join lastIndexOf slice toReversed toSpliced with";
+const CALLING =
+  "entries every filter find findIndex findLast findLastIndex flatMap forEach map reduce reduceRight some toSorted " +
+  "values";
+for (const name of LOOKING.split(" ")) readers[name] = throughCopy(Array.prototype[name], () => true);
+for (const name of CALLING.split(" ")) {
   readers[name] = throughCopy(Array.prototype[name], (node) => node.run.transaction === undefined);
 }
 

@@ -18,6 +18,8 @@ const WORDS = 3;
 
 /** Unless a program says otherwise. */
 const USUAL = 100;
+/** Milliseconds that a worker has to end by itself. */
+const GRACE = 500;
 
 /** Starts the thread; gives what it looks at. */
 export function watch(path, number) {
@@ -33,9 +35,10 @@ function look({ path, number, watched }) {
   const outbox = new Outbox(socket, () => {});
   outbox.begin(HELLO, 0).u32(number).text("watchdog").end();
   outbox.flush();
-  const end = () => process.kill(process.pid, "SIGKILL");
+  // Unless it is busy the worker ends by itself, as it also sees that the gateway is gone.
+  const end = () => setTimeout(() => process.kill(process.pid, "SIGKILL"), GRACE);
   socket.on("close", end);
-  socket.on("error", end);
+  socket.on("error", () => {});
   socket.resume();
   let count = 0;
   let since = 0;

@@ -70,13 +70,17 @@ export class Worker {
 
   /** @param {string} path of the socket */
   connect(path, number, engine, ended) {
-    const callback = (length, buffer) => {
+    const take = (length, buffer) => {
       this.#inbox.push(buffer, length);
+      if (this.turn.active) return true;
       this.turn.begin();
       this.#give();
       return true;
     };
-    const socket = connect({ path, onread: { buffer: Buffer.allocUnsafeSlow(READ), callback } });
+    // Node reads again only when all that follows from the last read is done, so that one buffer will do.
+    const onread = engine.startsWith("node") ? { buffer: Buffer.allocUnsafeSlow(READ), callback: take } : undefined;
+    const socket = connect({ path, onread });
+    if (onread === undefined) socket.on("data", (chunk) => take(chunk.length, chunk));
     this.outbox = new Outbox(socket, () => this.turn.active || later(this.#flushLater));
     this.outbox.begin(HELLO, 0).u32(number).text(engine).end();
     socket.on("close", ended);
@@ -274,8 +278,8 @@ export class Worker {
     this.turn.enter(run);
     if (outcome === PASSED) resolve(PASS);
     else if (outcome === OK) result(kind, content, status, resolve, (error) => reject(placed(error, site)));
-    else if (outcome === REFUSED && isDeclaration) reject(Object.assign(new Error(message), { [SITE]: site, [STATUS]: status }));
-    else reject(placed(new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), body(kind, content)), site));
+    else if (outcome === REFUSED && isDeclaration) reject(placed(new Error(message), site, status));
+    else reject(placed(failure(message, status, headers, kind, content), site));
     return true;
   }
 }
@@ -286,7 +290,8 @@ function result(kind, content, status, resolve, reject) {
   try {
     value = JSON.parse(content);
   } catch (error) {
-    return reject(new ResourceError(`the answer is not the JSON that it claims to be: ${error.message}`, status, {}, content));
+    const message = `the answer is not the JSON that it claims to be: ${error.message}`;
+    return reject(new ResourceError(message, status, {}, content));
   }
   resolve(value);
 }
@@ -301,8 +306,15 @@ function body(kind, content) {
   }
 }
 
-function placed(error, site) {
-  return Object.assign(error, { [SITE]: site });
+function failure(message, status, headers, kind, content) {
+  return new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), body(kind, content));
+}
+
+/** For FAIL, if nobody catches it. */
+function placed(error, site, status = undefined) {
+  error[SITE] = site;
+  if (status !== undefined) error[STATUS] = status;
+  return error;
 }
 
 function engine() {

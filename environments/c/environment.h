@@ -68,6 +68,8 @@ orfa_value lazy_root(orfa_future future, int *code, size_t *position);
 yyjson_val *lazy_children(yyjson_val *lazy);
 /* A member, kept; or, if it is no text and no container, in `scratch` where that isn't NULL. */
 yyjson_val *lazy_member(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *scratch);
+/* The number, true or false that such a member is, if it was read ahead by the name that was asked for last. */
+bool lazy_again(yyjson_val *lazy, const char *name, yyjson_val *scratch);
 /* Where a value stands among the children that were fetched: it may have been asked for before. */
 yyjson_val *lazy_place(yyjson_val *container, yyjson_val *value);
 void lazy_text(text *out, yyjson_val *lazy);

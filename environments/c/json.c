@@ -116,6 +116,7 @@ static yyjson_val *at_once(orfa_value value, const char *pointer, va_list list) 
     static yyjson_val scratch;
     const char *end = pointer + 1;
     if (*pointer != '/' || !is_lazy(raw(value)) || !is_object(value)) return at(value, pointer, list);
+    if (lazy_again(raw(value), pointer + 1, &scratch)) return &scratch;
     while (*end && *end != '/' && *end != '~' && *end != '%') end++;
     return *end ? at(value, pointer, list) : lazy_member(raw(value), pointer + 1, end - pointer - 1, &scratch);
 }

@@ -3,12 +3,18 @@
  * A lazy value is a yyjson_val of a type that yyjson doesn't know. Asked for a member it asks the host;
  * walked or counted through, it fetches its children, one level of them, and is from then on what it was
  * fetched as: an array or object of yyjson's whose containers are lazy in turn. A slot of a fetched level
- * is one yyjson_val, and its address is the value, fetched or not. */
+ * is one yyjson_val, and its address is the value, fetched or not.
+ *
+ * The same part of a document, asked for twice, may be two lazy values. Their children are the same: they are
+ * fetched once for each place, so that a walk which asks for its container in every turn comes to its end.
+ *
+ * Reading the same member of one object after the other would cost a call of the host each. The second time in a row
+ * it is read ahead. */
 #include <stdlib.h>
 #include <string.h>
 #include "environment.h"
 
-enum { GUESS = 512 };
+enum { GUESS = 512, COLUMNS = 8, COLUMN = 64, COLUMN_NAME = 40, COLUMN_TEXTS = 2048 };
 
 /* A member that was asked for by its name, which the caller keeps. */
 typedef struct {
@@ -16,6 +22,32 @@ typedef struct {
     uint32_t name_len;
     char name[];
 } member;
+
+/* The children of a place in a document. */
+typedef struct {
+    uint64_t key;
+    yyjson_val *container;
+} level;
+
+/* All levels that were fetched: open addressing, half full at most. */
+static struct {
+    level *slots;
+    uint32_t size, count;
+} levels;
+
+/* A member that objects beside each other were asked for: what comes next are values of those behind them, read ahead,
+ * more of them each time. `first` and the `count` objects from there on are those whose values are here. */
+typedef struct {
+    yyjson_val *first;
+    uint32_t count, ahead, name_len;
+    char name[COLUMN_NAME];
+    yyjson_val values[COLUMN];
+    char texts[COLUMN_TEXTS];
+} column;
+
+static column columns[COLUMNS];
+/* The one whose name stood in a pointer as it is, the last time. */
+static const column *latest;
 
 static orfa_future future_of(yyjson_val *lazy) { return (orfa_future)(lazy->tag >> LAZY_FUTURE_BIT); }
 
@@ -53,8 +85,31 @@ orfa_value lazy_root(orfa_future future, int *code, size_t *position) {
     return (orfa_value)root;
 }
 
-yyjson_val *lazy_children(yyjson_val *lazy) {
-    if (lazy->tag & LAZY_FETCHED) return (yyjson_val *)(uintptr_t)(uint32_t)lazy->uni.u64;
+static uint64_t key_of(yyjson_val *lazy) { return (uint64_t)future_of(lazy) << 32 | node_of(lazy); }
+
+/* The slot of the level with this key, or the empty one where it belongs. */
+static level *slot_of(uint64_t key) {
+    uint32_t at = (uint32_t)(key * 0x9E3779B97F4A7C15ULL >> 32);
+    level *slot;
+    do slot = &levels.slots[at++ & (levels.size - 1)];
+    while (slot->container && slot->key != key);
+    return slot;
+}
+
+/* Makes room for one level more. */
+static void grow(void) {
+    if (levels.count < levels.size / 2) return;
+    level *before = levels.slots, *end = before + levels.size;
+    levels.size = levels.size ? levels.size * 2 : 16;
+    levels.slots = calloc(levels.size, sizeof *levels.slots);
+    if (!levels.slots) out_of_memory();
+    for (level *from = before; from < end; from++) {
+        if (from->container) *slot_of(from->key) = *from;
+    }
+    free(before);
+}
+
+static yyjson_val *fetch(yyjson_val *lazy) {
     bool object = (lazy->tag & YYJSON_TAG_MASK) == LAZY_OBJECT;
     uint32_t count = lazy_count(lazy), slots = object ? count * 2 : count;
     uint32_t texts = (uint32_t)lazy->uni.u64;
@@ -69,9 +124,20 @@ yyjson_val *lazy_children(yyjson_val *lazy) {
     container->tag = (uint64_t)count << YYJSON_TAG_BIT | (object ? YYJSON_TYPE_OBJ : YYJSON_TYPE_ARR);
     container->uni.ofs = (slots + 1) * sizeof *container;
     for (uint32_t i = 1; i <= slots; i++) understand(container + i, future_of(lazy));
-    lazy->tag |= LAZY_FETCHED;
-    lazy->uni.u64 = (uint64_t)node_of(lazy) << 32 | (uint32_t)(uintptr_t)container;
     return container;
+}
+
+yyjson_val *lazy_children(yyjson_val *lazy) {
+    if (lazy->tag & LAZY_FETCHED) return (yyjson_val *)(uintptr_t)(uint32_t)lazy->uni.u64;
+    grow();
+    level *known = slot_of(key_of(lazy));
+    if (!known->container) {
+        *known = (level){key_of(lazy), fetch(lazy)};
+        levels.count++;
+    }
+    lazy->tag |= LAZY_FETCHED;
+    lazy->uni.u64 = (uint64_t)node_of(lazy) << 32 | (uint32_t)(uintptr_t)known->container;
+    return known->container;
 }
 
 /* A value of its own, with the name that it was asked for by, and its text. */
@@ -84,27 +150,77 @@ static yyjson_val *keep(const yyjson_val *found, const char *name, uint32_t len,
     return &kept->value;
 }
 
+/* Where members of this name are read ahead; NULL for a name that is too long for it. */
+static column *column_of(const char *name, uint32_t len) {
+    if (len == 0 || len > COLUMN_NAME) return NULL;
+    column *column = &columns[(len * 7 + (uint8_t)name[0] * 31 + (uint8_t)name[len - 1]) % COLUMNS];
+    if (column->name_len != len || memcmp(column->name, name, len)) {
+        memcpy(column->name, name, len);
+        column->name_len = len, column->first = NULL, column->count = 0;
+    }
+    return column;
+}
+
+/* What the host wrote about the member of an object, if it was read ahead or is now. Slots that stand beside each other
+ * and are lazy, both, are items of one array. */
+static const yyjson_val *read_ahead(column *column, yyjson_val *lazy) {
+    uint32_t past = ((uintptr_t)lazy - (uintptr_t)column->first) / sizeof *lazy;
+    if (past > column->count || !column->first) {
+        column->ahead = 1, column->count = 0;
+    } else if (past == column->count) {
+        column->ahead = column->ahead * 4 < COLUMN ? column->ahead * 4 : COLUMN;
+        int32_t count = orfa_host_Json_column(future_of(lazy), node_of(lazy), column->name, column->name_len, 0,
+                                              (orfa_json_value *)column->values, column->ahead, column->texts, COLUMN_TEXTS);
+        column->first = lazy, column->count = count > 0 ? count : 0, past = 0;
+    }
+    if (past < column->count) return &column->values[past];
+    column->first = lazy + 1;
+    return NULL;
+}
+
+/* Asks the host for a member. A text goes to `room`, or where that is too small to memory of its own. */
+static bool ask(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *found, char *room) {
+    orfa_json_value *value = (orfa_json_value *)found;
+    orfa_future future = future_of(lazy);
+    uint32_t node = node_of(lazy);
+    if (orfa_host_Json_member(future, node, name, len, 0, value, room, GUESS) != ORFA_OK) return false;
+    if (value->kind >= ORFA_JSON_BIG && value->kind < ORFA_JSON_ARRAY && !value->text) {
+        uint32_t needed = value->len + 1;
+        orfa_host_Json_member(future, node, name, len, 0, value, orfa_alloc(needed), needed);
+    }
+    return true;
+}
+
 yyjson_val *lazy_member(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *scratch) {
     if (lazy->tag & LAZY_FETCHED) return yyjson_obj_getn(lazy_children(lazy), name, len);
     if ((lazy->tag & YYJSON_TAG_MASK) != LAZY_OBJECT) return NULL;
-    char room[GUESS], *text = room;
+    char room[GUESS];
     yyjson_val found;
-    orfa_json_value *value = (orfa_json_value *)&found;
-    orfa_future future = future_of(lazy);
-    uint32_t node = node_of(lazy);
-    if (orfa_host_Json_member(future, node, name, len, 0, value, room, sizeof room) != ORFA_OK) return NULL;
+    column *column = column_of(name, len);
+    const yyjson_val *read = column ? read_ahead(column, lazy) : NULL;
+    if (scratch) latest = column;
+    if (read) found = *read;
+    else if (!ask(lazy, name, len, &found, room)) return NULL;
     uint32_t kind = (uint32_t)found.tag, text_len = 0;
-    if (kind >= ORFA_JSON_BIG && kind < ORFA_JSON_ARRAY) {
-        text_len = (uint32_t)(found.tag >> 32) + 1;
-        if (!(uint32_t)found.uni.u64) {
-            text = orfa_alloc(text_len);
-            orfa_host_Json_member(future, node, name, len, 0, value, text, text_len);
-        }
-    }
-    understand(&found, future);
+    if (kind == ORFA_JSON_MISSING) return NULL;
+    if (kind >= ORFA_JSON_BIG && kind < ORFA_JSON_ARRAY) text_len = (uint32_t)(found.tag >> 32) + 1;
+    const char *text = (const char *)(uintptr_t)(uint32_t)found.uni.u64;
+    understand(&found, future_of(lazy));
     if (!scratch || text_len || is_lazy(&found)) return keep(&found, name, len, text, text_len);
     *scratch = found;
     return scratch;
+}
+
+bool lazy_again(yyjson_val *lazy, const char *name, yyjson_val *scratch) {
+    if (!latest) return false;
+    uint32_t past = ((uintptr_t)lazy - (uintptr_t)latest->first) / sizeof *lazy, same = 0;
+    if (past >= latest->count) return false;
+    while (same < latest->name_len && name[same] == latest->name[same]) same++;
+    if (same < latest->name_len || name[same]) return false;
+    *scratch = latest->values[past];
+    if ((uint32_t)scratch->tag >= ORFA_JSON_BIG) return false;
+    understand(scratch, 0);
+    return true;
 }
 
 yyjson_val *lazy_place(yyjson_val *container, yyjson_val *value) {

@@ -91,6 +91,7 @@ enum orfa_json_kind {
     ORFA_JSON_UNPAIRED = 8, /* the same; an unpaired surrogate was replaced by U+FFFD */
     ORFA_JSON_ARRAY = 9, /* an array of `len` items */
     ORFA_JSON_OBJECT = 10, /* an object of `len` members */
+    ORFA_JSON_MISSING = 11, /* no value: there is no such member */
 };
 
 /* How a program ended itself. */
@@ -150,6 +151,12 @@ int32_t orfa_host_Json_root(orfa_handle future, orfa_json_value *value, void *da
  * where there is none. */
 __attribute__((import_module("orfa"), import_name("Json_member")))
 int32_t orfa_host_Json_member(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last, orfa_json_value *value, void *data, uint32_t len);
+
+/* The same for the item of an array at node and those behind it, count at most: fills a value for each,
+ * ORFA_JSON_MISSING where an item has no such member, and returns how many. It ends with the array, or
+ * before the first text that data has no more room for. */
+__attribute__((import_module("orfa"), import_name("Json_column")))
+int32_t orfa_host_Json_column(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last, orfa_json_value *values, uint32_t count, void *data, uint32_t len);
 
 /* Writes an orfa_json_value for each item of the array at node, or two for each member of the object,
  * its name and its value, and their texts behind them, each with a NUL. Returns how many bytes that

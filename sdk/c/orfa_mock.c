@@ -235,6 +235,12 @@ int32_t orfa_host_Json_member(orfa_handle future, uint32_t node, const char *nam
     stop("host call %zu: Json_member can't be tried natively", number);
 }
 
+int32_t orfa_host_Json_column(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last,
+                              orfa_json_value *values, uint32_t count, void *data, uint32_t len) {
+    asked("Json_column");
+    stop("host call %zu: Json_column can't be tried natively", number);
+}
+
 int32_t orfa_host_Json_children(orfa_handle future, uint32_t node, void *data, uint32_t len) {
     asked("Json_children");
     stop("host call %zu: Json_children can't be tried natively", number);

@@ -176,6 +176,42 @@ async fn a_restart_starts_warm_where_there_is_a_folder() {
 }
 
 #[tokio::test]
+async fn what_was_sent_before_anybody_wanted_it_kept_outlasts_a_restart_too() {
+    let house = House::own(&format!("{ROUTES}runtime: {{ folder: kept }}\n")).await;
+    let program = Query::javascript(ADD).input(r#"{"a":1,"b":1}"#);
+    assert_eq!(house.answer(program.clone()).await, "2");
+    let (_, token, did) = told(&program.header("orfa-cache", "code").send(&house).await);
+    assert_eq!(did, "found");
+    let next = house.gateway.successor(crate::orfa()).await;
+    let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
+    let url = format!("{}/query", next.url);
+    let answer = testkit::http::request("POST", &url, &headers, r#"{"a":2,"b":2}"#).await.expect("an answer");
+    assert_eq!((&*told(&answer).2, &*answer.text()), ("found", "4"));
+}
+
+/// Regression: only what came along was measured.
+#[tokio::test]
+async fn a_program_that_came_by_a_route_with_more_room_is_too_large_for_one_with_less() {
+    let small = "  - { path: /small, query: { services: [up], limits: { program: 40 } } }\n";
+    let house =
+        House::own(&format!("\n{small}{}runtime: {{ folder: kept }}\n", ROUTES.trim_start_matches('\n')))
+            .await;
+    let program = format!("{ADD} // {}", "long ".repeat(20));
+    let sent = Query::javascript(&program).input(r#"{"a":1,"b":1}"#).header("orfa-cache", "code");
+    let (_, token, _) = told(&sent.send(&house).await);
+    let named = [format!("code;token={token}"), format!("code;hash={}", hash(&program))];
+    for cache in &named {
+        let query = javascript(cache, r#"{"a":1,"b":2}"#);
+        assert_eq!(house.answer(query.clone()).await, "3");
+        problem(&query.at("/small").send(&house).await, 413, "program-too-large");
+    }
+    let next = house.gateway.successor(crate::orfa()).await;
+    let headers = [("content-type", "text/javascript"), ("orfa-cache", &*named[0])];
+    let answer = testkit::http::request("POST", &format!("{}/small", next.url), &headers, "{}").await;
+    problem(&answer.expect("an answer"), 413, "program-too-large");
+}
+
+#[tokio::test]
 async fn without_a_folder_a_restart_forgets() {
     let house = House::own(ROUTES).await;
     let (_, token, _) =

@@ -44,6 +44,10 @@ async fn wild_pointers() {
         "$Json_member (local.get $h) (i32.const 0) (i32.const -1) (i32.const 2) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)",
         "$Json_member (local.get $h) (i32.const 0) (i32.const 0) (i32.const 2) (i32.const 0) (i32.const 131064) (i32.const 0) (i32.const 0)",
         "$Json_member (local.get $h) (i32.const 0) (i32.const 0) (i32.const 2) (i32.const 1) (i32.const 0) (i32.const -1) (i32.const 9)",
+        "$Json_column (local.get $h) (i32.const 0) (i32.const -1) (i32.const 2) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)",
+        "$Json_column (local.get $h) (i32.const 0) (i32.const 0) (i32.const 2) (i32.const 0) (i32.const 131056) (i32.const 2) (i32.const 0) (i32.const 0)",
+        "$Json_column (local.get $h) (i32.const 0) (i32.const 0) (i32.const 2) (i32.const 0) (i32.const 0) (i32.const 268435457) (i32.const 0) (i32.const 0)",
+        "$Json_column (local.get $h) (i32.const 0) (i32.const 0) (i32.const 2) (i32.const 1) (i32.const 0) (i32.const 1) (i32.const -1) (i32.const 9)",
         "$Json_children (local.get $h) (i32.const 0) (i32.const 131071) (i32.const 64)",
         "$Json_text (local.get $h) (i32.const 0) (i32.const -1) (i32.const 1)",
         "$Future_wait (i32.const -4) (i32.const 1) (i32.const 1)",
@@ -107,6 +111,7 @@ async fn handles_that_do_not_exist() {
             "(drop (call $Response_json (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(drop (call $Json_root (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(drop (call $Json_member (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
+            "(drop (call $Json_column (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(drop (call $Json_children (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(drop (call $Json_text (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(i32.store (i32.const 8) (i32.const #)) (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 0)))",
@@ -420,6 +425,8 @@ async fn any_place_of_a_document_may_be_asked_about() {
           (drop (call $Json_text (local.get $h) (local.get $place) (i32.const 8192) (i32.const 64)))
           (drop (call $Json_member (local.get $h) (local.get $place) (i32.const 16) (i32.const 2) (i32.const 0)
             (i32.const 8192) (i32.const 9000) (i32.const 64)))
+          (drop (call $Json_column (local.get $h) (local.get $place) (i32.const 16) (i32.const 2) (i32.const 1)
+            (i32.const 8192) (i32.const 8) (i32.const 9000) (i32.const 64)))
           (local.set $place (i32.add (local.get $place) (i32.const 1)))
           (br_if $next (i32.lt_u (local.get $place) (i32.const 200))))
         (drop (call $Json_text (local.get $h) (i32.const -1) (i32.const 8192) (i32.const 64)))
@@ -427,4 +434,42 @@ async fn any_place_of_a_document_may_be_asked_about() {
     let body = format!("(local $place i32) {}", answered(ask));
     let module = plain(&format!("{call} (data (i32.const 16) \"id\")"), &body);
     assert_eq!(house.answer(Query::module(module)).await, "id");
+}
+
+#[tokio::test]
+async fn a_member_of_many_items_is_told_at_once() {
+    let house = House::shared().await;
+    let body = r#"[{"n":1,"n":7},{"n":"ab"},{},{"n":2},5,{"n":"abc"},{"n":"d"}]"#;
+    let call = request(AT, "POST", "http://up/body", &[], body);
+    // Kinds, lengths and numbers from the second item on, with room for the text of one item.
+    let ask = |place: u32, last: u32| {
+        format!(
+            "(i32.store (i32.const 12288) (call $Json_column (local.get $h) (i32.const {place}) (i32.const 16) (i32.const 1)
+            (i32.const {last}) (i32.const 12292) (i32.const 8) (i32.const 16384) (i32.const 4)))
+            (call $done (i32.const 12288) (i32.const 132))"
+        )
+    };
+    let [first, second] = [0, 1].map(|number| word_at(body, number));
+    for (place, last, count, kinds) in [
+        (first, 0, 5, &[3, 7, 11, 3, 11][..]),
+        (second, 0, 4, &[7, 11, 3, 11]),
+        (first, 1, 5, &[3, 7, 11, 3, 11]),
+    ] {
+        let module = plain(&format!("{call} (data (i32.const 16) \"n\")"), &answered(&ask(place, last)));
+        let answer = Query::module(module).at("/write").send(&house).await;
+        let words: Vec<_> =
+            answer.body.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let values = words[1..].chunks(4).take(kinds.len());
+        assert_eq!(words[0], count, "{words:?}");
+        assert_eq!(values.clone().map(|value| value[0]).collect::<Vec<_>>(), kinds, "{words:?}");
+        if place == first {
+            assert_eq!(words[3], if last == 1 { 7 } else { 1 }, "{words:?}");
+        }
+    }
+}
+
+/// Where an object of a text begins.
+fn word_at(text: &str, number: usize) -> u32 {
+    let found = text.match_indices('{').nth(number).map_or(0, |(place, _)| place);
+    u32::try_from(found).unwrap_or(u32::MAX)
 }

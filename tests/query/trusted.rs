@@ -159,6 +159,36 @@ async fn a_key_that_counts_no_more_ends_its_tokens() {
 }
 
 #[tokio::test]
+async fn who_sends_many_wrong_signatures_waits_and_nobody_else_does() {
+    let (folder, trust) = key().await;
+    let house = House::own(&format!("{}runtime: {{ compile_time: 20ms }}\n", routes(&trust))).await;
+    let signed = sign(folder.path(), "a.js", PROGRAM).await;
+    let right = Query::javascript(PROGRAM).header("orfa-trust", &signed);
+    let wrong = Query::javascript("export default () => 1").header("orfa-trust", &signed);
+    assert_eq!(right.clone().send(&house).await.status, 200);
+    let mut checked = 0;
+    let refused = loop {
+        let answer = wrong.clone().send(&house).await;
+        if answer.status == 429 {
+            break answer;
+        }
+        problem(&answer, 403, "trust-signature-wrong");
+        checked += 1;
+        assert!(checked < 1000, "1 ms each at least, of 20 in ten seconds");
+    };
+    problem(&refused, 429, "trust-rate");
+    assert!(refused.header("retry-after").parse::<u32>().is_ok_and(|seconds| seconds > 0));
+    problem(&right.clone().send(&house).await, 429, "trust-rate");
+    assert_eq!(
+        Query::javascript("export default () => 1").send(&house).await.status,
+        200,
+        "without a signature"
+    );
+    let other = right.header("x-api-key", "a-long-and-random-key-of-the-shop");
+    assert_eq!(other.send(&house).await.status, 200, "another caller's signatures are another matter");
+}
+
+#[tokio::test]
 async fn a_key_is_not_written_over_and_a_bad_one_is_a_mistake() {
     let (folder, _) = key().await;
     let again =

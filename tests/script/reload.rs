@@ -42,7 +42,7 @@ async fn a_script_that_compiles_and_does_not_load_leaves_the_one_before_in_force
     assert_eq!(served.get("/version").await, "one");
     served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{}", counter("two")));
     let line = served.gateway.logged(|line| line.contains("can't be put in force")).await.expect("a line");
-    assert!(line.contains("shop.sjs:1:14: missing is not defined"), "{line}");
+    assert!(line.contains("shop.sjs:1:14: ReferenceError: missing is not defined"), "{line}");
     assert_eq!(served.get("/version").await, "one");
 }
 

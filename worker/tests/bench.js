@@ -1,5 +1,5 @@
 // CPU of a worker alone, per run, under the loads that benches of the whole gateway have: `node worker/tests/bench.js
-// [name...]`. WORKER_ENGINE chooses the engine, and its options, say
+// [name...]`: all, in the program, in the system. WORKER_ENGINE chooses the engine, and its options, say
 // `node --cpu-prof --cpu-prof-dir=FOLDER`.
 import { readFileSync } from "node:fs";
 
@@ -8,7 +8,9 @@ import { Gateway } from "./gateway.js";
 
 const AT_ONCE = 32;
 const SECONDS = Number(process.env.SECONDS ?? 3);
-const ticks = (pid) => readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ").slice(11, 13).map(Number).reduce((a, b) => a + b);
+const resident = (pid) => (/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1] / 1024).toFixed(0);
+/** User and system time, in hundredths of a second. */
+const ticks = (pid) => readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ").slice(11, 13).map(Number);
 
 const product = JSON.stringify({ id: 7, name: "kettle", price: 30, stock: [1, 2, 3], text: "x".repeat(600) });
 const page = "<p>orfa <a href='/page/17'>one</a> and orfa again, " .repeat(2000);
@@ -33,6 +35,7 @@ const loads = {
       $r.respond({ hits: text.match(/orfa/g).length, links: links.length });
     }`,
   },
+  answer100k: { code: `async function (query, response, $r) { $r.respond((await $r.call(1, $s.resource(["http://t/p"]), 0, [])).length) }` },
   increment: { code: `function (query, response, $r) { const $c = $r.cells; $c.n++; $r.respond($c.n) }`, cells: ["n"], writer: true, value: 0 },
   append100: { code: `function (query, response, $r) { const $c = $r.cells; $c.list.push(query.v) }`, cells: ["list"], options: { query: { v: 1 } }, writer: true, value: Array(100).fill(5), most: 100 },
   append100k: { code: `function (query, response, $r) { const $c = $r.cells; $c.list.push(query.v) }`, cells: ["list"], options: { query: { v: 1 } }, writer: true, value: Array(100_000).fill(5) },
@@ -60,8 +63,9 @@ async function measure(name, { code, cells, options, writer, value }) {
   await new Promise((r) => setTimeout(r, 1000));
   const [before, began] = [ticks(gateway.process.pid), runs];
   await new Promise((r) => setTimeout(r, 1000 * SECONDS));
-  const cpu = ((ticks(gateway.process.pid) - before) * 1e4) / (runs - began);
-  console.log(`${gateway.engine.padEnd(14)} ${name.padEnd(11)} ${cpu.toFixed(2).padStart(8)} us CPU a run, ${((runs - began) / SECONDS).toFixed(0)} runs/s`);
+  const [user, system] = ticks(gateway.process.pid).map((after, i) => ((after - before[i]) * 1e4) / (runs - began));
+  const figures = [user + system, user, system].map((figure) => figure.toFixed(2).padStart(8));
+  console.log(`${gateway.engine.padEnd(12)} ${name.padEnd(10)} ${figures.join(" ")} us a run, ${((runs - began) / SECONDS).toFixed(0)} runs/s, ${resident(gateway.process.pid)} MB`);
   stop = true;
   await Promise.all(warm);
   await gateway.close({ kill: false });

@@ -68,6 +68,16 @@ test("frames of any size, in pieces of any size", () =>
     assert.deepEqual(received(written(frames), () => 1 + r.below(most)), frames);
   }));
 
+test("what comes while there is still something to take waits for its turn", () => {
+  const bytes = written(samples);
+  const inbox = new Inbox();
+  const cursor = new Cursor();
+  for (let at = 0; at < bytes.length; at += 9) inbox.push(bytes.subarray(at, at + 9), Math.min(9, bytes.length - at));
+  let count = 0;
+  while (inbox.next(cursor)) count++;
+  assert.equal(count, samples.length);
+});
+
 test("what a slow socket has not sent is not written over", () => {
   const to = socket(true);
   const outbox = new Outbox(to, () => {});
@@ -101,6 +111,28 @@ test("a worker takes and gives bodies of megabytes, in small pieces", async (t) 
   assert.ok(first.body === text);
   assert.ok(second.body === ascii);
   assert.ok(Buffer.compare(third.body, bytes) === 0);
+});
+
+test("many large results at once come to their own runs", async (t) => {
+  const waiting = [];
+  const content = (query) => JSON.parse(query).n + "x".repeat(100_000);
+  const g = await gateway(t, {
+    calls: (frame) => {
+      if (waiting.push(frame) < 50) return;
+      const all = waiting.splice(0);
+      g.together(() => all.forEach(({ run, call, query }) => g.done(run, call, { kind: TEXT, content: content(query) })));
+    },
+  });
+  const code = `async function (query, response, $r) {
+    const g = $s.resource(["/p?n=", ""]), texts = [];
+    for (let i = 0; i < 5; i++) texts.push((await $r.call(1, g, 0, [query.n])).slice(0, 3));
+    $r.respond(texts.join());
+  }`;
+  const program = await g.service([{ code }]);
+  let runs;
+  g.together(() => (runs = Array.from({ length: 50 }, (_, n) => g.run(program, 0, { query: { n: 10 + n } }))));
+  const bodies = await Promise.all(runs.map(async (run) => (await run).body));
+  assert.deepEqual(bodies, bodies.map((_, n) => Array(5).fill(`${10 + n}x`).join()));
 });
 
 test("JSON of any value comes back as it was", async (t) => {

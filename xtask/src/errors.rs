@@ -13,12 +13,19 @@ use crate::files::{self, File};
 /// The page.
 const PAGE: &str = "docs/errors.md";
 /// The parts of the page: heading, and whose sources' codes stand under it.
-const PARTS: [(&str, &[&str]); 4] = [
+const PARTS: [(&str, &[&str]); 5] = [
     (
         "## Over HTTP",
-        &["crates/gateway/src/", "crates/services/src/", "crates/query/src/", "crates/filter/src/problem.rs"],
+        &[
+            "crates/gateway/src/",
+            "crates/services/src/",
+            "crates/query/src/",
+            "crates/filter/src/problem.rs",
+            "crates/script-runtime/src/",
+        ],
     ),
     ("## Of a filter that is refused", &["crates/filter/src/refused.rs"]),
+    ("## Of an S script", &["crates/script/src/"]),
     ("## Of the store", &["crates/store/src/"]),
     ("## On the command line", &["crates/cli/src/"]),
 ];

@@ -42,6 +42,7 @@ fn any_machine_finds_the_same_tokens() {
 fn read(node: Node<'_>) {
     let _ = (node.kind(), node.text(), node.slice(), node.count(), node.string(), node.number());
     node.items().for_each(|item| assert!(item.start() >= node.start()));
+    node.and_following().for_each(|item| assert!(item.start() >= node.start()));
     for (key, value) in node.members() {
         assert!(value.start() >= node.start());
         let _ = (key.is(b"a"), key.node().string(), key.node().is_unpaired());

@@ -127,6 +127,14 @@ impl<'a> Node<'a> {
         Items(Children::new(self, Kind::Array))
     }
 
+    /// It and those that follow it, of an array that it is an item of.
+    #[must_use]
+    #[inline]
+    pub fn and_following(self) -> Items<'a> {
+        let Self { document, start, place } = self;
+        Items(Children { document, tokens: Some(document.tokens_from(start)), place })
+    }
+
     /// The members of an object as they are spelt, those of equal names too; of everything else none.
     #[must_use]
     #[inline]
@@ -137,7 +145,14 @@ impl<'a> Node<'a> {
     /// The member `name` of an object; of equal names the first, as JSON Pointers have it.
     #[must_use]
     pub fn member(self, name: &[u8]) -> Option<Self> {
-        self.members().find(|(key, _)| key.is(name)).map(|(_, value)| value)
+        let mut children = Children::new(self, Kind::Object);
+        loop {
+            let (key, start) = children.key()?;
+            if key.is(name) {
+                return Some(Self::new(self.document, start, children.place));
+            }
+            children.value(start);
+        }
     }
 
     /// The member `name` of an object; of equal names the last, as JavaScript has it.
@@ -190,6 +205,9 @@ impl<'a> Node<'a> {
         if self.kind() != Kind::Number {
             return None;
         }
+        if let Some(number) = self.short() {
+            return Some(Number::Unsigned(number));
+        }
         let text = std::str::from_utf8(self.text()).ok()?;
         let whole = !text.contains(['.', 'e', 'E']) && text != "-0";
         if let (true, Ok(number)) = (whole, text.parse()) {
@@ -200,6 +218,21 @@ impl<'a> Node<'a> {
         }
         let real = text.parse::<f64>().ok()?;
         Some(if whole || real.is_infinite() { Number::Big } else { Number::Real(real) })
+    }
+
+    /// A whole number from 0 on of few digits, which most numbers are.
+    fn short(self) -> Option<u64> {
+        const DIGITS: usize = 18;
+        let text = self.document.text.get(self.start..)?;
+        let mut number = 0;
+        for byte in text.iter().take(DIGITS) {
+            match byte {
+                b'0'..=b'9' => number = number * 10 + u64::from(byte - b'0'),
+                b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r' => return Some(number),
+                _ => return None,
+            }
+        }
+        None
     }
 }
 
@@ -267,6 +300,16 @@ impl<'a> Children<'a> {
         }
     }
 
+    /// The name of the next member, and where its value begins.
+    #[inline]
+    fn key(&mut self) -> Option<(Key<'a>, usize)> {
+        let name = self.token()?;
+        let node = Node::new(self.document, name, self.place);
+        let tokens = self.tokens.as_mut()?;
+        let (colon, start) = (tokens.pass(), tokens.pass());
+        Some((Key { node, colon }, start))
+    }
+
     /// The value that begins at `start`; the walk goes on behind it, and behind its comma.
     #[inline]
     fn value(&mut self, start: usize) -> Node<'a> {
@@ -319,10 +362,7 @@ impl<'a> Iterator for Members<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<(Key<'a>, Node<'a>)> {
-        let name = self.0.token()?;
-        let node = Node::new(self.0.document, name, self.0.place);
-        let tokens = self.0.tokens.as_mut()?;
-        let (colon, start) = (tokens.pass(), tokens.pass());
-        Some((Key { node, colon }, self.0.value(start)))
+        let (key, start) = self.0.key()?;
+        Some((key, self.0.value(start)))
     }
 }

@@ -126,6 +126,9 @@ fn check(node: Node<'_>, value: &Value) {
             assert_eq!(node.count(), items.len());
             assert_eq!(node.items().count(), items.len());
             node.items().zip(items).for_each(|(node, item)| check(node, item));
+            for (place, item) in node.items().enumerate() {
+                assert!(item.and_following().map(Node::start).eq(node.items().skip(place).map(Node::start)));
+            }
         }
         Value::Object(members) => {
             assert_eq!(node.count(), members.len());

@@ -159,6 +159,22 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
         doc: "The same for a member of the object at `node`; of equal names the first, or the last. ORFA_MISSING where there is none.",
     },
     HostFunction {
+        name: "Json_column",
+        params: &[
+            ("future", "orfa_handle", I32),
+            ("node", "uint32_t", I32),
+            ("name", "const char *", I32),
+            ("name_len", "uint32_t", I32),
+            ("last", "int32_t", I32),
+            ("values", "orfa_json_value *", I32),
+            ("count", "uint32_t", I32),
+            ("data", "void *", I32),
+            ("len", "uint32_t", I32),
+        ],
+        result: Some(("int32_t", I32)),
+        doc: "The same for the item of an array at `node` and those behind it, `count` at most: fills a value for each, ORFA_JSON_MISSING where an item has no such member, and returns how many. It ends with the array, or before the first text that `data` has no more room for.",
+    },
+    HostFunction {
         name: "Json_children",
         params: &[
             ("future", "orfa_handle", I32),
@@ -320,6 +336,8 @@ pub enum JsonKind {
     Array = 9,
     /// An object.
     Object = 10,
+    /// No value: what was asked has no such member.
+    Missing = 11,
 }
 
 impl JsonKind {
@@ -336,6 +354,7 @@ impl JsonKind {
         (Self::Unpaired, "ORFA_JSON_UNPAIRED", "the same; an unpaired surrogate was replaced by U+FFFD"),
         (Self::Array, "ORFA_JSON_ARRAY", "an array of `len` items"),
         (Self::Object, "ORFA_JSON_OBJECT", "an object of `len` members"),
+        (Self::Missing, "ORFA_JSON_MISSING", "no value: there is no such member"),
     ];
 }
 

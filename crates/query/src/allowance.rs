@@ -1,17 +1,16 @@
 //! How much compiling one owner's unseen programs may take.
 //!
 //! Compiling is the dearest thing that a client can ask for with few bytes. What it took is charged to the program's
-//! owner afterwards; who is in debt waits until enough has come back (429 with `Retry-After`). One
+//! owner afterwards; who is in debt waits until enough has come back (429 with `Retry-After`). A client that has
+//! many networks is no more than a few owners: their block is charged, too. One
 //! owner's programs are compiled one after the other, so that all owners get their turns.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandbox::OwnerId;
 use tokio::sync::Mutex as Turn;
-
-use crate::problem::QueryError;
 
 /// How long it takes until a whole allowance has come back.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -20,11 +19,21 @@ const LEAST: Duration = Duration::from_millis(1);
 /// From so many owners on, those that owe nothing are forgotten.
 const MANY: usize = 4096;
 
-/// The accounts of all owners.
+/// The allowance of a block of addresses, in those of one of its networks.
+const BLOCK: u32 = 16;
+
+/// Who pays: an owner, and the block that its network is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Debtor {
+    pub(crate) owner: OwnerId,
+    pub(crate) block: Option<OwnerId>,
+}
+
+/// The accounts of all owners and blocks.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     most: Duration,
-    owners: Mutex<HashMap<OwnerId, Account>>,
+    accounts: Mutex<HashMap<OwnerId, Account>>,
 }
 
 #[derive(Debug)]
@@ -34,41 +43,77 @@ struct Account {
     turn: Arc<Turn<()>>,
 }
 
+impl Account {
+    fn new(now: Instant) -> Self {
+        Self { clear: now, turn: Arc::default() }
+    }
+
+    /// How long it has to wait until it has any allowance.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        self.clear.saturating_duration_since(now).checked_sub(PERIOD).filter(|wait| !wait.is_zero())
+    }
+}
+
 impl Allowance {
     /// Accounts from which so much can be taken at once.
     pub(crate) fn new(most: Duration) -> Self {
-        Self { most, owners: Mutex::default() }
+        Self { most, accounts: Mutex::default() }
+    }
+
+    /// How long somebody has to wait who has used up its allowance, or that of its block.
+    pub(crate) fn wait(&self, debtor: Debtor, now: Instant) -> Option<Duration> {
+        let accounts = self.lock();
+        let waits = debtor.accounts().filter_map(|(id, _)| accounts.get(&id)?.wait(now));
+        waits.max()
     }
 
     /// The owner's turn, if it has any allowance left.
     ///
     /// # Errors
-    /// When it has none, and when it will have some.
+    /// When it has none: how long it has to wait.
     pub(crate) fn turn(
         &self,
-        owner: OwnerId,
+        debtor: Debtor,
         is_charged: bool,
         now: Instant,
-    ) -> Result<Arc<Turn<()>>, QueryError> {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        if owners.len() >= MANY && !owners.contains_key(&owner) {
-            owners.retain(|_, account| account.clear > now || Arc::strong_count(&account.turn) > 1);
+    ) -> Result<Arc<Turn<()>>, Duration> {
+        if let Some(wait) = self.wait(debtor, now).filter(|_| is_charged) {
+            return Err(wait);
         }
-        let account = owners.entry(owner).or_insert_with(|| Account { clear: now, turn: Arc::default() });
-        let until = account.clear.saturating_duration_since(now);
-        match until.checked_sub(PERIOD).filter(|wait| is_charged && !wait.is_zero()) {
-            Some(wait) => Err(QueryError::CompileRate { wait }),
-            None => Ok(Arc::clone(&account.turn)),
-        }
+        let mut accounts = self.lock();
+        make_room(&mut accounts, debtor.owner, now);
+        let account = accounts.entry(debtor.owner).or_insert_with(|| Account::new(now));
+        Ok(Arc::clone(&account.turn))
     }
 
     /// Charges for a program.
-    pub(crate) fn charge(&self, owner: OwnerId, took: Duration, now: Instant) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(account) = owners.get_mut(&owner) {
-            let share = took.max(LEAST).as_secs_f64() / self.most.as_secs_f64().max(1e-6);
+    pub(crate) fn charge(&self, debtor: Debtor, took: Duration, now: Instant) {
+        let mut accounts = self.lock();
+        for (id, most) in debtor.accounts() {
+            make_room(&mut accounts, id, now);
+            let most = self.most.as_secs_f64().max(1e-6) * f64::from(most);
+            let share = took.max(LEAST).as_secs_f64() / most;
+            let account = accounts.entry(id).or_insert_with(|| Account::new(now));
             account.clear = account.clear.max(now) + PERIOD.mul_f64(share.min(100.0));
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<OwnerId, Account>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Debtor {
+    /// The accounts that are charged, and how many allowances each has.
+    fn accounts(self) -> impl Iterator<Item = (OwnerId, u32)> {
+        [(self.owner, 1)].into_iter().chain(self.block.map(|block| (block, BLOCK)))
+    }
+}
+
+/// Forgets those that owe nothing, where there are many and one more comes.
+fn make_room(accounts: &mut HashMap<OwnerId, Account>, id: OwnerId, now: Instant) {
+    if accounts.len() >= MANY && !accounts.contains_key(&id) {
+        accounts.retain(|_, account| account.clear > now || Arc::strong_count(&account.turn) > 1);
     }
 }
 
@@ -78,38 +123,53 @@ mod tests {
 
     const MILLI: Duration = Duration::from_millis(1);
 
+    fn one(owner: OwnerId) -> Debtor {
+        Debtor { owner, block: None }
+    }
+
     #[test]
     fn who_has_used_it_up_waits_and_nobody_else_does() {
         let (allowance, now) = (Allowance::new(100 * MILLI), Instant::now());
         for _ in 0..=50 {
-            allowance.turn(1, true, now).unwrap();
-            allowance.charge(1, 2 * MILLI, now);
+            allowance.turn(one(1), true, now).unwrap();
+            allowance.charge(one(1), 2 * MILLI, now);
         }
-        let Err(QueryError::CompileRate { wait }) = allowance.turn(1, true, now) else {
-            panic!("it is used up")
-        };
+        let wait = allowance.turn(one(1), true, now).unwrap_err();
         assert!(wait <= PERIOD / 50, "{wait:?}");
-        assert!(allowance.turn(2, true, now).is_ok());
-        assert!(allowance.turn(1, true, now + wait).is_ok(), "it comes back");
+        assert!(allowance.turn(one(2), true, now).is_ok());
+        assert!(allowance.turn(one(1), true, now + wait).is_ok(), "it comes back");
     }
 
     #[test]
     fn what_costs_nothing_to_compile_still_costs() {
         let (allowance, now) = (Allowance::new(100 * MILLI), Instant::now());
         let served = (0..1000).take_while(|_| {
-            let turn = allowance.turn(1, true, now).is_ok();
-            allowance.charge(1, Duration::ZERO, now);
+            let turn = allowance.turn(one(1), true, now).is_ok();
+            allowance.charge(one(1), Duration::ZERO, now);
             turn
         });
         assert_eq!(served.count(), 101);
     }
 
     #[test]
+    fn a_block_of_networks_has_no_more_than_a_few_of_them() {
+        let (allowance, now) = (Allowance::new(100 * MILLI), Instant::now());
+        let network = |owner| Debtor { owner, block: Some(u64::MAX) };
+        let served = (0..10_000).take_while(|owner| {
+            let turn = allowance.turn(network(*owner), true, now).is_ok();
+            allowance.charge(network(*owner), 10 * MILLI, now);
+            turn
+        });
+        assert_eq!(served.count(), 10 * BLOCK as usize + 1, "each asks once, for a tenth of its own");
+        assert!(allowance.turn(one(20_000), true, now).is_ok());
+    }
+
+    #[test]
     fn those_that_owe_nothing_are_forgotten() {
         let (allowance, now) = (Allowance::new(100 * MILLI), Instant::now());
         for owner in 0..(3 * MANY as u64) {
-            allowance.turn(owner, true, now).unwrap();
+            allowance.turn(one(owner), true, now).unwrap();
         }
-        assert!(allowance.owners.lock().unwrap().len() <= MANY);
+        assert!(allowance.lock().len() <= MANY);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sandbox::Key;
+use sandbox::{Key, Name};
 use services::Call;
 use sha2::{Digest, Sha256};
 
@@ -127,6 +127,11 @@ fn session(mode: Option<Mode>, token: Option<&Token>) -> Result<Session, QueryEr
 }
 
 impl Claim {
+    /// Under what its code is kept on the disk.
+    pub(crate) fn name(&self) -> Name {
+        Name { owner: self.owner.id(), key: self.key }
+    }
+
     /// The client as a number, for its share of the instances that go on living.
     pub(crate) fn holder_id(&self) -> sandbox::OwnerId {
         u64::from_be_bytes(self.holder)

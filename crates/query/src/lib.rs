@@ -42,7 +42,7 @@ mod fuzz;
 pub use ask::Language;
 pub use cached::Mode;
 pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
-pub use record::{Recording, RecordingError};
+pub use record::{ANYONE, Recording, RecordingError};
 pub use replay::{Replay, ReplayError, Replayed, javascript};
 pub use route::{Documents, Ground, Query};
 pub use runtime::{Instances, Runtime};

@@ -11,6 +11,7 @@ use sandbox::{Key, OwnerId};
 use services::{Call, Caller};
 use sha2::{Digest, Sha256};
 
+use crate::allowance::Debtor;
 use crate::ask::Language;
 
 /// SHA-256 of a program's bytes.
@@ -46,6 +47,19 @@ impl Owner {
     /// The owner as a number, for its share of what there is.
     pub(crate) fn id(&self) -> OwnerId {
         u64::from_be_bytes(self.mark())
+    }
+
+    /// Who pays for what it sends.
+    pub(crate) fn debtor(&self) -> Debtor {
+        Debtor { owner: self.id(), block: self.block() }
+    }
+
+    /// The first 48 bits of an IPv6 address, as a number: that many are given to one customer often, who so has
+    /// thousands of networks.
+    fn block(&self) -> Option<OwnerId> {
+        let Self::Network(IpAddr::V6(v6)) = self else { return None };
+        let hash = Sha256::new().chain_update([6]).chain_update(&v6.octets()[..6]).finalize();
+        hash.first_chunk().map(|first| u64::from_be_bytes(*first))
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -120,6 +134,12 @@ mod tests {
     fn a_household_is_one_owner() {
         let one = network("2001:db8::1".parse().unwrap());
         assert_eq!(one, network("2001:db8::ffff:1".parse().unwrap()));
+        let debtor = |text: &str| Owner::Network(network(text.parse().unwrap())).debtor();
+        let next = debtor("2001:db8:0:1::1");
+        assert_ne!(next.owner, debtor("2001:db8::1").owner);
+        assert_eq!(next.block, debtor("2001:db8::1").block, "its neighbour may be itself");
+        assert_ne!(next.block, debtor("2001:db8:1::1").block);
+        assert_eq!(debtor("192.0.2.1").block, None);
         let mapped = network("::ffff:192.0.2.1".parse().unwrap());
         assert_eq!(mapped, network("192.0.2.1".parse().unwrap()));
     }

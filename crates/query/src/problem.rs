@@ -57,6 +57,8 @@ pub(crate) enum QueryError {
     KeyExpired(String),
     #[error("this is not a signature of this program by the key `{0}`")]
     SignatureWrong(String),
+    #[error("too many signatures that are not over their programs")]
+    SignatureRate { wait: std::time::Duration },
     #[error("this route runs only signed programs")]
     Unsigned,
     #[error("this route runs only stored programs")]
@@ -176,6 +178,7 @@ impl Problem for QueryError {
             Self::KeyUnknown(_) => "trust-key-unknown",
             Self::KeyExpired(_) => "trust-key-expired",
             Self::SignatureWrong(_) => "trust-signature-wrong",
+            Self::SignatureRate { .. } => "trust-rate",
             Self::Unsigned => "program-unsigned",
             Self::NotStored => "program-not-stored",
             Self::StoredUnknown(_) => "stored-unknown",
@@ -214,7 +217,7 @@ impl Problem for QueryError {
             | Self::Unsigned
             | Self::NotStored => StatusCode::FORBIDDEN,
             Self::StoredUnknown(_) => StatusCode::NOT_FOUND,
-            Self::CompileRate { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::CompileRate { .. } | Self::SignatureRate { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::ContentType(_) | Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodySize(_) | Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Overloaded(overloaded) => overloaded.status(),
@@ -240,6 +243,7 @@ impl Problem for QueryError {
             | Self::KeyUnknown(_)
             | Self::KeyExpired(_)
             | Self::SignatureWrong(_)
+            | Self::SignatureRate { .. }
             | Self::Unsigned
             | Self::NotStored
             | Self::StoredUnknown(_)
@@ -272,6 +276,7 @@ impl Problem for QueryError {
                 "`orfa query sign` prints the header for a program; it holds for these bytes and this Content-Type only"
                     .into()
             }
+            Self::SignatureRate { .. } => "send it again after Retry-After, signed by `orfa query sign`".into(),
             Self::Unsigned => "send `ORFA-Trust` with the program: `orfa query sign` prints it".into(),
             Self::NotStored => "call one of the stored programs by its name, below this path".into(),
             Self::StoredUnknown(_) => "a version that the route does not list any more is gone for good".into(),
@@ -323,7 +328,7 @@ impl Problem for QueryError {
         if let Self::Method { allowed, .. } = self {
             headers.insert(ALLOW, HeaderValue::from_static(allowed));
         }
-        if let Self::CompileRate { wait } = self {
+        if let Self::CompileRate { wait } | Self::SignatureRate { wait } = self {
             headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
         }
         if matches!(self, Self::Method { .. } | Self::NoContentType | Self::ContentType(_)) {

@@ -23,6 +23,7 @@ use crate::program::Program;
 use crate::stored::hex;
 
 pub(crate) use data::Data;
+pub use recorder::ANYONE;
 pub(crate) use recorder::{Recorder, Recordings};
 pub(crate) use tape::Tape;
 

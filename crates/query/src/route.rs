@@ -13,12 +13,13 @@ use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Servic
 use tokio::time::timeout_at;
 
 use crate::answer::{self, Times};
-use crate::ask::{Ask, METHODS};
+use crate::ask::{Ask, METHODS, Which};
 use crate::cached::{self, Done, Mode};
 use crate::claim::{Claim, Judge};
 use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
 use crate::guest::{Access, Answer, Guest};
 use crate::limits::{Limit, Limits};
+use crate::owner::Owner;
 use crate::problem::{Failed, QueryError, short};
 use crate::program::Program;
 use crate::record::{ProgramFacts, Recorder, Tape};
@@ -222,17 +223,35 @@ impl Query {
         }
         let (which, ask) = timeout_at(time, Ask::read(request, &config)).await.map_err(|_| late())??;
         drop(reads);
-        let claim = self.judge().claim(&which, seen)?;
+        let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
         let _compiles = seen.trace.phase("compile");
         let program = timeout_at(time, self.runtime.program(&claim, which.program));
-        let (program, compiled) = program.await.map_err(|_| late())??;
+        let (known, compiled) = program.await.map_err(|_| late())??;
+        known.check_size(config.program.0)?;
         let (access, config) = match &claim.trusted {
             Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),
             None => (&self.access, config),
         };
         let (limits, access) = (granted(&config, &ask)?, access.clone());
-        Ok(Ready { program, ask, limits, access, claim: Some(claim), compiled })
+        Ok(Ready { program: known.program, ask, limits, access, claim: Some(claim), compiled })
+    }
+
+    /// Whose program it is, and by what right. To check a signature costs more than to send a wrong one: who sends many
+    /// waits.
+    fn claim(&self, which: &Which, seen: &Call) -> Result<Claim, QueryError> {
+        if which.trust.is_none() {
+            return self.judge().claim(which, seen);
+        }
+        let (sender, signatures) = (Owner::of(seen).debtor(), &self.runtime.signatures);
+        if let Some(wait) = signatures.wait(sender, Instant::now()) {
+            return Err(QueryError::SignatureRate { wait });
+        }
+        let claim = self.judge().claim(which, seen);
+        if matches!(claim, Err(QueryError::SignatureWrong(_))) {
+            signatures.charge(sender, Duration::ZERO, Instant::now());
+        }
+        claim
     }
 
     /// Whether the operator lets this run be recorded, if it is asked for. A stored program has no claim: it is not the

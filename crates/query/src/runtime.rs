@@ -1,19 +1,19 @@
 //! What all query routes share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sandbox::{
-    Background, Cache, CacheStats, Content, CpuClock, Disk, Engine, Gate, Key, Line, Linker, Module, NotDone,
-    OwnerId, Sandbox, Ticker,
+    Background, Cache, CacheStats, Content, CpuClock, Disk, Engine, Gate, Label, Line, Linker, Module, Name,
+    NotDone, Sandbox, Ticker,
 };
 use services::Overloaded;
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use crate::allowance::Allowance;
+use crate::allowance::{Allowance, Debtor};
 use crate::ask::Language;
 use crate::claim::Claim;
 use crate::config::RuntimeConfig;
@@ -38,10 +38,12 @@ pub struct Runtime {
     places: [Arc<Semaphore>; 3],
     pub(crate) lives: Lives,
     pub(crate) sealer: Sealer,
-    cache: Cache<Program>,
+    cache: Cache<Known>,
     disk: Option<Disk>,
     background: Background,
     allowance: Allowance,
+    /// What may be spent on signatures that turn out to be wrong.
+    pub(crate) signatures: Allowance,
     compiling_nanos: AtomicU64,
     pub(crate) memory: u64,
     instances: (u32, u32),
@@ -88,6 +90,7 @@ impl Runtime {
             disk,
             background: Background::start(config.compile_threads.max(1) as usize)?,
             allowance: Allowance::new(config.compile_time.0),
+            signatures: Allowance::new(config.compile_time.0),
             compiling_nanos: AtomicU64::new(0),
             memory: config.memory.0,
             instances: (instances, wanted),
@@ -156,14 +159,15 @@ impl Runtime {
         self: &Arc<Self>,
         claim: &Claim,
         sent: Option<Bytes>,
-    ) -> Result<(Program, Option<Duration>), QueryError> {
-        if let Some(found) = self.cache.get(claim.key) {
-            return Ok((found, None));
+    ) -> Result<(Known, Option<Duration>), QueryError> {
+        if let Some(known) = self.cache.get(claim.key) {
+            self.outlasts(claim, &known).await;
+            return Ok((known, None));
         }
         let started = Instant::now();
         let order = Order {
-            key: claim.key,
-            owner: claim.owner.id(),
+            name: claim.name(),
+            debtor: claim.owner.debtor(),
             language: claim.language,
             is_charged: claim.trusted.is_none(),
             is_kept: claim.mode.is_some(),
@@ -171,33 +175,37 @@ impl Runtime {
         };
         // A client that goes away takes nothing with it: what was begun is finished, charged and kept.
         let made = tokio::spawn(Arc::clone(self).fetch(order)).await;
-        let (program, compiled) = made.unwrap_or_else(|error| Err(QueryError::Gateway(error.to_string())))?;
-        Ok((program, compiled.then(|| started.elapsed())))
+        let (known, compiled) = made.unwrap_or_else(|error| Err(QueryError::Gateway(error.to_string())))?;
+        self.outlasts(claim, &known).await;
+        Ok((known, compiled.then(|| started.elapsed())))
     }
 
     /// The program of an order, and whether it was compiled for it.
-    async fn fetch(self: Arc<Self>, order: Order) -> Result<(Program, bool), QueryError> {
-        let (key, owner) = (order.key, order.owner);
+    async fn fetch(self: Arc<Self>, order: Order) -> Result<(Known, bool), QueryError> {
+        let (name, debtor) = (order.name, order.debtor);
         let mut compiled = false;
         let make = || async {
             let turn = self.turn(&order).await?;
-            if let Some(restored) = self.restored(key).await {
+            if let Some(restored) = self.restored(name).await {
                 return Ok(restored);
             }
             if order.sent.is_none() {
-                self.allowance.charge(owner, Duration::ZERO, Instant::now());
+                self.allowance.charge(debtor, Duration::ZERO, Instant::now());
                 return Err(QueryError::ProgramUnknown);
             }
             compiled = true;
             self.made(order, turn).await
         };
-        let program = self.cache.get_or_make(key, owner, make).await?;
-        Ok((program, compiled))
+        let known = self.cache.get_or_make(name.key, name.owner, make).await?;
+        Ok((known, compiled))
     }
 
     /// The owner's turn: what it sends is made one after the other.
     async fn turn(&self, order: &Order) -> Result<OwnedMutexGuard<()>, QueryError> {
-        let turn = || self.allowance.turn(order.owner, order.is_charged, Instant::now());
+        let turn = || {
+            let turn = self.allowance.turn(order.debtor, order.is_charged, Instant::now());
+            turn.map_err(|wait| QueryError::CompileRate { wait })
+        };
         let held = turn()?.lock_owned().await;
         // Those who came with it may have used up what was left.
         turn()?;
@@ -205,10 +213,19 @@ impl Runtime {
     }
 
     /// What an earlier process of this gateway compiled.
-    async fn restored(self: &Arc<Self>, key: Key) -> Option<(Program, usize)> {
+    async fn restored(self: &Arc<Self>, name: Name) -> Option<(Known, usize)> {
         self.disk.as_ref()?;
         let runtime = Arc::clone(self);
-        tokio::task::spawn_blocking(move || runtime.restore(key)).await.ok()?
+        tokio::task::spawn_blocking(move || runtime.restore(&name)).await.ok()?
+    }
+
+    /// Writes a program to the disk that was made for a request which didn't want it kept, as this one does.
+    async fn outlasts(self: &Arc<Self>, claim: &Claim, known: &Known) {
+        if claim.mode.is_some() && self.disk.is_some() && !known.is_kept.load(Relaxed) {
+            let (runtime, known, name) = (Arc::clone(self), known.clone(), claim.name());
+            // What can't be written is not kept.
+            let _ = tokio::task::spawn_blocking(move || runtime.keep(&name, &known)).await;
+        }
     }
 
     /// Checks and compiles a program in the background, so that requests go on meanwhile, at its owner's charge.
@@ -216,22 +233,24 @@ impl Runtime {
         self: &Arc<Self>,
         order: Order,
         turn: OwnedMutexGuard<()>,
-    ) -> Result<(Program, usize), QueryError> {
+    ) -> Result<(Known, usize), QueryError> {
         let runtime = Arc::clone(self);
         let job = move || {
-            let Order { key, owner, language, is_charged, is_kept, sent } = order;
+            let Order { name, debtor, language, is_charged, is_kept, sent } = order;
             let bytes = sent.unwrap_or_default();
             let clock = CpuClock::now();
             let made = runtime.compile(language, &bytes);
             let took = clock.elapsed() + elsewhere(language, bytes.len());
             if is_charged {
-                runtime.allowance.charge(owner, took, Instant::now());
+                runtime.allowance.charge(debtor, took, Instant::now());
             }
             runtime.compiling_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-            if let (Ok((program, _)), true) = (&made, is_kept) {
-                runtime.keep(key, program);
+            let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let made = made.map(|(program, weight)| (Known::new(program, size), weight));
+            if let (Ok((known, _)), true) = (&made, is_kept) {
+                runtime.keep(&name, known);
             }
-            runtime.cache.sweep(owner);
+            runtime.cache.sweep(name.owner);
             drop(turn);
             made
         };
@@ -265,22 +284,24 @@ impl Runtime {
     }
 
     /// Writes a program to the disk. The tag is its class.
-    fn keep(&self, key: Key, program: &Program) {
-        let Some(disk) = &self.disk else { return };
-        let content = match program {
+    fn keep(&self, name: &Name, known: &Known) {
+        let Some(disk) = self.disk.as_ref().filter(|_| !known.is_kept.swap(true, Relaxed)) else { return };
+        let content = match &known.program {
             Program::C(program) => Content::Code(&program.module),
             Program::Plain(module) => Content::Code(module),
             Program::Javascript(source) => Content::Text(source.as_bytes()),
         };
-        disk.write(&key, program.class(), content);
+        let label = Label { tag: known.program.class(), size: known.size };
+        disk.write(name, label, content, |key| self.cache.last_use(key));
     }
 
     /// Reads a program from the disk. What another version of the engine wrote is removed.
-    fn restore(&self, key: Key) -> Option<(Program, usize)> {
+    fn restore(&self, name: &Name) -> Option<(Known, usize)> {
         let disk = self.disk.as_ref()?;
-        let kept = disk.read(&key)?;
+        let kept = disk.read(name)?;
         let module = |sandbox: &Sandbox| sandbox.restore(&kept);
-        let program = match kept.tag() {
+        let Label { tag, size } = kept.label();
+        let program = match tag {
             C => module(&self.c.sandbox)
                 .and_then(|module| program::link(&self.c, module).ok())
                 .map(Arc::new)
@@ -292,16 +313,41 @@ impl Runtime {
             _ => None,
         };
         if program.is_none() {
-            disk.remove(&key);
+            disk.remove(name);
         }
-        program.map(weighed)
+        let (program, weight) = program.map(weighed)?;
+        let known = Known::new(program, size);
+        known.is_kept.store(true, Relaxed);
+        Some((known, weight))
+    }
+}
+
+/// A program that is kept in memory.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) program: Program,
+    /// Bytes of it, as it was sent.
+    size: u32,
+    /// Whether it is on the disk, too, or on its way there.
+    is_kept: Arc<AtomicBool>,
+}
+
+impl Known {
+    fn new(program: Program, size: u32) -> Self {
+        Self { program, size, is_kept: Arc::default() }
+    }
+
+    /// Checks it by the limit of another route than the one that it came by.
+    pub(crate) fn check_size(&self, limit: u64) -> Result<(), QueryError> {
+        let size = self.size as usize;
+        if size as u64 > limit { Err(QueryError::ProgramSize { size, limit }) } else { Ok(()) }
     }
 }
 
 /// A program that is to be found or made.
 struct Order {
-    key: Key,
-    owner: OwnerId,
+    name: Name,
+    debtor: Debtor,
     language: Language,
     /// Whether compiling it counts against its owner's allowance.
     is_charged: bool,

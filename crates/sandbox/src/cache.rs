@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::OnceCell;
 
@@ -79,6 +79,12 @@ impl<T: Clone> Cache<T> {
         item.used();
         inner.stats.hits += 1;
         Some(found)
+    }
+
+    /// When the item with this key was last used, if it is there.
+    pub fn last_use(&self, key: &Key) -> Option<SystemTime> {
+        let last = self.lock().items.get(key)?.last;
+        SystemTime::now().checked_sub(last.elapsed())
     }
 
     /// The item with this key, made by `make` if it is not there: the item and its weight. Whatever `make`

@@ -2,24 +2,32 @@
 //!
 //! Machine code is run as it is read, so only what this gateway wrote itself may be read: the folder has to be
 //! its own (mode 0700), and every file begins with the HMAC-SHA-256 of its name and content by the
-//! gateway's secret. A file that does not fit is removed and counts as not there. The files that were not read
-//! for longest go first.
+//! gateway's secret. A file that does not fit is removed and counts as not there.
+//!
+//! The files that were not used for longest go first: read here, or used by whoever has their content in memory,
+//! which [`Disk::write`] asks. No owner holds more than half of the folder, so that a stream of one owner's programs pushes
+//! out its own; a file's name says whose it is.
 
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use ring::hmac;
 use wasmtime::Module;
 
-use crate::cache::Key;
+use crate::cache::{Key, OwnerId};
 
 /// The largest file that is read: many times what the largest program compiles to.
 const LARGEST: u64 = 64 << 20;
 const MAC: usize = 32;
+/// A tag, and the size.
+const LABEL: usize = 1 + size_of::<u32>();
+/// Which part of the folder one owner may hold.
+const SHARE: u64 = 2;
 /// How files end that hold a program.
 const ENDING: &str = "code";
 const VERSION: &str = concat!("orfa code ", env!("CARGO_PKG_VERSION"));
@@ -32,13 +40,33 @@ pub struct Disk {
     folder: PathBuf,
     key: hmac::Key,
     capacity: u64,
-    held: AtomicU64,
+    /// Bytes that each owner holds.
+    held: Mutex<HashMap<OwnerId, u64>>,
+}
+
+/// Under what something is kept: whose it is, and its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// To whom it belongs.
+    pub owner: OwnerId,
+    /// The key, which is no other owner's.
+    pub key: Key,
+}
+
+/// What is told of something that is kept, for whoever reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// What it is, below 128.
+    pub tag: u8,
+    /// How long that was of which it was made, in bytes.
+    pub size: u32,
 }
 
 /// What was read from the folder, and is what this gateway wrote: only [`Disk::read`] makes one.
 #[derive(Debug)]
 pub struct Kept {
-    tag: u8,
+    label: Label,
+    is_code: bool,
     bytes: Vec<u8>,
 }
 
@@ -71,15 +99,15 @@ pub enum DiskError {
 }
 
 impl Kept {
-    /// What kind of content it is, as it was written.
+    /// What is told of it, as it was written.
     #[must_use]
-    pub fn tag(&self) -> u8 {
-        self.tag & !CODE
+    pub fn label(&self) -> Label {
+        self.label
     }
 
     /// A module's compiled code, if it is that.
     pub(crate) fn code(&self) -> Option<&[u8]> {
-        (self.tag & CODE != 0).then_some(&self.bytes)
+        self.is_code.then_some(&self.bytes)
     }
 
     /// The content.
@@ -143,93 +171,106 @@ impl Disk {
         // What another version of the gateway checked and wrote is not this one's.
         let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), VERSION.as_bytes());
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
-        let held = files(folder).iter().map(|(_, _, size)| size).sum();
-        let folder = folder.to_owned();
-        Ok(Self { folder, key, capacity, held: AtomicU64::new(held) })
+        let held = sums(&files(folder));
+        Ok(Self { folder: folder.to_owned(), key, capacity, held: Mutex::new(held) })
     }
 
-    /// What was written under a key.
+    /// What was written under a name.
     #[must_use]
-    pub fn read(&self, key: &Key) -> Option<Kept> {
-        let path = self.path(key);
-        let file = File::open(&path).ok()?;
+    pub fn read(&self, name: &Name) -> Option<Kept> {
+        let file = File::open(self.path(name)).ok()?;
         let mut bytes = Vec::new();
         (&file).take(LARGEST).read_to_end(&mut bytes).ok()?;
         if let Some((mac, content)) = bytes.split_first_chunk::<MAC>()
-            && let Some((tag, _)) = content.split_first()
-            && self.fits(key, content, mac)
+            && let Some((label, _)) = content.split_first_chunk::<LABEL>()
+            && self.fits(&name.key, content, mac)
         {
             // Whether the time can be set is of no matter: the file goes earlier then.
             let _ = file.set_modified(SystemTime::now());
-            let tag = *tag;
-            bytes.drain(..=MAC);
-            return Some(Kept { tag, bytes });
+            let [tag, size @ ..] = *label;
+            bytes.drain(..MAC + LABEL);
+            let label = Label { tag: tag & !CODE, size: u32::from_be_bytes(size) };
+            return Some(Kept { label, is_code: tag & CODE != 0, bytes });
         }
-        self.remove(key);
+        self.remove(name);
         None
     }
 
-    /// Keeps something under a key; `tag`, below 128, is for whoever reads it. What can't be written is not
-    /// kept.
-    pub fn write(&self, key: &Key, tag: u8, content: Content<'_>) {
-        match content {
-            Content::Text(bytes) => self.write_bytes(key, tag & !CODE, bytes),
-            Content::Code(module) => {
-                if let Ok(bytes) = module.serialize() {
-                    self.write_bytes(key, tag | CODE, &bytes);
-                }
-            }
+    /// Keeps something under a name. What can't be written is not kept. `used` is when the content of a key was
+    /// last used elsewhere.
+    pub fn write(
+        &self,
+        name: &Name,
+        label: Label,
+        content: Content<'_>,
+        used: impl Fn(&Key) -> Option<SystemTime>,
+    ) {
+        let Label { tag, size } = label;
+        let written = match content {
+            Content::Text(bytes) => self.write_bytes(name, tag & !CODE, size, bytes),
+            Content::Code(module) => match module.serialize() {
+                Ok(bytes) => self.write_bytes(name, tag | CODE, size, &bytes),
+                Err(_) => return,
+            },
+        };
+        if written.is_ok() {
+            self.sweep(name.owner, used);
         }
     }
 
-    fn write_bytes(&self, key: &Key, tag: u8, bytes: &[u8]) {
-        let mac = self.mac(key, &[&[tag], bytes]);
-        let path = self.path(key);
+    fn write_bytes(&self, name: &Name, tag: u8, size: u32, bytes: &[u8]) -> io::Result<()> {
+        let [a, b, c, d] = size.to_be_bytes();
+        let label: [u8; LABEL] = [tag, a, b, c, d];
+        let mac = self.mac(&name.key, &[&label, bytes]);
+        let path = self.path(name);
         let before = fs::metadata(&path).map_or(0, |file| file.len());
         let new = fresh(&self.folder);
-        if write_file(&new, &[mac.as_ref(), &[tag], bytes]).is_err() {
-            return;
-        }
-        if fs::rename(&new, &path).is_err() {
-            let _ = fs::remove_file(new);
-            return;
-        }
-        let size = (MAC + 1 + bytes.len()) as u64;
-        let held = self.held.fetch_add(size, Relaxed) + size;
-        self.held.fetch_sub(before, Relaxed);
-        if held > self.capacity {
-            self.shrink();
-        }
+        write_file(&new, &[mac.as_ref(), &label, bytes])?;
+        fs::rename(&new, &path).inspect_err(|_| drop(fs::remove_file(&new)))?;
+        let mut held = self.held();
+        let held = held.entry(name.owner).or_default();
+        *held = held.saturating_sub(before) + (MAC + LABEL + bytes.len()) as u64;
+        Ok(())
     }
 
-    /// Removes what is kept under a key.
-    pub fn remove(&self, key: &Key) {
-        let path = self.path(key);
+    /// Removes what is kept under a name.
+    pub fn remove(&self, name: &Name) {
+        let path = self.path(name);
         let size = fs::metadata(&path).map_or(0, |file| file.len());
-        if fs::remove_file(path).is_ok() {
-            self.held.fetch_sub(size, Relaxed);
+        if fs::remove_file(path).is_ok()
+            && let Some(held) = self.held().get_mut(&name.owner)
+        {
+            *held = held.saturating_sub(size);
         }
     }
 
-    /// Removes what was not read for longest, until a tenth is free.
-    fn shrink(&self) {
+    /// Removes what was not used for longest where this owner, or all together, hold more than they may.
+    fn sweep(&self, owner: OwnerId, used: impl Fn(&Key) -> Option<SystemTime>) {
+        let share = self.capacity / SHARE;
+        let (all, own) = {
+            let held = self.held();
+            (held.values().sum::<u64>(), held.get(&owner).copied().unwrap_or_default())
+        };
+        if all <= self.capacity && own <= share {
+            return;
+        }
         let mut files = files(&self.folder);
-        files.sort();
-        let mut held: u64 = files.iter().map(|(_, _, size)| size).sum();
-        for (_, path, size) in files {
-            if held <= self.capacity / 10 * 9 {
-                break;
-            }
-            if fs::remove_file(path).is_ok() {
-                held -= size;
-            }
+        for file in &mut files {
+            file.last = used(&file.name.key).map_or(file.last, |used| used.max(file.last));
         }
-        self.held.store(held, Relaxed);
+        files.sort_by_key(|file| file.last);
+        shrink(&mut files, share, |file| file.name.owner == owner);
+        shrink(&mut files, self.capacity, |_| true);
+        *self.held() = sums(&files);
     }
 
-    fn path(&self, key: &Key) -> PathBuf {
-        let name: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.folder.join(name).with_extension(ENDING)
+    fn held(&self) -> MutexGuard<'_, HashMap<OwnerId, u64>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, name: &Name) -> PathBuf {
+        let key: String = name.key.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(format!("{:016x}-{key}.{ENDING}", name.owner))
     }
 
     fn fits(&self, key: &Key, content: &[u8], mac: &[u8]) -> bool {
@@ -241,6 +282,17 @@ impl Disk {
         context.update(key);
         parts.iter().for_each(|part| context.update(part));
         context.sign()
+    }
+}
+
+impl Name {
+    /// Reads the name of a file.
+    fn read(file: &str) -> Option<Self> {
+        let (owner, key) = file.strip_suffix(ENDING)?.strip_suffix('.')?.split_once('-')?;
+        let bytes = key.as_bytes().as_chunks::<2>().0.iter();
+        let bytes = bytes.map(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        let key = bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()?;
+        Some(Self { owner: u64::from_str_radix(owner, 16).ok()?, key })
     }
 }
 
@@ -261,96 +313,44 @@ fn write_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     parts.iter().try_for_each(|part| file.write_all(part))
 }
 
-/// The programs in a folder: when each was read last, where it is, its size.
-fn files(folder: &Path) -> Vec<(SystemTime, PathBuf, u64)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let programs =
-        entries.filter(|entry| Path::new(&entry.file_name()).extension().is_some_and(|end| end == ENDING));
-    let file = |entry: fs::DirEntry| {
+/// A program's file.
+struct Program {
+    name: Name,
+    path: PathBuf,
+    size: u64,
+    /// When it was used last.
+    last: SystemTime,
+}
+
+/// The programs in a folder.
+fn files(folder: &Path) -> Vec<Program> {
+    let program = |entry: fs::DirEntry| {
+        let name = Name::read(entry.file_name().to_str()?)?;
         let data = entry.metadata().ok()?;
-        Some((data.modified().ok()?, entry.path(), data.len()))
+        Some(Program { name, path: entry.path(), size: data.len(), last: data.modified().ok()? })
     };
-    programs.filter_map(file).collect()
+    fs::read_dir(folder).into_iter().flatten().flatten().filter_map(program).collect()
+}
+
+/// What each owner's files hold.
+fn sums(files: &[Program]) -> HashMap<OwnerId, u64> {
+    let mut sums = HashMap::new();
+    for file in files {
+        *sums.entry(file.name.owner).or_default() += file.size;
+    }
+    sums
+}
+
+/// Where some files hold more than they may, removes the first of them until a tenth is free.
+fn shrink(files: &mut Vec<Program>, most: u64, which: impl Fn(&Program) -> bool) {
+    let mut held: u64 = files.iter().filter(|file| which(file)).map(|file| file.size).sum();
+    let left = if held > most { most / 10 * 9 } else { most };
+    files.retain(|file| {
+        let goes = held > left && which(file) && fs::remove_file(&file.path).is_ok();
+        held -= if goes { file.size } else { 0 };
+        !goes
+    });
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const KEY: Key = [1; 32];
-
-    fn disk(folder: &Path, capacity: u64) -> Disk {
-        Disk::open(folder, &[9; 32], capacity).unwrap()
-    }
-
-    #[test]
-    fn what_was_written_is_read_after_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join("cache");
-        disk(&folder, 1000).write(&KEY, 3, Content::Text(b"code"));
-        let kept = disk(&folder, 1000).read(&KEY).unwrap();
-        assert_eq!((kept.tag(), kept.bytes()), (3, &b"code"[..]));
-        assert!(disk(&folder, 1000).read(&[2; 32]).is_none());
-    }
-
-    #[test]
-    fn what_anybody_else_wrote_is_not_there() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        let disk = disk(folder.path(), 1 << 20);
-        disk.write(&KEY, 3, Content::Text(b"code"));
-        let file = disk.path(&KEY);
-        let whole = fs::read(&file).unwrap();
-        for at in 0..whole.len() {
-            let mut changed = whole.clone();
-            changed[at] ^= 1;
-            fs::write(&file, changed).unwrap();
-            assert!(disk.read(&KEY).is_none(), "byte {at}");
-            assert!(!file.exists(), "it is gone, so that it is written anew");
-        }
-        for len in 0..whole.len() {
-            fs::write(&file, &whole[..len]).unwrap();
-            assert!(disk.read(&KEY).is_none(), "{len} bytes");
-        }
-        fs::write(disk.path(&[2; 32]), &whole).unwrap();
-        assert!(disk.read(&[2; 32]).is_none(), "under another name it is another program's");
-        fs::write(&file, &whole).unwrap();
-        assert!(Disk::open(folder.path(), &[8; 32], 1000).unwrap().read(&KEY).is_none(), "another gateway's");
-    }
-
-    #[test]
-    fn a_folder_that_others_can_enter_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(matches!(Disk::open(folder.path(), &[9; 32], 1), Err(DiskError::NotOwn(_))));
-        assert!(matches!(secret_in(folder.path()), Err(DiskError::NotOwn(_))));
-    }
-
-    #[test]
-    fn the_secret_stays_the_same() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join("cache");
-        let secret = secret_in(&folder).unwrap();
-        assert_eq!(secret_in(&folder).unwrap(), secret);
-        assert_ne!(secret, [0; 32]);
-    }
-
-    #[test]
-    fn what_was_not_read_for_longest_goes_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join("cache");
-        let disk = disk(&folder, 1000);
-        let old = SystemTime::now() - Duration::from_secs(60);
-        for key in 1..=5u8 {
-            disk.write(&[key; 32], 0, Content::Text(&[0; 150]));
-            let file = File::options().write(true).open(disk.path(&[key; 32])).unwrap();
-            file.set_modified(old + Duration::from_secs(key.into())).unwrap();
-        }
-        assert!(disk.read(&[1; 32]).is_some());
-        disk.write(&[6; 32], 0, Content::Text(&[0; 150]));
-        assert!(disk.read(&[2; 32]).is_none());
-        assert!(disk.read(&[1; 32]).is_some() && disk.read(&[6; 32]).is_some());
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ mod ticker;
 pub use background::{Background, NotDone};
 pub use cache::{Cache, CacheStats, Key, OwnerId};
 pub use class::{Class, Pool};
-pub use disk::{Content, Disk, DiskError, Kept, secret_in};
+pub use disk::{Content, Disk, DiskError, Kept, Label, Name, secret_in};
 pub use engine::{Error, Sandbox, precompile};
 pub use line::{Line, Place, TooLong};
 pub use meter::{CpuClock, Gate, Metered, OverCpu};

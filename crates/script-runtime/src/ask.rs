@@ -16,8 +16,8 @@ pub(crate) struct Ask {
     pub(crate) path: String,
     /// The parameters: a JSON object, or nothing.
     pub(crate) query: Bytes,
-    /// A JSON object, or nothing.
-    pub(crate) headers: Bytes,
+    /// As they came; JSON only for a handler that looks at them.
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Payload,
 }
 
@@ -41,8 +41,11 @@ pub(crate) fn parameters(query: Option<&str>) -> Bytes {
     json(&Value::Object(object))
 }
 
-/// Headers as JSON: repeated ones joined, as HTTP has it; `set-cookie` a list.
+/// Headers as JSON, or nothing: repeated ones joined, as HTTP has it; `set-cookie` a list.
 pub(crate) fn headers(headers: &HeaderMap) -> Bytes {
+    if headers.is_empty() {
+        return Bytes::new();
+    }
     let mut object = Map::new();
     for name in headers.keys() {
         let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));

@@ -279,8 +279,7 @@ impl Script {
         };
         let body =
             ask::payload(&head.headers, bytes).map_err(|error| ScriptError::BodyJson(error.to_string()))?;
-        let (query, headers) = (ask::parameters(head.uri.query()), ask::headers(&head.headers));
-        Ok(Ask { method, path, query, headers, body })
+        Ok(Ask { method, path, query: ask::parameters(head.uri.query()), headers: head.headers, body })
     }
 }
 

@@ -139,6 +139,7 @@ impl Run {
         origin: Origin,
         ask: Ask,
     ) -> Result<Answered, Failure> {
+        generation.pool.note_run();
         let limits = &setup.limits;
         let now = Instant::now();
         let wall = limits.wall.0.min(origin.deadline.saturating_duration_since(now));
@@ -209,16 +210,14 @@ impl Run {
             self.ticket = match handler.class {
                 Class::Stateless => Ticket::None,
                 Class::Reader => Ticket::Read(edition.read(ask()).await?),
-                Class::Writer => Ticket::Write(edition.write(ask()).await?),
+                Class::Writer => {
+                    let _waits = generation.pool.waits();
+                    Ticket::Write(edition.write(ask()).await?)
+                }
             };
         }
-        match &self.ticket {
-            Ticket::None => {}
-            Ticket::Read(ticket) => self.version = Some(ticket.version()),
-            Ticket::Write(ticket) => {
-                self.version = Some(ticket.version());
-                self.held = ticket.held();
-            }
+        if let Ticket::Write(ticket) = &self.ticket {
+            self.held = ticket.held();
         }
         self.enter(false).await
     }
@@ -386,6 +385,7 @@ impl Run {
         let Some(worker) = self.entered.as_ref().map(|entered| entered.place.worker.id) else {
             return Err(ScriptError::Lost);
         };
+        self.generation.pool.note_commit();
         let is_removed = std::mem::take(&mut self.removes);
         self.is_clean = false;
         self.version = self.version.map(|version| version + u64::from(!changes.is_empty()));

@@ -16,6 +16,8 @@ mod changes;
 mod commit;
 mod edition;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod group;
 mod held;
 mod holder;

@@ -48,7 +48,13 @@ pub(crate) struct Pool {
     /// Told of a worker that is gone.
     left: Box<dyn Fn(u32) + Send + Sync>,
     restarts: AtomicUsize,
+    begun: AtomicUsize,
+    commits: AtomicUsize,
+    waiting: AtomicUsize,
 }
+
+/// A writer that waits for its turn.
+pub(crate) struct Waits<'p>(&'p AtomicUsize);
 
 /// What an operator grants a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +95,12 @@ pub struct PoolStats {
     pub busy: usize,
     /// Workers that were started in the place of lost ones.
     pub restarts: usize,
+    /// Runs that began, those that other runs asked for included.
+    pub begun: usize,
+    /// Writes that were committed.
+    pub commits: usize,
+    /// Writers that wait for their turn.
+    pub waiting: usize,
 }
 
 impl Pool {
@@ -113,6 +125,9 @@ impl Pool {
             news,
             left,
             restarts: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
+            commits: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
         });
         tokio::spawn(watch::supervise(Arc::downgrade(&pool), told));
         pool
@@ -199,10 +214,32 @@ impl Pool {
         None
     }
 
+    /// A run begins.
+    pub(crate) fn note_run(&self) {
+        self.begun.fetch_add(1, Relaxed);
+    }
+
+    /// Something was committed.
+    pub(crate) fn note_commit(&self) {
+        self.commits.fetch_add(1, Relaxed);
+    }
+
+    /// A writer waits until this is dropped.
+    pub(crate) fn waits(&self) -> Waits<'_> {
+        self.waiting.fetch_add(1, Relaxed);
+        Waits(&self.waiting)
+    }
+
     /// How it is just now.
     pub(crate) fn stats(&self) -> PoolStats {
         let crowd = self.crowd();
-        let mut stats = PoolStats { restarts: self.restarts.load(Relaxed), ..PoolStats::default() };
+        let mut stats = PoolStats {
+            restarts: self.restarts.load(Relaxed),
+            begun: self.begun.load(Relaxed),
+            commits: self.commits.load(Relaxed),
+            waiting: self.waiting.load(Relaxed),
+            ..PoolStats::default()
+        };
         for worker in self.shared.load().iter().chain(&crowd.solos) {
             let (busy, runs) = worker.load();
             stats.workers += 1;
@@ -241,6 +278,12 @@ impl Pool {
 
     fn crowd(&self) -> MutexGuard<'_, Crowd> {
         self.crowd.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 

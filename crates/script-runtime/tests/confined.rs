@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::Request;
 use http_body_util::BodyExt;
+use script::{Options, compile};
 use script_runtime::{Deployed, Ground, Launcher, Script, ScriptConfig, Scripts, ScriptsConfig, confined};
 use services::{Call, Services, body};
 use testkit::patiently;
@@ -42,7 +43,6 @@ async fn a_worker_reaches_its_own_files_and_no_network() {
     let folder = tempfile::tempdir().expect("a folder");
     let own = folder.path().join("own");
     fs::create_dir_all(own.join("node_modules/word")).expect("a folder");
-    fs::write(own.join("confined.sjs"), SCRIPT).expect("a file");
     fs::write(own.join("own.txt"), "own").expect("a file");
     fs::write(own.join("node_modules/word/package.json"), r#"{"name": "word", "type": "module"}"#)
         .expect("a file");
@@ -64,8 +64,10 @@ async fn a_worker_reaches_its_own_files_and_no_network() {
         deployed: &deployed,
         folder: folder.path(),
     };
-    let config = ScriptConfig::File("own/confined.sjs".into());
-    let script = Script::new(&config, &ground).unwrap_or_else(|problems| panic!("{problems:?}"));
+    let options = ScriptConfig::File("own/confined.sjs".into()).options();
+    let program = compile(SCRIPT, "confined.sjs", &Options::default()).expect("a script");
+    let script = Script::of(program, SCRIPT.into(), options, &ground)
+        .unwrap_or_else(|problems| panic!("{problems:?}"));
     script.activate();
     let script = Arc::new(script);
     let ask = async |path: String| {

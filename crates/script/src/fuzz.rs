@@ -180,7 +180,7 @@ fn a_text_of_nothing_but_levels_is_read() {
         "[a]",
     ];
     for level in levels {
-        let source = level.repeat((64 << 10) / level.len());
+        let source = level.repeat((8 << 10) / level.len());
         let _ = outline(&source);
         let closed: String =
             source.chars().rev().filter_map(|c| "([{".find(c).map(|at| [')', ']', '}'][at])).collect();

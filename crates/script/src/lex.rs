@@ -227,9 +227,12 @@ impl<'s> Lexed<'s> {
     pub(crate) fn uses_as_name(&self, word: &str) -> bool {
         let uses = |id: TokenId| {
             let member = id > 0 && (self.is(id - 1, ".") || self.is(id - 1, "?."));
-            let key =
-                matches!(self.frames[self.tokens[id].frame].kind, FrameKind::Object | FrameKind::Class(_))
-                    && (self.is(id + 1, ":") || self.is(id + 1, "("));
+            let followed = |texts: &[&str]| texts.iter().any(|text| self.is(id + 1, text));
+            let key = match self.frames[self.tokens[id].frame].kind {
+                FrameKind::Object => followed(&[":", "("]),
+                FrameKind::Class(_) => followed(&["(", "=", ";"]),
+                _ => false,
+            };
             !member && !key && (!self.tokens[id].starts || self.is(id + 1, "="))
         };
         (0..self.tokens.len()).any(|id| self.is_name(id, word) && uses(id))

@@ -59,3 +59,23 @@ impl std::fmt::Display for Position {
         write!(f, "{}:{}", self.line, self.column)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_and_lines_end_as_in_javascript() {
+        let source = "é😀x\r\ny\rz\u{2028}w\n";
+        let lines = Lines::new(source);
+        let place = |text: &str| lines.position(source.find(text).expect("it is there")).to_string();
+        assert_eq!(["x", "y", "z", "w"].map(place), ["1:3", "2:1", "3:1", "4:1"]);
+        assert_eq!(lines.position(source.len()).to_string(), "5:1");
+        assert_eq!(lines.position(source.len() + 9).to_string(), "5:1", "behind the text is its end");
+        assert_eq!(lines.position(1).to_string(), "1:1", "within a character is its beginning");
+        assert_eq!(
+            [lines.text(1), lines.text(2), lines.text(5), lines.text(9), lines.text(0)],
+            ["é😀x", "y", "", "", ""]
+        );
+    }
+}

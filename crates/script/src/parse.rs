@@ -23,6 +23,7 @@ mod link;
 mod tests;
 
 /// A text that was read.
+#[allow(dead_code, reason = "the analysis and the emission, which read it, come next")]
 pub(crate) struct Parsed<'a> {
     /// The S text.
     pub(crate) source: &'a str,
@@ -37,6 +38,7 @@ pub(crate) struct Parsed<'a> {
 }
 
 /// The encoded text as oxc has it.
+#[allow(dead_code, reason = "the analysis and the emission, which read it, come next")]
 pub(crate) struct Tree<'a> {
     pub(crate) program: &'a Program<'a>,
     pub(crate) semantic: Semantic<'a>,

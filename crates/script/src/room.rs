@@ -4,7 +4,7 @@
 //! byte, so that this much stack for each byte can't overflow. It is only reserved: pages that a text doesn't reach are
 //! never there.
 
-const STACK_PER_BYTE: usize = if cfg!(debug_assertions) { 16 << 10 } else { 4 << 10 };
+const STACK_PER_BYTE: usize = if cfg!(debug_assertions) { 16 << 10 } else { 8 << 10 };
 const STACK_AT_LEAST: usize = 1 << 20;
 
 /// The longest text, in bytes: about 25,000 lines.

@@ -188,6 +188,7 @@ impl Syntax {
     }
 
     /// The handler that a construct stands in.
+    #[allow(dead_code, reason = "the analysis and the emission, which read it, come next")]
     pub(crate) fn handler_of(&self, id: ConstructId) -> Option<ConstructId> {
         let is_handler = |construct: &Construct| matches!(construct.kind, ConstructKind::On { .. });
         self.around(id).find(|(_, construct)| is_handler(construct)).map(|(id, _)| id)

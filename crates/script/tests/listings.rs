@@ -1,38 +1,141 @@
 //! The listings of the paper, end to end: what is emitted is JavaScript, and leads back to the file.
 #![allow(missing_docs)]
 
-use script::{Options, compile};
+use oxc_allocator::Allocator;
+use oxc_parser::Parser;
+use oxc_span::SourceType;
+use script::{Class, Commit, Lines, Options, Position, Program, compile};
 
-fn listing(name: &str) -> String {
-    std::fs::read_to_string(format!("{}/tests/listings/{name}.sjs", env!("CARGO_MANIFEST_DIR")))
-        .expect("a listing")
+const LISTINGS: [(&str, &str); 6] = [
+    ("1", include_str!("listings/1.sjs")),
+    ("2", include_str!("listings/2.sjs")),
+    ("3", include_str!("listings/3.sjs")),
+    ("4", include_str!("listings/4.sjs")),
+    ("6", include_str!("listings/6.sjs")),
+    ("7", include_str!("listings/7.sjs")),
+];
+
+fn program(name: &str) -> (Program, &'static str) {
+    let (_, source) = LISTINGS.iter().find(|(listing, _)| *listing == name).expect("a listing");
+    (compile(source, &format!("{name}.sjs"), &Options::default()).expect("a program"), source)
+}
+
+/// What is emitted, and what is known of it.
+fn shown(name: &str) -> String {
+    let (program, _) = program(name);
+    let mut out = program.code;
+    for service in &program.services {
+        for handler in &service.handlers {
+            let resource = &service.resources[handler.resource];
+            let cells: Vec<&str> =
+                handler.cells.iter().map(|cell| service.cells[*cell].key.as_str()).collect();
+            out += &format!(
+                "\n// {} {}: {:?} {cells:?}, commits {:?}, reads {:?}",
+                resource.key,
+                handler.method.word(),
+                handler.class,
+                handler.commit,
+                handler.reads
+            );
+        }
+    }
+    out
 }
 
 #[test]
-fn show() {
-    let files = std::env::var("S_FILES").unwrap_or_default();
-    for name in files.split_whitespace() {
-        let source = std::fs::read_to_string(name).expect("a file");
-        match compile(&source, name, &Options::default()) {
-            Ok(program) => {
-                println!("=== {name}\n{}", program.code);
-                for warning in &program.warnings {
-                    println!("{}", warning.render(name, &source));
-                }
-                for graph in &program.graphs {
-                    println!("{}", graph.text());
-                }
-                for service in &program.services {
-                    for h in &service.handlers {
-                        println!("{:?} {:?} {:?} {:?}", h.method, h.class, h.cells, h.commit);
-                    }
-                }
-            }
-            Err(found) => {
-                for it in found {
-                    println!("{}", it.render(name, &source));
-                }
-            }
+fn listing_1_is_a_stateful_service() {
+    insta::assert_snapshot!(shown("1"));
+}
+
+#[test]
+fn listing_2_hands_on_an_answer() {
+    insta::assert_snapshot!(shown("2"));
+}
+
+#[test]
+fn listing_3_declares_a_resource_for_each_request() {
+    insta::assert_snapshot!(shown("3"));
+}
+
+#[test]
+fn listing_4_asks_two_services_at_once() {
+    insta::assert_snapshot!(shown("4"));
+}
+
+#[test]
+fn listing_5_is_the_graph_of_listing_4() {
+    insta::assert_snapshot!(program("4").0.graphs[0].text());
+    insta::assert_snapshot!("picture", program("4").0.graphs[0].svg());
+}
+
+#[test]
+fn listing_6_crawls() {
+    insta::assert_snapshot!(shown("6"));
+}
+
+#[test]
+fn listing_7_maps_and_reduces() {
+    insta::assert_snapshot!(shown("7"));
+}
+
+#[test]
+fn what_is_emitted_is_javascript() {
+    for (name, _) in LISTINGS {
+        let (program, _) = program(name);
+        let allocator = Allocator::default();
+        let parsed = Parser::new(&allocator, &program.code, SourceType::script()).parse();
+        assert!(!parsed.diagnostics.has_errors(), "{name}\n{}", program.code);
+    }
+}
+
+#[test]
+fn each_word_that_is_the_authors_leads_back_to_where_it_was_written() {
+    for (name, source) in LISTINGS {
+        let (program, _) = program(name);
+        let (lines, emitted) = (Lines::new(source), Lines::new(&program.code));
+        let mut led = 0;
+        for (index, _) in source.match_indices("query.") {
+            let at = lines.position(index);
+            let original = Position { line: at.line as u32, column: at.column as u32 };
+            let place =
+                program.map.emitted(original).unwrap_or_else(|| panic!("{name}: nothing at {original}"));
+            assert!(
+                emitted.text(place.line as usize)[place.column as usize - 1..].starts_with("query."),
+                "{name}"
+            );
+            assert_eq!(program.map.original(place.line, place.column), Some(original), "{name}");
+            led += 1;
         }
+        assert!(led > 0 || ["3", "1"].contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn a_call_leads_back_to_the_resource_that_it_names() {
+    let (program, source) = program("3");
+    let (line, text) =
+        program.code.lines().enumerate().find(|(_, line)| line.contains("$r.call")).expect("a call");
+    let column = text.find("$r.call").expect("a call") + 1;
+    let original = program.map.original(line as u32 + 1, column as u32).expect("a place");
+    let written = Lines::new(source).text(original.line as usize);
+    assert!(written[original.column as usize - 1..].starts_with("g.get(query.q)"), "{written} {original}");
+}
+
+#[test]
+fn the_map_is_one_that_engines_read() {
+    let (program, source) = program("1");
+    let map: serde_json::Value = serde_json::from_str(&program.map.v3("1.sjs", source)).expect("JSON");
+    assert_eq!(map["version"], 3);
+    assert_eq!(map["sourcesContent"][0], source);
+    let lines = map["mappings"].as_str().expect("text").split(';').count();
+    assert!(lines <= program.code.lines().count() && lines > 2, "{lines}");
+}
+
+#[test]
+fn listings_3_and_7_commit_before_they_wait() {
+    for name in ["3", "7"] {
+        let handler = &program(name).0.services[0].handlers[0];
+        assert_eq!(handler.class, Class::Writer);
+        assert!(matches!(handler.commit, Commit::Early(_)), "{name}");
     }
 }

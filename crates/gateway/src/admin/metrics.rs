@@ -151,6 +151,11 @@ fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     page.gauge("orfa_script_workers", "Worker processes of a script", each(|stats| stats.workers))?;
     page.gauge("orfa_script_runs_under_way", "Runs that workers have", each(|stats| stats.runs))?;
     page.gauge("orfa_script_runs_busy", "Those of them that want a processor", each(|stats| stats.busy))?;
+    let help = "Runs that began, those that other runs asked for included";
+    page.counter("orfa_script_runs", help, each(|stats| stats.begun))?;
+    page.counter("orfa_script_commits", "Writes that were committed", each(|stats| stats.commits))?;
+    let help = "Writers that wait for their turn";
+    page.gauge("orfa_script_writers_waiting", help, each(|stats| stats.waiting))?;
     let help = "Workers that were started in the place of lost ones";
     page.counter("orfa_script_worker_restarts", help, each(|stats| stats.restarts))?;
     let ready =

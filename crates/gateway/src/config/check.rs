@@ -38,6 +38,7 @@ pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
     checker.callers();
     checker.jwt();
     checker.rights();
+    checker.recordings();
     checker.traces();
     checker.mistakes
 }

@@ -311,6 +311,27 @@ fn every_mistake_in_callers_and_rights_is_told_with_its_place() {
 }
 
 #[test]
+fn recordings_for_nobody_are_a_mistake() {
+    tells(
+        r#"services: { c: { url: http://c } }
+callers:
+  tester: { key: "sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8" }
+  anyone: { certificate: x }
+trust: {}
+routes:
+  - { path: /open, query: { services: [c], recordings: { callers: [anyone] } } }
+  - { path: /query, query: { services: [c], recordings: { callers: [tester, testr, boss], keys: [app] } } }
+"#,
+        &[
+            "orfa.yaml:4:11: callers.anyone: `anyone` can't be the name of a caller (hint: it is everybody, where `recordings` says it)",
+            "orfa.yaml:8:77: routes[1].query.recordings.callers[1]: there is no caller `testr` (hint: did you mean `tester`?)",
+            "orfa.yaml:8:84: routes[1].query.recordings.callers[2]: there is no caller `boss` (hint: write it under `callers:`)",
+            "orfa.yaml:8:98: routes[1].query.recordings.keys[0]: there is no key `app` (hint: write it under `trust:`)",
+        ],
+    );
+}
+
+#[test]
 fn tokens_that_nobody_could_check_are_a_mistake() {
     let hint = "(hint: write its URL, or say with `jwks` where its keys are)";
     tells(

@@ -35,6 +35,9 @@ pub struct Recordings {
     pub size: services::Bytes,
 }
 
+/// Every caller, in [`Recordings::callers`].
+pub const ANYONE: &str = "anyone";
+
 fn size() -> services::Bytes {
     services::Bytes(4 << 20)
 }
@@ -43,7 +46,7 @@ impl Recordings {
     /// Whether a run of this caller's may be recorded, of a program that this key signed or nobody did.
     pub(crate) fn allow(&self, caller: &Caller, key: Option<&str>) -> Result<(), QueryError> {
         let is_caller = self.callers.iter().any(|name| match caller {
-            _ if name == "anyone" => true,
+            _ if name == ANYONE => true,
             Caller::Named(caller) => **caller == **name,
             Caller::Subject(_) | Caller::Anonymous => false,
         });

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use http::HeaderMap;
 use services::Problem;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -101,7 +102,7 @@ impl Run {
             setup: Arc::clone(&self.setup),
             generation: Arc::clone(&self.generation),
             origin: Origin { held: self.held.clone(), ..self.origin.clone() },
-            ask: Ask { method, path, query, headers: Bytes::new(), body: call.body },
+            ask: Ask { method, path, query, headers: HeaderMap::new(), body: call.body },
             _internal: internal,
         };
         if passes {
@@ -238,7 +239,7 @@ impl Inside {
             };
             let (path, query) = location.split_once('?').unwrap_or((location, ""));
             let (path, query) = (path.to_owned(), ask::parameters(Some(query)));
-            ask = Ask { method, path, query, headers: Bytes::new(), body: Payload::default() };
+            ask = Ask { method, path, query, headers: HeaderMap::new(), body: Payload::default() };
         }
         Err(ScriptError::Loop(format!("{REDIRECTS} redirects led on to another one")))
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use script::Class;
 
 use super::{Run, Ticket};
+use crate::ask;
 use crate::frame::{self, Forget, From, Out, StateKind};
 use crate::problem::ScriptError;
 use crate::state::{Frame, Instance, WriteTicket};
@@ -45,9 +46,8 @@ impl Run {
         let entered = Entered::new(place);
         let worker = &entered.place.worker;
         let reads = handler.reads;
-        let pick = |wanted: bool, bytes: &Bytes| if wanted { bytes.clone() } else { Bytes::new() };
-        let query = pick(reads.query, &self.ask.query);
-        let headers = pick(reads.headers, &self.ask.headers);
+        let query = if reads.query { self.ask.query.clone() } else { Bytes::new() };
+        let headers = if reads.headers { ask::headers(&self.ask.headers) } else { Bytes::new() };
         // A JSON body's members are parameters too.
         let body = if reads.query || reads.body { self.ask.body.clone() } else { frame::Payload::default() };
         worker.say(|out| {
@@ -80,6 +80,7 @@ impl Run {
                 body,
             };
             out.run(entered.place.run, run);
+            self.version = (!cells.is_empty()).then_some(version);
         });
         self.entered = Some(entered);
         Ok(())

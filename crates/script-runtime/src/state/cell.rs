@@ -25,8 +25,11 @@ pub(crate) struct Cell {
     value: Option<Bytes>,
     version: u64,
     changes: VecDeque<Change>,
-    /// What the durable ones of them weigh.
+    /// What the durable ones of them weigh, and the others.
     weight: usize,
+    pending: usize,
+    /// What became durable since the store was sent a new text.
+    since: usize,
     /// After all changes, if somebody asked.
     tree: Option<Option<Node>>,
     /// Whether the store has it, or will.
@@ -65,7 +68,19 @@ impl Cell {
     /// One that the store does not have.
     pub(crate) fn missing(id: u32, version: u64) -> Self {
         let changes = VecDeque::new();
-        Self { id, value: None, version, changes, weight: 0, tree: None, exists: false, stored: 0, sent: 0 }
+        Self {
+            id,
+            value: None,
+            version,
+            changes,
+            weight: 0,
+            pending: 0,
+            since: 0,
+            tree: None,
+            exists: false,
+            stored: 0,
+            sent: 0,
+        }
     }
 
     /// One that the store has.
@@ -117,13 +132,16 @@ impl Cell {
         };
         self.exists = true;
         let (text, whole) = (part.text.clone(), part.whole.clone());
-        self.changes.push_back(Change { version, text, whole, is_durable: false, undos });
+        let change = Change { version, text, whole, is_durable: false, undos };
+        self.pending += change.weight();
+        self.changes.push_back(change);
         Ok(write)
     }
 
     /// Takes changes back, those after `version`.
     pub(crate) fn take_back(&mut self, version: u64) {
         while let Some(change) = self.changes.pop_back_if(|change| change.version > version) {
+            self.pending -= change.weight();
             if let Some(root) = &mut self.tree {
                 tree::take_back(root, change.undos);
             }
@@ -151,7 +169,9 @@ impl Cell {
         };
         change.is_durable = true;
         change.undos = Vec::new();
+        self.pending -= change.weight();
         self.weight += change.weight();
+        self.since += change.weight();
         if let Some(whole) = change.whole.take() {
             (self.value, self.version) = (Some(whole), version);
             self.changes.drain(..=place);
@@ -160,15 +180,30 @@ impl Cell {
         self.compact_if_it_pays()
     }
 
+    fn size(&self) -> usize {
+        self.value.as_ref().map_or(0, Bytes::len)
+    }
+
     fn compact_if_it_pays(&mut self) -> Result<(), Refused> {
-        if self.weight > self.value.as_ref().map_or(0, Bytes::len).max(LIGHT) {
+        // What is not durable is taken back for it, and made again.
+        if self.weight > self.size().max(LIGHT).max(self.pending) {
             self.compact()?;
         }
         Ok(())
     }
 
-    /// Puts one text in the place of value and durable changes. Gives it and its version in the store.
-    pub(crate) fn compact(&mut self) -> Result<(u64, Bytes), Refused> {
+    /// A new text for the store, which said that one pays, and says so until it has it.
+    pub(crate) fn text_for_store(&mut self) -> Result<Option<(u64, Bytes)>, Refused> {
+        if self.since < self.size().max(LIGHT).max(self.pending) {
+            return Ok(None);
+        }
+        self.since = 0;
+        self.compact()?;
+        Ok(Some((self.stored, self.value.clone().unwrap_or_default())))
+    }
+
+    /// Puts one text in the place of value and durable changes.
+    fn compact(&mut self) -> Result<(), Refused> {
         let rest = self.changes.iter().position(|change| !change.is_durable).unwrap_or(self.changes.len());
         if rest > 0 {
             self.tree()?;
@@ -185,7 +220,7 @@ impl Cell {
             }
             self.tree = Some(root);
         }
-        Ok((self.stored, self.value.clone().unwrap_or_default()))
+        Ok(())
     }
 
     fn tree(&mut self) -> Result<&mut Option<Node>, Refused> {

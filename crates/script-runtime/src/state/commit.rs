@@ -186,25 +186,21 @@ impl Group {
     }
 
     async fn settle(&self, sealed: Sealed, written: &[Written]) {
-        let mut compacted = Batch::new();
-        let mut pays = false;
+        let mut texts = Vec::new();
         {
             let mut inner = self.lock();
             inner.durable = sealed.version;
             for ((key, _), written) in sealed.writes.iter().zip(written) {
                 let Some(cell) = inner.cells.get_mut(key) else { continue };
                 let settled = cell.settle(sealed.version, written.version);
-                if let Some((version, text)) =
-                    settled.and_then(|()| written.compact.then(|| cell.compact()).transpose()).ok().flatten()
-                {
-                    compacted = compacted.compact(Arc::clone(key), version, text);
-                    pays = true;
-                }
+                let text =
+                    if written.compact { settled.and_then(|()| cell.text_for_store()) } else { Ok(None) };
+                texts.extend(text.ok().flatten().map(|text| (Arc::clone(key), text)));
             }
         }
-        if pays {
-            // One that fails is asked for again with the next change.
-            drop(self.home.shared.store.submit(compacted).await);
+        for (key, (version, text)) in texts {
+            // One that fails is asked for again.
+            drop(self.home.shared.store.submit(Batch::new().compact(key, version, text)).await);
         }
         if let Some((path, _permit)) = sealed.removes {
             self.home.removed(&path);

@@ -118,11 +118,26 @@ impl Edition {
         loop {
             let wanted = self.wanted(ask)?.ok_or_else(|| self.stateless(ask))?;
             self.prepare(ask, &wanted, false).await?;
-            match self.is_open(ask, &wanted)? {
-                true => return Ok(ReadTicket::new(wanted.group, wanted.keys)),
-                false => continue,
+            if !self.is_open(ask, &wanted)? {
+                continue;
+            }
+            match self.coming(ask, &wanted) {
+                Some(durable) => durable?.wait().await?,
+                None => return Ok(ReadTicket::new(wanted.group, wanted.keys)),
             }
         }
+    }
+
+    /// If a cell that must have a value has one that is not durable yet, when that will be.
+    fn coming(&self, ask: Ask<'_>, wanted: &Wanted) -> Option<Result<Durable, Error>> {
+        let generation = {
+            let inner = wanted.group.lock();
+            let is_coming = |key| inner.cells.get(key).is_some_and(|cell| cell.exists && cell.stored == 0);
+            let mut eager = self.eager(ask, wanted);
+            eager.any(|(_, key)| is_coming(key)).then_some(inner.generation)?
+        };
+        // Nothing is written, but it is settled after all that was.
+        Some(wanted.group.commit(&[], generation, 0, b"", None))
     }
 
     /// Waits for the slot.
@@ -207,14 +222,20 @@ impl Edition {
         Ok(Some(Wanted { group, keys: own, loaded: loaded.into_iter().collect() }))
     }
 
-    /// The handler's cells that must be initialised before it runs.
-    fn missing(&self, ask: Ask<'_>, wanted: &Wanted) -> Vec<(usize, Arc<str>)> {
-        let Some(handler) = self.plan.handlers.get(ask.handler) else { return Vec::new() };
-        let inner = wanted.group.lock();
+    /// The handler's cells that must have a value before it runs.
+    fn eager<'a>(&'a self, ask: Ask<'_>, wanted: &'a Wanted) -> impl Iterator<Item = (usize, &'a Arc<str>)> {
+        let handler = self.plan.handlers.get(ask.handler);
+        let cells = handler.map(|handler| &handler.cells[..]).unwrap_or_default();
         let is_eager = |cell: usize| self.plan.cells.get(cell).is_some_and(|cell| cell.eager);
-        let exists = |key: &Arc<str>| inner.cells.get(key).is_some_and(|cell| cell.exists);
-        let cells = handler.cells.iter().copied().zip(wanted.keys.iter().map(Arc::clone));
-        cells.filter(|(cell, key)| is_eager(*cell) && !exists(key)).collect()
+        cells.iter().copied().zip(&wanted.keys).filter(move |(cell, _)| is_eager(*cell))
+    }
+
+    /// Those of them that have none.
+    fn missing(&self, ask: Ask<'_>, wanted: &Wanted) -> Vec<(usize, Arc<str>)> {
+        let inner = wanted.group.lock();
+        let exists = |key| inner.cells.get(key).is_some_and(|cell| cell.exists);
+        let missing = self.eager(ask, wanted).filter(|(_, key)| !exists(*key));
+        missing.map(|(cell, key)| (cell, Arc::clone(key))).collect()
     }
 
     fn stateless(&self, ask: Ask<'_>) -> Error {

@@ -165,10 +165,10 @@ impl Group {
 
     async fn take_lease(&self) -> Result<(), Error> {
         let held = self.lock().lease.clone();
-        if let Some((lease, end)) = held {
-            if end > Instant::now() + MARGIN || self.renew(&lease).await? {
-                return Ok(());
-            }
+        if let Some((lease, end)) = held
+            && (end > Instant::now() + MARGIN || self.renew(&lease).await?)
+        {
+            return Ok(());
         }
         let until = Instant::now() + LEASE;
         let lease = self.home.lease(&self.lease_name).await?;

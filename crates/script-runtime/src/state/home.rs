@@ -52,12 +52,14 @@ pub(crate) struct Home {
     table: Mutex<Table>,
 }
 
+/// A domain's name, and a path where there is a group for each.
+type Place = (Arc<str>, Option<Arc<str>>);
+
 #[derive(Debug, Default)]
 struct Table {
     /// By cell.
     domains: HashMap<Arc<str>, Arc<Domain>>,
-    /// By domain, and path where there is one.
-    groups: HashMap<(Arc<str>, Option<Arc<str>>), Arc<Group>>,
+    groups: HashMap<Place, Arc<Group>>,
     /// Those of domains that are not in force any more.
     retired: Vec<Arc<Group>>,
 }
@@ -253,18 +255,20 @@ fn domains(plans: &[Arc<Plan>]) -> HashMap<Arc<str>, Arc<Domain>> {
             }
         }
     }
-    let mut members: BTreeMap<Arc<str>, (Vec<Arc<str>>, Vec<Arc<str>>)> = BTreeMap::new();
+    let mut domains: BTreeMap<Arc<str>, Domain> = BTreeMap::new();
     for key in above.keys() {
-        let (shared, scattered) = members.entry(top(&above, key)).or_default();
-        let list = if is_shared.get(key).copied().unwrap_or_default() { shared } else { scattered };
-        list.push(Arc::clone(key));
+        let name = top(&above, key);
+        let empty = || Domain { name: Arc::clone(&name), shared: Vec::new(), scattered: Vec::new() };
+        let domain = domains.entry(Arc::clone(&name)).or_insert_with(empty);
+        let is_shared = is_shared.get(key).copied().unwrap_or_default();
+        let cells = if is_shared { &mut domain.shared } else { &mut domain.scattered };
+        cells.push(Arc::clone(key));
     }
-    let mut domains = HashMap::new();
-    for (name, (shared, scattered)) in members {
-        let domain = Arc::new(Domain { name, shared, scattered });
-        domains.extend(domain.keys().map(|key| (Arc::clone(key), Arc::clone(&domain))));
+    let mut by_cell = HashMap::new();
+    for domain in domains.into_values().map(Arc::new) {
+        by_cell.extend(domain.keys().map(|key| (Arc::clone(key), Arc::clone(&domain))));
     }
-    domains
+    by_cell
 }
 
 fn top(above: &BTreeMap<Arc<str>, Arc<str>>, key: &Arc<str>) -> Arc<str> {

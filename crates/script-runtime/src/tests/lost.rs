@@ -6,7 +6,7 @@ use testkit::misbehave;
 
 use super::rig::{wish, written};
 
-/// Ends its own worker the hard way, once an upstream has been asked.
+/// Calls what it is told to call.
 const CALLS: &str = "async function (query, response, $r) { $r.respond(await $r.call(1, $s.resource(['http://up' + query.path]), query.$method === 'PUT' ? 3 : 0, [])); }";
 
 #[tokio::test]
@@ -53,4 +53,37 @@ async fn what_a_lost_worker_had_not_committed_never_was_and_what_it_had_is_there
     assert_eq!(rig.ask("PUT", "/n?loop=1").await, (500, "script-time".into()));
     assert_eq!(rig.get("/n").await, "1");
     assert_eq!(rig.ask("PUT", "/n").await, (200, "2".into()));
+}
+
+#[tokio::test]
+async fn nobody_works_for_a_client_that_has_left_but_a_writer_goes_on_to_its_end() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let writes = "async function (query, response, $r) { $r.cells.n++;
+        await $r.call(1, $s.resource(['http://up/slow?ms=50']), 0, []); }";
+    let rig = written()
+        .resource("/get")
+        .on(Get, CALLS)
+        .resource("/inside")
+        .on(Get, "async function (query, response, $r) { $r.respond(await $r.call(1, $s.resource(['/get?path=/stall']), 0, [])); }")
+        .resource("/n")
+        .cell("n", true, Some("() => 0"))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .writer(Put, 0, writes)
+        .start_as(wish)
+        .await;
+    for (path, called) in [("/get?path=/hang", "/hang"), ("/inside", "/stall")] {
+        tokio::select! {
+            answer = rig.ask("GET", path) => panic!("{answer:?}"),
+            () = upstream.seen(called) => {}
+        }
+        upstream.closed(called).await;
+    }
+    tokio::select! {
+        answer = rig.ask("PUT", "/n") => panic!("{answer:?}"),
+        () = upstream.seen("/slow") => {}
+    }
+    rig.idle().await;
+    assert_eq!(rig.get("/n").await, "1");
 }

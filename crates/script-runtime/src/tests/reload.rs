@@ -1,8 +1,9 @@
 //! A changed script comes into force beside the old one.
 
 use script::Method::{Get, Put};
+use testkit::{misbehave, patiently};
 
-use super::rig::{Written, written};
+use super::rig::{Written, wish, written};
 
 fn version(text: &str) -> Written {
     written()
@@ -31,4 +32,22 @@ async fn a_script_that_can_not_be_loaded_leaves_the_old_one_in_force() {
     rig.replace(version("new").head("throw new Error('no');"));
     rig.settled().await;
     assert_eq!(rig.get("/n").await, "old 0");
+}
+
+#[tokio::test]
+async fn a_run_ends_with_the_script_that_it_began_with() {
+    let upstream = misbehave::start().await;
+    let slow = |text: &str| {
+        format!(
+            "async function (query, response, $r) {{ await $r.call(1, $s.resource(['http://up/slow?ms=300']), 0, []); $r.respond('{text}'); }}"
+        )
+    };
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let mut rig = written().resource("/slow").on(Get, &slow("old")).start_as(wish).await;
+    let old = rig.handle("/slow");
+    upstream.seen("/slow").await;
+    rig.replace(written().resource("/slow").on(Get, "function (query, response, $r) { $r.respond('new'); }"));
+    rig.until("/slow", "new").await;
+    assert_eq!(patiently("the old one", old).await.expect("its end"), "old");
 }

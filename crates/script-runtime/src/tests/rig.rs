@@ -7,20 +7,21 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use script::{
-    Cell, Class, Commit, Group, Handler, Method, Path, Position, Program, Reads, Resource, Scope, Service,
-    Site,
+    Cell, Class, Commit, Group, Handler, Method, Options, Path, Position, Program, Reads, Resource, Scope,
+    Service, Site, compile,
 };
 use serde_json::Value;
 use services::{Body, Call, Problem, ServiceConfig, Services, body};
 use tempfile::TempDir;
 use testkit::patiently;
+use tokio::task::JoinHandle;
 
 use crate::config::{LimitsConfig, ScriptConfig, ScriptOptions, ScriptsConfig};
 use crate::{Deployed, Ground, Script, Scripts};
 
 /// A service, and all that it stands on.
 pub(crate) struct Rig {
-    pub(crate) script: Script,
+    pub(crate) script: Arc<Script>,
     pub(crate) scripts: Arc<Scripts>,
     services: Services,
     folder: Arc<TempDir>,
@@ -170,45 +171,35 @@ impl Written {
     pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: Wish) -> Rig {
         let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
-        let script = route(self, wish.options, wish.path, &scripts, &services, &folder);
+        let (program, text) = self.program();
+        let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
         Rig { script, scripts, services, folder }
     }
 }
 
 fn route(
-    written: Written,
+    program: Program,
+    text: String,
     options: ScriptOptions,
     path: &str,
     scripts: &Arc<Scripts>,
     services: &Services,
     folder: &TempDir,
-) -> Script {
-    let (program, text) = written.program();
+) -> Arc<Script> {
     let deployed = Deployed::default();
     let ground = Ground { path, services, scripts, deployed: &deployed, folder: folder.path() };
-    Script::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}"))
+    Arc::new(Script::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}")))
 }
 
 impl Rig {
     /// Of a script as it is written.
     pub(crate) async fn of(text: &str, wish: Wish) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        std::fs::write(folder.path().join("test.sjs"), text).expect("a file");
+        let program = compile(text, "test.sjs", &Options::default()).expect("a script");
         let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
-        let deployed = Deployed::default();
-        let ground = Ground {
-            path: wish.path,
-            services: &services,
-            scripts: &scripts,
-            deployed: &deployed,
-            folder: folder.path(),
-        };
-        let program = script::compile(text, "test.sjs", &script::Options::default());
-        let program = program.unwrap_or_else(|found| panic!("{found:?}"));
-        let script = Script::of(program, text.to_owned(), wish.options, &ground);
-        let script = script.unwrap_or_else(|problems| panic!("{problems:?}"));
+        let script = route(program, text.to_owned(), wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
         Self { script, scripts, services, folder }
     }
@@ -220,7 +211,8 @@ impl Rig {
 
     /// Another script in the place of this one, as a changed config has it.
     pub(crate) fn replace(&mut self, written: Written) {
-        let script = route(written, wish().options, "/*", &self.scripts, &self.services, &self.folder);
+        let (program, text) = written.program();
+        let script = route(program, text, wish().options, "/*", &self.scripts, &self.services, &self.folder);
         script.activate();
         self.script = script;
     }
@@ -238,6 +230,18 @@ impl Rig {
         request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Body>, Box<dyn Problem>>> + use<'_> {
         patiently("an answer", self.script.handle(request, Call::unlimited()))
+    }
+
+    /// The text of an answer, in a task of its own that holds the script as a client's connection does.
+    pub(crate) fn handle(&self, path: &str) -> JoinHandle<String> {
+        let (script, path) = (Arc::clone(&self.script), path.to_owned());
+        tokio::spawn(async move {
+            let request = Request::get(path).body(body::empty()).expect("a request");
+            let answer =
+                script.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
+            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            String::from_utf8_lossy(&body).into_owned()
+        })
     }
 
     /// An answer, whatever it is: its status and its text; of a problem, its code.

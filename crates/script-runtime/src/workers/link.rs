@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use super::worker::{Loaded, Worker};
-use crate::frame::{From, Reader};
+use crate::frame::{From, Out, Reader};
 
 /// Room for what is read at once.
 const READ: usize = 64 << 10;
@@ -28,6 +28,8 @@ pub(super) struct Link {
     pub(super) worker: Arc<Worker>,
     pub(super) stream: UnixStream,
     pub(super) reader: Reader,
+    /// What is being written: taken whole, so that nobody waits for a system call who has something to say.
+    pub(super) writing: Out,
     /// What is told of a program or of a run that keeps it busy.
     pub(super) news: Tell,
 }
@@ -109,16 +111,17 @@ impl Link {
 
     fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let mut out = self.worker.out();
-            if out.is_empty() {
+            if self.writing.is_empty() {
+                std::mem::swap(&mut self.writing, &mut self.worker.out());
+            }
+            if self.writing.is_empty() {
                 return Poll::Ready(Ok(()));
             }
             let mut slices = [IoSlice::new(&[]); PARTS];
-            let filled = out.slices(&mut slices);
+            let filled = self.writing.slices(&mut slices);
             match self.stream.try_write_vectored(slices.get(..filled).unwrap_or_default()) {
-                Ok(count) => out.written(count),
+                Ok(count) => self.writing.written(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    drop(out);
                     ready!(self.stream.poll_write_ready(context))?;
                 }
                 Err(error) => return Poll::Ready(Err(error)),

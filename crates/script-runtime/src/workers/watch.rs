@@ -19,6 +19,7 @@ use super::link::{Link, News};
 use super::process;
 use super::scale::{Scale, Step, TICK};
 use super::worker::{Loss, Worker};
+use crate::frame::Out;
 
 /// In this time a new worker has connected.
 const START: Duration = Duration::from_secs(30);
@@ -237,7 +238,13 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
                 return "it did not connect".to_owned();
             };
             tracing::info!(target: "script", script = &*worker.script, worker = worker.id, "a worker runs on {engine}");
-            let link = Link { worker: Arc::clone(&worker), stream, reader, news: news.clone() };
+            let link = Link {
+                worker: Arc::clone(&worker),
+                stream,
+                reader,
+                writing: Out::default(),
+                news: news.clone(),
+            };
             let served = tokio::spawn(link.serve());
             watchdog(&worker, &mut connections.watchdog, news);
             served.await.unwrap_or_else(|error| format!("its connection: {error}"))

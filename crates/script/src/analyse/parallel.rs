@@ -145,18 +145,22 @@ fn split(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement
     }
     let mut rest = observer.effects(statement, &calls);
     rest.io = 0;
-    if let [call] = units.as_slice() {
-        // One call that stands for all of the statement, or whose result is only put into a variable.
-        let is_alone = matches!(code.kind(code.parent(calls[0])), AstKind::ExpressionStatement(_));
-        let puts = rest.writes.iter().all(|it| matches!(it, Location::Variable(_)));
-        let reads = rest.reads.iter().all(|it| *it == Location::Result(calls[0]));
-        if is_alone || (puts && reads && !rest.barrier && !rest.full) {
-            let mut effects = call.effects.clone();
-            effects.writes.extend(&rest.writes);
-            return whole(effects);
+    let mut effects = rest;
+    if let Some(last) = calls.last() {
+        // The last call stands for all of the statement, or its result is only put into a variable.
+        let is_alone = matches!(code.kind(code.parent(*last)), AstKind::ExpressionStatement(_));
+        let puts = effects.writes.iter().all(|it| matches!(it, Location::Variable(_)));
+        let reads = effects.reads.iter().all(|it| *it == Location::Result(*last));
+        if (is_alone || (puts && reads)) && !effects.barrier && !effects.full {
+            let call = units.pop().map(|unit| unit.effects).unwrap_or_default();
+            effects.io = 1;
+            effects.reads.extend(call.reads);
+            effects.writes.extend(call.writes);
+            effects.barrier |= call.barrier;
+            effects.reads.remove(&Location::Result(*last));
         }
     }
-    units.push(Unit { steps: vec![Step::Statement(statement)], effects: rest, needs: BTreeMap::new() });
+    units.push(Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() });
     units
 }
 

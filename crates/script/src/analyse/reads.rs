@@ -10,7 +10,8 @@ use oxc_span::GetSpan;
 use oxc_syntax::operator::UnaryOperator;
 use oxc_syntax::symbol::SymbolId;
 
-use super::code::{Code, identifier, plain};
+use super::calls::call_by;
+use super::code::{Called, Code, Role, identifier, plain};
 use super::flow::{CHANGING, VISITING, bound, is_target, member, parameters};
 use super::names::{Names, Thing};
 
@@ -147,7 +148,6 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             AstKind::UnaryExpression(unary) => unary.operator != UnaryOperator::Delete,
             AstKind::BinaryExpression(_)
             | AstKind::TemplateLiteral(_)
-            | AstKind::ExpressionStatement(_)
             | AstKind::IfStatement(_)
             | AstKind::WhileStatement(_)
             | AstKind::DoWhileStatement(_)
@@ -156,7 +156,10 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             | AstKind::SwitchStatement(_)
             | AstKind::SwitchCase(_)
             | AstKind::ThrowStatement(_) => true,
-            AstKind::ReturnStatement(_) => self.leaves_handler(parent),
+            AstKind::ReturnStatement(_) => self.returned(parent, false),
+            AstKind::ExpressionStatement(_) => true,
+            // Without braces.
+            AstKind::ArrowFunctionExpression(_) => self.returned(node, true),
             AstKind::VariableDeclarator(declarator) => self.pattern(&declarator.id),
             AstKind::ForOfStatement(of) => match &of.left {
                 ForStatementLeft::VariableDeclaration(declaration) => {
@@ -182,6 +185,11 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
     fn part(&mut self, node: NodeId) -> bool {
         if is_target(self.code, node) {
             return false;
+        }
+        // A number, whatever it is of.
+        if matches!(self.code.kind(node), AstKind::StaticMemberExpression(it) if it.property.name == "length")
+        {
+            return true;
         }
         let parent = self.code.parent(node);
         let AstKind::CallExpression(call) = self.code.kind(parent) else { return self.value(node) };
@@ -247,10 +255,21 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         matches!(self.code.kind(self.code.parent(node)), AstKind::UpdateExpression(_))
     }
 
-    /// What a handler returns is nobody's; what a function returns is its caller's.
-    fn leaves_handler(&self, node: NodeId) -> bool {
-        let function = self.code.function_of(node);
-        matches!(self.code.functions[function].role, super::code::Role::Handler(_))
+    /// What a handler returns is nobody's; what a function returns is its callers'. What becomes of a callback's result
+    /// is up to the method that it was given to.
+    fn returned(&mut self, node: NodeId, by_callback: bool) -> bool {
+        let code = self.code;
+        let routine = &code.functions[code.function_of(node)];
+        match (routine.role, routine.called) {
+            (Role::Handler(_), _) => true,
+            (_, Called::ByName(symbol)) => {
+                let calls: Vec<Option<NodeId>> =
+                    code.uses(symbol).map(|it| call_by(code, it.node_id())).collect();
+                !self.seen.insert(symbol)
+                    || calls.into_iter().all(|call| call.is_some_and(|call| self.value(call)))
+            }
+            _ => by_callback,
+        }
     }
 }
 

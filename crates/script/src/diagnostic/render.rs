@@ -71,7 +71,7 @@ impl<'d> Mark<'d> {
             let _ = writeln!(text, "{:.<width$}...", "");
         }
         if last != Some(self.line) {
-            let _ = writeln!(text, "{:width$} | {line}", self.line);
+            let _ = writeln!(text, "{}", format!("{:width$} | {line}", self.line).trim_end());
         }
         // Tabs stay, so that the signs stand below what they mean.
         let before = line.chars().take(self.column - 1).map(|c| if c == '\t' { '\t' } else { ' ' });

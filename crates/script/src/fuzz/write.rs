@@ -3,8 +3,8 @@
 /// Names in plain JavaScript, all words of S among them.
 const NAMES: [&str; 12] =
     ["a", "b", "res", "on", "state", "service", "respond", "par", "pfor", "async", "of", "get"];
-/// Names in S: those that change nothing of what is S.
-const QUIET: [&str; 8] = ["a", "b", "res", "on", "state", "service", "of", "get"];
+/// Names in S: those that change nothing of what is S. Not `of`, which acorn takes for an operator after a line break.
+const QUIET: [&str; 7] = ["a", "b", "res", "on", "state", "service", "get"];
 const DEPTH: u32 = 4;
 
 /// A construct: its kind, and where it begins.
@@ -33,12 +33,12 @@ struct Writer<'b> {
     names: &'static [&'static str],
     text: String,
     written: Vec<Written>,
-    paths: usize,
+    numbers: usize,
 }
 
 impl<'b> Writer<'b> {
     fn new(bytes: &'b [u8], names: &'static [&'static str]) -> Self {
-        Self { bytes, names, text: String::new(), written: Vec::new(), paths: 0 }
+        Self { bytes, names, text: String::new(), written: Vec::new(), numbers: 0 }
     }
 
     /// A number below `below`; 0 when no bytes are left, so that everything ends.
@@ -55,6 +55,15 @@ impl<'b> Writer<'b> {
     fn name(&mut self) {
         let name = self.names[self.pick(self.names.len())];
         self.put(name);
+    }
+
+    /// Mostly one that is not there yet.
+    fn new_name(&mut self) {
+        if self.pick(16) == 1 {
+            return self.name();
+        }
+        self.numbers += 1;
+        self.put(&format!("n{}", self.numbers));
     }
 
     fn one_of(&mut self, texts: &[&str]) {
@@ -269,7 +278,7 @@ impl<'b> Writer<'b> {
     fn state(&mut self) {
         self.note("state");
         self.put("state ");
-        self.name();
+        self.new_name();
         if self.pick(2) == 0 {
             self.put(" = ");
             self.primary(2);
@@ -279,8 +288,8 @@ impl<'b> Writer<'b> {
 
     fn resource(&mut self, depth: u32) {
         self.note("resource");
-        self.paths += 1;
-        self.put(&format!("res '/{}'", self.paths));
+        self.numbers += 1;
+        self.put(&format!("res '/{}'", self.numbers));
         if self.pick(2) == 0 {
             self.put(" + ");
             self.primary(3);
@@ -320,7 +329,7 @@ impl<'b> Writer<'b> {
             2 => {
                 self.note("external");
                 self.put("res ");
-                self.name();
+                self.new_name();
                 self.put(" = ");
                 self.primary(2);
                 self.end();

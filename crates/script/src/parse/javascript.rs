@@ -22,61 +22,81 @@ pub(super) fn explain(source: &str, errors: &[OxcDiagnostic], map: &OffsetMap, f
 }
 
 fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> Diagnostic {
-    let mut labels: Vec<(Range<usize>, Option<&str>)> =
-        error.labels.iter().map(|label| (map.span_to_source(label.span()), label.label())).collect();
-    let words = Words::of(source, error, labels.first().map(|(span, _)| span.clone()));
-    if words.last_first {
-        labels.reverse();
+    let labels: Vec<(Range<usize>, &str)> = error
+        .labels
+        .iter()
+        .map(|label| (map.span_to_source(label.span()), label.label().unwrap_or("here")))
+        .collect();
+    let said = error.message.as_ref();
+    let place = labels.first().map_or(0..0, |(span, _)| span.clone());
+    if said == "Unexpected token" && !place.is_empty() {
+        return unexpected(source, place);
     }
-    let mut labels = labels.into_iter().zip(words.labels.iter().copied().chain(std::iter::repeat("here")));
-    let ((span, label), own) = labels.next().unwrap_or(((0..0, None), "here"));
-    let text = |label: Option<&str>, own: &str| {
-        if words.labels.is_empty() { label.unwrap_or(own).to_owned() } else { own.to_owned() }
+    if said.starts_with("Expected a semicolon") {
+        return joined(source, place.start);
+    }
+    if let ([first, again, ..], true) = (labels.as_slice(), said.ends_with("has already been declared")) {
+        let is_theirs =
+            error.labels.first().is_some_and(|label| map.is_of_source(label.span().start as usize));
+        return declared_again(said, first.0.clone(), again.0.clone(), is_theirs);
+    }
+    let help = match error.help.as_deref() {
+        _ if said.starts_with("`await` is only allowed") => {
+            "a handler may wait; another function if it is `async`"
+        }
+        Some(help) => help,
+        None => "this is JavaScript's own rule; look at what stands before, too",
     };
-    let mut told = Diagnostic::error(Code::Syntax, span, words.message, text(label, own), words.help);
-    for ((span, label), own) in labels {
-        told = told.and(span, text(label, own));
-    }
-    told
+    let mut labels = labels.into_iter();
+    let (span, label) = labels.next().unwrap_or((0..0, "here"));
+    let told = Diagnostic::error(Code::Syntax, span, said, label, help);
+    labels.fold(told, |told, (span, label)| told.and(span, label))
 }
 
-/// What is said of a mistake of JavaScript: for the most frequent ones more than oxc does.
-struct Words {
-    message: String,
-    /// None: oxc's own.
-    labels: &'static [&'static str],
-    help: String,
-    /// The last label is the place that is meant.
-    last_first: bool,
+fn unexpected(source: &str, place: Range<usize>) -> Diagnostic {
+    let token = &source[place.clone()];
+    let help = match token {
+        "..." => "write what these dots stand for; between brackets they would spread a list",
+        ":" => "leave the type out: S has none. A colon stands in objects, in `case`, and behind a label",
+        _ => "look at what stands before: something is missing there, or too much",
+    };
+    let label = "JavaScript has no place for this here";
+    Diagnostic::error(Code::Syntax, place, format!("unexpected `{token}`"), label, help)
 }
 
-impl Words {
-    fn of(source: &str, error: &OxcDiagnostic, span: Option<Range<usize>>) -> Self {
-        let said = error.message.as_ref();
-        let token = span.and_then(|span| source.get(span)).unwrap_or("").trim();
-        if said == "Unexpected token" && !token.is_empty() {
-            let help = "look at what stands before: something is missing there, or too much";
-            return Self::new(
-                format!("unexpected `{token}`"),
-                &["JavaScript has no place for this here"],
-                help,
-            );
+/// Two statements on one line, or what ends none.
+fn joined(source: &str, end: usize) -> Diagnostic {
+    let rest = source[end..].trim_start();
+    let start = source.len() - rest.len();
+    match rest.chars().next() {
+        Some(c) if !c.is_alphanumeric() && !"_$'\"`{".contains(c) => {
+            unexpected(source, start..start + c.len_utf8())
         }
-        if said.starts_with("Expected a semicolon") {
+        _ => {
             let help = "write `;`, or begin a new line";
-            return Self::new("two statements stand on one line".into(), &["`;` is missing here"], help);
+            Diagnostic::error(
+                Code::Syntax,
+                end..end,
+                "two statements stand on one line",
+                "`;` is missing here",
+                help,
+            )
         }
-        if said.ends_with("has already been declared") {
-            let help = "give one of them another name, or only set it the second time";
-            let labels = &["it is declared again here", "it is first declared here"];
-            return Self { last_first: true, ..Self::new(said.into(), labels, help) };
-        }
-        let help =
-            error.help.as_deref().unwrap_or("this is JavaScript's own rule; look at what stands before, too");
-        Self::new(said.into(), &[], help)
     }
+}
 
-    fn new(message: String, labels: &'static [&'static str], help: &str) -> Self {
-        Self { message, labels, help: help.into(), last_first: false }
+fn declared_again(said: &str, first: Range<usize>, again: Range<usize>, is_theirs: bool) -> Diagnostic {
+    if !is_theirs {
+        let help = "choose another name";
+        return Diagnostic::error(
+            Code::Syntax,
+            again,
+            said,
+            "each handler has a `query` and a `response`",
+            help,
+        );
     }
+    let help = "give one of them another name, or only set it the second time";
+    Diagnostic::error(Code::Syntax, again, said, "it is declared again here", help)
+        .and(first, "it is first declared here")
 }

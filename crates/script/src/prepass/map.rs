@@ -75,6 +75,13 @@ impl OffsetMap {
         start..end.max(start)
     }
 
+    /// Whether what stands in the encoded text here stands in S, too, rather than being put in.
+    pub(crate) fn is_of_source(&self, encoded: usize) -> bool {
+        let after = self.pieces.partition_point(|piece| piece.encoded <= encoded);
+        let before = after.checked_sub(1).and_then(|before| self.pieces.get(before));
+        before.is_some_and(|piece| encoded < piece.encoded + piece.length)
+    }
+
     /// The place in the encoded text of a place in S. What was replaced stands at the beginning of what replaced it.
     pub(crate) fn to_encoded(&self, source: usize) -> usize {
         let after = self.pieces.partition_point(|piece| piece.source <= source);

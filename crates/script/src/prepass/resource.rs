@@ -264,7 +264,11 @@ impl Finder<'_> {
             return Some((method, open));
         }
         let message = format!("expected `{{` after the method, found {}", self.found(open));
-        let help = "write the handler in braces: `on GET { respond 'Hello' }`";
+        let help = if self.lexed.is(open, ",") {
+            "write a handler for each method; what they have in common can be a function"
+        } else {
+            "write the handler in braces: `on GET { respond 'Hello' }`"
+        };
         self.error(Code::OnBody, self.span(open), message, "`{` is missing before this", help);
         None
     }

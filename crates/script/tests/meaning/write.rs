@@ -170,10 +170,12 @@ impl<'b> Writer<'b> {
         let word = ["break", "continue"][self.pick(2)];
         self.line(depth, &format!("for (let {index} = 0; {index} < 3; {index}++) {{"));
         self.line(depth + 1, "par {");
+        let known = self.known.len();
         self.statement(DEPTH + 1);
         let test = self.value(1);
         self.line(depth + 2, &format!("if ({test} % 3 == 0) {word}"));
         self.statement(DEPTH + 1);
+        self.known.truncate(known);
         self.line(depth + 1, "}");
         self.line(depth, "}");
     }

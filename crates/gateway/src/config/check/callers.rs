@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use http::header::{self, HeaderName};
+use query::ANYONE;
 use serde_json::{Map, Value};
 use services::path::Glob;
 
@@ -48,6 +49,10 @@ impl Checker<'_> {
                     format!("`{name}` can't be the name of a caller"),
                     "it is a row of `rights`",
                 );
+            }
+            if name == ANYONE {
+                let message = format!("`{name}` can't be the name of a caller");
+                self.wrong(&pointer, message, "it is everybody, where `recordings` says it");
             }
             if groups.contains(&name) {
                 self.wrong(&pointer, format!("`{name}` is a caller and a group"), "rename one of them");
@@ -220,6 +225,36 @@ impl Checker<'_> {
             }
         }
         self.required(has_tokens || !callers.is_empty());
+    }
+
+    /// Whose runs are recorded: names that there are.
+    pub(super) fn recordings(&mut self) {
+        let (callers, keys) = (self.map("/callers"), self.map("/trust"));
+        for index in 0..self.count("/routes") {
+            let recordings = format!("/routes/{index}/query/recordings");
+            let known = callers.keys().map(String::as_str).chain([ANYONE]);
+            self.known(&format!("{recordings}/callers"), known, "caller", "callers");
+            self.known(&format!("{recordings}/keys"), keys.keys().map(String::as_str), "key", "trust");
+        }
+    }
+
+    /// A list of names that stand elsewhere.
+    fn known<'a>(
+        &mut self,
+        list: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+        what: &str,
+        place: &str,
+    ) {
+        for (pointer, name) in self.texts(list) {
+            if known.clone().any(|known| known == name) {
+                continue;
+            }
+            let hint = did_you_mean(&name, known.clone());
+            let hint = hint.unwrap_or_else(|| format!("write it under `{place}:`"));
+            let shown = self.shown(&pointer, &name);
+            self.wrong(&pointer, format!("there is no {what} {shown}"), &hint);
+        }
     }
 
     /// Routes that ask for credentials which nobody can have.

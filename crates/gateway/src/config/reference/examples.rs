@@ -231,6 +231,9 @@ routes:
 services: { catalog: { url: http://catalog:8080 } }
 callers:
   tester: { key: \"${file:shop.key}\" }
+trust:
+  app:
+    public: MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==
 routes:
   - path: /query
     query: { services: [catalog], recordings: { callers: [tester], keys: [app], size: 1MiB } }

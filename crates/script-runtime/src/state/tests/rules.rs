@@ -166,6 +166,15 @@ async fn rule_8_what_must_have_a_value_is_initialised_once_and_only_that() {
 }
 
 #[tokio::test]
+async fn rule_8_a_reader_waits_for_the_first_value_that_is_on_its_way_to_the_disk() {
+    let ground = Ground::new(plan(vec![cell("n", Scope::Service, true)], &[(0, &[0])])).await;
+    let (edition, none) = (ground.edition(), Held::none());
+    let ticket = edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().unwrap();
+    drop(ticket.commit(1, b"[[0,[],7]]").unwrap());
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(7))]);
+}
+
+#[tokio::test]
 async fn rule_8_an_initialiser_that_throws_is_tried_again() {
     let ground = Ground::new(plan(vec![cell("n", Scope::Service, true)], &[(0, &[0])])).await;
     let (edition, none) = (ground.edition(), Held::none());

@@ -63,12 +63,12 @@ impl Wish {
             place = Some(inner);
         }
         match place {
-            Some(Value::Array(items)) if self.what % 3 == 0 => {
+            Some(Value::Array(items)) if self.what.is_multiple_of(3) => {
                 path.push(json!("length"));
                 return json!([slot, path, self.place.index(items.len() + 1)]);
             }
             Some(Value::Array(items)) => path.push(json!(items.len())),
-            Some(Value::Object(members)) if self.what % 3 == 0 && !members.is_empty() => {
+            Some(Value::Object(members)) if self.what.is_multiple_of(3) && !members.is_empty() => {
                 path.push(json!(members.keys().nth(self.place.index(members.len())).unwrap()));
                 return json!([slot, path]);
             }

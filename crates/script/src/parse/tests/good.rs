@@ -45,6 +45,25 @@ service shop {
 }
 
 #[test]
+fn lines_may_end_as_on_any_system() {
+    for (name, source) in LISTINGS {
+        for end in ["\r\n", "\r"] {
+            let other = source.replace('\n', end);
+            assert_eq!(told(&other), "", "listing {name}");
+            let places = |text: &str| crate::outline(text).0;
+            assert_eq!(places(&other), places(source), "listing {name}");
+        }
+    }
+}
+
+#[test]
+fn members_called_respond_make_it_no_name() {
+    let source =
+        handler("class A { respond = 1; respond() { return this.respond } }\n    respond [{ respond: 1 }]");
+    assert!(encoded(&source).contains("throw [{ respond: 1 }]"));
+}
+
+#[test]
 fn names_and_scopes_are_those_of_the_tree() {
     let source = "service a { state n = 0\n res '/x' on PUT { n++; { let n = 1; n++ } } }";
     let allocator = Allocator::default();

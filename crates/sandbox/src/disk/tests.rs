@@ -1,0 +1,102 @@
+//! A folder of compiled programs: what is read back, whose it is, and what goes.
+
+use std::time::Duration;
+
+use super::*;
+
+const LABEL: Label = Label { tag: 3, size: 70 };
+
+fn name(owner: OwnerId, key: u8) -> Name {
+    Name { owner, key: [key; 32] }
+}
+
+fn disk(folder: &Path, capacity: u64) -> Disk {
+    Disk::open(folder, &[9; 32], capacity).unwrap()
+}
+
+/// Keeps a text that was used a number of seconds after all others.
+fn put(disk: &Disk, name: Name, seconds: u64, used: impl Fn(&Key) -> Option<SystemTime>) {
+    disk.write(&name, LABEL, Content::Text(&[0; 63]), used);
+    if let Ok(file) = File::options().write(true).open(disk.path(&name)) {
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+    }
+}
+
+#[test]
+fn what_was_written_is_read_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("cache");
+    disk(&folder, 1000).write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
+    let kept = disk(&folder, 1000).read(&name(1, 1)).unwrap();
+    assert_eq!((kept.label(), kept.bytes(), kept.code()), (LABEL, &b"code"[..], None));
+    assert!(disk(&folder, 1000).read(&name(1, 2)).is_none());
+}
+
+#[test]
+fn what_anybody_else_wrote_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let disk = disk(folder.path(), 1 << 20);
+    disk.write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
+    let file = disk.path(&name(1, 1));
+    let whole = fs::read(&file).unwrap();
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        fs::write(&file, changed).unwrap();
+        assert!(disk.read(&name(1, 1)).is_none(), "byte {at}");
+        assert!(!file.exists(), "it is gone, so that it is written anew");
+    }
+    for len in 0..whole.len() {
+        fs::write(&file, &whole[..len]).unwrap();
+        assert!(disk.read(&name(1, 1)).is_none(), "{len} bytes");
+    }
+    fs::write(disk.path(&name(1, 2)), &whole).unwrap();
+    assert!(disk.read(&name(1, 2)).is_none(), "under another name it is another program's");
+    fs::write(&file, &whole).unwrap();
+    let other = Disk::open(folder.path(), &[8; 32], 1000).unwrap();
+    assert!(other.read(&name(1, 1)).is_none(), "another gateway's");
+}
+
+#[test]
+fn a_folder_that_others_can_enter_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(matches!(Disk::open(folder.path(), &[9; 32], 1), Err(DiskError::NotOwn(_))));
+    assert!(matches!(secret_in(folder.path()), Err(DiskError::NotOwn(_))));
+}
+
+#[test]
+fn the_secret_stays_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("cache");
+    let secret = secret_in(&folder).unwrap();
+    assert_eq!(secret_in(&folder).unwrap(), secret);
+    assert_ne!(secret, [0; 32]);
+}
+
+#[test]
+fn what_was_not_used_for_longest_goes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("cache");
+    let disk = disk(&folder, 1000);
+    // Each has 100 bytes.
+    (1..=10).for_each(|key| put(&disk, name(key.into(), key), key.into(), |_| None));
+    assert!(disk.read(&name(1, 1)).is_some());
+    put(&disk, name(11, 11), 11, |key| (*key == [2; 32]).then(SystemTime::now));
+    let there: Vec<_> = (1..=11).filter(|key| disk.path(&name((*key).into(), *key)).exists()).collect();
+    assert_eq!(there, [1, 2, 5, 6, 7, 8, 9, 10, 11], "the second is used from memory");
+}
+
+#[test]
+fn nobody_holds_more_than_half() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("cache");
+    (1..=4).for_each(|key| put(&disk(&folder, 1000), name(1, key), key.into(), |_| None));
+    // A restart forgets nothing of it.
+    (11..=30).for_each(|key| put(&disk(&folder, 1000), name(2, key), key.into(), |_| None));
+    let there = |owner, key: &u8| disk(&folder, 1000).path(&name(owner, *key)).exists();
+    assert_eq!((1..=4).filter(|key| there(1, key)).count(), 4, "the other owner's stay");
+    let left: Vec<_> = (11..=30).filter(|key| there(2, key)).collect();
+    assert!((4..=5).contains(&left.len()) && left.contains(&30), "{left:?}");
+}

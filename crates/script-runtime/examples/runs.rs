@@ -1,0 +1,137 @@
+//! What runs cost without HTTP around them: `cargo run --release -p script-runtime --example runs`.
+//!
+//! Processor time is this process' and its workers', by what the system says; both are printed for each run.
+#![allow(clippy::print_stdout, reason = "it is what it is for")]
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use http::Request;
+use http_body_util::BodyExt;
+use script::{Options, compile};
+use script_runtime::{Deployed, Ground, Script, ScriptConfig, Scripts, ScriptsConfig};
+use services::{Call, Services, body};
+
+const SCRIPT: &str = r"
+service runs {
+  state n = 0
+  res '/hello' on GET { respond 'hello' }
+  res '/count' on GET { respond n }
+  res '/count' on PUT { n++ }
+  res '/page' on GET { respond '<a href=/page?n=' + (2 * query.n) + '> <a href=/page?n=' + (2 * query.n + 1) + '>' }
+  res '/again' on GET {
+    res again = '/again?depth=@'
+    if (query.depth > 0) respond again.get(query.depth - 1)
+    else respond 'the end'
+  }
+  res '/crawl' on PUT {
+    function scan(page) { return page.match(/[/]page[?]n=[0-9]+/g) || [] }
+    res url = query.startFrom
+    var list = scan(url.get())
+    if(query.depth>1)
+      pfor(var i in list) {
+        par {
+          res crawl = '/crawl?startFrom=@&depth=@'
+          res discovered = '/urlsDiscovered?val=@'
+          crawl.put(list[i],query.depth-1)
+          discovered.put(list[i])
+        }
+      }
+    res '/urlsDiscovered' {
+      state urls = new Array()
+      on PUT { urls.push(query.val) }
+      on GET { respond urls }
+    }
+  }
+}";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let program =
+        compile(SCRIPT, "runs.sjs", &Options::default()).map_err(|_| "the script does not compile")?;
+    let scripts = Scripts::new(&ScriptsConfig::default(), folder.path(), None)?;
+    let services = Services::new(&[].into()).map_err(|_| "no services are no mistake")?;
+    let deployed = Deployed::default();
+    let ground = Ground {
+        path: "/*",
+        services: &services,
+        scripts: &scripts,
+        deployed: &deployed,
+        folder: folder.path(),
+    };
+    let mut options = ScriptConfig::File("runs.sjs".into()).options();
+    let workers = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1);
+    (options.workers.least, options.workers.most) = (workers, Some(workers));
+    options.limits.wall = services::Duration::from_secs(600);
+    let script =
+        Script::of(program, SCRIPT.to_owned(), options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
+    script.activate();
+    script.settled().await;
+    measure(&script, "hello, 32 at once", "GET", "/hello", 32, 100_000).await;
+    measure(&script, "hello, 1 at once", "GET", "/hello", 1, 10_000).await;
+    measure(&script, "count, 32 readers", "GET", "/count", 32, 50_000).await;
+    measure(&script, "count, 32 writers", "PUT", "/count", 32, 50_000).await;
+    measure(&script, "calls itself 1000 deep", "GET", "/again?depth=1000", 1, 5).await;
+    measure(&script, "calls itself 30000 deep", "GET", "/again?depth=30000", 1, 1).await;
+    for depth in [10, 12, 14] {
+        let path = format!("/crawl?startFrom=/page%3Fn%3D1&depth={depth}");
+        let pages = measure(&script, &format!("crawl, depth {depth}"), "PUT", &path, 1, 1).await;
+        println!("    {:.1} us of wall time a page", pages.as_secs_f64() * 1e6 / f64::from((1 << depth) - 1));
+    }
+    Ok(())
+}
+
+async fn measure(
+    script: &Script,
+    what: &str,
+    method: &str,
+    path: &str,
+    at_once: u32,
+    count: u32,
+) -> Duration {
+    for _ in 0..count.min(2000) / 10 {
+        ask(script, method, path).await;
+    }
+    let (began, before) = (Instant::now(), used());
+    let each = async || {
+        for _ in 0..count / at_once {
+            ask(script, method, path).await;
+        }
+    };
+    join_all((0..at_once).map(|_| each())).await;
+    let (took, after) = (began.elapsed(), used());
+    let part = |at: usize| (after[at] - before[at]) * 1e6 / f64::from(count);
+    println!(
+        "{what}: {:.0} a second; a run takes {:.1} us here, {:.1} us in workers",
+        f64::from(count) / took.as_secs_f64(),
+        part(0),
+        part(1)
+    );
+    took
+}
+
+async fn ask(script: &Script, method: &str, path: &str) {
+    let request = Request::builder().method(method).uri(path).body(body::empty()).expect("a request");
+    let answer =
+        script.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
+    assert!(answer.status().is_success());
+    answer.into_body().collect().await.expect("a body");
+}
+
+/// Seconds of processor time: this process', and its children's that still run.
+fn used() -> [f64; 2] {
+    let own = std::process::id().to_string();
+    let mut used = [0.0; 2];
+    for entry in std::fs::read_dir("/proc").expect("Linux").flatten() {
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((_, fields)) = stat.rsplit_once(')') else { continue };
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let is_own = entry.file_name().to_string_lossy() == own;
+        if is_own || fields[1] == own {
+            let ticks: f64 = fields[11..13].iter().map(|ticks| ticks.parse::<f64>().expect("ticks")).sum();
+            used[usize::from(!is_own)] += ticks / 100.0;
+        }
+    }
+    used
+}

@@ -1,0 +1,145 @@
+//! What state costs: `cargo run --release -p script-runtime --example state`.
+
+#![expect(clippy::print_stdout, reason = "it is run for what it says")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use script_runtime::state::{
+    Ask, Declaration, Edition, Held, Plan, PlanCell, PlanHandler, PlanResource, Scope, Service, Settings,
+    States,
+};
+use store::Durability;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+const HANDLERS: usize = 3;
+
+/// A counter, two lists and a nested resource.
+fn plan() -> Plan {
+    let cell =
+        |key: &str| PlanCell { name: key.to_owned(), key: key.into(), scope: Scope::Service, eager: false };
+    let resource = |key: &str, is_dynamic| PlanResource { key: key.into(), is_dynamic, cells: Vec::new() };
+    let mut cells = vec![cell("counter"), cell("short"), cell("long")];
+    cells.push(PlanCell { scope: Scope::Resource(1), ..cell("/made total") });
+    Plan {
+        service: "Shop".to_owned(),
+        groups: (0..cells.len()).map(|cell| vec![cell]).collect(),
+        handlers: (0..=HANDLERS)
+            .map(|cell| PlanHandler { resource: cell / HANDLERS, group: Some(cell), cells: vec![cell] })
+            .collect(),
+        resources: vec![resource("/data", false), PlanResource { cells: vec![3], ..resource("/made", true) }],
+        cells,
+    }
+}
+
+fn ask(handler: usize, held: &Held) -> Ask<'_> {
+    Ask { handler, path: "/data", held, at: "shop.sjs:1:1" }
+}
+
+async fn open(folder: &Path, durability: Durability) -> Outcome<(States, Service)> {
+    let states = States::open(folder, durability)?;
+    let settings = Settings { instances: 200_000, ..Settings::default() };
+    let service = states.service(plan(), settings).await?;
+    Ok((states, service))
+}
+
+async fn commit(edition: &Edition, handler: usize, changes: &str) -> Outcome<()> {
+    let mut ticket = edition.write(ask(handler, &Held::none())).await?;
+    let _ = ticket.ship(1);
+    ticket.commit(1, changes.as_bytes())?.wait().await?;
+    Ok(())
+}
+
+/// Increments of one counter, from so many clients.
+async fn increments(edition: &Edition, clients: usize, time: Duration) -> Outcome<f64> {
+    let began = Instant::now();
+    let clients = (0..clients).map(|client| {
+        let edition = edition.clone();
+        tokio::spawn(async move {
+            let mut count = 0_u32;
+            while began.elapsed() < time {
+                commit(&edition, 0, &format!("[[0,[],[{client},{count}]]]")).await?;
+                count += 1;
+            }
+            Outcome::Ok(count)
+        })
+    });
+    let mut count = 0;
+    for client in clients.collect::<Vec<_>>() {
+        count += client.await??;
+    }
+    Ok(f64::from(count) / began.elapsed().as_secs_f64())
+}
+
+/// How long an append to a list takes, from its change set to the disk.
+async fn appends(edition: &Edition, handler: usize, long: usize) -> Outcome<Duration> {
+    const COUNT: u32 = 5000;
+    let items = vec!["\"https://example.org/page\""; long].join(",");
+    commit(edition, handler, &format!("[[0,[],[{items}]]]")).await?;
+    let began = Instant::now();
+    for number in 0..COUNT as usize {
+        commit(edition, handler, &format!("[[0,[{}],\"https://example.org/page\"]]", long + number)).await?;
+    }
+    Ok(began.elapsed() / COUNT)
+}
+
+fn resident() -> Outcome<usize> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024)
+}
+
+async fn instances(folder: &Path, count: usize) -> Outcome<()> {
+    let (states, service) = open(folder, Durability::Process).await?;
+    let began = Instant::now();
+    let tasks = (0..64_usize).map(|first| {
+        let edition = service.edition();
+        tokio::spawn(async move {
+            for number in (first..count).step_by(64) {
+                let path = format!("/made/{number}");
+                let (captures, initials) = (format!("{{\"id\":{number}}}"), r#"{"/made total":0}"#);
+                let declaration =
+                    Declaration { resource: 1, path: &path, captures: &captures, initials, after: None };
+                edition.declare(declaration).await?;
+            }
+            Outcome::Ok(())
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await??;
+    }
+    println!("{count} dynamic resources made in {:.2?}", began.elapsed());
+    drop((states, service));
+    let (before, began) = (resident()?, Instant::now());
+    let (_states, service) = open(folder, Durability::Process).await?;
+    let took = began.elapsed();
+    let bytes = resident()?.saturating_sub(before) / count;
+    assert!(service.edition().instance("/made/7").await?.is_some());
+    println!(
+        "a start with {count} dynamic resources takes {took:.2?}, and about {bytes} bytes of memory for each"
+    );
+    Ok(())
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    for (durability, name) in [(Durability::Process, "process"), (Durability::Machine, "machine")] {
+        let (_states, service) = open(&folder.path().join(name), durability).await?;
+        for clients in [1, 16, 64] {
+            let rate = increments(&service.edition(), clients, Duration::from_secs(2)).await?;
+            println!(
+                "{name}: {rate:.0} committed increments a second of one counter, from {clients} clients"
+            );
+        }
+    }
+    let (_states, service) = open(&folder.path().join("lists"), Durability::Process).await?;
+    let short = appends(&service.edition(), 1, 100).await?;
+    let long = appends(&service.edition(), 2, 100_000).await?;
+    let ratio = long.as_secs_f64() / short.as_secs_f64();
+    println!(
+        "an append to a list of 100 takes {short:.1?}, to one of 100,000 {long:.1?}: {ratio:.2} times as long"
+    );
+    instances(&folder.path().join("made"), 100_000).await
+}

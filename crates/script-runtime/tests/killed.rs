@@ -1,0 +1,159 @@
+//! A gateway that is killed at any moment loses nothing that it acknowledged, and shows nothing that was not committed.
+//!
+//! The test runs itself as the one that is killed. That one writes down what was acknowledged on its output; the test
+//! kills it after so many lines, and looks at what the next one finds.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of it is a test, and a child speaks by its output"
+)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use script_runtime::state::{
+    Ask, Declaration, Edition, Frame, Held, Plan, PlanCell, PlanHandler, PlanResource, Scope, Service,
+    Settings, States,
+};
+use store::Durability;
+
+/// Says in which folder to be the one that is killed, and which time this is.
+const FOLDER: &str = "ORFA_TEST_KILLED_IN";
+const ROUND: &str = "ORFA_TEST_ROUND";
+const WRITERS: usize = 4;
+
+fn plan() -> Plan {
+    let cell = |key: &str, scope| PlanCell { name: key.to_owned(), key: key.into(), scope, eager: true };
+    let resource = |key: &str, is_dynamic| PlanResource { key: key.into(), is_dynamic, cells: Vec::new() };
+    Plan {
+        service: "Shop".to_owned(),
+        cells: vec![cell("done", Scope::Service), cell("last", Scope::Service)],
+        groups: vec![vec![0, 1]],
+        resources: vec![resource("/data", false), resource("/made", true)],
+        handlers: vec![PlanHandler { resource: 0, group: Some(0), cells: vec![0, 1] }],
+    }
+}
+
+async fn service(folder: &Path) -> (States, Service) {
+    let states = States::open(folder, Durability::Process).unwrap();
+    let service = states.service(plan(), Settings::default()).await.unwrap();
+    let ticket = service.edition().initialise(ask(&Held::none())).await.unwrap();
+    if let Some(ticket) = ticket {
+        ticket.commit(0, b"[[0,[],{}],[1,[],\"\"]]").unwrap().wait().await.unwrap();
+    }
+    (states, service)
+}
+
+fn ask(held: &Held) -> Ask<'_> {
+    Ask { handler: 0, path: "/data", held, at: "shop.sjs:1:1" }
+}
+
+/// Sets a member, and the last one's name in the other cell; now and then makes a resource of that name.
+async fn work(edition: Edition, writer: usize, round: &str) {
+    for number in 0.. {
+        let name = format!("{round}-{writer}-{number}");
+        let ticket = edition.write(ask(&Held::none())).await.unwrap();
+        let changes = format!("[[0,[\"{name}\"],1],[1,[],\"{name}\"]]");
+        let durable = ticket.commit(0, changes.as_bytes()).unwrap();
+        durable.wait().await.unwrap();
+        println!("done {name}");
+        if number % 5 == 0 {
+            let path = format!("/made/{name}");
+            let after = Some(&durable);
+            let captures = format!("\"{name}\"");
+            let declaration =
+                Declaration { resource: 1, path: &path, captures: &captures, initials: "", after };
+            edition.declare(declaration).await.unwrap();
+            println!("made {path}");
+        }
+    }
+}
+
+/// The two cells, as a fresh worker is sent them.
+async fn values(edition: &Edition) -> (serde_json::Value, serde_json::Value) {
+    let mut ticket = edition.read(ask(&Held::none())).await.unwrap();
+    let frames = ticket.ship(1);
+    let value = |cell: &u32| {
+        let whole = frames.iter().find_map(|frame| match frame {
+            Frame::Whole { cell: known, value, .. } if known == cell => Some(value),
+            _ => None,
+        });
+        serde_json::from_slice(whole.unwrap()).unwrap()
+    };
+    assert_eq!(frames.len(), 2, "{frames:?}");
+    (value(&ticket.cells()[0]), value(&ticket.cells()[1]))
+}
+
+#[test]
+fn a_gateway_that_is_killed_loses_nothing_acknowledged_and_shows_nothing_uncommitted() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    if let Ok(folder) = std::env::var(FOLDER) {
+        let round = std::env::var(ROUND).unwrap();
+        runtime.block_on(async {
+            let (_states, service) = service(Path::new(&folder)).await;
+            let writers = (0..WRITERS).map(|writer| {
+                let (edition, round) = (service.edition(), round.clone());
+                tokio::spawn(async move { work(edition, writer, &round).await })
+            });
+            for writer in writers.collect::<Vec<_>>() {
+                writer.await.unwrap();
+            }
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (mut done, mut made) = (BTreeSet::new(), BTreeSet::new());
+    let mut seen = 0;
+    for round in 0..20_usize {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "--nocapture",
+                "a_gateway_that_is_killed_loses_nothing_acknowledged_and_shows_nothing_uncommitted",
+            ])
+            .envs([(FOLDER, folder.path().as_os_str()), (ROUND, round.to_string().as_ref())])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut take = |line: Option<Result<String, std::io::Error>>| {
+            let line = line.and_then(Result::ok)?;
+            // Harness and writers share the output: a line may have something in front.
+            if let Some((_, name)) = line.split_once("done ") {
+                done.insert(name.to_owned());
+            } else if let Some((_, path)) = line.split_once("made ") {
+                made.insert(path.to_owned());
+            }
+            Some(())
+        };
+        for _ in 0..3 + round * 17 % 120 {
+            take(lines.next());
+        }
+        child.kill().unwrap();
+        // What it had said already counts as acknowledged.
+        while take(lines.next()).is_some() {}
+        child.wait().unwrap();
+        runtime.block_on(async {
+            let (_states, service) = service(folder.path()).await;
+            let edition = service.edition();
+            let (members, last) = values(&edition).await;
+            let members: BTreeSet<String> = members.as_object().unwrap().keys().cloned().collect();
+            assert!(done.is_subset(&members), "lost: {:?}", done.difference(&members).collect::<Vec<_>>());
+            let extra = members.difference(&done).count();
+            assert!(extra <= WRITERS * (round + 1), "{extra} that nobody committed");
+            assert!(
+                members.contains(last.as_str().unwrap_or_default()),
+                "the two cells are of one version: {last}"
+            );
+            for path in &made {
+                assert!(edition.instance(path).await.unwrap().is_some(), "{path} is lost");
+            }
+            let version = edition.read(ask(&Held::none())).await.unwrap().version();
+            assert!(version > seen, "versions went back from {seen} to {version}");
+            seen = version;
+        });
+    }
+    assert!(done.len() > 100);
+}

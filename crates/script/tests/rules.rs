@@ -1,0 +1,202 @@
+//! What the compiler says of texts that break a rule: codes, places, and what to do.
+#![allow(missing_docs)]
+
+use script::{Class, Options, Program, Severity, compile};
+
+fn strictly(source: &str, strict_paths: bool) -> String {
+    let found = match compile(source, "test.sjs", &Options { strict_paths }) {
+        Ok(program) => program.warnings,
+        Err(found) => found,
+    };
+    let shown: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
+    shown.join("\n")
+}
+
+fn said(source: &str) -> String {
+    strictly(source, false)
+}
+
+fn program(source: &str) -> Program {
+    compile(source, "test.sjs", &Options::default()).unwrap_or_else(|found| panic!("{found:?}"))
+}
+
+#[test]
+fn rule_1_state_of_a_service_under_two_paths_is_a_warning_and_strictly_an_error() {
+    insta::assert_snapshot!(said(include_str!("rules/1.sjs")));
+    let strict = strictly(include_str!("rules/1.sjs"), true);
+    assert!(strict.starts_with("error[s-state-paths]"), "{strict}");
+}
+
+#[test]
+fn rule_3_get_changes_nothing_declares_nothing_and_makes_no_unsafe_call() {
+    insta::assert_snapshot!(said(include_str!("rules/3.sjs")));
+}
+
+#[test]
+fn rule_6_a_resource_is_declared_after_the_state_in_its_path_is_committed() {
+    insta::assert_snapshot!(said(include_str!("rules/6.sjs")));
+}
+
+#[test]
+fn rule_9_what_is_captured_is_a_copy() {
+    insta::assert_snapshot!(said(include_str!("rules/9.sjs")));
+}
+
+#[test]
+fn rules_12_and_13_a_get_answers_once_on_each_path() {
+    insta::assert_snapshot!(said(include_str!("rules/12.sjs")));
+}
+
+#[test]
+fn rule_15_as_many_values_as_holes() {
+    insta::assert_snapshot!(said(include_str!("rules/15.sjs")));
+}
+
+#[test]
+fn rule_17_calls_stand_where_they_can_be_waited_for() {
+    insta::assert_snapshot!(said(include_str!("rules/17.sjs")));
+}
+
+#[test]
+fn rule_19_turns_of_pfor_are_independent() {
+    insta::assert_snapshot!(said(include_str!("rules/19.sjs")));
+}
+
+#[test]
+fn rules_8_and_21_outside_of_handlers_nothing_runs_and_state_is_data() {
+    insta::assert_snapshot!(said(include_str!("rules/21.sjs")));
+}
+
+#[test]
+fn rule_3_a_pragma_allows_unsafe_calls_in_get() {
+    let source = "service s { res '/a' on GET { \"allow unsafe calls in GET\"; res g = 'http://a/'; g.post(1); respond 1 } }";
+    assert_eq!(said(source), "");
+}
+
+#[test]
+fn rule_2_resources_of_one_path_are_one() {
+    let program =
+        program("service s { state n = 1\n res '/a' on GET { respond n }\n res '/a' on PUT { n++ } }");
+    let [resource] = program.services[0].resources.as_slice() else { panic!("{:?}", program.services) };
+    assert_eq!(resource.methods.len(), 2);
+    assert_eq!(program.warnings, []);
+}
+
+#[test]
+fn rule_4_a_handler_is_what_it_does() {
+    let classes = |body: &str| {
+        let program = program(&format!(
+            "service s {{ state list = [], n = 0, o = {{}}\n function change(l) {{ l.push(1) }}\n function look(l) {{ return l.length }}\n \
+             function all() {{ return list }}\n function first(l) {{ return l[0] }}\n \
+             function bump() {{ n++ }}\n res '/a' on PUT {{ {body} }} }}"
+        ));
+        program.services[0].handlers[0].class
+    };
+    for stateless in ["respond 1", "var list = []; list.push(1)", "change([1])"] {
+        assert_eq!(classes(stateless), Class::Stateless, "{stateless}");
+    }
+    for reader in [
+        "respond list",
+        "respond list.filter((it) => it.name == query.name).length",
+        "var first = list[0]; respond first.name + n",
+        "for (const it of list) if (it.a) respond it",
+        "respond look(list)",
+        "respond all().length + first(list).a",
+        "var { a } = o; respond JSON.stringify(a)",
+        "list.forEach((it) => console.log(it.a))",
+    ] {
+        assert_eq!(classes(reader), Class::Reader, "{reader}");
+    }
+    for writer in [
+        "n++",
+        "n = query.n",
+        "list.push(1)",
+        "var all = list; all.push(1)",
+        "var all = list.filter((it) => it.a); all[0].b = 1",
+        "list.forEach((it) => { it.seen = true })",
+        "for (const it of list) it.seen = true",
+        "change(list)",
+        "bump()",
+        "all().push(1)",
+        "first(list).a = 1",
+        "const last = () => list; last().pop()",
+        "delete o[query.k]",
+        "[n] = [1]",
+        "unknown(list)",
+        "list.sort()",
+        "var it = list.find((it) => it.a); it.b++",
+    ] {
+        assert_eq!(classes(writer), Class::Writer, "{writer}");
+    }
+}
+
+#[test]
+fn rule_5_what_is_touched_together_is_one_group() {
+    let source = "service s { state a = 1, b = 2, c = 3
+      res '/x' on PUT { a = b }
+      res '/y' on PUT { b++ }
+      res '/z' { state d = 1\n on PUT { d++; c++ } on GET { respond d } } }";
+    let service = &program(source).services[0];
+    let groups: Vec<(bool, Vec<usize>)> =
+        service.groups.iter().map(|it| (it.shared, it.cells.clone())).collect();
+    assert_eq!(groups, [(true, vec![0, 1]), (true, vec![2, 3])]);
+}
+
+#[test]
+fn rule_11_a_nested_resource_that_takes_nothing_along_is_there_from_the_start() {
+    let source = "service s { res '/a' on POST { var x = 1\n res '/b' on GET { respond 1 }\n res '/c' on GET { respond x } } }";
+    let program = program(source);
+    let parents: Vec<_> =
+        program.services[0].resources.iter().map(|it| (it.key.as_str(), it.parent)).collect();
+    assert_eq!(parents, [("/a", None), ("/b", None), ("/a POST > /c", Some(0))]);
+    let [note] = program.warnings.as_slice() else { panic!("{:?}", program.warnings) };
+    assert_eq!((note.severity, note.code.code()), (Severity::Note, "s-hoisted"));
+}
+
+#[test]
+fn rule_13_a_status_is_one_in_the_literal_only() {
+    let emitted =
+        |value: &str| program(&format!("service s {{ res '/a' on POST {{ respond {value} }} }}")).code;
+    assert!(emitted("{ 302: { Location: '/b' } }").contains("$r.answer(302, {Location: '/b'});"));
+    assert!(emitted("{ 404: { body: 'no', 'X-A': 1 } }").contains("$r.answer(404, {'X-A': 1}, 'no');"));
+    for data in [
+        "{ '302': { Location: '/b' } }",
+        "{ 302: query.x }",
+        "{ 302: {}, a: 1 }",
+        "{ 42: {} }",
+        "{ [302]: {} }",
+    ] {
+        assert!(emitted(data).contains("$r.respond("), "{data}");
+    }
+}
+
+#[test]
+fn rule_14_only_what_is_looked_at_is_read() {
+    let reads = |body: &str| {
+        let reads =
+            program(&format!("service s {{ res '/a' on POST {{ {body} }} }}")).services[0].handlers[0].reads;
+        (reads.query, reads.headers, reads.body)
+    };
+    assert_eq!(reads("respond 1"), (false, false, false));
+    assert_eq!(reads("respond query.a + query.$path"), (true, false, false));
+    assert_eq!(reads("respond query.$headers.host"), (false, true, false));
+    assert_eq!(reads("var { $body } = query; respond $body"), (false, false, true));
+    assert_eq!(reads("respond query"), (true, true, true));
+    assert_eq!(reads("respond query[query.a]"), (true, true, true));
+}
+
+#[test]
+fn rule_15_a_template_has_holes_where_it_is_literal() {
+    let emitted = |url: &str, values: &str| {
+        let source = format!("service s {{ res '/a' on POST {{ res g = {url}; g.get({values}) }} }}");
+        let code = program(&source).code;
+        let (_, rest) = code.split_once("$s.resource(").expect("a resource");
+        rest.split_once(");").expect("its end").0.to_owned()
+    };
+    assert_eq!(emitted("'/a/@?b=@'", "1, 2"), r#"["/a/", "?b=", ""]"#);
+    assert_eq!(emitted("'/a@@b'", ""), r#"["/a@b"]"#);
+    assert_eq!(emitted("query.url", ""), r"[{v: query.url}]");
+    assert_eq!(emitted("'/red/' + query.id + '?count=@'", "1"), r#"["/red/", {v: query.id}, "?count=", ""]"#);
+    assert_eq!(emitted("`/red/${query.id}@`", "1"), r#"["/red/", {v: query.id}, "", ""]"#);
+    assert_eq!(emitted("1 + 2 + '/@'", "1"), r#"[{v: 1 + 2}, "/", ""]"#);
+}

@@ -1,0 +1,167 @@
+//! The grammar of S, twice: by the compiler, and by a plugin for acorn that was written on its own.
+//!
+//! Both have to accept the same texts, and to find the same constructs in those that both accept: the listings, every
+//! text of the tests, and random programs. Needs Node and npm.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use script::Severity;
+
+#[path = "../src/fuzz/write.rs"]
+#[expect(dead_code, reason = "it writes JavaScript for the fuzzer, too")]
+mod write;
+
+const SETUP: &str = "Node.js and npm have to be there: `scripts/setup test` says what to do";
+
+/// Text, and what it is called.
+type Text = (String, String);
+
+/// What one of the two makes of a text.
+#[derive(Debug, PartialEq, serde::Deserialize)]
+struct Opinion {
+    accepted: bool,
+    error: String,
+    constructs: Vec<(String, usize, usize)>,
+}
+
+/// The plugin with its packages, installed once.
+static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/acorn");
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("second-opinion");
+    std::fs::create_dir_all(&to).expect("a folder for the plugin");
+    let read = |path: PathBuf| std::fs::read(path).unwrap_or_default();
+    let lock = |folder: &Path| read(folder.join("package-lock.json"));
+    let installed = to.join("node_modules/.package-lock.json").is_file() && lock(&from) == lock(&to);
+    for file in ["package.json", "package-lock.json", "s.js", "opinions.js"] {
+        std::fs::copy(from.join(file), to.join(file)).expect("a file of the plugin");
+    }
+    if !installed {
+        let arguments = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
+        let npm = Command::new("npm").args(arguments).current_dir(&to).output();
+        let ended = npm.unwrap_or_else(|error| panic!("npm: {error}; {SETUP}"));
+        assert!(ended.status.success(), "npm ci: {}; {SETUP}", String::from_utf8_lossy(&ended.stderr));
+    }
+    to
+});
+
+fn by_acorn(texts: &[Text]) -> Vec<Opinion> {
+    let texts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
+    let mut node = Command::new("node");
+    node.arg("opinions.js").current_dir(&*PLUGIN);
+    node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut node = node.spawn().unwrap_or_else(|error| panic!("node: {error}; {SETUP}"));
+    let mut input = node.stdin.take().expect("it is piped");
+    input.write_all(&serde_json::to_vec(&texts).expect("texts are JSON")).expect("node reads");
+    drop(input);
+    let ended = node.wait_with_output().expect("node ends");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    serde_json::from_slice(&ended.stdout).expect("opinions")
+}
+
+fn by_us((_, text): &Text) -> Opinion {
+    let (found, said) = script::outline(text);
+    let error = said.iter().find(|it| it.severity == Severity::Error);
+    let constructs =
+        found.iter().map(|it| (it.kind.to_owned(), it.position.line, it.position.column)).collect();
+    let said = error.map_or_else(String::new, |error| error.render("a.sjs", text));
+    Opinion { accepted: error.is_none(), error: said, constructs }
+}
+
+/// Compares, and says of how many texts both approve.
+fn compare(texts: &[Text]) -> usize {
+    let theirs = by_acorn(texts);
+    let mut approved = 0;
+    let mut different = Vec::new();
+    for (text, theirs) in texts.iter().zip(theirs) {
+        let ours = by_us(text);
+        let same =
+            ours.accepted == theirs.accepted && (!ours.accepted || ours.constructs == theirs.constructs);
+        approved += usize::from(same && ours.accepted);
+        if !same {
+            let (name, text) = text;
+            let at = ours.constructs.iter().zip(&theirs.constructs).position(|(a, b)| a != b);
+            different.push(format!(
+                "{name}\n{text}\ncompiler: {} {}\nacorn: {} {}\n{:?} / {:?} from {at:?}",
+                ours.accepted,
+                ours.error,
+                theirs.accepted,
+                theirs.error,
+                ours.constructs.len(),
+                theirs.constructs.len()
+            ));
+        }
+    }
+    assert!(
+        different.is_empty(),
+        "{} of {} differ:\n{}",
+        different.len(),
+        texts.len(),
+        different.join("\n\n")
+    );
+    approved
+}
+
+/// A handler for POST with these statements.
+fn handler(statements: &str) -> String {
+    format!("service shop {{\n  res '/a' on POST {{\n    {statements}\n  }}\n}}\n")
+}
+
+#[test]
+fn both_read_the_listings() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/listings");
+    let files = std::fs::read_dir(folder).expect("the listings").map(|file| file.expect("a file").path());
+    let text = |path: PathBuf| (path.display().to_string(), std::fs::read_to_string(path).expect("a text"));
+    let mut texts: Vec<Text> = files.map(text).collect();
+    texts.push(("words".into(), include_str!("words.js").into()));
+    assert_eq!((compare(&texts), texts.len()), (7, 8), "all but listing 7 as printed");
+}
+
+#[test]
+fn both_refuse_every_mistake() {
+    macro_rules! texts {
+        ($($name:ident: $source:expr;)*) => {
+            vec![$((stringify!($name).to_owned(), AsRef::<str>::as_ref(&$source).to_owned())),*]
+        };
+    }
+    let texts: Vec<Text> = include!("bad.in");
+    assert_eq!(compare(&texts), 0);
+}
+
+#[test]
+fn both_find_the_same_in_random_programs() {
+    let program = |seed: u64| {
+        let mut state = seed;
+        let bytes: Vec<u8> = (0..200).map(|_| random(&mut state)).collect();
+        (format!("seed {seed}"), write::program(&bytes).0)
+    };
+    let texts: Vec<Text> = (0..2000).map(program).collect();
+    let approved = compare(&texts);
+    assert!(approved > 200, "{approved} of 2000 have no mistake");
+}
+
+/// A byte, always the same of a state (xorshift).
+fn random(state: &mut u64) -> u8 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed >> 56) as u8
+}
+
+#[test]
+fn no_plain_javascript_is_taken_for_s() {
+    let mut read = 0;
+    for folder in ["pass", "pass-explicit"] {
+        let folder = PLUGIN.join("node_modules/test262-parser-tests").join(folder);
+        for file in std::fs::read_dir(folder).expect("the tests") {
+            let path = file.expect("a file").path();
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            assert_eq!(script::outline(&text).0, [], "{}", path.display());
+            read += 1;
+        }
+    }
+    assert!(read > 3000, "{read} files");
+}

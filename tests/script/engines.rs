@@ -1,0 +1,48 @@
+//! Other engines than Node.js, as `scripts/setup script` fetches them.
+
+use super::Served;
+
+const LISTING_1: &str = include_str!("../../crates/script/tests/listings/1.sjs");
+const LISTING_7: &str = include_str!("../../crates/script/tests/listings/7.sjs");
+
+/// A script on an engine.
+async fn on(engine: &str, script: &str) -> Served {
+    let tools =
+        crate::orfa().parent().and_then(std::path::Path::parent).expect("a folder").join("tools/engines");
+    let command = tools.join("node_modules/.bin").join(engine);
+    assert!(command.exists(), "{}: `scripts/setup script` fetches it", command.display());
+    let command = match engine {
+        "bun" => format!("[{}, --no-install]", command.display()),
+        _ => format!("[{}, run, --no-prompt, -A]", command.display()),
+    };
+    Served::with(script, "", &format!("scripts: {{ engine: {command} }}")).await
+}
+
+#[tokio::test]
+async fn listing_1_runs_on_bun_and_on_deno() {
+    for engine in ["bun", "deno"] {
+        let served = on(engine, LISTING_1).await;
+        assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204, "{engine}");
+        assert_eq!(served.get("/data").await, "Hello S", "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn listing_7_runs_on_bun() {
+    let served = on(
+        "bun",
+        &LISTING_7
+            .replace("res url = query.url", "res url = 'http://up/json?n=@'")
+            .replace("url.get()", "JSON.stringify(url.get(query.url))"),
+    )
+    .await;
+    let body = r#"{"urls": ["1", "2", "3"], "key": "{"}"#;
+    let started = served.send("POST", "/start", &[("content-type", "application/json")], body).await;
+    assert_eq!(
+        (started.status.as_u16(), started.header("location")),
+        (302, "/s/red/1"),
+        "{}",
+        started.text()
+    );
+    served.comes_to("/red/1", "6").await;
+}
