@@ -24,8 +24,13 @@ const BAD: &str = r"service bad {
 ";
 
 async fn bad() -> Served {
-    let options = "limits: { time: 300ms, wall: 2s, calls: 100 }, resources: { most: 50 }";
-    Served::with(BAD, options, "scripts: { internal_calls: 200 }").await
+    within("30s").await
+}
+
+/// With so much time for each run.
+async fn within(wall: &str) -> Served {
+    let options = format!("limits: {{ time: 300ms, wall: {wall}, calls: 100 }}, resources: {{ most: 50 }}");
+    Served::with(BAD, &options, "scripts: { internal_calls: 200 }").await
 }
 
 #[tokio::test]
@@ -39,13 +44,20 @@ async fn an_error_is_masked_and_the_log_has_its_place_in_the_script() {
 }
 
 #[tokio::test]
-async fn handlers_that_never_come_to_an_end_are_ended_and_their_neighbours_answer() {
+async fn a_handler_that_computes_for_ever_is_ended_and_its_neighbours_answer() {
     let served = bad().await;
     assert_eq!(served.get("/ok").await, "ok");
     let (looped, neighbour) = tokio::join!(served.refused("GET", "/loops"), served.get("/ok"));
     assert_eq!((looped, &*neighbour), ((500, "script-time".into()), "ok"));
-    let (waited, neighbour) = tokio::join!(served.refused("GET", "/waits"), served.get("/ok"));
-    assert_eq!((waited.0, &*neighbour), (504, "ok"), "{}", waited.1);
+    let line = served.gateway.logged(|line| line.contains("script-time")).await.expect("a line");
+    assert!(line.contains("shop.sjs:8:"), "{line}");
+}
+
+#[tokio::test]
+async fn a_handler_that_waits_for_ever_is_given_up() {
+    let served = within("3s").await;
+    let (waited, _) = tokio::join!(served.refused("GET", "/waits"), served.upstream.seen("/hang"));
+    assert_eq!(waited, (504, "script-wall".into()));
 }
 
 #[tokio::test]

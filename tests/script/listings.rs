@@ -97,3 +97,24 @@ async fn listing_7_counts_words_after_it_has_answered() {
     let words: u32 = (1..16_u32).map(u32::count_ones).sum();
     served.comes_to("/red/1", &words.to_string()).await;
 }
+
+#[tokio::test]
+async fn rule_1_state_of_one_name_at_two_levels_is_two_states() {
+    let script = r"service s {
+  state n = 1
+  res '/outer' on GET { respond n }
+  res '/make' on POST {
+    res '/made/' + query.id {
+      state n = 5
+      on GET { respond n }
+      on POST { n++ }
+    }
+  }
+}
+";
+    let served = Served::by(script).await;
+    assert_eq!(served.ask("POST", "/make?id=a").await.status, 204);
+    assert_eq!(served.get("/made/a").await, "5");
+    assert_eq!(served.ask("POST", "/made/a").await.status, 204);
+    assert_eq!((&*served.get("/made/a").await, &*served.get("/outer").await), ("6", "1"));
+}

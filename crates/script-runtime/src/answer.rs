@@ -103,8 +103,8 @@ impl Reply {
         response
     }
 
-    /// For the handler that called: its outcome and its body. One that streams is read, up to a limit.
-    pub(crate) async fn deliver(self, limit: u64) -> (Outcome, Payload) {
+    /// For the handler that called, and what it called: its outcome and its body. One that streams is read, up to a limit.
+    pub(crate) async fn deliver(self, what: &str, limit: u64) -> (Outcome, Payload) {
         let (status, headers, payload) = match self {
             Self::Whole { status, headers, body } => (status, headers, body),
             Self::Streamed(answer) => {
@@ -117,7 +117,7 @@ impl Reply {
                 (head.status, head.headers, payload)
             }
         };
-        (outcome(status, &headers), payload)
+        (outcome(what, status, &headers), payload)
     }
 }
 
@@ -126,12 +126,13 @@ pub(crate) fn limited(body: Body, limit: u64) -> Body {
     Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).boxed_unsync()
 }
 
-/// How a call with this status ended.
-pub(crate) fn outcome(status: StatusCode, headers: &HeaderMap) -> Outcome {
-    match status.is_success() {
-        true => Outcome::Ok,
-        false => Outcome::Status(status.as_u16(), ask::headers(headers).into()),
+/// How a call with this status ended; `what` was called.
+pub(crate) fn outcome(what: &str, status: StatusCode, headers: &HeaderMap) -> Outcome {
+    if status.is_success() {
+        return Outcome::Ok;
     }
+    let message = format!("{what} answered {}", status.as_u16());
+    Outcome::Status(status.as_u16(), ask::headers(headers).into(), message)
 }
 
 pub(crate) fn failed(status: u16, message: impl Into<String>) -> (Outcome, Payload) {

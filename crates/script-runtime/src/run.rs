@@ -83,12 +83,13 @@ pub(crate) struct Run {
     origin: Origin,
     /// With the run's own budget.
     call: Call,
+    /// Before the ticket, so that it goes before it: the worker has undone what it wrote when the next writer's turn comes.
+    entered: Option<Entered>,
     ticket: Ticket,
     held: Held,
     /// What was committed, on its way to the disk.
     durable: Option<Durable>,
     version: Option<u64>,
-    entered: Option<Entered>,
     calls: Calls,
     /// Given, and held back until what was written is durable.
     reply: Option<Reply>,

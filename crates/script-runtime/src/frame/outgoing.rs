@@ -53,8 +53,8 @@ pub(crate) struct Run<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Ok,
-    /// The status is not 2xx; the headers as JSON.
-    Status(u16, Vec<u8>),
+    /// The status is not 2xx; the headers as JSON, and what an error says of it.
+    Status(u16, Vec<u8>, String),
     /// It failed on the way; as a status, it would be this.
     Failed(u16, String),
     /// The answer goes to the client without the handler.
@@ -139,7 +139,7 @@ impl Out {
         self.tail.put_u32_le(call);
         let (number, status, headers, message): (u8, u16, &[u8], &str) = match outcome {
             Outcome::Ok => (0, 200, &[], ""),
-            Outcome::Status(status, headers) => (1, *status, headers, ""),
+            Outcome::Status(status, headers, message) => (1, *status, headers, message),
             Outcome::Failed(status, message) => (2, *status, &[], message),
             Outcome::TakenOver => (3, 0, &[], ""),
             Outcome::Refused(status, message) => (4, *status, &[], message),

@@ -22,7 +22,7 @@ use crate::generation::Generation;
 use crate::problem::ScriptError;
 use crate::scripts::Internal;
 use crate::setup::Setup;
-use crate::state::Declaration;
+use crate::state::{Declaration, Durable};
 use crate::workers::Place;
 
 /// What a run waits for.
@@ -49,6 +49,8 @@ struct Inside {
     generation: Arc<Generation>,
     origin: Origin,
     ask: Ask,
+    /// What the caller has committed and is not durable yet: it must not see its own writes undone.
+    after: Option<Durable>,
     _internal: Internal,
 }
 
@@ -103,6 +105,7 @@ impl Run {
             generation: Arc::clone(&self.generation),
             origin: Origin { held: self.held.clone(), ..self.origin.clone() },
             ask: Ask { method, path, query, headers: HeaderMap::new(), body: call.body },
+            after: self.durable.clone(),
             _internal: internal,
         };
         if passes {
@@ -203,8 +206,9 @@ impl Inside {
     fn call(self, call: u32, place: Weak<Place>) -> BoxFuture<'static, ()> {
         async move {
             let limit = self.setup.limits.received.0;
+            let what = format!("{} {}", self.ask.method.word(), self.ask.path);
             let (outcome, body) = match self.ask().await {
-                Ok(reply) => reply.deliver(limit).await,
+                Ok(reply) => reply.deliver(&what, limit).await,
                 Err(error) => (refused(&error), Payload::default()),
             };
             if let Some(place) = place.upgrade() {
@@ -226,7 +230,10 @@ impl Inside {
 
     /// Asks, and follows redirects within the service as those to the outside are followed.
     async fn ask(self) -> Result<Reply, ScriptError> {
-        let Self { setup, generation, origin, mut ask, _internal } = self;
+        let Self { setup, generation, origin, mut ask, after, _internal } = self;
+        if let Some(after) = after {
+            after.wait().await?;
+        }
         for _ in 0..REDIRECTS {
             let (method, setup, generation) = (ask.method, Arc::clone(&setup), Arc::clone(&generation));
             let asked = Asked { setup, generation, origin: origin.clone(), ask };

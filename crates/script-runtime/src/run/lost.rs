@@ -36,6 +36,13 @@ impl Run {
         self.reply = None;
         self.removes = false;
         let is_suspect = was_busy && loss.culprit.is_none();
+        if is_suspect {
+            let at = self.generation.place(self.handler);
+            tracing::warn!(
+                target: "script", at,
+                "the handler kept its worker busy when that ended, and is run once more, alone: {}", loss.text
+            );
+        }
         self.enter(is_suspect).await
     }
 }

@@ -23,7 +23,7 @@ pub struct Plan {
 /// A cell.
 #[derive(Clone, Debug)]
 pub struct PlanCell {
-    /// As in the source.
+    /// What workers call it.
     pub name: String,
     /// What it is called across edits of the file.
     pub key: Arc<str>,
@@ -63,7 +63,7 @@ impl From<&Service> for Plan {
                 .cells
                 .iter()
                 .map(|cell| PlanCell {
-                    name: cell.name.clone(),
+                    name: cell.view.clone(),
                     key: cell.key.as_str().into(),
                     scope: cell.scope,
                     eager: cell.eager,

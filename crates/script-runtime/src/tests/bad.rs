@@ -133,3 +133,22 @@ async fn a_script_that_can_not_be_loaded_is_told_so() {
     let rig = written().head("throw new Error('no');").resource("/").on(Get, "function () {}").start().await;
     assert_eq!(rig.ask("GET", "/").await, (500, "script-broken".into()));
 }
+
+#[tokio::test]
+async fn a_writer_that_never_ends_leaves_nothing_behind_and_the_next_has_its_turn() {
+    let mut wish = wish();
+    wish.options.limits.wall = services::Duration::from_millis(300);
+    let rig = written()
+        .resource("/n")
+        .cell("n", true, Some("() => 0"))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .writer(Put, 0, "async function (query, response, $r) { $r.cells.n++; if (query.waits) await new Promise(() => {}); $r.respond($r.cells.n); }")
+        .start_as(wish)
+        .await;
+    rig.ready().await;
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
+    assert_eq!(rig.ask("PUT", "/n?waits=1").await, (504, "script-wall".into()));
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "2".into()));
+    assert_eq!(rig.get("/n").await, "2");
+    assert_eq!(rig.script.stats().restarts, 0);
+}

@@ -44,7 +44,11 @@ async fn rule_16_a_call_gives_text_parsed_json_or_an_error_with_a_status() {
         .on(Get, &calls("['http://up/reset']", 0));
     let (rig, _upstream) = outside(written, &[]).await;
     assert_eq!(rig.json("/json").await["got"].as_array().map(Vec::len), Some(2));
-    assert_eq!(rig.json("/status").await["status"], 418);
+    let error = rig.json("/status").await;
+    assert_eq!(
+        (&error["status"], &error["message"]),
+        (&json!(418), &json!("GET http://up/status/418 answered 418"))
+    );
     assert_eq!(rig.json("/redirect").await["got"]["path"], "/echo", "redirects are followed");
     assert_eq!(rig.json("/reset").await["status"], 502);
 }

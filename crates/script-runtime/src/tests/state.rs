@@ -45,6 +45,22 @@ async fn rule_6_a_handler_that_committed_early_holds_nobody_up_not_even_itself()
 }
 
 #[tokio::test]
+async fn rule_6_what_a_handler_calls_after_its_commit_sees_what_it_wrote() {
+    let put = "async function (query, response, $r) { const n = ++$r.cells.n; $r.commit();
+        $r.respond([n, await $r.call(1, $s.resource(['/n']), 0, [])]); }";
+    let rig = written()
+        .resource("/n")
+        .cell("n", true, Some("() => 0"))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .writer(Put, 0, put)
+        .start()
+        .await;
+    for n in 1..20 {
+        assert_eq!(rig.ask("PUT", "/n").await, (200, format!("[{n},{n}]")));
+    }
+}
+
+#[tokio::test]
 async fn state_outlasts_the_gateway() {
     let rig = counter().start().await;
     rig.ask("PUT", "/n").await;

@@ -2,7 +2,7 @@
 //! that starts them, their numbers, and how many there may be.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -23,11 +23,18 @@ use crate::frame::{From, Reader};
 /// Within this time whoever connects has said who it is.
 const HELLO: Duration = Duration::from_secs(20);
 
+/// What their folders' names begin with.
+const PREFIX: &str = "orfa-";
+/// The file that a gateway keeps locked.
+const LOCK: &str = "lock";
+
 /// What the workers of all scripts share.
 pub(crate) struct Host {
     pub(super) launch: Launch,
     /// Of the gateway's user alone.
     pub(super) home: PathBuf,
+    /// Locked as long as this gateway lives.
+    _lock: File,
     last: AtomicU32,
     expected: Mutex<HashMap<u32, Expected>>,
     accepts: OnceLock<AbortHandle>,
@@ -59,7 +66,8 @@ impl Host {
     /// # Errors
     /// Whatever the file system says.
     pub(crate) fn new(launch: Launch, most: usize) -> io::Result<Arc<Self>> {
-        let home = folder()?;
+        clear(&std::env::temp_dir());
+        let (home, lock) = folder()?;
         for (name, text) in FILES {
             let mut file =
                 OpenOptions::new().write(true).create_new(true).mode(0o600).open(home.join(name))?;
@@ -68,6 +76,7 @@ impl Host {
         Ok(Arc::new(Self {
             launch,
             home,
+            _lock: lock,
             last: AtomicU32::new(0),
             expected: Mutex::default(),
             accepts: OnceLock::new(),
@@ -172,20 +181,64 @@ async fn hello(mut stream: UnixStream) -> Option<(u32, Connection)> {
     }
 }
 
-/// A new folder that only the gateway's user can look into. Sockets have short paths, so that it is not deep.
-fn folder() -> io::Result<PathBuf> {
+/// A new folder that only the gateway's user can look into, and its lock. Sockets have short paths, so that it is not
+/// deep.
+fn folder() -> io::Result<(PathBuf, File)> {
     let mut tries = 0;
     loop {
-        let name = format!("orfa-{}-{:08x}", std::process::id(), fastrand::u32(..));
+        let name = format!("{PREFIX}{}-{:08x}", std::process::id(), fastrand::u32(..));
         let folder = std::env::temp_dir().join(name);
         match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok(folder),
+            Ok(()) => return Ok((folder.clone(), lock(&folder).map_err(|error| told(&folder, &error))?)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 16 => tries += 1,
             Err(error) => return Err(told(&folder, &error)),
         }
     }
 }
 
+/// Locks a folder. The lock gets its name when it is held, so that nobody takes the folder for one that was left behind.
+fn lock(folder: &Path) -> io::Result<File> {
+    let unnamed = folder.join("lock.new");
+    let lock = File::create(&unnamed)?;
+    lock.lock()?;
+    std::fs::rename(unnamed, folder.join(LOCK))?;
+    Ok(lock)
+}
+
+/// Removes the folders of gateways that were killed. What can't be removed is another user's.
+fn clear(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        // Held until the folder is gone.
+        let lock = File::open(entry.path().join(LOCK));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok() && std::fs::remove_dir_all(entry.path()).is_ok()) {
+            tracing::debug!(target: "script", folder = ?entry.path(), "removed what a gateway that was killed has left");
+        }
+    }
+}
+
 fn told(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_of_gateways_that_are_gone_are_removed_and_no_others() {
+        let all = tempfile::tempdir().expect("a folder");
+        let made = |name: &str| {
+            let folder = all.path().join(name);
+            std::fs::create_dir(&folder).expect("a folder");
+            folder
+        };
+        let (left, lives, unlocked, foreign) =
+            (made("orfa-1-a"), made("orfa-2-b"), made("orfa-3-c"), made("other"));
+        drop(lock(&left).expect("locked"));
+        drop(lock(&foreign).expect("locked"));
+        let _lives = lock(&lives).expect("locked");
+        clear(all.path());
+        assert_eq!([left, lives, unlocked, foreign].map(|folder| folder.exists()), [false, true, true, true]);
+    }
 }

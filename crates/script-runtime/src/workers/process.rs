@@ -52,7 +52,7 @@ impl Launch {
     ) -> Result<Self, NoEngine> {
         let megabytes = (memory >> 20).max(16);
         let (name, arguments) = match engine {
-            EngineConfig::Known(Engine::Node) => ("node", vec![format!("--max-old-space-size={megabytes}")]),
+            EngineConfig::Known(Engine::Node) => ("node", node(megabytes)),
             EngineConfig::Known(Engine::Bun) => ("bun", vec!["--no-install".to_owned()]),
             EngineConfig::Known(Engine::Deno) => {
                 let heap = format!("--v8-flags=--max-old-space-size={megabytes}");
@@ -124,6 +124,14 @@ async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     let mut line = Vec::new();
     let read = from.take(LINE).read_until(b'\n', &mut line).await;
     (read.ok()? > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// The arguments of Node.js. Its young generation is small by default, which costs a third of the time where bodies of
+/// 100 KB are read; unless it begins at that size, nothing is gained.
+fn node(megabytes: u64) -> Vec<String> {
+    const YOUNG: u64 = 24;
+    let (least, most) = (format!("--min-semi-space-size={YOUNG}"), format!("--max-semi-space-size={YOUNG}"));
+    vec![format!("--max-old-space-size={megabytes}"), least, most]
 }
 
 /// A program as the shell would find it.
