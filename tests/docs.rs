@@ -70,7 +70,7 @@ fn with_secrets(text: &str, folder: &Path) -> String {
 
 #[tokio::test]
 async fn every_config_in_the_docs_is_one() {
-    for page in ["README.md", "docs/operating.md"] {
+    for page in ["README.md", "docs/operating.md", "docs/s.md"] {
         let configs = blocks(&file(page), "yaml");
         assert!(!configs.is_empty(), "{page} shows no config");
         for (number, config) in configs.iter().enumerate() {

@@ -15,6 +15,7 @@ mod manager;
 mod query;
 mod room;
 mod script;
+mod script_docs;
 mod seeing;
 mod strapi;
 mod support;

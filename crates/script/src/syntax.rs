@@ -80,7 +80,7 @@ pub(crate) struct Name {
 
 /// The methods that a handler may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Method {
+pub(crate) enum Method {
     /// GET
     Get,
     /// HEAD, which is answered from GET where there is no handler for it.
@@ -97,11 +97,12 @@ pub enum Method {
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
 
     /// As it is written.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Head => "HEAD",
@@ -110,12 +111,6 @@ impl Method {
             Self::Patch => "PATCH",
             Self::Delete => "DELETE",
         }
-    }
-
-    /// Whether it asks for no change: GET and HEAD.
-    #[must_use]
-    pub fn is_safe(self) -> bool {
-        matches!(self, Self::Get | Self::Head)
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {

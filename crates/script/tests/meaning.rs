@@ -12,8 +12,8 @@ use meaning::node::{Node, program};
 use meaning::write::Writer;
 
 mod meaning {
-    pub mod node;
-    pub mod write;
+    pub(crate) mod node;
+    pub(crate) mod write;
 }
 
 /// The same program, one thing after the other.
@@ -52,4 +52,46 @@ fn the_calls_of_a_par_overlap() {
         [(0, 1, "x"), (1, 3, "y"), (2, 3, "z")]
     );
     assert_eq!(Node::start().run(&program, 0, 1, &json!({}))["error"], Value::Null);
+}
+
+/// A handler that plays a statement; `head` declares what it plays with.
+fn handler(head: &str, declared: &str, statement: &str) -> String {
+    format!(
+        "service s {{ {head}\n res '/a' on POST {{ {declared}\n var result\n{statement}\n;respond result\n }} }}"
+    )
+}
+
+#[test]
+fn statements_of_plain_javascript_mean_in_a_handler_what_they_mean_on_variables_and_on_state() {
+    const VALUES: &str = "a = 1, b = [1, 2], c = { x: 1, y: [3] }";
+    let mut node = Node::start();
+    let cases: Vec<&str> = include_str!("meaning/statements.js").split("//: ").skip(1).collect();
+    assert!(cases.len() > 20, "{}", cases.len());
+    for case in cases {
+        let (name, statement) = case.split_once('\n').expect("a name and a statement");
+        let plain = format!(
+            "(async ($s) => {{\"use strict\"; $s.handler(0, async function (query, response, $r) {{ let {VALUES}; var result\n\
+             {statement}\n;$r.respond(result) }}) }})"
+        );
+        let mut expected = program("service s { res '/a' on POST {} }");
+        expected.code = plain;
+        let expected = node.run(&expected, 0, 0, &json!({}));
+        assert_eq!(expected["error"], Value::Null, "{name}");
+        assert_ne!(expected["answers"], json!(["undefined"]), "{name}");
+        let sources = [
+            handler("", &format!("let {VALUES}"), statement),
+            handler(&format!("state {VALUES}"), "", statement),
+            handler("", &format!("state {VALUES}"), statement),
+            handler("", &format!("let {VALUES}; res unused = '/a'"), &format!("par {{ {statement}\n }}")),
+        ];
+        for source in sources {
+            let program = program(&source);
+            let answer = node.run(&program, 0, 0, &json!({}));
+            assert_eq!(
+                answer["answers"], expected["answers"],
+                "{name}: {}\n{}",
+                answer["error"], program.code
+            );
+        }
+    }
 }

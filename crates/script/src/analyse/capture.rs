@@ -1,6 +1,7 @@
 //! Rule 9: what a nested resource takes along from the handler that declares it: the free variables of its handlers.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
@@ -55,8 +56,8 @@ pub(crate) fn within(
         }
         if !is_copied(code, symbol, declaration) {
             captured.values.entry(symbol).or_insert(node);
-        } else if !captured.copies.contains_key(&declaration) {
-            captured.copies.insert(declaration, node);
+        } else if let Entry::Vacant(copy) = captured.copies.entry(declaration) {
+            copy.insert(node);
             within(code, names, declaration, resource, captured);
         }
     }

@@ -104,7 +104,14 @@ impl Flow {
             flow.visit(code, names, node.id());
         }
         flow.close(code);
+        flow.changes.sort_by_key(|change| change.node);
         flow
+    }
+
+    /// What is changed within a node.
+    pub(crate) fn changes_in(&self, code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = &Change> {
+        let first = self.changes.partition_point(|change| change.node < node);
+        self.changes[first..].iter().take_while(move |change| code.is_inside(change.node, node))
     }
 
     /// The variables that may share what this one holds.
@@ -115,10 +122,10 @@ impl Flow {
     fn visit(&mut self, code: &Code<'_, '_>, names: &Names, node: NodeId) {
         match code.kind(node) {
             AstKind::IdentifierReference(_) => self.assignment(code, node),
-            AstKind::StaticMemberExpression(_) | AstKind::ComputedMemberExpression(_) => {
-                if is_target(code, node) {
-                    self.change(code, root_of_member(code, node), node);
-                }
+            AstKind::StaticMemberExpression(_) | AstKind::ComputedMemberExpression(_)
+                if is_target(code, node) =>
+            {
+                self.change(root_of_member(code, node), node);
             }
             AstKind::VariableDeclarator(declarator) => {
                 if let Some(init) = &declarator.init {
@@ -149,7 +156,7 @@ impl Flow {
         }
     }
 
-    fn change(&mut self, _code: &Code<'_, '_>, root: Option<Root>, node: NodeId) {
+    fn change(&mut self, root: Option<Root>, node: NodeId) {
         if let Some(Root { symbol, index }) = root {
             self.changes.push(Change { node, symbol, is_assignment: false, index, is_sure: true });
         }
@@ -179,7 +186,7 @@ impl Flow {
                 return;
             }
             if CHANGING.contains(&method) || method.starts_with("set") && method.len() > 3 {
-                self.change(code, root, node);
+                self.change(root, node);
             }
             if VISITING.contains(&method) {
                 self.visited(code, call, object, if method.starts_with("reduce") { 1 } else { 0 });
@@ -188,7 +195,7 @@ impl Flow {
         if CHANGING_FIRST.contains(&code.text(code.source(callee.span())))
             && let Some(first) = call.arguments.first().and_then(plain)
         {
-            self.change(code, roots(code, first).first().copied(), node);
+            self.change(roots(code, first).first().copied(), node);
         }
         let Some(function) = identifier_function(code, callee) else { return };
         for (index, argument) in call.arguments.iter().enumerate() {

@@ -80,7 +80,6 @@ pub(crate) struct Handler {
     pub(crate) function: FunctionId,
     pub(crate) method: Method,
     pub(crate) resource: usize,
-    pub(crate) service: usize,
     pub(crate) number: usize,
 }
 
@@ -122,11 +121,6 @@ impl Names {
     /// The handler of a construct.
     pub(crate) fn handler_at(&self, construct: ConstructId) -> Option<usize> {
         self.handlers.iter().position(|handler| handler.construct == construct)
-    }
-
-    /// The handler that a node stands in.
-    pub(crate) fn handler_of(&self, code: &Code<'_, '_>, node: NodeId) -> Option<usize> {
-        self.handler_at(code.handler_of(node)?)
     }
 
     pub(crate) fn resource_at(&self, construct: ConstructId) -> Option<usize> {
@@ -242,7 +236,7 @@ impl Names {
             let service = self.resources[resource].service;
             let number = self.services[service].handlers.len();
             self.services[service].handlers.push(self.handlers.len());
-            self.handlers.push(Handler { construct, function, method, resource, service, number });
+            self.handlers.push(Handler { construct, function, method, resource, number });
         }
         for index in 0..self.resources.len() {
             self.resources[index].parent =

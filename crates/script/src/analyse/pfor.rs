@@ -134,7 +134,7 @@ impl Turn<'_, '_, '_> {
     fn changes(&self, observer: &Observer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
         let code = self.code();
         let mut told = BTreeSet::new();
-        for change in self.analysis.flow.changes.iter().filter(|it| code.is_inside(it.node, self.body)) {
+        for change in self.analysis.flow.changes_in(code, self.body) {
             if self.declares(change.symbol, self.body) || told.contains(&change.symbol) {
                 continue;
             }

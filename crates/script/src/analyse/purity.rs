@@ -18,10 +18,17 @@ const ALLOWED: &str = "allow unsafe calls in GET";
 
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let mut told = BTreeSet::new();
+    let allowing = allowing(&analysis.code);
     for handler in &analysis.names.handlers {
         if matches!(handler.method, Method::Get | Method::Head) {
             let method = handler.method.word();
-            let safe = Safe { analysis, construct: handler.construct, function: handler.function, method };
+            let safe = Safe {
+                analysis,
+                allowing: &allowing,
+                construct: handler.construct,
+                function: handler.function,
+                method,
+            };
             safe.declarations(found);
             safe.changes(&mut told, found);
             safe.calls(&mut told, found);
@@ -31,6 +38,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 struct Safe<'s, 'p, 'a> {
     analysis: &'s Analysis<'p, 'a>,
+    allowing: &'s BTreeSet<FunctionId>,
     construct: ConstructId,
     function: FunctionId,
     method: &'static str,
@@ -157,16 +165,14 @@ impl Safe<'_, '_, '_> {
     }
 
     fn is_allowed(&self) -> bool {
-        let code = self.code();
-        let around: BTreeSet<NodeId> =
-            code.functions_around(self.function).map(|id| code.functions[id].node).collect();
-        let says = |node: NodeId| match code.kind(node) {
-            AstKind::Directive(directive) => directive.expression.value == ALLOWED,
-            _ => false,
-        };
-        code.semantic
-            .nodes()
-            .iter()
-            .any(|node| says(node.id()) && around.contains(&code.functions[code.function_of(node.id())].node))
+        let mut around = self.code().functions_around(self.function);
+        around.any(|function| self.allowing.contains(&function))
     }
+}
+
+/// The functions, services and files that allow it.
+fn allowing(code: &Code<'_, '_>) -> BTreeSet<FunctionId> {
+    let says = |kind: AstKind<'_>| matches!(kind, AstKind::Directive(it) if it.expression.value == ALLOWED);
+    let directives = code.semantic.nodes().iter().filter(|node| says(node.kind()));
+    directives.map(|node| code.function_of(node.id())).collect()
 }

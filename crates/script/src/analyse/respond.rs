@@ -32,7 +32,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                 construct.span.start..method_span.end,
                 "a GET handler may end without an answer",
                 label,
-                "add a `respond` at its end; without one the answer is 200 with an empty body",
+                "add a `respond` at its end; without one the answer is 204, and has no body",
             )
             .as_warning(),
         );

@@ -129,10 +129,8 @@ fn runs_in_request(code: &Code<'_, '_>, node: NodeId) -> bool {
 fn cells(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Analysis { code, names, .. } = analysis;
     for cell in &names.cells {
-        if let Some(initial) = cell.initial {
-            if is_function(code, initial) {
-                found.push(function_as_state(code, initial));
-            }
+        if let Some(initial) = cell.initial.filter(|initial| is_function(code, *initial)) {
+            found.push(function_as_state(code, initial));
         }
         for reference in code.uses(cell.symbol) {
             let node = reference.node_id();

@@ -44,7 +44,8 @@ impl Output {
         let mut before = ' ';
         for (offset, c) in text.char_indices() {
             let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-            if !c.is_whitespace() && !(is_word(c) && is_word(before)) || offset == 0 {
+            let goes_on = c.is_whitespace() || (is_word(c) && is_word(before));
+            if !goes_on || offset == 0 {
                 self.mark(line, range.start + offset - start);
             }
             self.push(c);

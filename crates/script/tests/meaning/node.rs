@@ -7,14 +7,14 @@ use script::{Options, Program, compile};
 use serde_json::{Value, json};
 
 /// A process that runs handlers, one after the other.
-pub struct Node {
+pub(crate) struct Node {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Node {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/meaning/worker.mjs");
         let node = Command::new("node").arg(worker).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = node.unwrap_or_else(|error| panic!("node has to be installed: {error}"));
@@ -24,7 +24,7 @@ impl Node {
     }
 
     /// What came of a run of a handler.
-    pub fn run(&mut self, program: &Program, handler: usize, seed: u32, query: &Value) -> Value {
+    pub(crate) fn run(&mut self, program: &Program, handler: usize, seed: u32, query: &Value) -> Value {
         let service = &program.services[0];
         let names: Vec<&String> = service.cells.iter().map(|cell| &cell.view).collect();
         let asked = json!({
@@ -47,7 +47,7 @@ impl Drop for Node {
 }
 
 /// Compiles a text that is right.
-pub fn program(source: &str) -> Program {
+pub(crate) fn program(source: &str) -> Program {
     compile(source, "test.sjs", &Options::default()).unwrap_or_else(|found| {
         let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
         panic!("{}\n{source}", said.join("\n"))

@@ -1,7 +1,7 @@
 //! Random programs with `par` and `pfor` that always end and never break a rule.
 
 /// Bytes choose what is written, so that smaller inputs are smaller programs.
-pub struct Writer<'b> {
+pub(crate) struct Writer<'b> {
     bytes: &'b [u8],
     text: String,
     fresh: usize,
@@ -27,7 +27,7 @@ const HEAD: &str = "service s {
 
 impl<'b> Writer<'b> {
     /// The program that bytes are.
-    pub fn program(bytes: &'b [u8]) -> String {
+    pub(crate) fn program(bytes: &'b [u8]) -> String {
         let mut writer = Self { bytes, text: HEAD.to_owned(), fresh: 0, known: Vec::new() };
         while !writer.bytes.is_empty() {
             writer.statement(1);

@@ -1,0 +1,226 @@
+//! docs/s.md, played: its files are written, its commands are typed, and everything that it shows comes back. A block of
+//! code is a file, which its first line names; `sh` starts the gateway, or starts it anew; `console` has commands and
+//! what they show, `log` what the gateway's log says.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+
+use http::Method;
+use marketplace::{Data, Marketplace, Service};
+use testkit::http::{self as client, Response};
+use testkit::{Gateway, patiently};
+use tokio::process::Command;
+
+const PAGE: &str = include_str!("../docs/s.md");
+/// Where the page's gateway listens.
+const HOME: &str = "localhost:8080";
+
+/// The blocks of the page, each with its language.
+fn blocks() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PAGE.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'))
+}
+
+/// A command, and the lines that the page shows below.
+fn commands(block: &'static str) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in block.lines() {
+        match line.strip_prefix("$ ") {
+            Some(command) => commands.push((command, Vec::new())),
+            None => commands.last_mut().expect("a command above").1.push(line),
+        }
+    }
+    commands
+}
+
+/// The words of a command, as a shell reads them.
+fn words(command: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for (index, part) in command.split('\'').enumerate() {
+        let is_quoted = index % 2 == 1;
+        for (number, word) in part.split(|c: char| !is_quoted && c == ' ').enumerate() {
+            if number > 0 {
+                words.push(String::new());
+            }
+            words.last_mut().expect("there is one").push_str(word);
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The first line that was not said behind those before it. How words are spaced, and where lines are broken, is not
+/// compared.
+fn lacks<'l>(said: &str, shown: &[&'l str]) -> Option<&'l str> {
+    let (said, mut at) = (plain(said), 0);
+    shown.iter().copied().find(|line| {
+        let line = plain(line);
+        let found = said[at..].find(&line);
+        at += found.map_or(0, |found| found + line.len());
+        found.is_none()
+    })
+}
+
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The page's reader, before a gateway.
+struct Reader {
+    marketplace: Marketplace,
+    folder: tempfile::TempDir,
+    config: String,
+    gateway: Option<Gateway>,
+    /// How often a script came into force.
+    deployed: usize,
+}
+
+impl Reader {
+    async fn new() -> Self {
+        let marketplace = Marketplace::start(Data::fresh().expect("data")).await.expect("a marketplace");
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { marketplace, folder, config: String::new(), gateway: None, deployed: 0 }
+    }
+
+    fn home(&self) -> PathBuf {
+        self.gateway.as_ref().map_or(self.folder.path().to_owned(), Gateway::directory)
+    }
+
+    /// The config, with what is on fixed ports elsewhere.
+    fn configures(&mut self, config: &str) {
+        let mut config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
+        for service in [Service::Profile, Service::Catalog, Service::Order] {
+            let url = format!("http://127.0.0.1:{}", service.port());
+            config = config.replace(&url, &self.marketplace.url(service));
+        }
+        self.config = format!("{config}\ndrain: {{ delay: 0s }}\n");
+    }
+
+    async fn writes(&mut self, text: &str) {
+        let (name, _) = text.strip_prefix("// ").and_then(|text| text.split_once('\n')).expect("a name");
+        let Some(gateway) = &self.gateway else {
+            return std::fs::write(self.folder.path().join(name), text).expect("written");
+        };
+        gateway.rewrite(name, text);
+        if name == "shop.sjs" {
+            self.waits().await;
+        }
+    }
+
+    /// Until a script is in force that was not before.
+    async fn waits(&mut self) {
+        let gateway = self.gateway.as_ref().expect("it is started");
+        let seen = Cell::new(0);
+        let is_next = |line: &str| {
+            seen.set(seen.get() + usize::from(line.contains("the script is in force")));
+            seen.get() > self.deployed
+        };
+        gateway.logged(is_next).await.expect("a line");
+        self.deployed += 1;
+    }
+
+    async fn starts(&mut self) {
+        self.gateway = Some(match self.gateway.take() {
+            Some(mut before) => {
+                assert!(before.terminate().await.success());
+                before.successor(crate::orfa()).await
+            }
+            None => {
+                let script = std::fs::read_to_string(self.folder.path().join("shop.sjs")).expect("a script");
+                Gateway::start_with(crate::orfa(), &self.config, &[("shop.sjs", &script)]).await
+            }
+        });
+        self.deployed = 0;
+        self.waits().await;
+    }
+
+    async fn types(&self, command: &str, shown: &[&str]) {
+        let words = words(command.split("  #").next().expect("the command"));
+        if words[0] == "orfa" {
+            let (mut run, folder) = (Command::new(crate::orfa()), self.home());
+            let output = run.args(&words[1..]).env("NO_COLOR", "1").current_dir(folder).output().await;
+            let output = output.expect("orfa runs");
+            let said = [output.stderr, output.stdout].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            assert_eq!(lacks(&said, shown), None, "{command}:\n{said}");
+            return;
+        }
+        assert_eq!(words[0], "curl", "{command}");
+        let mut last = String::new();
+        // What goes on behind an answer takes a moment.
+        let asked = async {
+            loop {
+                last = self.asks(&words[1..]).await;
+                let is_safe = !words.iter().any(|word| word == "-X" || word == "--json");
+                if lacks(&last, shown).is_none() || !(is_safe && command.contains("  #")) {
+                    return;
+                }
+            }
+        };
+        patiently(command, asked).await;
+        assert_eq!(lacks(&last, shown), None, "{command}:\n{last}");
+    }
+
+    /// What `curl` shows.
+    async fn asks(&self, words: &[String]) -> String {
+        let (mut method, mut body, mut url, mut headers) = (None, String::new(), "", Vec::new());
+        let mut has_head = false;
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "-i" => has_head = true,
+                "-X" => method = words.next().map(String::as_str),
+                "--json" => {
+                    body = words.next().expect("data").clone();
+                    headers.push(("content-type", "application/json"));
+                }
+                word => url = word,
+            }
+        }
+        let method =
+            method.unwrap_or(if body.is_empty() { Method::GET.as_str() } else { Method::POST.as_str() });
+        let gateway = &self.gateway.as_ref().expect("it is started").url;
+        let url = format!("{gateway}{}", url.strip_prefix(HOME).expect("the gateway's address"));
+        let answer = client::request(method, &url, &headers, body).await.expect("an answer");
+        if has_head { head(&answer) + &answer.text() } else { answer.text() }
+    }
+
+    async fn logs(&self, words: &str) {
+        let gateway = self.gateway.as_ref().expect("it is started");
+        assert!(gateway.logged(|line| line.contains(words)).await.is_some(), "no `{words}` in the log");
+    }
+}
+
+fn head(answer: &Response) -> String {
+    let reason = answer.status.canonical_reason().unwrap_or_default();
+    let mut head = format!("HTTP/1.1 {} {reason}\n", answer.status.as_u16());
+    for (name, value) in &answer.headers {
+        head.push_str(&format!("{name}: {}\n", value.to_str().expect("text")));
+    }
+    head
+}
+
+#[tokio::test]
+async fn fifteen_minutes_of_s_go_as_the_page_says() {
+    let mut reader = Reader::new().await;
+    for (language, block) in blocks() {
+        match language {
+            "yaml" if reader.gateway.is_none() => reader.configures(block),
+            // Of production: tests/docs.rs checks it.
+            "yaml" => {}
+            "js" => reader.writes(block).await,
+            "sh" => reader.starts().await,
+            "console" => {
+                for (command, shown) in commands(block) {
+                    reader.types(command, &shown).await;
+                }
+            }
+            "log" => {
+                for line in block.lines() {
+                    reader.logs(line).await;
+                }
+            }
+            other => panic!("nobody plays `{other}`"),
+        }
+    }
+    assert!(reader.gateway.is_some(), "the page starts no gateway");
+}
