@@ -157,11 +157,15 @@ impl<'b> Soak<'b> {
             clients.spawn(client.clone().makes());
             clients.spawn(client.reads());
         }
+        let mut workers_killed = 0;
         for kill in 0..kills {
             self.progress().await;
             match workers(&gateway).as_slice() {
                 // Every third time it is the gateway's turn, else a worker's, if there is one.
-                [_, ..] if kill % 3 > 0 => self::kill(random(&workers(&gateway))),
+                there @ [_, ..] if kill % 3 > 0 => {
+                    self::kill(random(there));
+                    workers_killed += 1;
+                }
                 _ => {
                     gateway.pid().into_iter().for_each(self::kill);
                     gateway.ended().await;
@@ -170,6 +174,7 @@ impl<'b> Soak<'b> {
                 }
             }
         }
+        assert!(workers_killed > kills / 3, "only {workers_killed} of {kills} kills were of workers");
         self.progress().await;
         is_over.store(true, Relaxed);
         while clients.join_next().await.is_some_and(|ended| ended.map(|()| true).expect("a client ends")) {}
