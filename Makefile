@@ -7,6 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := cargo build --release --locked --package orfa --package benches
 ONLY ?=
 SHORT ?=
+LONG ?=
 # Whether one of these benches is to run.
 chosen = $(if $(ONLY),$(strip $(foreach bench,$(1),$(findstring $(bench),$(ONLY)))),all)
 SECONDS ?= 60
@@ -53,19 +54,20 @@ soak: setup ## Kill workers and the gateway 200 times under a load of writes: no
 	@$(STEP) soak env ORFA_BINARY=$(abspath $(TARGET))/release/orfa cargo test --workspace --locked --test e2e \
 		two_hundred_kills -- --ignored --nocapture
 
-demo: setup ## The same questions asked by REST and by query, over a slow line (target/demo.json)
+demo: ## The same questions asked by REST, by query and by script, over a slow line (target/demo.json)
+	@$(STEP) setup scripts/setup demo
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo
 	@$(TARGET)/release/demo
 
 demo-strapi: ## The paper's workflows with a real Strapi, every way from three distances; installs Strapi (5 min, 750 MB)
 	@$(MAKE) --no-print-directory bench ONLY=strapi
 
-bench: ## Measure, and write benches/results/; ONLY=proxy,idle for some of it, SHORT=1 to try it and write nothing
+bench: ## Measure, and write benches/results/; ONLY=proxy,idle for some of it, SHORT=1 to try it and write nothing, LONG=1 for a crawl of 65,535 pages too
 	@$(STEP) setup scripts/setup bench
-	@$(if $(call chosen,proxy query strapi),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
+	@$(if $(call chosen,proxy query strapi script),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
 	@$(if $(call chosen,strapi),$(STEP) strapi scripts/setup strapi,:)
 	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin bench --bin demo
-	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
+	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)
 	@$(if $(ONLY)$(SHORT),:,$(TARGET)/release/demo --scoreboard)
 
 dist: setup ## The one file, stripped, with its size and SHA-256 (target/dist/orfa)

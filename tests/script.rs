@@ -1,10 +1,11 @@
 //! Services in S behind a gateway: the language on the way from HTTP to HTTP (`listings.rs`), what of the gateway holds
 //! for a script's route (`route.rs`), a script that changes (`reload.rs`), handlers that misbehave (`contained.rs`),
-//! other engines (`engines.rs`), what is kept when processes end (`kept.rs`), the verbs (`verbs.rs`). `ledger.rs` says
-//! whether anything was lost.
+//! other engines (`engines.rs`), what is kept when processes end (`kept.rs`), the verbs (`verbs.rs`), the examples
+//! (`examples.rs`). `ledger.rs` says whether anything was lost.
 
 mod contained;
 mod engines;
+mod examples;
 mod kept;
 mod ledger;
 mod listings;

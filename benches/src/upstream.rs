@@ -1,8 +1,19 @@
-//! A service that costs next to nothing, to stand behind the proxies that are compared: it looks for the
-//! end of a head, and writes a constant of 1 KB, or of 100 KB where the path begins with `/large`. It
-//! reads no bodies and knows no pipelining.
+//! A service that costs next to nothing, to stand behind what is compared: it looks for the end of a head,
+//! and writes what is in its memory by the beginning of the path. It reads no bodies and knows no pipelining.
+//!
+//! | path | answer |
+//! | --- | --- |
+//! | `/large` | JSON of 100 KB |
+//! | `/user`, `/items` | JSON: an object, and a list of 12 |
+//! | `/page` | HTML of 100 KB with links |
+//! | `/tree?n=1` | page 1 of an infinite binary tree: links to 2 and 3 |
+//! | `/words?n=9` | 300 words, 9 of which are `keyword` |
+//! | else | JSON of 1 KB |
 
+use std::borrow::Cow;
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,40 +22,151 @@ use tokio::net::{TcpListener, TcpStream};
 pub const SMALL: usize = 1_000;
 /// Bytes of the answer where the path begins with `/large`.
 pub const LARGE: usize = 100_000;
+/// Entries of the list at `/items`.
+pub const ITEMS: usize = 12;
+/// Words of a page at `/words`.
+const WORDS: usize = 300;
 
 const END: &[u8] = b"\r\n\r\n";
+
+/// All answers that are always the same, head and all.
+struct Answers {
+    at: String,
+    small: Vec<u8>,
+    large: Vec<u8>,
+    user: Vec<u8>,
+    items: Vec<u8>,
+    page: Vec<u8>,
+}
 
 /// Serves for ever.
 ///
 /// # Errors
 /// If no connection can be accepted any more.
 pub async fn serve(listener: TcpListener) -> io::Result<()> {
-    let (small, large): (&[u8], &[u8]) = (answer(SMALL).leak(), answer(LARGE).leak());
+    let answers = Arc::new(Answers::at(listener.local_addr()?));
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        tokio::spawn(connection(stream, small, large));
+        tokio::spawn(connection(stream, Arc::clone(&answers)));
     }
 }
 
-/// What is sent, head and all.
-fn answer(length: usize) -> Vec<u8> {
-    let head =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n\"");
-    let mut answer = head.into_bytes();
-    answer.resize(answer.len() + length - 2, b'x');
-    answer.push(b'"');
-    answer
+impl Answers {
+    fn at(at: SocketAddr) -> Self {
+        let text = |length: usize| json(&format!("\"{}\"", "x".repeat(length - 2)));
+        Self {
+            at: at.to_string(),
+            small: text(SMALL),
+            large: text(LARGE),
+            user: json(USER),
+            items: json(&items()),
+            page: html(&page()),
+        }
+    }
+
+    fn to(&self, request: &[u8]) -> Cow<'_, [u8]> {
+        let path = request.strip_prefix(b"GET /").unwrap_or_default();
+        let kept = match () {
+            () if path.starts_with(b"large") => &self.large,
+            () if path.starts_with(b"user") => &self.user,
+            () if path.starts_with(b"items") => &self.items,
+            () if path.starts_with(b"page") => &self.page,
+            () if path.starts_with(b"tree?n=") => return html(&tree(&self.at, number(path))).into(),
+            () if path.starts_with(b"words?n=") => return html(&words(number(path))).into(),
+            () => &self.small,
+        };
+        kept.into()
+    }
 }
 
-async fn connection(mut stream: TcpStream, small: &[u8], large: &[u8]) -> io::Result<()> {
+/// A page of an infinite binary tree, whose pages are all at this place.
+#[must_use]
+pub fn tree(at: &str, number: usize) -> String {
+    let link = |number, name| format!("<a href=\"http://{at}/tree?n={number}\">{name}</a>\n");
+    link(2 * number, "left") + &link(2 * number + 1, "right")
+}
+
+const USER: &str = r#"{"id":7,"name":"Ada Lovelace","mail":"ada@example.org","town":"London"}"#;
+
+fn items() -> String {
+    let item = |id| format!(r#"{{"id":{id},"title":"The posting with number {id}","price":{}.5}}"#, 10 * id);
+    format!("[{}]", (1..=ITEMS).map(item).collect::<Vec<_>>().join(","))
+}
+
+fn page() -> String {
+    let (mut page, mut number) = (String::with_capacity(LARGE), 0);
+    while page.len() < LARGE {
+        number += 1;
+        page += &format!(
+            "<li><a href=\"/items/{number}\">item {number}</a> of a long list, with words about it that nobody reads</li>\n"
+        );
+    }
+    page
+}
+
+fn words(count: usize) -> String {
+    let word = |place| if place < count { "keyword " } else { "another " };
+    (0..WORDS).map(word).collect()
+}
+
+/// What stands behind the first `=` of a path.
+fn number(path: &[u8]) -> usize {
+    let digits = path.iter().skip_while(|byte| **byte != b'=').skip(1);
+    let digits = digits.map_while(|byte| char::from(*byte).to_digit(10));
+    digits.fold(0, |number, digit| number * 10 + digit as usize)
+}
+
+fn json(body: &str) -> Vec<u8> {
+    answer("application/json", body)
+}
+
+fn html(body: &str) -> Vec<u8> {
+    answer("text/html", body)
+}
+
+/// What is sent, head and all.
+fn answer(kind: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+async fn connection(mut stream: TcpStream, answers: Arc<Answers>) -> io::Result<()> {
     let mut request = Vec::with_capacity(4096);
     while stream.read_buf(&mut request).await? > 0 {
         if request.ends_with(END) {
-            let is_large = request.starts_with(b"GET /large");
-            stream.write_all(if is_large { large } else { small }).await?;
+            stream.write_all(&answers.to(&request)).await?;
             request.clear();
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(request: &str) -> String {
+        let answers = Answers::at(SocketAddr::from(([127, 0, 0, 1], 80)));
+        let answer = String::from_utf8(answers.to(request.as_bytes()).into_owned()).expect("a text");
+        answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    }
+
+    #[test]
+    fn a_page_of_the_tree_links_to_two_others() {
+        let page = body("GET /tree?n=5 HTTP/1.1\r\n\r\n");
+        assert!(page.contains("/tree?n=10\"") && page.contains("/tree?n=11\""), "{page}");
+    }
+
+    #[test]
+    fn a_page_of_words_has_as_many_keywords_as_its_number_says() {
+        assert_eq!(body("GET /words?n=12 HTTP/1.1\r\n\r\n").matches("keyword").count(), 12);
+    }
+
+    #[test]
+    fn what_is_compared_by_bytes_has_as_many() {
+        assert_eq!(body("GET /small HTTP/1.1\r\n\r\n").len(), SMALL);
+        assert_eq!(body("GET /large HTTP/1.1\r\n\r\n").len(), LARGE);
+        assert!(body("GET /page HTTP/1.1\r\n\r\n").len().abs_diff(LARGE) < 200);
+    }
 }

@@ -63,7 +63,10 @@ fn host<B>(request: &Request<B>) -> Result<(), Refusal> {
 fn is_common(host: &[u8]) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     let (name, port) = host.split_at(host.iter().take_while(|byte| is_of_name(byte)).count());
-    let is_port = |port: &[u8]| (1..=4).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
+    let is_port = |port: &[u8]| {
+        let is_small = port.len() < 5 || (port.len() == 5 && port <= &b"65535"[..]);
+        !port.is_empty() && is_small && port.iter().all(u8::is_ascii_digit)
+    };
     !name.is_empty() && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 

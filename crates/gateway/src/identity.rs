@@ -141,20 +141,26 @@ impl Identity {
         Asked { key, bearer: self.takes_bearer() }
     }
 
-    /// Takes credentials out of a request that is passed on to a service with these headers in `forward`.
-    pub(crate) fn strip(&self, headers: &mut HeaderMap, forwarded: &[HeaderName]) {
+    /// Takes credentials out of a request that is passed on to a service with these headers in `forward`, and gives
+    /// them back.
+    pub(crate) fn strip(&self, headers: &mut HeaderMap, forwarded: &[HeaderName]) -> HeaderMap {
+        let mut taken = HeaderMap::new();
+        let mut take = |headers: &mut HeaderMap, name: &HeaderName| {
+            taken.extend(headers.remove(name).map(|value| (name.clone(), value)));
+        };
         if let Some(name) =
             self.key.as_ref().filter(|name| **name != AUTHORIZATION && !forwarded.contains(name))
         {
-            headers.remove(name);
+            take(headers, name);
         }
         let is_bearer = |value: &HeaderValue| bearer(value.as_bytes()).is_some();
         if self.takes_bearer()
             && !forwarded.contains(&AUTHORIZATION)
             && headers.get(AUTHORIZATION).is_some_and(is_bearer)
         {
-            headers.remove(AUTHORIZATION);
+            take(headers, &AUTHORIZATION);
         }
+        taken
     }
 }
 

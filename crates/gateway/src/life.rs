@@ -188,13 +188,20 @@ impl Life {
         if let Some(limits) = permit.limits {
             request.extensions_mut().insert(limits);
         }
-        let call = call(route, comes, request.headers(), entry);
-        let call = Call { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
-        self.identity.strip(request.headers_mut(), route.way.forwarded());
+        let call = call(route, request.headers(), entry);
+        let mut call =
+            Call { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
+        let credentials = self.identity.strip(request.headers_mut(), route.way.forwarded());
         entry.service = route.filters.as_ref().and_then(|_| route.way.service().cloned());
         let answer = match &route.filters {
-            None => route.way.handle(request, call).await,
-            Some(chain) => filtered((route, chain), comes, request, call, entry).await, // request and response filters
+            None => {
+                lend(&route.way, comes, &credentials, &mut request, &mut call);
+                route.way.handle(request, call).await
+            }
+            // Boxed, since other requests would keep the room for it otherwise.
+            Some(chain) => {
+                Box::pin(filtered((route, chain), comes, (request, credentials), call, entry)).await // request and response filters
+            }
         };
         answer.map_err(|problem| blamed(problem, route, entry))
     }
@@ -223,22 +230,18 @@ fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Pr
 async fn filtered(
     (route, chain): (&Route, &Arc<filter::Chain>),
     comes: Comes,
-    request: Request<Body>,
-    call: Call,
+    (request, credentials): (Request<Body>, HeaderMap),
+    mut call: Call,
     entry: &Entry,
 ) -> Result<Response<Body>, Box<dyn Problem>> {
     let facts = entry.client.facts(&route.path, route.way.service());
-    // Credentials that were taken out of the request: filters see none of them.
-    let kept =
-        if route.way.makes_calls() { without(&call.headers, request.headers()) } else { HeaderMap::new() };
-    let handle = |request: Request<Body>| async {
+    if route.way.makes_calls() {
+        call.headers = lent(request.headers(), comes, &credentials);
+    }
+    // Filters see none of the credentials.
+    let handle = |mut request: Request<Body>| async {
         let mut call = call.clone();
-        if route.way.makes_calls() {
-            let credentials = without(&kept, request.headers());
-            let mut headers = request.headers().clone();
-            credentials.iter().for_each(|(name, value)| _ = headers.append(name, value.clone()));
-            call.headers = lent(&headers, comes);
-        }
+        lend(&route.way, comes, &credentials, &mut request, &mut call);
         let answer = route.way.handle(request, call).await;
         answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)))
     };
@@ -266,13 +269,13 @@ fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<(), Ref
     }
 }
 
-/// The call that the request is.
-fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> Call {
+/// The call that the request is, without headers.
+fn call(route: &Route, headers: &HeaderMap, entry: &mut Entry) -> Call {
     let deadline = route.limits.deadline.0;
     let budget = Arc::new(Budget::since(entry.began, deadline, u32::MAX, u64::MAX, usize::MAX));
     entry.budget = Some(Arc::clone(&budget));
     let (hops, trace) = (hops(headers), entry.trace().clone());
-    let headers = if route.way.makes_calls() { lent(headers, comes) } else { Arc::default() };
+    let headers = Arc::default();
     let client = &entry.client;
     let arrival = Some(Arrival {
         peer: client.peer,
@@ -283,17 +286,29 @@ fn call(route: &Route, comes: Comes, headers: &HeaderMap, entry: &mut Entry) -> 
     Call { caller: Caller::Anonymous, rights: None, payer: None, arrival, hops, headers, trace, budget }
 }
 
-/// The headers whose names the others don't have.
-fn without(headers: &HeaderMap, others: &HeaderMap) -> HeaderMap {
-    let missing = headers.iter().filter(|(name, _)| !others.contains_key(*name));
-    missing.map(|(name, value)| (name.clone(), value.clone())).collect()
+/// Gives a way that makes calls the headers that they are lent. A query takes them from its request, of which its
+/// program sees nothing but the body; a script sees its request, and so they stand in the call alone.
+fn lend(way: &Way, comes: Comes, credentials: &HeaderMap, request: &mut Request<Body>, call: &mut Call) {
+    match way {
+        Way::Query(_) => complete(request.headers_mut(), comes, credentials),
+        way if way.makes_calls() => call.headers = lent(request.headers(), comes, credentials),
+        _ => {}
+    }
 }
 
 /// The client's headers, for calls that are made on its behalf.
-fn lent(headers: &HeaderMap, comes: Comes) -> Arc<HeaderMap> {
+fn lent(headers: &HeaderMap, comes: Comes, credentials: &HeaderMap) -> Arc<HeaderMap> {
     let mut headers = headers.clone();
+    complete(&mut headers, comes, credentials);
+    Arc::new(headers)
+}
+
+/// Adds the credentials that were taken out, and takes out the cookies of a page that nobody vouched for.
+fn complete(headers: &mut HeaderMap, comes: Comes, credentials: &HeaderMap) {
+    for (name, value) in credentials {
+        headers.entry(name).or_insert_with(|| value.clone());
+    }
     if !comes.keeps_cookies() {
         headers.remove(header::COOKIE);
     }
-    Arc::new(headers)
 }

@@ -39,7 +39,8 @@ impl Way {
         match self {
             Self::Query(query) => query.handle(request, call).await,
             Self::Script(script) => script.handle(request, call).await,
-            Self::Proxy(proxy) => Ok(proxy.handle(request, &call).await?),
+            // Boxed, since a query would keep the room for it otherwise.
+            Self::Proxy(proxy) => Ok(Box::pin(proxy.handle(request, &call)).await?),
             Self::Catalogue(catalogue) => Ok(catalogue.handle(&request, &call)?),
         }
     }

@@ -106,14 +106,17 @@ pub(crate) fn timing(times: &Times, report: &Report) -> String {
     if let Some(compiled) = times.compiled {
         let _ = write!(text, "compile;dur={}, ", Millis(compiled));
     }
-    let _ = write!(text, "cpu;dur={}, ", Millis(times.cpu));
+    text.push_str("cpu;dur=");
+    Millis(times.cpu).put(&mut text);
+    text.push_str(", ");
     if !report.made.is_empty() {
         let _ = write!(text, "calls;desc={}, ", report.made.len());
     }
     if times.list_calls {
         report.made.iter().take(LISTED).for_each(|made| list(&mut text, made));
     }
-    let _ = write!(text, "total;dur={}", Millis(times.started.elapsed()));
+    text.push_str("total;dur=");
+    Millis(times.started.elapsed()).put(&mut text);
     text
 }
 
@@ -134,12 +137,23 @@ fn list(text: &mut String, made: &Made) {
 /// Milliseconds with two digits behind the point: whole numbers are written several times as fast as others.
 struct Millis(Duration);
 
+impl Millis {
+    /// Appends it: every answer has two.
+    fn put(&self, text: &mut String) {
+        let nanos = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
+        let hundredths = nanos.saturating_add(5_000) / 10_000;
+        text.push_str(itoa::Buffer::new().format(hundredths / 100));
+        text.push('.');
+        let rest = (hundredths % 100) as u8;
+        text.extend([rest / 10, rest % 10].map(|digit| char::from(b'0' + digit)));
+    }
+}
+
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hundredths = (self.0.as_nanos() + 5_000) / 10_000;
-        let whole = hundredths / 100;
-        let rest = hundredths % 100;
-        write!(f, "{whole}.{rest:02}")
+        let mut text = String::new();
+        self.put(&mut text);
+        f.write_str(&text)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
 use bytes::{Bytes, BytesMut};
-use http::Request;
-use http::header::{CONTENT_ENCODING, HeaderMap};
+use http::header::{CONTENT_ENCODING, HeaderMap, HeaderName};
+use http::request::Parts;
 use http_body_util::BodyExt;
 use services::Body;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -89,14 +89,14 @@ impl Ask {
     /// # Errors
     /// Everything that is wrong before a program is looked at.
     pub(crate) async fn read(
-        request: Request<Body>,
+        head: &Parts,
+        body: Body,
         config: &LimitsConfig,
     ) -> Result<(Which, Self), QueryError> {
-        let (head, body) = request.into_parts();
         let safe_only = match head.method.as_str() {
             "POST" => false,
             "QUERY" => true,
-            _ => return Err(QueryError::Method { method: head.method, allowed: METHODS }),
+            _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
         let rest = Rest::read(&head.headers, config)?;
         let layout = layout(&head.headers)?;
@@ -121,16 +121,16 @@ impl Ask {
     /// # Errors
     /// Everything that is wrong before the program runs.
     pub(crate) async fn read_input(
-        request: Request<Body>,
+        head: &Parts,
+        body: Body,
         config: &LimitsConfig,
     ) -> Result<Self, QueryError> {
-        let (head, body) = request.into_parts();
         let rest = Rest::read(&head.headers, config)?;
         let (input, safe_only) = match head.method.as_str() {
             "GET" | "HEAD" => (parameters(head.uri.query().unwrap_or_default()), true),
             "POST" => (read_body(&head.headers, body, config).await?, false),
             "QUERY" => (read_body(&head.headers, body, config).await?, true),
-            _ => return Err(QueryError::Method { method: head.method, allowed: METHODS }),
+            _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
         Ok(rest.ask(input, safe_only))
     }
@@ -138,6 +138,11 @@ impl Ask {
 
 /// The methods of query routes, and of stored programs.
 pub(crate) const METHODS: &str = "GET, HEAD, POST, QUERY";
+
+const LIMIT: HeaderName = HeaderName::from_static("orfa-limit");
+const DEBUG: HeaderName = HeaderName::from_static("orfa-debug");
+const INPUT: HeaderName = HeaderName::from_static("orfa-input");
+const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// What the headers say of either.
 struct Rest {
@@ -148,7 +153,7 @@ struct Rest {
 
 impl Rest {
     fn read(headers: &HeaderMap, config: &LimitsConfig) -> Result<Self, QueryError> {
-        let granted = single(headers, "ORFA-Limit")?;
+        let granted = single(headers, &LIMIT, "ORFA-Limit")?;
         granted.map(|text| Limits::caps(config).granted(text)).transpose()?;
         let (granted, list_calls) = (granted.map(str::to_owned), prefers_calls(headers));
         Ok(Self { granted, list_calls, records: records(headers)? })
@@ -183,7 +188,7 @@ async fn read_body(headers: &HeaderMap, body: Body, config: &LimitsConfig) -> Re
 /// `ORFA-Debug`, a boolean (RFC 9651).
 fn records(headers: &HeaderMap) -> Result<bool, QueryError> {
     const HEADER: &str = "ORFA-Debug";
-    let Some(text) = single(headers, HEADER)? else { return Ok(false) };
+    let Some(text) = single(headers, &DEBUG, HEADER)? else { return Ok(false) };
     let item: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
     let detail = || "it has to be ?1 or ?0".to_owned();
     item.ok()
@@ -193,7 +198,11 @@ fn records(headers: &HeaderMap) -> Result<bool, QueryError> {
 
 fn layout(headers: &HeaderMap) -> Result<Layout, QueryError> {
     let value = content_type(headers).ok_or(QueryError::NoContentType)?;
-    let essence = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let essence = value.split(';').next().unwrap_or("").trim();
+    if let Some(language) = language(essence) {
+        return Ok(Layout::Plain(language));
+    }
+    let essence = essence.to_ascii_lowercase();
     if essence == FORM {
         let boundary = multer::parse_boundary(value).map_err(|error| QueryError::Form(error.to_string()))?;
         return Ok(Layout::Form(boundary));
@@ -211,18 +220,19 @@ fn language(essence: &str) -> Option<Language> {
 }
 
 fn prefers_calls(headers: &HeaderMap) -> bool {
-    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let values = headers.get_all(&PREFER).iter().filter_map(|value| value.to_str().ok());
     values
         .flat_map(|value| value.split(','))
         .any(|preference| preference.trim().eq_ignore_ascii_case("calls"))
 }
 
-/// A header that may stand there once.
+/// A header that may stand there once, and what problems call it.
 pub(crate) fn single<'a>(
     headers: &'a HeaderMap,
+    name: &HeaderName,
     header: &'static str,
 ) -> Result<Option<&'a str>, QueryError> {
-    let mut values = headers.get_all(header).iter();
+    let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(QueryError::Header { header, detail: "it stands there more than once".into() });
@@ -283,7 +293,7 @@ async fn inflate(decoder: Box<dyn AsyncRead + Unpin + Send + '_>, limit: u64) ->
 /// program is named.
 fn split(headers: &HeaderMap, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
     const HEADER: &str = "ORFA-Input";
-    let Some(text) = single(headers, HEADER)? else {
+    let Some(text) = single(headers, &INPUT, HEADER)? else {
         return Ok(if is_named { (body, Bytes::new()) } else { (Bytes::new(), body) });
     };
     let number: Result<sfv::Item, _> = sfv::Parser::new(text).parse();

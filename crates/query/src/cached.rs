@@ -3,6 +3,8 @@
 //! The modes are the paper's (section 3.4): *base* is no header at all, *code* keeps the compiled code, *instance* a live
 //! instance. All of them run the same program; what differs is what has to be sent and made.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
@@ -12,6 +14,7 @@ use sfv::{BareItem, Item, Parser};
 use crate::ask::single;
 use crate::owner::Hash;
 use crate::problem::QueryError;
+use crate::token::TEXT;
 
 /// The header, in requests and answers.
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("orfa-cache");
@@ -37,7 +40,8 @@ pub(crate) struct CacheAsk {
 /// A program that is named instead of sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    Token(Vec<u8>),
+    /// By what it was given, in base64.
+    Token(String),
     Hash(Hash),
 }
 
@@ -53,6 +57,10 @@ pub(crate) enum Done {
 }
 
 impl Mode {
+    fn of(word: &str) -> Option<Self> {
+        [Self::Code, Self::Instance].into_iter().find(|mode| mode.word() == word)
+    }
+
     /// As header and config have it.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -79,14 +87,14 @@ impl CacheAsk {
     /// When it is there and none.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, QueryError> {
         let wrong = |detail: &str| QueryError::Header { header: NAME, detail: detail.to_owned() };
-        let Some(text) = single(headers, NAME)? else { return Ok(None) };
+        let Some(text) = single(headers, &CACHE, NAME)? else { return Ok(None) };
+        if let Some(usual) = Self::usual(text) {
+            return Ok(Some(usual));
+        }
         let item: Result<Item, _> = Parser::new(text).parse();
         let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `code;token=:...:`"))?;
-        let mode = match item.bare_item.as_token().map(|token| token.as_str()) {
-            Some("code") => Mode::Code,
-            Some("instance") => Mode::Instance,
-            _ => return Err(wrong("the mode has to be `code` or `instance`")),
-        };
+        let mode = item.bare_item.as_token().and_then(|token| Mode::of(token.as_str()));
+        let mode = mode.ok_or_else(|| wrong("the mode has to be `code` or `instance`"))?;
         let bytes = |name: &str| match item.params.get(name) {
             None => Ok(None),
             Some(BareItem::ByteSequence(bytes)) => Ok(Some(bytes.clone())),
@@ -94,7 +102,7 @@ impl CacheAsk {
         };
         let named = match (bytes("token")?, bytes("hash")?) {
             (Some(_), Some(_)) => return Err(wrong("`token` and `hash` name one program each: send one")),
-            (Some(token), None) => Some(Named::Token(token)),
+            (Some(token), None) => Some(Named::Token(STANDARD.encode(token))),
             (None, Some(hash)) => {
                 let hash =
                     hash.try_into().map_err(|_| wrong("`hash` has to be the 32 bytes of a SHA-256"))?;
@@ -104,14 +112,28 @@ impl CacheAsk {
         };
         Ok(Some(Self { mode, named }))
     }
+
+    /// What nearly every request says that says anything: a mode, and a token as it was given. It need not be taken
+    /// apart: whether it is one is seen when it is opened.
+    fn usual(text: &str) -> Option<Self> {
+        let (mode, token) = text.split_once(';')?;
+        let token = token.strip_prefix("token=:")?.strip_suffix(':').filter(|token| token.len() == TEXT)?;
+        Some(Self { mode: Mode::of(mode)?, named: Some(Named::Token(token.to_owned())) })
+    }
 }
 
 /// The header of an answer: the mode, what was done, and a token where the client needs a new one.
 pub(crate) fn told(mode: Mode, done: Done, token: Option<&[u8]>) -> Option<HeaderValue> {
-    use base64::Engine as _;
-    let token = token.map(|token| base64::engine::general_purpose::STANDARD.encode(token));
-    let token = token.map(|token| format!(";token=:{token}:")).unwrap_or_default();
-    HeaderValue::try_from(format!("{}{token};did={}", mode.word(), done.word())).ok()
+    let mut text = String::with_capacity(192);
+    text.push_str(mode.word());
+    if let Some(token) = token {
+        text.push_str(";token=:");
+        STANDARD.encode_string(token, &mut text);
+        text.push(':');
+    }
+    text.push_str(";did=");
+    text.push_str(done.word());
+    HeaderValue::try_from(text).ok()
 }
 
 #[cfg(test)]
@@ -128,11 +150,10 @@ mod tests {
     fn a_mode_and_what_it_is_for() {
         assert_eq!(CacheAsk::read(&HeaderMap::new()).unwrap(), None);
         assert_eq!(read("code").unwrap(), Some(CacheAsk { mode: Mode::Code, named: None }));
-        let token = Some(Named::Token(b"abc".to_vec()));
-        assert_eq!(
-            read("instance;token=:YWJj:").unwrap(),
-            Some(CacheAsk { mode: Mode::Instance, named: token })
-        );
+        let token = Some(CacheAsk { mode: Mode::Instance, named: Some(Named::Token("YWJj".into())) });
+        for text in ["instance;token=:YWJj:", "instance; token=:YWJj:", "instance;token=:YWJj:;did=reused"] {
+            assert_eq!(read(text).unwrap(), token, "{text}");
+        }
         let hash = format!("code;hash=:{}:", "A".repeat(43) + "=");
         assert_eq!(read(&hash).unwrap().unwrap().named, Some(Named::Hash([0; 32])));
     }

@@ -33,8 +33,13 @@ pub(crate) struct Claim {
     token: Option<Token>,
 }
 
-/// A token, and the key that signed its program.
-type Opened = (Token, Option<Arc<TrustedKey>>);
+/// A token that was opened, and what it was judged by.
+struct Opened {
+    token: Token,
+    /// The key that signed its program.
+    key: Option<Arc<TrustedKey>>,
+    owner: Owner,
+}
 
 /// What claims are judged by.
 pub(crate) struct Judge<'a> {
@@ -53,29 +58,35 @@ impl Judge<'_> {
         if self.programs == Programs::Stored {
             return Err(QueryError::NotStored);
         }
-        let token = self.token(which, call)?;
-        let hash = match (&which.program, &token, &which.cache) {
+        let opened = self.token(which, call)?;
+        let hash = match (&which.program, &opened, &which.cache) {
             (Some(program), ..) => Sha256::digest(program).into(),
-            (None, Some((token, _)), _) => token.hash,
+            (None, Some(opened), _) => opened.token.hash,
             (None, None, Some(CacheAsk { named: Some(Named::Hash(hash)), .. })) => *hash,
             _ => return Err(QueryError::NoProgram),
         };
         let signature = which.trust.as_ref();
         let signed = signature.map(|signature| self.trusted.verify(signature, which.language, &hash));
-        let trusted = match (signed.transpose()?, &token) {
-            (Some(key), _) => Some(Arc::clone(key)),
-            (None, Some((_, key))) => key.clone(),
-            (None, None) => None,
+        let signed = signed.transpose()?.map(Arc::clone);
+        let (token, trusted, judged) = match opened {
+            Some(Opened { token, key, owner }) if signed.is_none() => {
+                (Some(token), key, Some((owner, token.holder)))
+            }
+            opened => (opened.map(|opened| opened.token), signed, None),
         };
         if trusted.is_none() && self.programs == Programs::Signed {
             return Err(QueryError::Unsigned);
         }
-        let owner = trusted.as_ref().map_or_else(|| Owner::of(call), |key| Owner::Key(Arc::clone(&key.name)));
+        let (owner, holder) = judged.unwrap_or_else(|| {
+            let owner = owner(trusted.as_ref(), call);
+            let holder = holder(call, &owner);
+            (owner, holder)
+        });
         let mode = which.cache.as_ref().and_then(|cache| self.mode(cache.mode, trusted.as_deref()));
-        let token = token.map(|(token, _)| token).filter(|token| Some(token.mode) == mode);
+        let token = token.filter(|token| Some(token.mode) == mode);
         Ok(Claim {
             key: owner.key(which.language, &hash),
-            holder: holder(call, &owner),
+            holder,
             session: session(mode, token.as_ref())?,
             language: which.language,
             owner,
@@ -100,11 +111,11 @@ impl Judge<'_> {
             [0, 0, 0, 0, 0, 0, 0, 0] => None,
             mark => Some(Arc::clone(self.trusted.by_mark(mark).ok_or(QueryError::TokenRevoked)?)),
         };
-        let owner = key.as_ref().map_or_else(|| Owner::of(call), |key| Owner::Key(Arc::clone(&key.name)));
+        let owner = owner(key.as_ref(), call);
         if token.holder != holder(call, &owner) {
             return Err(QueryError::TokenCaller);
         }
-        Ok(Some((token, key)))
+        Ok(Some(Opened { token, key, owner }))
     }
 
     /// The mode that is asked for, or the next one that is open.
@@ -115,6 +126,11 @@ impl Judge<'_> {
         };
         [Mode::Instance, Mode::Code].into_iter().find(|mode| *mode <= asked && open(mode))
     }
+}
+
+/// The owner of what comes with this call, signed by this key or by none.
+fn owner(key: Option<&Arc<TrustedKey>>, call: &Call) -> Owner {
+    key.map_or_else(|| Owner::of(call), |key| Owner::Key(Arc::clone(&key.name)))
 }
 
 /// The session whose instance may be used: the token's, or a new one.

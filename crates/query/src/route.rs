@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Services};
 use tokio::time::timeout_at;
 
@@ -71,6 +71,8 @@ struct Ready {
     ask: Ask,
     limits: Limits,
     access: Arc<Access>,
+    /// The client's own.
+    headers: HeaderMap,
     claim: Option<Claim>,
     compiled: Option<Duration>,
 }
@@ -142,9 +144,9 @@ impl Query {
         self.runtime.line.has_room(now)
     }
 
-    /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions. `seen` is the caller, the
-    /// client's headers and the hops; the allowance is made here, of the limits. The response carries a [`Report`] in
-    /// its extensions.
+    /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions, and its headers are those of which
+    /// services get some. `seen` is the caller and the hops; the allowance is made here, of the limits. The response
+    /// carries a [`Report`] in its extensions.
     ///
     /// # Errors
     /// Everything in `problem.rs`.
@@ -157,14 +159,15 @@ impl Query {
     }
 
     async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
-        let started = Instant::now();
+        let started = seen.budget.started;
         if let Some(description) = self.describe(&request, &seen) {
             return Ok(description);
         }
         let ready = self.prepare(request, &seen, started).await?;
-        let Ready { program, ask, limits, access, claim, compiled } = ready;
+        let Ready { program, ask, limits, access, headers, claim, compiled } = ready;
         let is_named = seen.caller != Caller::Anonymous;
-        let call = Call { budget: Arc::new(run::budget(&limits, started)), ..seen };
+        let budget = Arc::new(run::budget(&limits, started));
+        let call = Call { budget, headers: Arc::new(headers), ..seen };
         let budget = call.budget.clone();
         let tape = self.tape(&ask, claim.as_ref(), &program, &access, &limits);
         let mut guest = Guest::new(access.clone(), self.services.clone(), call, limits, ask.safe_only);
@@ -213,15 +216,17 @@ impl Query {
         let caps = Limits::caps(&config);
         let time = tokio::time::Instant::from_std(started + caps.millis(Limit::Deadline));
         let late = || caps.exceeded(Limit::Deadline);
-        if let Some(name) = self.stored_name(request.uri().path()) {
+        let (head, body) = request.into_parts();
+        if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
-            let ask = timeout_at(time, Ask::read_input(request, &config)).await.map_err(|_| late())??;
+            let ask = timeout_at(time, Ask::read_input(&head, body, &config)).await.map_err(|_| late())??;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (program.clone(), self.access.clone());
             let limits = granted(&config, &ask)?;
-            return Ok(Ready { program, ask, limits, access, claim: None, compiled: None });
+            let headers = head.headers;
+            return Ok(Ready { program, ask, limits, access, headers, claim: None, compiled: None });
         }
-        let (which, ask) = timeout_at(time, Ask::read(request, &config)).await.map_err(|_| late())??;
+        let (which, ask) = timeout_at(time, Ask::read(&head, body, &config)).await.map_err(|_| late())??;
         drop(reads);
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
@@ -234,7 +239,8 @@ impl Query {
             None => (&self.access, config),
         };
         let (limits, access) = (granted(&config, &ask)?, access.clone());
-        Ok(Ready { program: known.program, ask, limits, access, claim: Some(claim), compiled })
+        let headers = head.headers;
+        Ok(Ready { program: known.program, ask, limits, access, headers, claim: Some(claim), compiled })
     }
 
     /// Whose program it is, and by what right. To check a signature costs more than to send a wrong one: who sends many

@@ -166,14 +166,24 @@ async fn enter(
             enter_again(&seat.entry, store, input).await?;
             None
         }
-        (None, Program::C(program)) => Some(enter_c(&runtime.c, program, store, input).await?),
-        (None, Program::Javascript(source)) => {
-            Some(enter_javascript(&runtime.javascript, source, store, input).await?)
-        }
-        (None, Program::Plain(module)) => Some(enter_plain(runtime, module, store, input).await?),
+        // Boxed, since a run in an instance that lives already would keep the room for it otherwise.
+        (None, program) => Some(Box::pin(enter_fresh(runtime, program, store, input)).await?),
     };
     settle_unsafe(store.data_mut()).await?;
     Ok(entry)
+}
+
+async fn enter_fresh(
+    runtime: &Runtime,
+    program: &Program,
+    store: &mut Store<Guest>,
+    input: &Bytes,
+) -> GuestResult<Entry> {
+    match program {
+        Program::C(program) => enter_c(&runtime.c, program, store, input).await,
+        Program::Javascript(source) => enter_javascript(&runtime.javascript, source, store, input).await,
+        Program::Plain(module) => enter_plain(runtime, module, store, input).await,
+    }
 }
 
 async fn enter_again(entry: &Entry, store: &mut Store<Guest>, input: &Bytes) -> GuestResult<()> {

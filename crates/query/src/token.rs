@@ -7,10 +7,16 @@
 //! Sealed are the mode and language (a byte), the program's SHA-256 (32), who holds it and the key that signed it (8
 //! each), its end (4, seconds since 1970) and its session (8); before it stand the day (a byte) and the nonce (12),
 //! behind it the tag (16).
+//!
+//! A client sends the same token many times. What the last ones say is remembered by their whole text, so that
+//! each is opened once; whether it has ended, and whose it is, is looked at every time.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
@@ -28,6 +34,12 @@ const DAY: u32 = 24 * 3600;
 const SEALED: usize = 1 + 32 + 8 + 8 + 4 + 8;
 const HEAD: usize = 1 + NONCE_LEN;
 const TAG: usize = 16;
+/// The bytes of a token.
+const TOKEN: usize = HEAD + SEALED + TAG;
+/// The length of a token in base64.
+pub(crate) const TEXT: usize = TOKEN.div_ceil(3) * 4;
+/// How many opened tokens are remembered.
+const REMEMBERED: usize = 1024;
 
 /// What a token says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +60,13 @@ pub(crate) struct Token {
 pub(crate) struct Sealer {
     secret: hmac::Key,
     days: Mutex<Vec<(u32, LessSafeKey)>>,
+    opened: Mutex<HashMap<Box<str>, Token>>,
 }
 
 impl Sealer {
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
-        Self { secret: hmac::Key::new(hmac::HMAC_SHA256, secret), days: Mutex::default() }
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        Self { secret, days: Mutex::default(), opened: Mutex::default() }
     }
 
     /// Seals a token that lives from now on.
@@ -65,7 +79,7 @@ impl Sealer {
         let day = now / DAY;
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).map_err(|error| QueryError::Gateway(error.to_string()))?;
-        let mut bytes = Vec::with_capacity(HEAD + SEALED + TAG);
+        let mut bytes = Vec::with_capacity(TOKEN);
         let mut sealed = token.bytes();
         let nonce_bytes = nonce;
         let nonce = Nonce::assume_unique_for_key(nonce);
@@ -79,16 +93,36 @@ impl Sealer {
         Ok(bytes)
     }
 
-    /// Opens a token.
+    /// Opens a token, as it stands in a header.
     ///
     /// # Errors
     /// When this gateway did not seal it, or it has ended.
-    pub(crate) fn open(&self, bytes: &[u8]) -> Result<Token, QueryError> {
-        self.open_at(bytes, now())
+    pub(crate) fn open(&self, text: &str) -> Result<Token, QueryError> {
+        self.open_text_at(text, now())
+    }
+
+    fn open_text_at(&self, text: &str, now: u32) -> Result<Token, QueryError> {
+        let known = self.opened().get(text).copied();
+        if let Some(token) = known {
+            return token.lasting(now);
+        }
+        let mut bytes = [0; TOKEN];
+        let length = STANDARD.decode_slice(text, &mut bytes).map_err(|_| QueryError::TokenUnknown)?;
+        let token = self.open_at(&bytes[..length], now)?;
+        let mut opened = self.opened();
+        if opened.len() >= REMEMBERED {
+            opened.clear();
+        }
+        opened.insert(text.into(), token);
+        Ok(token)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, HashMap<Box<str>, Token>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open_at(&self, bytes: &[u8], now: u32) -> Result<Token, QueryError> {
-        let mut sealed: [u8; HEAD + SEALED + TAG] = bytes.try_into().map_err(|_| QueryError::TokenUnknown)?;
+        let mut sealed: [u8; TOKEN] = bytes.try_into().map_err(|_| QueryError::TokenUnknown)?;
         let (head, sealed) = sealed.split_at_mut(HEAD);
         let nonce = Nonce::try_assume_unique_for_key(&head[1..]).map_err(|_| QueryError::TokenUnknown)?;
         // The day is the last one with this byte; a clock that is a little ahead elsewhere is no matter.
@@ -98,8 +132,7 @@ impl Sealer {
             key.open_in_place(nonce, Aad::empty(), sealed).map(|bytes| Token::read(bytes))
         };
         let token = self.with(day, open).map_err(|_| QueryError::TokenUnknown)?;
-        let token = token.ok_or(QueryError::TokenUnknown)?;
-        if token.ends < now { Err(QueryError::TokenExpired) } else { Ok(token) }
+        token.ok_or(QueryError::TokenUnknown)?.lasting(now)
     }
 
     /// Whether a token has so little time left that its holder should get another.
@@ -129,6 +162,11 @@ impl Sealer {
 }
 
 impl Token {
+    /// The same, unless it has ended.
+    fn lasting(self, now: u32) -> Result<Self, QueryError> {
+        if self.ends < now { Err(QueryError::TokenExpired) } else { Ok(self) }
+    }
+
     fn bytes(&self) -> [u8; SEALED] {
         let mut bytes = [0; SEALED];
         bytes[0] = ((self.mode as u8) << 4) | self.language as u8;
@@ -190,6 +228,24 @@ mod tests {
         assert!(matches!(sealer.open_at(&sealed, NOON + 90 * DAY), Err(QueryError::TokenExpired)));
         let (ahead, behind) = (sealer.seal_at(token(), NOON + DAY).unwrap(), NOON);
         assert_eq!(sealer.open_at(&ahead, behind).unwrap(), token(), "another gateway's clock is ahead");
+    }
+
+    #[test]
+    fn what_is_remembered_ends_as_it_would_and_is_no_other() {
+        let sealer = Sealer::new(&[7; 32]);
+        let text = STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
+        for _ in 0..2 {
+            assert_eq!(sealer.open_text_at(&text, NOON).unwrap(), token());
+        }
+        assert!(matches!(sealer.open_text_at(&text, NOON + LIFE + 1), Err(QueryError::TokenExpired)));
+        for other in [&text[1..], &text[..text.len() - 1], &text.to_lowercase(), &format!("{text}AAAA"), ""] {
+            assert!(matches!(sealer.open_text_at(other, NOON), Err(QueryError::TokenUnknown)), "{other}");
+        }
+        for _ in 0..2 * REMEMBERED {
+            let another = STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
+            assert_eq!(sealer.open_text_at(&another, NOON).unwrap(), token());
+            assert!(sealer.opened().len() <= REMEMBERED);
+        }
     }
 
     #[test]

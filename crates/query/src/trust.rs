@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use services::ConfigProblem;
 use sfv::{BareItem, Item, Parser};
@@ -21,6 +21,7 @@ use crate::problem::QueryError;
 
 pub use config::{KeyConfig, TrustConfig, public_key};
 
+const TRUST: HeaderName = HeaderName::from_static("orfa-trust");
 const NAME: &str = "ORFA-Trust";
 /// Half of the order of P-256 (FIPS 186-5): a larger `s` is the same signature written in another way.
 const HALF_ORDER: [u8; 32] = [
@@ -76,7 +77,7 @@ impl Signature {
     /// When it is there and none.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, QueryError> {
         let wrong = |detail: &str| QueryError::Header { header: NAME, detail: detail.to_owned() };
-        let Some(text) = single(headers, NAME)? else { return Ok(None) };
+        let Some(text) = single(headers, &TRUST, NAME)? else { return Ok(None) };
         let item: Result<Item, _> = Parser::new(text).parse();
         let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `:...:;keyid=\"name\"`"))?;
         let bytes = item.bare_item.as_byte_sequence().and_then(|bytes| bytes.try_into().ok());

@@ -152,14 +152,14 @@ impl Line {
             return Err(TooLong);
         }
         line.law().stand(&line.seen(now), permit.is_ok());
-        let permit = match permit {
-            Ok(permit) => permit,
+        let (permit, since) = match permit {
+            Ok(permit) => (permit, now),
             Err(_) => {
                 let _waits = Waits::one(&line.waiting);
-                Arc::clone(&line.places).acquire_owned().await.map_err(|_| TooLong)?
+                let permit = Arc::clone(&line.places).acquire_owned().await.map_err(|_| TooLong)?;
+                (permit, Instant::now())
             }
         };
-        let since = Instant::now();
         let mut place = Place { line: self.clone(), since, begun: since, _permit: permit };
         if line.runs.load(Relaxed) > nanos(LITTLE) {
             tokio::task::yield_now().await;
@@ -257,9 +257,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let line = &*self.line.0;
-        average(&line.takes, self.since.elapsed());
-        average(&line.runs, self.begun.elapsed());
-        line.left.store(nanos(line.opened.elapsed()), Relaxed);
+        let now = Instant::now();
+        average(&line.takes, now.saturating_duration_since(self.since));
+        average(&line.runs, now.saturating_duration_since(self.begun));
+        line.left.store(nanos(now.saturating_duration_since(line.opened)), Relaxed);
     }
 }
 

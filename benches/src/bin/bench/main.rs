@@ -25,6 +25,7 @@ mod query;
 mod reload;
 mod rivals;
 mod routes;
+mod script;
 mod service;
 mod strapi;
 mod threads;
@@ -58,8 +59,10 @@ const BENCHES: &[Bench] = &[
     ("flood", flood::run),
     ("kept", kept::run),
     ("proxy", proxy::run),
+    ("curves", script::curves::run),
     ("filter", filter::run),
     ("memory", memory::run),
+    ("script", script::run),
     ("strapi", strapi::run),
 ];
 
@@ -72,9 +75,13 @@ struct Arguments {
     /// Short rounds, to see whether everything runs; writes no results.
     #[arg(long)]
     short: bool,
+    /// The crawl of depth 16 too, where the curves are drawn.
+    #[arg(long, conflicts_with = "short")]
+    long: bool,
 }
 
 /// What the benches run.
+#[derive(Clone)]
 pub(crate) struct Tools {
     orfa: PathBuf,
     floor: PathBuf,
@@ -83,6 +90,7 @@ pub(crate) struct Tools {
     /// The folder of the rivals that could be had.
     rivals: PathBuf,
     is_short: bool,
+    is_long: bool,
 }
 
 impl Tools {
@@ -134,6 +142,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         upstream: orfa.with_file_name("upstream"),
         rivals: orfa.with_file_name("../rivals"),
         is_short: arguments.short,
+        is_long: arguments.long,
         orfa,
     };
     if let Some(unknown) = arguments.only.iter().find(|only| !BENCHES.iter().any(|(name, _)| name == only)) {

@@ -56,6 +56,11 @@ impl Drop for Pinned {
 /// Runs load, and services of our own, on the core of the load, all on the calling thread.
 pub(crate) fn run<W: Future>(work: W) -> Result<W::Output> {
     let _core = Pinned::to_the_load();
+    run_anywhere(work)
+}
+
+/// The same on any core: where servers have all of them.
+pub(crate) fn run_anywhere<W: Future>(work: W) -> Result<W::Output> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
 }
 

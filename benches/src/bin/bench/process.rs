@@ -40,7 +40,12 @@ impl Server {
 
     /// Starts the service that costs next to nothing, beside the load.
     pub(crate) fn upstream(binary: &Path) -> Result<Self> {
-        Self::plain(LOAD_CORE, binary)
+        Self::upstream_on(LOAD_CORE, binary)
+    }
+
+    /// Starts it where these cores are.
+    pub(crate) fn upstream_on(cores: &str, binary: &Path) -> Result<Self> {
+        Self::plain(cores, binary)
     }
 
     /// Starts what takes its address as its one argument.

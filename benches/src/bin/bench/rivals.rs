@@ -1,5 +1,5 @@
 //! The rivals that `scripts/rivals` could get, each with the config in `benches/rivals/`: proxies, beside ORFA
-//! as one, and what answers in place of a query.
+//! as one, and what answers in place of a query. Those of S services are in `script/servers.rs`.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -173,7 +173,7 @@ pub(crate) fn graphql(tools: &Tools) -> Result<Option<Server>> {
 }
 
 /// Where a rival is; says so if it is not.
-fn present(tools: &Tools, name: &str) -> Option<PathBuf> {
+pub(crate) fn present(tools: &Tools, name: &str) -> Option<PathBuf> {
     let path = tools.rivals.join(name);
     if !path.exists() {
         say(&format!("  no {name}: `scripts/rivals` says why; it is left out"));

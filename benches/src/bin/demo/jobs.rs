@@ -69,6 +69,14 @@ impl Job {
         }
     }
 
+    /// What is asked of its script, where there is one: `examples/marketplace/scripts/`.
+    pub(crate) fn script(self) -> Option<&'static str> {
+        match self {
+            Self::Orders => Some("/shop/orders?limit=50"),
+            Self::Second | Self::Notify => None,
+        }
+    }
+
     /// Answers with a call for each item.
     pub(crate) async fn calls(self, session: &mut Session<'_>) -> Result<Value> {
         match self {

@@ -1,7 +1,7 @@
 //! Runs a job in every way, several times, over connections that stand, and compares the answers.
 //!
 //! A way's first run is not among the measured ones: it opens the connections and, for a query, is the
-//! one in which the gateway has never seen the program. All ways by REST share their connections, so that
+//! one in which the gateway has never seen the program, for a script the one that its worker has never run. All ways by REST share their connections, so that
 //! only the first of them needs such a run.
 
 use std::time::{Duration, Instant};
@@ -37,6 +37,8 @@ pub(crate) enum Way {
     Bulk,
     /// A program.
     Query(Language),
+    /// A script that is deployed on the gateway.
+    Script,
 }
 
 /// What a program is written in.
@@ -51,7 +53,7 @@ pub(crate) enum Language {
 pub(crate) struct Row {
     pub(crate) job: &'static str,
     pub(crate) way: &'static str,
-    /// The language of a query.
+    /// The language of a program.
     pub(crate) language: Option<&'static str>,
     pub(crate) requests: usize,
     pub(crate) round_trips: usize,
@@ -98,13 +100,24 @@ struct Run {
 
 impl Way {
     /// In the order of the picture.
-    pub(crate) const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::OneByOne,
         Self::AtOnce,
         Self::Bulk,
         Self::Query(Language::Javascript),
         Self::Query(Language::C),
+        Self::Script,
     ];
+
+    /// Those in which a job can be done.
+    fn all(job: Job) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |way| *way != Self::Script || job.script().is_some())
+    }
+
+    /// Its first run is another one than those that follow.
+    fn has_first(self) -> bool {
+        matches!(self, Self::Query(_) | Self::Script)
+    }
 
     fn names(self) -> (&'static str, Option<&'static str>) {
         match self {
@@ -113,6 +126,7 @@ impl Way {
             Self::Bulk => ("rest-best", None),
             Self::Query(Language::Javascript) => ("query", Some("javascript")),
             Self::Query(Language::C) => ("query", Some("c")),
+            Self::Script => ("script", Some("s")),
         }
     }
 }
@@ -140,7 +154,7 @@ pub(crate) async fn measure(world: &World, job: Job) -> Result<Vec<Measured>> {
     terminal::progress(&format!("{}: opening connections", job.name()));
     let expected = bench.run(Way::AtOnce, &world.far).await?.answer;
     let mut measured = Vec::new();
-    for way in Way::ALL {
+    for way in Way::all(job) {
         measured.push(bench.measure(way, &expected).await?);
     }
     job.check_effects(&world.near, &expected, bench.runs).await?;
@@ -168,10 +182,7 @@ impl Bench<'_> {
     async fn measure(&mut self, way: Way, expected: &Value) -> Result<Measured> {
         let (name, language) = way.names();
         terminal::progress(&format!("{}: {name} {}", self.job.name(), language.unwrap_or_default()));
-        let first = match way {
-            Way::Query(_) => Some(self.run(way, &self.world.far).await?),
-            Way::OneByOne | Way::AtOnce | Way::Bulk => None,
-        };
+        let first = if way.has_first() { Some(self.run(way, &self.world.far).await?) } else { None };
         let runs = self.repeat(way, &self.world.far).await?;
         let last = runs.last().context("there were no runs")?;
         let row = Row {
@@ -185,9 +196,9 @@ impl Bench<'_> {
             ms: rounded(median(&runs)),
             equal: first.iter().chain(&runs).all(|run| run.answer == *expected),
         };
-        let query = match first {
-            Some(first) => Some(self.query_figures(way, &first).await?),
-            None => None,
+        let query = match (way, first) {
+            (Way::Query(_), Some(first)) => Some(self.query_figures(way, &first).await?),
+            _ => None,
         };
         Ok(Measured { way, gzip_down: row.bytes_down - last.gzip_saves, row, query })
     }
@@ -211,7 +222,11 @@ impl Bench<'_> {
         self.runs += 1;
         let (before, began) = (self.world.delay.traffic(), Instant::now());
         let mut run = match way {
-            Way::Query(language) => self.query(language, client).await?,
+            Way::Query(language) => self.ask(request(self.world, self.job, language)?, client).await?,
+            Way::Script => {
+                let path = self.job.script().context("this job is no script")?;
+                self.ask(Request::get(path).body(Full::default())?, client).await?
+            }
             Way::OneByOne | Way::AtOnce | Way::Bulk => self.rest(way, client).await?,
         };
         run.ms = millis(began.elapsed());
@@ -229,8 +244,9 @@ impl Bench<'_> {
         Ok(Run { answer, requests, round_trips, gzip_saves, ..Run::default() })
     }
 
-    async fn query(&self, language: Language, client: &Client) -> Result<Run> {
-        let answer = client.send(request(self.world, self.job, language)?).await?;
+    /// By one request.
+    async fn ask(&self, request: Request<Full<Bytes>>, client: &Client) -> Result<Run> {
+        let answer = client.send(request).await?;
         let (timing, gzip_saves) = (Timing::of(&answer.headers), gzip_saves(&answer.body)?);
         let answer = json(&answer)?;
         Ok(Run { answer, requests: 1, round_trips: 1, gzip_saves, timing, ..Run::default() })
@@ -240,9 +256,9 @@ impl Bench<'_> {
 /// The JSON of an answer that went well.
 fn json(answer: &Answer) -> Result<Value> {
     if !answer.status.is_success() {
-        bail!("the query failed: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+        bail!("it failed: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
     }
-    serde_json::from_slice(&answer.body).context("the query answered no JSON")
+    serde_json::from_slice(&answer.body).context("the answer is no JSON")
 }
 
 fn median(runs: &[Run]) -> f64 {

@@ -65,6 +65,7 @@ fn label(way: Way) -> (&'static str, Style) {
         Way::Bulk => ("REST, bulk calls", YELLOW),
         Way::Query(Language::Javascript) => ("ORFA query, JS", GREEN),
         Way::Query(Language::C) => ("ORFA query, C", GREEN),
+        Way::Script => ("ORFA script", GREEN),
     }
 }
 

@@ -66,6 +66,7 @@ impl World {
 fn config(marketplace: &Marketplace) -> String {
     let [services, routes] =
         [service, route].map(|line| Service::ALL.map(|of| line(of, marketplace)).concat());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace/scripts/orders.sjs");
     format!(
         "listen: 127.0.0.1:0
 log: {{ access: true }}
@@ -76,7 +77,9 @@ services:
       services: [profile, catalog, order]
       methods: [GET, POST]
       limits: {{ cpu: {CPU_LIMIT_MS}ms, deadline: 2s, memory: 16MiB, calls: 200, parallel: 32, output: 4MiB }}
-{routes}"
+  - {{ path: \"/shop/*\", script: '{}' }}
+{routes}",
+        script.display()
     )
 }
 

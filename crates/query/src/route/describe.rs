@@ -62,34 +62,33 @@ struct Visible<'a> {
 impl Query {
     /// The description, if that is what the request asks for.
     pub(super) fn describe(&self, request: &Request<Body>, seen: &Call) -> Option<Response<Body>> {
-        let is_reading =
-            matches!(*request.method(), Method::GET | Method::HEAD) && is_bodiless(request.body());
+        let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !is_reading || !is_bodiless(request.body()) {
+            return None;
+        }
         let below = self.stored_name(request.uri().path());
         let wants_types = match below {
             Some(name) => (name == TYPES && self.stored.find(name).is_none()).then_some(true)?,
             None => prefers_types(request.headers()),
         };
-        is_reading.then(|| {
-            let page = self.page(request.extensions().get(), seen);
-            let (body, content_type) = match wants_types {
-                true => (page.types.clone(), TYPESCRIPT),
-                false => (self.whole(&page, request, seen), "application/json"),
-            };
-            let tag = tag(&page, &body, wants_types);
-            let mut response = match is_known(request.headers(), &tag) {
-                true => not_modified(),
-                false => Response::new(services::body::full(body)),
-            };
-            let headers = response.headers_mut();
-            headers.extend(HeaderValue::from_str(&tag).map(|tag| (ETAG, tag)));
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            headers.insert(VARY, HeaderValue::from_static("accept"));
-            headers.extend([NOSNIFF]);
-            headers
-                .extend(HeaderValue::from_str(&media_types().join(", ")).map(|types| (ACCEPT_QUERY, types)));
-            response
-        })
+        let page = self.page(request.extensions().get(), seen);
+        let (body, content_type) = match wants_types {
+            true => (page.types.clone(), TYPESCRIPT),
+            false => (self.whole(&page, request, seen), "application/json"),
+        };
+        let tag = tag(&page, &body, wants_types);
+        let mut response = match is_known(request.headers(), &tag) {
+            true => not_modified(),
+            false => Response::new(services::body::full(body)),
+        };
+        let headers = response.headers_mut();
+        headers.extend(HeaderValue::from_str(&tag).map(|tag| (ETAG, tag)));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(VARY, HeaderValue::from_static("accept"));
+        headers.extend([NOSNIFF]);
+        headers.extend(HeaderValue::from_str(&media_types().join(", ")).map(|types| (ACCEPT_QUERY, types)));
+        Some(response)
     }
 
     fn page(&self, limits: Option<&Arc<CallerLimits>>, seen: &Call) -> Arc<Page> {

@@ -40,8 +40,7 @@ pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap>
 /// Whether some line ends with a line feed alone, which some take for its end and others do not.
 #[must_use]
 pub fn has_bare_line_feed(text: &[u8]) -> bool {
-    let mut before = 0;
-    text.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')
+    memchr::memchr_iter(b'\n', text).any(|at| !text[..at].ends_with(b"\r"))
 }
 
 /// Trailers without those that would say something of the message that was read already (RFC 9110, 6.5.1).

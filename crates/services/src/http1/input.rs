@@ -89,7 +89,7 @@ impl Input {
     /// searched is not searched again: a head may come byte by byte.
     pub fn head_length(&mut self) -> Option<usize> {
         let mut from = self.searched;
-        while let Some(end) = self.bytes[from..].iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', &self.bytes[from..]) {
             let next = from + end + 1;
             match self.bytes.get(next..) {
                 Some([b'\n', ..]) => return Some(next + 1),

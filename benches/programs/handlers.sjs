@@ -1,0 +1,16 @@
+// What Fastify, Bun and S are compared by: a constant, two answers as one, and what stands in a long page.
+service handlers {
+  res '/hello' on GET { respond 'hello world' }
+  res '/composite' on GET {
+    res user = 'http://service/user?id=@'
+    res items = 'http://service/items?user=@'
+    par {
+      respond { ...user.get(query.id), items: items.get(query.id) }
+    }
+  }
+  res '/page' on GET {
+    res page = 'http://service/page'
+    var text = page.get()
+    respond { words: text.match(/\bitem\b/g).length, links: text.match(/href="[^"]*"/g).length }
+  }
+}

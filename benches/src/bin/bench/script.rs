@@ -1,0 +1,57 @@
+//! S services: what a handler costs beside the same in Fastify with undici and in Bun, what the paper's case studies
+//! cost beside the same programs on a cluster of Node, what state costs, how many connections are held, how long the
+//! compiler takes. CPU time is that of all processes of a server. `curves` draws the paper's figures 2 to 4.
+
+mod cases;
+mod compile;
+mod connections;
+pub(crate) mod curves;
+mod handlers;
+mod ratios;
+mod servers;
+mod state;
+mod svg;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::Tools;
+use crate::process::Server;
+use crate::progress::Progress;
+
+/// About as long as all of it takes.
+const TAKES: Duration = Duration::from_secs(300);
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Handler(handlers::Row),
+    Case(cases::Row),
+    Commits(state::Commits),
+    Appends(state::Appends),
+    Connections(connections::Row),
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let progress = Progress::new(tools.time(TAKES));
+    let upstream = Server::upstream(&tools.upstream)?;
+    let (mut rows, mut scores) = (Vec::new(), vec![compile::run(&progress)?]);
+    let (measured, headlines) = handlers::run(tools, upstream.address, &progress)?;
+    rows.extend(measured.into_iter().map(Row::Handler));
+    scores.extend(headlines);
+    let (measured, headlines) = cases::run(tools, upstream.address, &progress)?;
+    rows.extend(measured.into_iter().map(Row::Case));
+    scores.extend(headlines);
+    let (measured, headlines) = connections::run(tools, upstream.address, &progress)?;
+    rows.push(Row::Connections(measured));
+    scores.extend(headlines);
+    let (commits, headline) = state::commits(tools, &progress)?;
+    rows.extend(commits.into_iter().map(Row::Commits));
+    scores.push(headline);
+    let (appends, headline) = state::appends(tools, &progress)?;
+    rows.extend(appends.into_iter().map(Row::Appends));
+    scores.push(headline);
+    tools.results("script", &rows, scores)
+}

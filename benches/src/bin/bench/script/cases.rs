@@ -1,0 +1,152 @@
+//! The paper's case studies, in turns with the same programs on a cluster of Node: a crawl of a binary tree, and words
+//! counted in five pages for each client. What was found is compared with what is there.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::ratios::{Headline, at_least, at_most, ratio};
+use super::servers::{ALL_CORES, Scripted, cluster, example};
+use crate::process::Server;
+use crate::progress::Progress;
+use crate::{Tools, open};
+
+pub(super) mod crawl;
+pub(super) mod mapreduce;
+
+const ROUNDS: usize = 5;
+/// 1023 pages.
+const DEPTH: u32 = 10;
+/// Of five pages each.
+const JOBS: usize = 200;
+const WARM_UPS: usize = 3;
+
+/// A case study.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Case {
+    Crawler,
+    MapReduce,
+}
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    case: &'static str,
+    server: &'static str,
+    workers: u32,
+    round: usize,
+    pages: u64,
+    per_second: f64,
+    cpu_us: f64,
+}
+
+/// A server that plays a case.
+struct Player {
+    name: &'static str,
+    workers: u32,
+    server: Server,
+}
+
+impl Case {
+    const ALL: [Self; 2] = [Self::Crawler, Self::MapReduce];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Crawler => "crawler",
+            Self::MapReduce => "mapreduce",
+        }
+    }
+
+    /// A gateway with the example, on all cores.
+    pub(super) fn start(self, tools: &Tools, service: SocketAddr, workers: u32) -> Result<Server> {
+        let name = self.name();
+        let script = example(&format!("{name}/{name}.sjs"));
+        Scripted { cores: ALL_CORES, workers, ..Scripted::by(script, service) }.start(tools)
+    }
+
+    /// Plays it once; the number of pages.
+    fn play(self, server: &Server, service: SocketAddr) -> Result<u64> {
+        match self {
+            Self::Crawler => open::run_anywhere(crawl::crawl(server.address, service, DEPTH))?,
+            Self::MapReduce => open::run_anywhere(mapreduce::count(server.address, service, JOBS))?,
+        }
+    }
+
+    /// Compares what it left behind with what is there.
+    fn check(self, server: &Server, plays: usize) -> Result<()> {
+        match self {
+            Self::Crawler => open::run_anywhere(crawl::check(server.address, DEPTH, plays))?,
+            // Each sum is compared while it is waited for.
+            Self::MapReduce => Ok(()),
+        }
+    }
+}
+
+pub(super) fn run(
+    tools: &Tools,
+    service: SocketAddr,
+    progress: &Progress,
+) -> Result<(Vec<Row>, Vec<Headline>)> {
+    let (mut rows, rounds) = (Vec::new(), tools.rounds(ROUNDS));
+    for case in Case::ALL {
+        let orfa = |name, workers| {
+            anyhow::Ok(Player { name, workers, server: case.start(tools, service, workers)? })
+        };
+        let rival = cluster(&format!("{}.mjs", case.name()), 2)?;
+        let players =
+            [orfa("orfa", 1)?, orfa("orfa", 2)?, Player { name: "cluster", workers: 2, server: rival }];
+        for round in 0..WARM_UPS + rounds {
+            for player in &players {
+                let row = player.play(case, service, round).with_context(|| player.name)?;
+                if round >= WARM_UPS {
+                    let Row { case, server, workers, per_second, cpu_us, .. } = &row;
+                    progress.say(&format!(
+                        "{case:<9} {server:<7} {workers} workers {per_second:>7.0} pages/s  {cpu_us:>6.0} us CPU a page"
+                    ));
+                    rows.push(row);
+                }
+            }
+        }
+        for player in &players {
+            case.check(&player.server, WARM_UPS + rounds).with_context(|| player.name)?;
+        }
+    }
+    let headlines = headlines(&rows);
+    Ok((rows, headlines))
+}
+
+impl Player {
+    fn play(&self, case: Case, service: SocketAddr, round: usize) -> Result<Row> {
+        let (before, began) = (self.server.usage()?, Instant::now());
+        let pages = case.play(&self.server, service)?;
+        let (took, after) = (began.elapsed(), self.server.usage()?);
+        Ok(Row {
+            case: case.name(),
+            server: self.name,
+            workers: self.workers,
+            round,
+            pages,
+            per_second: pages as f64 / took.as_secs_f64(),
+            cpu_us: after.cpu.saturating_sub(before.cpu).as_secs_f64() * 1e6 / pages as f64,
+        })
+    }
+}
+
+fn headlines(rows: &[Row]) -> Vec<Headline> {
+    let of = |case: Case, server, workers| -> Vec<f64> {
+        let those = rows.iter().filter(|row| row.case == case.name() && row.server == server);
+        those.filter(|row| row.workers == workers).map(|row| row.cpu_us).collect()
+    };
+    let each = Case::ALL.into_iter().flat_map(|case| {
+        let (one, two, theirs) = (of(case, "orfa", 1), of(case, "orfa", 2), of(case, "cluster", 2));
+        let median = |values: &[f64]| benches::stats::median(values);
+        let name = case.name();
+        let against =
+            format!("the same on a cluster of Node with fetch: {:.0} us CPU a page", median(&theirs));
+        let rival = ratio(&format!("script.{name}.vs_cluster"), &theirs, &two, at_least(2.0), against);
+        let against = format!("one worker: {:.0} us CPU a page", median(&one));
+        [rival, ratio(&format!("script.{name}.cpu_2_vs_1"), &two, &one, at_most(1.15), against)]
+    });
+    each.flatten().collect()
+}

@@ -1,0 +1,48 @@
+//! Jobs of the map-reduce service, as its clients see them: each asks for its sum until it is whole.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use http::Request;
+use http::header::{CONTENT_TYPE, LOCATION};
+use http_body_util::Full;
+
+/// Pages of a job, as in the paper.
+const PAGES: usize = 5;
+/// Jobs that are under way at once.
+const AT_ONCE: usize = 16;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Does so many jobs; the number of their pages.
+pub(in super::super) async fn count(server: SocketAddr, service: SocketAddr, jobs: usize) -> Result<u64> {
+    let client = Client::new(server);
+    let jobs = stream::iter(0..jobs).map(|number| job(&client, service, number));
+    let sums: Vec<()> = jobs.buffer_unordered(AT_ONCE).try_collect().await?;
+    Ok((PAGES * sums.len()) as u64)
+}
+
+/// Counts a word in five pages.
+async fn job(client: &Client, service: SocketAddr, number: usize) -> Result<()> {
+    let words = |page| 1 + (number + page) % 9;
+    let urls: Vec<String> =
+        (0..PAGES).map(|page| format!("http://{service}/words?n={}", words(page))).collect();
+    let expected: usize = (0..PAGES).map(words).sum();
+    let body = serde_json::json!({ "urls": urls, "key": "keyword" }).to_string();
+    let request =
+        Request::post("/start").header(CONTENT_TYPE, "application/json").body(Full::new(body.into()))?;
+    let started = client.send(request).await?;
+    let place = started.headers.get(LOCATION).with_context(|| format!("{started:?}"))?.to_str()?;
+    loop {
+        let asked = client.send(Request::get(place).body(Full::<Bytes>::default())?).await?;
+        let sum: usize = serde_json::from_slice(&asked.body).with_context(|| format!("{asked:?}"))?;
+        ensure!(sum <= expected, "{sum} of {expected} words were counted");
+        if sum == expected {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

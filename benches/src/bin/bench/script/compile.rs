@@ -1,0 +1,61 @@
+//! How long the compiler takes for a thousand lines: the paper's two case studies and the handlers of these benches, over
+//! and over, under names of their own.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use benches::scoreboard::{Better, Score};
+use benches::stats::{median, spread};
+use script::{Options, compile};
+
+use super::ratios::Headline;
+use crate::progress::Progress;
+
+const LINES: usize = 1_000;
+const TURNS: usize = 20;
+const SOURCES: [&str; 3] = [
+    include_str!("../../../../../examples/crawler/crawler.sjs"),
+    include_str!("../../../../../examples/mapreduce/mapreduce.sjs"),
+    include_str!("../../../../programs/handlers.sjs"),
+];
+
+pub(super) fn run(progress: &Progress) -> Result<Headline> {
+    let source = source();
+    let mut took = Vec::new();
+    for _ in 0..TURNS {
+        let began = Instant::now();
+        let compiled = compile(&source, "bench.sjs", &Options::default());
+        took.push(began.elapsed().as_secs_f64() * 1e3);
+        if let Err(found) = compiled {
+            bail!("the bench's script does not compile: {found:?}");
+        }
+    }
+    let value = median(&took);
+    progress.say(&format!("a compile of {LINES} lines: {value:.1} ms"));
+    let score = Score {
+        value,
+        unit: "ms".into(),
+        better: Better::Lower,
+        target: Some(20.0),
+        against: format!("{TURNS} compiles of the same {LINES} lines"),
+        spread: spread(&took),
+    };
+    Ok(("script.compile_1000_lines_ms".into(), score))
+}
+
+/// Services until there are as many lines; comments fill what is left.
+fn source() -> String {
+    let (mut text, mut lines) = (String::new(), 0);
+    for number in 0.. {
+        let source = SOURCES[number % SOURCES.len()];
+        let service = source.replacen("service ", &format!("service s{number}_"), 1);
+        if lines + service.lines().count() > LINES {
+            break;
+        }
+        lines += service.lines().count();
+        text += &service;
+    }
+    (lines..LINES).for_each(|_| _ = writeln!(text, "// the end"));
+    text
+}

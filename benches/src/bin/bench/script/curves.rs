@@ -1,0 +1,240 @@
+//! The paper's figures 2 to 4 from runs of our own: what more workers bring the two case studies, beside what more
+//! processes bring mere arithmetic on this machine; and how requests and answers come and go in a crawl. The load and
+//! the pages share the cores with the workers.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use benches::scoreboard;
+use benches::stats::median;
+use benches::upstream::tree;
+use http::Request;
+use hyper::body::Incoming;
+use serde::Serialize;
+
+use super::cases::{Case, crawl, mapreduce};
+use super::servers::{ALL_CORES, Scripted, example};
+use super::svg::{Axis, Chart, Line, draw};
+use crate::process::Server;
+use crate::progress::Progress;
+use crate::service::{Answer, Service, text};
+use crate::{Tools, open};
+
+const WORKERS: [u32; 4] = [1, 2, 4, 8];
+const DEPTHS: &[u32] = &[10, 12, 14];
+/// 65,535 pages.
+const LONG_DEPTH: u32 = 16;
+/// Of the crawl that is looked at while it goes on.
+const WATCHED_DEPTH: u32 = 12;
+/// Of five pages each.
+const JOBS: usize = 400;
+const WARM_UP_DEPTH: u32 = 9;
+const TURNS: usize = 3;
+const SAMPLE: Duration = Duration::from_millis(10);
+const ARITHMETIC: Duration = Duration::from_millis(500);
+const TAKES: Duration = Duration::from_secs(90);
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Ceiling { processes: u32, speed_up: f64 },
+    Case { case: &'static str, workers: u32, depth: Option<u32>, pages: u64, per_second: f64 },
+    Watched { workers: u32, seconds: f64, requests: u64, answers: u64 },
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let progress = Progress::new(tools.time(TAKES));
+    let upstream = Server::upstream_on(ALL_CORES, &tools.upstream)?;
+    let speed_up = WORKERS.map(speed_up);
+    let mut rows: Vec<Row> = WORKERS
+        .into_iter()
+        .zip(speed_up)
+        .map(|(processes, speed_up)| Row::Ceiling { processes, speed_up })
+        .collect();
+    let depths: Vec<u32> = DEPTHS.iter().copied().chain(tools.is_long.then_some(LONG_DEPTH)).collect();
+    let depths = if tools.is_short { DEPTHS[..1].to_vec() } else { depths };
+    for workers in WORKERS {
+        let server = Case::MapReduce.start(tools, upstream.address, workers)?;
+        let measured = || timed(mapreduce::count(server.address, upstream.address, JOBS));
+        rows.push(case(Case::MapReduce, workers, None, tools, &progress, measured)?);
+        let server = Case::Crawler.start(tools, upstream.address, workers)?;
+        timed(crawl::crawl(server.address, upstream.address, WARM_UP_DEPTH))?;
+        for depth in &depths {
+            let measured = || timed(crawl::crawl(server.address, upstream.address, *depth));
+            rows.push(case(Case::Crawler, workers, Some(*depth), tools, &progress, measured)?);
+        }
+        rows.extend(watched(tools, workers)?);
+    }
+    if !tools.is_short {
+        write(&rows, &speed_up, &depths)?;
+    }
+    tools.results("curves", &rows, [])
+}
+
+/// The middle of some runs; the first one is not among them.
+fn case(
+    case: Case,
+    workers: u32,
+    depth: Option<u32>,
+    tools: &Tools,
+    progress: &Progress,
+    measured: impl Fn() -> Result<(u64, f64)>,
+) -> Result<Row> {
+    let is_long = depth.is_some_and(|depth| depth > WATCHED_DEPTH);
+    let turns = if is_long { 1 } else { tools.rounds(TURNS) };
+    let _first = if is_long { None } else { Some(measured()?) };
+    let (mut pages, mut per_second) = (0, Vec::new());
+    for _ in 0..turns {
+        let (count, seconds) = measured()?;
+        pages = count;
+        per_second.push(count as f64 / seconds);
+    }
+    let (case, per_second) = (case.name(), median(&per_second));
+    let of_depth = depth.map_or_else(String::new, |depth| format!(", depth {depth}"));
+    progress.say(&format!("{case:<9} {workers} workers{of_depth}: {per_second:>7.0} pages/s"));
+    Ok(Row::Case { case, workers, depth, pages, per_second })
+}
+
+/// Pages, and seconds.
+fn timed(work: impl Future<Output = Result<u64>>) -> Result<(u64, f64)> {
+    let began = Instant::now();
+    let pages = open::run_anywhere(work)??;
+    Ok((pages, began.elapsed().as_secs_f64()))
+}
+
+/// How much more arithmetic so many threads do than one.
+fn speed_up(threads: u32) -> f64 {
+    let work = |threads: u32| -> u64 {
+        let threads: Vec<_> = (0..threads).map(|_| std::thread::spawn(arithmetic)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).sum()
+    };
+    let turns: Vec<f64> = (0..TURNS).map(|_| work(threads) as f64 / work(1).max(1) as f64).collect();
+    median(&turns)
+}
+
+/// How often a sum is made in a while.
+fn arithmetic() -> u64 {
+    let (end, mut turns) = (Instant::now() + ARITHMETIC, 0);
+    while Instant::now() < end {
+        black_box((0..10_000_u64).fold(0, |sum: u64, n| black_box(sum.wrapping_mul(31).wrapping_add(n))));
+        turns += 1;
+    }
+    turns
+}
+
+/// What the pages have seen: requests for them, and crawls that were about to answer.
+#[derive(Default)]
+struct Seen {
+    requests: AtomicU64,
+    answers: AtomicU64,
+}
+
+/// A crawl whose requests and answers are counted by the pages: the script tells them when it is about to answer.
+fn watched(tools: &Tools, workers: u32) -> Result<Vec<Row>> {
+    let seen = Arc::<Seen>::default();
+    open::run_anywhere(async {
+        let counted = Arc::clone(&seen);
+        let pages = Service::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
+            page(request, Arc::clone(&counted))
+        })?;
+        let folder = tempfile::tempdir()?;
+        let script = folder.path().join("crawler.sjs");
+        std::fs::write(&script, telling(pages.address)?)?;
+        let scripted = Scripted { cores: ALL_CORES, workers, ..Scripted::by(script, pages.address) };
+        let server = tokio::task::spawn_blocking({
+            let tools = tools.clone();
+            move || scripted.start(&tools)
+        })
+        .await??;
+        crawl::crawl(server.address, pages.address, WARM_UP_DEPTH).await?;
+        let [requests, answers] = [seen.requests.swap(0, Relaxed), seen.answers.swap(0, Relaxed)];
+        ensure!(requests == answers, "{requests} pages were read, and {answers} crawls answered");
+        watch(workers, &seen, crawl::crawl(server.address, pages.address, WATCHED_DEPTH)).await
+    })?
+}
+
+/// Looks from time to time, until it is over.
+async fn watch(workers: u32, seen: &Seen, crawl: impl Future<Output = Result<u64>>) -> Result<Vec<Row>> {
+    let (mut crawl, began, mut rows) = (std::pin::pin!(crawl), Instant::now(), Vec::new());
+    loop {
+        let (requests, answers) = (seen.requests.load(Relaxed), seen.answers.load(Relaxed));
+        rows.push(Row::Watched { workers, seconds: began.elapsed().as_secs_f64(), requests, answers });
+        if let Ok(done) = tokio::time::timeout(SAMPLE, crawl.as_mut()).await {
+            let (seconds, pages) = (began.elapsed().as_secs_f64(), done?);
+            rows.push(Row::Watched { workers, seconds, requests: pages, answers: pages });
+            return Ok(rows);
+        }
+    }
+}
+
+/// The example, with a call more at its end.
+fn telling(pages: SocketAddr) -> Result<String> {
+    let text = std::fs::read_to_string(example("crawler/crawler.sjs"))?;
+    let end = "    res '/urlsDiscovered' {";
+    ensure!(text.contains(end), "the crawler has become another one");
+    Ok(text.replacen(end, &format!("    res told = 'http://{pages}/told'\n    told.get()\n{end}"), 1))
+}
+
+async fn page(request: Request<Incoming>, seen: Arc<Seen>) -> Answer {
+    let number = request.uri().query().and_then(|query| query.strip_prefix("n=")?.parse().ok());
+    let Some(number) = number else {
+        seen.answers.fetch_add(1, Relaxed);
+        return text("thank you");
+    };
+    seen.requests.fetch_add(1, Relaxed);
+    let host = request.headers().get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
+    text(tree(host, number))
+}
+
+/// The three figures.
+fn write(rows: &[Row], speed_up: &[f64], depths: &[u32]) -> Result<()> {
+    let folder = scoreboard::folder();
+    let curve = |wanted: Case, of: Option<u32>, name: String| {
+        let points = rows.iter().filter_map(|row| match row {
+            Row::Case { case, workers, depth, per_second, .. } if *case == wanted.name() && *depth == of => {
+                Some((f64::from(*workers), *per_second))
+            }
+            _ => None,
+        });
+        Line { name, points: points.collect(), is_ceiling: false }
+    };
+    let chart = |title: &str, mut lines: Vec<Line>| {
+        let one = lines.last().and_then(|line| line.points.first()).map_or(0.0, |(_, first)| *first);
+        let points =
+            WORKERS.into_iter().zip(speed_up).map(|(workers, ratio)| (f64::from(workers), one * ratio));
+        let name = "mere arithmetic, from one worker on".to_owned();
+        lines.push(Line { name, points: points.collect(), is_ceiling: true });
+        let x = Axis { name: "workers", marks: Some(WORKERS.map(f64::from).to_vec()) };
+        Chart { title: title.into(), x, y: "pages/s", lines }
+    };
+    let mapreduce = chart("Map-reduce", vec![curve(Case::MapReduce, None, "five pages a job".into())]);
+    let crawls = depths.iter().map(|depth| curve(Case::Crawler, Some(*depth), format!("depth {depth}")));
+    let crawler = chart("Crawler", crawls.collect());
+    let time = WORKERS.map(|workers| over_time(rows, workers));
+    for (name, charts) in
+        [("script-mapreduce", &[mapreduce][..]), ("script-crawler", &[crawler]), ("script-crawl-time", &time)]
+    {
+        std::fs::write(folder.join(Path::new(name)).with_extension("svg"), draw(charts))?;
+    }
+    Ok(())
+}
+
+fn over_time(rows: &[Row], of: u32) -> Chart {
+    let line = |name: &str, count: fn(u64, u64) -> u64| {
+        let points = rows.iter().filter_map(|row| match row {
+            Row::Watched { workers, seconds, requests, answers } if *workers == of => {
+                Some((*seconds, count(*requests, *answers) as f64))
+            }
+            _ => None,
+        });
+        Line { name: name.into(), points: points.collect(), is_ceiling: false }
+    };
+    let lines = vec![line("requests", |requests, _| requests), line("answers", |_, answers| answers)];
+    let title = format!("A crawl of depth {WATCHED_DEPTH}, {of} worker{}", if of == 1 { "" } else { "s" });
+    Chart { title, x: Axis { name: "seconds", marks: None }, y: "in all", lines }
+}

@@ -1,0 +1,103 @@
+//! Two handlers, each in turns with the rivals: one puts two answers of services together, one looks through a page of
+//! 100 KB. A core for the server with all its processes; one worker.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::ratios::{Headline, at_least, ratio};
+use super::servers::{Scripted, bun, fastify};
+use crate::load::{Load, Round, load};
+use crate::process::Server;
+use crate::progress::Progress;
+use crate::query::program;
+use crate::rivals::present;
+use crate::{Tools, open};
+
+const ROUNDS: usize = 4;
+const ROUND: Duration = Duration::from_secs(3);
+const WARM_UP: Duration = Duration::from_secs(3);
+const HANDLERS: [(&str, &str); 2] = [("composite", "/composite?id=7"), ("page", "/page")];
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    handler: &'static str,
+    server: &'static str,
+    round: usize,
+    #[serde(flatten)]
+    measured: Round,
+}
+
+pub(super) fn run(
+    tools: &Tools,
+    service: SocketAddr,
+    progress: &Progress,
+) -> Result<(Vec<Row>, Vec<Headline>)> {
+    let servers = servers(tools, service)?;
+    let mut rows = Vec::new();
+    for (handler, path) in HANDLERS {
+        let expected = answer(&servers[0].1, path)?;
+        for (name, server) in &servers {
+            let answer = answer(server, path)?;
+            ensure!(answer == expected, "{name} answers {path} otherwise: {answer} and not {expected}");
+            load(server, Load::Get(path), tools.time(WARM_UP)).with_context(|| *name)?;
+        }
+        for round in 0..tools.rounds(ROUNDS) {
+            for (name, server) in &servers {
+                let measured = load(server, Load::Get(path), tools.time(ROUND)).with_context(|| *name)?;
+                let Round { per_second, cpu_us, .. } = measured;
+                progress.say(&format!(
+                    "{handler:<9} {name:<9} {per_second:>8.0} requests/s  {cpu_us:>6.1} us CPU"
+                ));
+                rows.push(Row { handler, server: name, round, measured });
+            }
+        }
+    }
+    let headlines = headlines(&rows);
+    Ok((rows, headlines))
+}
+
+/// Ours first; those that are there.
+fn servers(tools: &Tools, service: SocketAddr) -> Result<Vec<(&'static str, Server)>> {
+    let ours = || Scripted::by(program("handlers.sjs"), service);
+    let mut servers = vec![("orfa.node", ours().start(tools)?)];
+    servers.extend(fastify(tools, service)?.map(|server| ("fastify", server)));
+    if let Some(engine) = present(tools, "bun") {
+        let engine = format!("['{}', --no-install]", engine.canonicalize()?.display());
+        servers.push(("orfa.bun", Scripted { engine, ..ours() }.start(tools)?));
+    }
+    servers.extend(bun(tools, service)?.map(|server| ("bun", server)));
+    Ok(servers)
+}
+
+fn answer(server: &Server, path: &str) -> Result<Value> {
+    let client = Client::new(server.address);
+    let answer = open::run(client.send(Request::get(path).body(Full::<Bytes>::default())?))??;
+    ensure!(answer.status == 200, "{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+    Ok(serde_json::from_slice(&answer.body)?)
+}
+
+fn headlines(rows: &[Row]) -> Vec<Headline> {
+    let of = |handler, server| -> Vec<f64> {
+        let those = rows.iter().filter(|row| row.handler == handler && row.server == server);
+        those.map(|row| row.measured.cpu_us).collect()
+    };
+    let headline = |name, handler, ours, theirs, target| {
+        let theirs_cpu = of(handler, theirs);
+        let against = format!("{theirs}: {:.1} us CPU a request", benches::stats::median(&theirs_cpu));
+        ratio(name, &theirs_cpu, &of(handler, ours), at_least(target), against)
+    };
+    let headlines = [
+        headline("script.composite.vs_fastify", "composite", "orfa.node", "fastify", 1.5),
+        headline("script.composite.bun_vs_bun", "composite", "orfa.bun", "bun", 1.0),
+        headline("script.page.vs_fastify", "page", "orfa.node", "fastify", 0.95),
+    ];
+    headlines.into_iter().flatten().collect()
+}

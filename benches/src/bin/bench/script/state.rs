@@ -1,0 +1,132 @@
+//! What state costs: increments of one counter by many clients, in both durabilities; and an append to a long list
+//! beside one to a short list.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use benches::scoreboard::{Better, Score};
+use benches::stats::{median, spread};
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::ratios::{Headline, at_most, ratio};
+use super::servers::Scripted;
+use crate::load::{Load, Round, load};
+use crate::process::{NOBODY, Server};
+use crate::progress::Progress;
+use crate::query::program;
+use crate::{Tools, open};
+
+const ROUNDS: usize = 3;
+const ROUND: Duration = Duration::from_secs(4);
+const WARM_UP: Duration = Duration::from_secs(2);
+const INCREMENT: &str = "wrk.method = 'POST'\nwrk.path = '/count'\n";
+const SHORT: u64 = 100;
+const LONG: u64 = 100_000;
+/// Appends to a list before it is made anew.
+const APPENDS: u64 = 400;
+const TURNS: usize = 8;
+
+#[derive(Serialize)]
+pub(super) struct Commits {
+    durability: &'static str,
+    round: usize,
+    commits: u64,
+    per_second: f64,
+    cpu_us: f64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Appends {
+    length: u64,
+    appends: u64,
+    cpu_us: f64,
+}
+
+/// Increments in both durabilities, in turns; each that was answered is there afterwards.
+pub(super) fn commits(tools: &Tools, progress: &Progress) -> Result<(Vec<Commits>, Headline)> {
+    let start =
+        |durability| Scripted { durability, ..Scripted::by(program("state.sjs"), NOBODY) }.start(tools);
+    let servers = [("process", start("process")?), ("machine", start("machine")?)];
+    let (mut rows, mut answered) = (Vec::new(), [0; 2]);
+    for (place, (name, server)) in servers.iter().enumerate() {
+        answered[place] +=
+            load(server, Load::Script(INCREMENT), tools.time(WARM_UP)).context(*name)?.requests;
+    }
+    for round in 0..tools.rounds(ROUNDS) {
+        for (place, (durability, server)) in servers.iter().enumerate() {
+            let measured = load(server, Load::Script(INCREMENT), tools.time(ROUND)).context(*durability)?;
+            let Round { requests: commits, per_second, cpu_us } = measured;
+            progress.say(&format!("{durability}: {per_second:>6.0} commits/s  {cpu_us:>6.1} us CPU"));
+            answered[place] += commits;
+            rows.push(Commits { durability, round, commits, per_second, cpu_us });
+        }
+    }
+    for ((name, server), answered) in servers.iter().zip(answered) {
+        let kept: u64 = ask(server.address, Method::GET, "/count")?.parse()?;
+        ensure!(kept >= answered, "{name}: {answered} increments were answered, and {kept} are kept");
+    }
+    let of = |durability| -> Vec<f64> {
+        rows.iter().filter(|row| row.durability == durability).map(|row| row.per_second).collect()
+    };
+    let (process, machine) = (of("process"), median(&of("machine")));
+    let score = Score {
+        value: median(&process),
+        unit: "commits a second".into(),
+        better: Better::Higher,
+        target: Some(5_000.0),
+        against: format!("32 clients, one counter, durability process; machine: {machine:.0}"),
+        spread: spread(&process),
+    };
+    Ok((rows, ("script.state.commits_per_s".into(), score)))
+}
+
+/// Appends to both lists, in turns. Those of a turn are counted as one figure, since the system counts CPU in steps.
+pub(super) fn appends(tools: &Tools, progress: &Progress) -> Result<(Vec<Appends>, Headline)> {
+    let server = Scripted::by(program("state.sjs"), NOBODY).start(tools)?;
+    append(&server, SHORT)?;
+    let (mut short, mut long) = (Vec::new(), Vec::new());
+    for _ in 0..tools.rounds(TURNS) {
+        short.push(append(&server, SHORT)?);
+        long.push(append(&server, LONG)?);
+    }
+    let row =
+        |length, cpu: &[f64]| Appends { length, appends: APPENDS * cpu.len() as u64, cpu_us: median(cpu) };
+    let rows = vec![row(SHORT, &short), row(LONG, &long)];
+    let [few, many] = [&rows[0], &rows[1]].map(|row| row.cpu_us);
+    progress.say(&format!("an append to {SHORT} entries: {few:.1} us CPU, to {LONG}: {many:.1} us"));
+    let against = format!("an append to a list of {SHORT} entries: {few:.1} us CPU");
+    let headline = ratio("script.state.append_ratio", &long, &short, at_most(2.0), against);
+    Ok((rows, headline.context("there were no turns")?))
+}
+
+/// Appends to a list of this length; CPU time of each in microseconds.
+fn append(server: &Server, length: u64) -> Result<f64> {
+    ask(server.address, Method::PUT, &format!("/list?length={length}"))?;
+    let before = server.usage()?;
+    let appended = open::run(async {
+        let client = Client::new(server.address);
+        for _ in 0..APPENDS {
+            let answer = client.send(Request::post("/list").body(Full::<Bytes>::default())?).await?;
+            ensure!(answer.status == 204, "an append was answered {}", answer.status);
+        }
+        Ok(())
+    })?;
+    appended?;
+    let cpu = server.usage()?.cpu.saturating_sub(before.cpu);
+    let kept: u64 = ask(server.address, Method::GET, "/list")?.parse()?;
+    ensure!(kept == length + APPENDS, "the list has {kept} entries");
+    Ok(cpu.as_secs_f64() * 1e6 / APPENDS as f64)
+}
+
+fn ask(server: SocketAddr, method: Method, path: &str) -> Result<String> {
+    let request = Request::builder().method(method).uri(path).body(Full::<Bytes>::default())?;
+    let answer = open::run(async { Client::new(server).send(request).await })??;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    ensure!(answer.status.is_success(), "{path}: {} {text}", answer.status);
+    Ok(text)
+}

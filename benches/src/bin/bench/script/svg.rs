@@ -1,0 +1,158 @@
+//! Charts of lines, as files of their own.
+
+use std::fmt::Write;
+
+const WIDTH: f64 = 420.0;
+const HEIGHT: f64 = 260.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 44.0;
+const COLOURS: [&str; 4] = ["#0969da", "#bf3989", "#1a7f37", "#bc4c00"];
+const CEILING: &str = "#8c959f";
+const STYLE: &str = "text{font:11px sans-serif;fill:#57606a}.t{font-weight:bold;fill:#24292f}\
+    .a{stroke:#8c959f;fill:none}.l{fill:none;stroke-width:1.8}";
+
+/// A chart: its axes, and lines.
+pub(super) struct Chart {
+    pub(super) title: String,
+    pub(super) x: Axis,
+    pub(super) y: &'static str,
+    pub(super) lines: Vec<Line>,
+}
+
+/// The axis below: what it counts, and where numbers stand. None: at round ones.
+pub(super) struct Axis {
+    pub(super) name: &'static str,
+    pub(super) marks: Option<Vec<f64>>,
+}
+
+/// A line through points.
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+    /// It is not measured, but what the machine could do.
+    pub(super) is_ceiling: bool,
+}
+
+/// Charts beside each other, as an SVG file.
+pub(super) fn draw(charts: &[Chart]) -> String {
+    let width = WIDTH * charts.len() as f64;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" width=\"{width}\" \
+         height=\"{HEIGHT}\"><style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
+    );
+    for (place, chart) in charts.iter().enumerate() {
+        let _ = writeln!(text, "<g transform=\"translate({},0)\">", WIDTH * place as f64);
+        chart.draw(&mut text);
+        text += "</g>\n";
+    }
+    text + "</svg>\n"
+}
+
+impl Chart {
+    fn draw(&self, text: &mut String) {
+        let points = || self.lines.iter().flat_map(|line| line.points.iter().copied());
+        let across = Scale::to(points().map(|(x, _)| x).fold(0.0, f64::max), LEFT, WIDTH - RIGHT);
+        let up = Scale::to(points().map(|(_, y)| y).fold(0.0, f64::max), HEIGHT - BOTTOM, TOP);
+        let _ = writeln!(text, "<text class=\"t\" x=\"{LEFT}\" y=\"16\">{}</text>", self.title);
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        let _ = writeln!(text, "<path class=\"a\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>");
+        for mark in self.x.marks.clone().unwrap_or_else(|| across.marks()) {
+            let at = across.of(mark);
+            let _ = writeln!(
+                text,
+                "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{mark}</text>",
+                bottom + 15.0
+            );
+        }
+        for mark in up.marks() {
+            let at = up.of(mark) + 4.0;
+            let _ =
+                writeln!(text, "<text x=\"{}\" y=\"{at:.1}\" text-anchor=\"end\">{mark}</text>", LEFT - 6.0);
+        }
+        let (middle, below) = (f64::midpoint(LEFT, right), HEIGHT - 10.0);
+        let _ = writeln!(
+            text,
+            "<text x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">{}</text>",
+            self.x.name
+        );
+        let _ = writeln!(text, "<text x=\"4\" y=\"{}\">{}</text>", TOP - 6.0, self.y);
+        for (place, line) in self.lines.iter().enumerate() {
+            let (colour, dashes) = match line.is_ceiling {
+                true => (CEILING, " stroke-dasharray=\"5 4\""),
+                false => (COLOURS[place % COLOURS.len()], ""),
+            };
+            let path: Vec<String> =
+                line.points.iter().map(|(x, y)| format!("{:.1} {:.1}", across.of(*x), up.of(*y))).collect();
+            let _ =
+                writeln!(text, "<path class=\"l\" stroke=\"{colour}\"{dashes} d=\"M{}\"/>", path.join("L"));
+            let key = TOP + 13.0 * (place as f64 + 1.0);
+            let (name, x) = (&line.name, right - 4.0);
+            let _ = writeln!(
+                text,
+                "<text x=\"{x}\" y=\"{key}\" text-anchor=\"end\" style=\"fill:{colour}\">{name}</text>"
+            );
+        }
+    }
+}
+
+/// From figures to places, from 0 on.
+struct Scale {
+    end: f64,
+    step: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    /// With a round number at its end, which is as large as the largest figure.
+    fn to(largest: f64, from: f64, to: f64) -> Self {
+        let largest = largest.max(f64::MIN_POSITIVE);
+        let power = 10_f64.powf((largest / 5.0).log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+        let step = step.into_iter().find(|step| step * 5.0 >= largest).unwrap_or(largest);
+        Self { end: (largest / step).ceil() * step, step, from, to }
+    }
+
+    fn of(&self, figure: f64) -> f64 {
+        self.from + (self.to - self.from) * figure / self.end
+    }
+
+    fn marks(&self) -> Vec<f64> {
+        let count = (self.end / self.step).round() as u32;
+        // Steps of a tenth add up to 0.30000000000000004.
+        (0..=count).map(|mark| (f64::from(mark) * self.step * 1e6).round() / 1e6).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_ends_with_a_round_number_above_all_figures() {
+        for (largest, end) in [(8.0, 8.0), (4.3, 5.0), (21.0, 25.0), (7_421.0, 8_000.0), (0.31, 0.4)] {
+            let scale = Scale::to(largest, 0.0, 100.0);
+            assert_eq!(scale.marks().last(), Some(&end), "{largest}");
+            assert!((scale.of(end) - 100.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn charts_stand_beside_each_other() {
+        let chart = || Chart {
+            title: "A title".into(),
+            x: Axis { name: "workers", marks: Some(vec![1.0, 2.0]) },
+            y: "pages/s",
+            lines: vec![Line {
+                name: "a line".into(),
+                points: vec![(1.0, 10.0), (2.0, 20.0)],
+                is_ceiling: false,
+            }],
+        };
+        let drawn = draw(&[chart(), chart()]);
+        assert_eq!(drawn.matches("a line</text>").count(), 2);
+        assert!(drawn.contains("viewBox=\"0 0 840 260\"") && drawn.contains("d=\"M"), "{drawn}");
+    }
+}
