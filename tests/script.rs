@@ -85,7 +85,7 @@ impl Served {
 
 fn config(service: &str, routes: &str, more: &str) -> String {
     format!(
-        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\ndrain: {{ delay: 0s }}\nshed: {{ automatic: false }}\n{more}\n\
+        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\ndrain: {{ delay: 0s, timeout: 5m }}\nshed: {{ automatic: false }}\n{more}\n\
          services: {{ up: {{ url: '{service}' }} }}\nroutes:\n{routes}"
     )
 }

@@ -82,6 +82,18 @@ async fn a_gateway_that_ends_waits_for_what_a_handler_does_behind_its_answer() {
 }
 
 #[tokio::test]
+async fn whoever_asks_twice_does_not_wait_for_handlers() {
+    let script =
+        "service s { res '/work' on POST { respond 'begun'; res never = 'http://up/hang'; never.get() } }";
+    let mut served = Served::with(script, "limits: { wall: 10m }", "").await;
+    assert_eq!(served.ask("POST", "/work").await.text(), "begun");
+    served.gateway.ask_to_end();
+    served.gateway.logged(|line| line.contains("draining")).await.expect("a line");
+    served.gateway.ask_to_end();
+    assert!(served.gateway.ended().await.success());
+}
+
+#[tokio::test]
 async fn nothing_that_was_acknowledged_is_lost_when_workers_and_the_gateway_are_killed() {
     assert_eq!(Soak::new(orfa(), Acknowledged::ByTheGateway).run(8).await, [""; 0]);
 }

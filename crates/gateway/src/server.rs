@@ -58,7 +58,11 @@ pub(crate) async fn serve(
     let leaving = async { tokio::join!(drain(&ending, accepting, stop, &config), current.leave_scripts()).0 };
     tokio::select! {
         drained = leaving => drained,
-        () = current.cut.notified() => cut_off(&ending).await,
+        () = current.cut.notified() => {
+            // What comes after the connections is cut off as well.
+            current.cut.notify_one();
+            cut_off(&ending).await
+        }
     }
 }
 
