@@ -23,6 +23,8 @@ use crate::frame::{From, Reader};
 /// Within this time whoever connects has said who it is.
 const HELLO: Duration = Duration::from_secs(20);
 
+/// What a worker's watchdog says in the place of an engine.
+const WATCHDOG: &str = "watchdog";
 /// What their folders' names begin with.
 const PREFIX: &str = "orfa-";
 /// The file that a gateway keeps locked.
@@ -41,7 +43,7 @@ pub(crate) struct Host {
     places: Arc<Semaphore>,
 }
 
-/// Whom a worker that connects is handed to: the first connection is for runs, the second its watchdog's.
+/// Whom a worker that connects is handed to: one connection is for runs, the other its watchdog's.
 struct Expected {
     main: Option<oneshot::Sender<Connection>>,
     watchdog: Option<oneshot::Sender<Connection>>,
@@ -133,7 +135,9 @@ impl Host {
     fn take(&self, worker: u32, connection: Connection) {
         let mut expected = self.expected();
         let Some(expected) = expected.get_mut(&worker) else { return };
-        if let Some(next) = expected.main.take().or_else(|| expected.watchdog.take()) {
+        // Either of them may come first: the watchdog is a thread of its own.
+        let awaited = if connection.engine == WATCHDOG { &mut expected.watchdog } else { &mut expected.main };
+        if let Some(next) = awaited.take() {
             let _ = next.send(connection); // Whoever waited is gone, and the worker with it.
         }
     }
