@@ -84,6 +84,15 @@ async fn appends(edition: &Edition, handler: usize, long: usize) -> Outcome<Dura
     Ok(began.elapsed() / COUNT)
 }
 
+/// CPU time of all threads so far.
+fn cpu() -> Outcome<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let ticks: u64 =
+        behind.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * 10))
+}
+
 fn resident() -> Outcome<usize> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -111,13 +120,13 @@ async fn instances(folder: &Path, count: usize) -> Outcome<()> {
     }
     println!("{count} dynamic resources made in {:.2?}", began.elapsed());
     drop((states, service));
-    let (before, began) = (resident()?, Instant::now());
+    let (before, began, cpu_before) = (resident()?, Instant::now(), cpu()?);
     let (_states, service) = open(folder, Durability::Process).await?;
-    let took = began.elapsed();
+    let (took, cpu) = (began.elapsed(), cpu()? - cpu_before);
     let bytes = resident()?.saturating_sub(before) / count;
     assert!(service.edition().instance("/made/7").await?.is_some());
     println!(
-        "a start with {count} dynamic resources takes {took:.2?}, and about {bytes} bytes of memory for each"
+        "a start with {count} dynamic resources takes {took:.2?}, {cpu:.2?} of it CPU, and about {bytes} bytes of memory for each"
     );
     Ok(())
 }

@@ -271,7 +271,7 @@ impl Edition {
             match self.home.shared.store.commit(batch).await {
                 Ok(written) => {
                     // Whoever asked for it before it was there saw no values.
-                    self.home.removed(declaration.path);
+                    self.home.appeared(declaration.path);
                     let version = written.get(1).map_or(0, |written| written.version);
                     let known =
                         self.home.instances.add(&self.home, declaration.path, (version, text), epoch)?;

@@ -4,13 +4,14 @@
 //! groups in force are those that both would accept. A group that is not one of them retires: those that have its cells now
 //! wait for its writer, and for what it wrote to be durable, before they load anything.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use store::{Batch, Lease};
 
+use super::cell::Cell;
 use super::error::Error;
 use super::group::{Group, LEASE, State};
 use super::held::Waits;
@@ -32,6 +33,14 @@ pub(crate) struct Domain {
     pub(crate) shared: Vec<Arc<str>>,
     /// Those that there is one of at each path.
     pub(crate) scattered: Vec<Arc<str>>,
+}
+
+impl Table {
+    /// Where groups may be, at a path or of the whole service.
+    fn places(&self, path: Option<&str>) -> Vec<Place> {
+        let names: BTreeSet<&Arc<str>> = self.domains.values().map(|domain| &domain.name).collect();
+        names.into_iter().map(|name| (Arc::clone(name), path.map(Arc::from))).collect()
+    }
 }
 
 impl Domain {
@@ -108,6 +117,12 @@ impl Home {
         Some(group)
     }
 
+    /// Those at a path, or those of the whole service.
+    fn groups_at(&self, path: Option<&str>) -> Vec<Arc<Group>> {
+        let table = self.table();
+        table.places(path).iter().filter_map(|place| table.groups.get(place).map(Arc::clone)).collect()
+    }
+
     pub(crate) fn groups(&self) -> Vec<Arc<Group>> {
         self.table().groups.values().map(Arc::clone).collect()
     }
@@ -158,7 +173,8 @@ impl Home {
         if self.instances.find(path).is_none() {
             return Ok(false);
         }
-        let version = self.groups().iter().map(|group| group.lock().finished).max().unwrap_or_default();
+        let shared = self.groups_at(None);
+        let version = shared.iter().map(|group| group.lock().finished).max().unwrap_or_default();
         self.shared.store.commit(self.removal(Batch::new(), path, version)).await?;
         self.removed(path);
         Ok(true)
@@ -168,25 +184,33 @@ impl Home {
     pub(crate) fn removed(&self, path: &str) {
         let gone: Vec<Arc<Group>> = {
             let mut table = self.table();
-            let places: Vec<_> =
-                table.groups.keys().filter(|(_, at)| at.as_deref() == Some(path)).cloned().collect();
-            let retired = table.retired.extract_if(.., |group| group.path.as_deref() == Some(path));
-            let mut gone: Vec<_> = retired.collect();
-            gone.extend(places.iter().filter_map(|place| table.groups.remove(place)));
+            let own = table.places(Some(path));
+            let mut gone: Vec<_> = own.iter().filter_map(|place| table.groups.remove(place)).collect();
+            gone.extend(table.retired.extract_if(.., |group| group.path.as_deref() == Some(path)));
             gone
         };
         for group in gone {
             group.close(State::Gone);
         }
-        let own = self.keys.instance(path);
-        for group in self.groups().iter().filter(|group| group.path.is_none()) {
-            let cells = &mut group.lock().cells;
-            let ids: Vec<u32> =
-                cells.extract_if(|key, _| key.starts_with(&*own)).map(|(_, cell)| cell.id).collect();
-            self.shared.workers.forget(Forget::Cell, &ids);
-        }
+        self.drop_cells(path, |_| true);
         if let Some(instance) = self.instances.remove(path) {
             self.shared.workers.forget(Forget::Instance, &[instance.id]);
+        }
+    }
+
+    /// An instance is in the store now: cells of it that were looked for before are there.
+    pub(crate) fn appeared(&self, path: &str) {
+        self.drop_cells(path, |cell| !cell.exists);
+    }
+
+    /// Drops cells at a path, so that they are loaded when they are asked for the next time.
+    fn drop_cells(&self, path: &str, which: impl Fn(&Cell) -> bool) {
+        let own = self.keys.instance(path);
+        for group in self.groups_at(Some(path)).into_iter().chain(self.groups_at(None)) {
+            let cells = &mut group.lock().cells;
+            let dropped = cells.extract_if(|key, cell| key.starts_with(&*own) && which(cell));
+            let ids: Vec<u32> = dropped.map(|(_, cell)| cell.id).collect();
+            self.shared.workers.forget(Forget::Cell, &ids);
         }
     }
 

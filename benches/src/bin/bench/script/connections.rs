@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use benches::client::Client;
+use benches::client::{Answer, Client, Error};
 use benches::scoreboard::{Better, Score};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -38,8 +38,12 @@ pub(super) fn run(tools: &Tools, service: SocketAddr, progress: &Progress) -> Re
     let server = Scripted::by(program("handlers.sjs"), service).start(tools)?;
     let start = server.usage()?.rss;
     let work = open::with_highest(&server, SAMPLE, ask(server.address));
-    let (errors, highest) = open::run(work)??;
-    let errors = errors?;
+    let (answered, highest) = open::run(work)??;
+    let bad = answered?;
+    if let Some(first) = bad.first() {
+        progress.say(&format!("the first error: {first}"));
+    }
+    let errors = bad.len();
     let (start_rss_mb, highest_rss_mb) = (start as f64 / 1e6, highest as f64 / 1e6);
     progress.say(&format!("{CONNECTIONS} connections: {errors} errors, {highest_rss_mb:.0} MB at most"));
     let row =
@@ -60,17 +64,25 @@ pub(super) fn run(tools: &Tools, service: SocketAddr, progress: &Progress) -> Re
     Ok((row, headlines.map(|(name, score)| (name.to_owned(), score)).into()))
 }
 
-/// Asks on all connections at once, turn by turn; how often there was no good answer.
-async fn ask(server: SocketAddr) -> Result<usize> {
+/// Asks on all connections at once, turn by turn; what came in place of a good answer.
+async fn ask(server: SocketAddr) -> Result<Vec<String>> {
     let client = Client::new(server);
     client.open(CONNECTIONS).await?;
-    let mut errors = 0;
+    let mut bad = Vec::new();
     for _ in 0..TURNS {
         let request = || Request::get("/hello").body(Full::<Bytes>::default());
         let requests = (0..CONNECTIONS).map(|_| request()).collect::<Result<Vec<_>, _>>()?;
         let answers = join_all(requests.into_iter().map(|request| client.send(request))).await;
-        errors +=
-            answers.iter().filter(|answer| !answer.as_ref().is_ok_and(|answer| answer.status == 200)).count();
+        bad.extend(answers.into_iter().filter_map(problem));
     }
-    Ok(errors)
+    Ok(bad)
+}
+
+/// What is wrong with an answer.
+fn problem(answer: Result<Answer, Error>) -> Option<String> {
+    match answer {
+        Ok(answer) if answer.status == 200 => None,
+        Ok(answer) => Some(format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body))),
+        Err(error) => Some(error.to_string()),
+    }
 }

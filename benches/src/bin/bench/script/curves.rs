@@ -14,6 +14,7 @@ use benches::scoreboard;
 use benches::stats::median;
 use benches::upstream::tree;
 use http::Request;
+use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::body::Incoming;
 use serde::Serialize;
 
@@ -187,8 +188,10 @@ async fn page(request: Request<Incoming>, seen: Arc<Seen>) -> Answer {
         return text("thank you");
     };
     seen.requests.fetch_add(1, Relaxed);
-    let host = request.headers().get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
-    text(tree(host, number))
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let mut page = text(tree(host, number));
+    page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
+    page
 }
 
 /// The three figures.
