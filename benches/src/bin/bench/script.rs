@@ -22,7 +22,7 @@ use crate::process::Server;
 use crate::progress::Progress;
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(300);
+const TAKES: Duration = Duration::from_secs(180);
 
 #[derive(Serialize)]
 #[serde(untagged)]

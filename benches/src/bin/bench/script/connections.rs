@@ -13,7 +13,7 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use super::ratios::Headline;
-use super::servers::Scripted;
+use super::servers::{ALL_CORES, Scripted};
 use crate::process::allow_open_files;
 use crate::progress::Progress;
 use crate::query::program;
@@ -22,6 +22,8 @@ use crate::{Tools, open};
 const CONNECTIONS: usize = 2_000;
 /// Requests on each of them.
 const TURNS: usize = 10;
+/// Before each of them.
+const BREATH: Duration = Duration::from_millis(500);
 const SAMPLE: Duration = Duration::from_millis(20);
 
 #[derive(Serialize)]
@@ -35,10 +37,11 @@ pub(super) struct Row {
 
 pub(super) fn run(tools: &Tools, service: SocketAddr, progress: &Progress) -> Result<(Row, Vec<Headline>)> {
     allow_open_files(CONNECTIONS as u64 + 1_000)?;
-    let server = Scripted::by(program("handlers.sjs"), service).start(tools)?;
+    let scripted = Scripted { cores: ALL_CORES, ..Scripted::by(program("handlers.sjs"), service) };
+    let server = scripted.start(tools)?;
     let start = server.usage()?.rss;
     let work = open::with_highest(&server, SAMPLE, ask(server.address));
-    let (answered, highest) = open::run(work)??;
+    let (answered, highest) = open::run_anywhere(work)??;
     let bad = answered?;
     if let Some(first) = bad.first() {
         progress.say(&format!("the first error: {first}"));
@@ -70,6 +73,8 @@ async fn ask(server: SocketAddr) -> Result<Vec<String>> {
     client.open(CONNECTIONS).await?;
     let mut bad = Vec::new();
     for _ in 0..TURNS {
+        // So that each turn is a burst, and all of them no load that would have to be shed.
+        tokio::time::sleep(BREATH).await;
         let request = || Request::get("/hello").body(Full::<Bytes>::default());
         let requests = (0..CONNECTIONS).map(|_| request()).collect::<Result<Vec<_>, _>>()?;
         let answers = join_all(requests.into_iter().map(|request| client.send(request))).await;

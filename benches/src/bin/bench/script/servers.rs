@@ -52,25 +52,25 @@ pub(super) fn example(name: &str) -> PathBuf {
 /// Fastify with undici. None where it is not there.
 pub(super) fn fastify(tools: &Tools, service: SocketAddr) -> Result<Option<Server>> {
     let Some(program) = present(tools, "fastify") else { return Ok(None) };
-    rival(&[Path::new("node"), &program], SERVER_CORE, &format!("http://{service}")).map(Some)
+    rival(Path::new("node"), &program, SERVER_CORE, &format!("http://{service}")).map(Some)
 }
 
 /// `Bun.serve` with `fetch`. None where Bun is not there.
 pub(super) fn bun(tools: &Tools, service: SocketAddr) -> Result<Option<Server>> {
     let Some(bun) = present(tools, "bun") else { return Ok(None) };
-    rival(&[&bun, &source("bun.mjs")], SERVER_CORE, &format!("http://{service}")).map(Some)
+    rival(&bun, &source("bun.mjs"), SERVER_CORE, &format!("http://{service}")).map(Some)
 }
 
 /// A program on a cluster of Node, on all cores.
 pub(super) fn cluster(name: &str, workers: u32) -> Result<Server> {
-    rival(&[Path::new("node"), &source(name)], ALL_CORES, &workers.to_string())
+    rival(Path::new("node"), &source(name), ALL_CORES, &workers.to_string())
 }
 
 /// Starts a program with its host, its port, and something else.
-fn rival(program: &[&Path], cores: &str, more: &str) -> Result<Server> {
+fn rival(engine: &Path, program: &Path, cores: &str, more: &str) -> Result<Server> {
     Server::start(|address, _| {
-        let mut command = pinned(cores, program.first().copied().unwrap_or(Path::new("node")));
-        command.args(program.iter().skip(1)).arg(address.ip().to_string()).arg(address.port().to_string());
+        let mut command = pinned(cores, engine);
+        command.arg(program).arg(address.ip().to_string()).arg(address.port().to_string());
         command.arg(more).env("NODE_ENV", "production");
         Ok(command)
     })
