@@ -3,12 +3,14 @@
 //! A [`Document`] is a text that was checked once, all of it (RFC 8259), and an index of its tokens and
 //! longer containers, made on the way. A [`Node`] is a value in it: a place in the text. Walking to
 //! a member or an item jumps over what lies before it; numbers stay as they were spelt, keys keep their
-//! order, equal keys stay all; text that is handed on shares the document's memory.
+//! order, equal keys stay all; text that is handed on shares the document's memory. A [`Tree`] is a value
+//! composed of such texts.
 
 mod block;
 mod index;
 mod node;
 mod string;
+mod tree;
 mod walk;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +20,7 @@ use bytes::Bytes;
 pub use index::DEPTH;
 use index::{Container, Tokens};
 pub use node::{Items, Key, Kind, Members, Node, Number};
+pub use tree::{Member, Pieces, Tree};
 
 /// Why a text or a pointer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
