@@ -5,4 +5,5 @@ mod declared;
 mod joins;
 mod rig;
 mod shapes;
+mod streams;
 mod told;
