@@ -2,6 +2,7 @@
 
 mod bad;
 mod declared;
+mod documented;
 mod joins;
 mod rig;
 mod shapes;
