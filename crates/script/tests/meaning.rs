@@ -54,6 +54,91 @@ fn the_calls_of_a_par_overlap() {
     assert_eq!(Node::start().run(&program, 0, 1, &json!({}))["error"], Value::Null);
 }
 
+/// The graph of the only `par` of a handler: each step, and those that it waits for.
+fn graph(declared: &str, statements: &str) -> Vec<(String, Vec<usize>)> {
+    let source = format!(
+        "service s {{ res '/a' on POST {{ res a = 'http://a/@', b = 'http://b/@'\n{declared}\npar {{ {statements} }} }} }}"
+    );
+    let program = program(&source);
+    let graph = &program.graphs[0];
+    let needs = |index| graph.edges.iter().filter(move |(_, to, _)| *to == index).map(|(from, _, _)| *from);
+    graph.nodes.iter().enumerate().map(|(index, node)| (node.label.clone(), needs(index).collect())).collect()
+}
+
+fn steps(expected: &[(&str, &[usize])]) -> Vec<(String, Vec<usize>)> {
+    expected.iter().map(|(label, needs)| ((*label).to_owned(), needs.to_vec())).collect()
+}
+
+#[test]
+fn rule_18_each_variable_of_a_declaration_is_a_step_of_its_own() {
+    let shown = graph("", "var x = a.get(1), y = b.get(2), z = a.get(x)\nrespond x + y + z");
+    let expected: [(&str, &[usize]); 4] = [
+        ("var x = a.get(1)", &[]),
+        ("var y = b.get(2)", &[]),
+        ("var z = a.get(x)", &[0]),
+        ("respond x + y + z", &[1, 2]),
+    ];
+    assert_eq!(shown, steps(&expected));
+}
+
+#[test]
+fn rule_18_variables_of_a_pattern_and_those_without_a_call_are_steps_too() {
+    let shown =
+        graph("", "let n = 1, { p, q: [r] } = a.get(n), [s] = b.get(2), t\nt = a.get(r)\nrespond [p, s, t]");
+    let expected: [(&str, &[usize]); 6] = [
+        ("let n = 1", &[]),
+        ("let { p, q: [r] } = a.get(n)", &[0]),
+        ("let [s] = b.get(2)", &[]),
+        ("let t", &[]),
+        ("t = a.get(r)", &[1, 3]),
+        ("respond [p, s, t]", &[2, 4]),
+    ];
+    assert_eq!(shown, steps(&expected));
+}
+
+#[test]
+fn rule_18_unsafe_calls_of_one_resource_keep_their_order_within_a_declaration() {
+    let shown = graph("", "const x = a.post(1), y = b.post(2), z = a.put(3)");
+    let expected: [(&str, &[usize]); 3] =
+        [("const x = a.post(1)", &[]), ("const y = b.post(2)", &[]), ("const z = a.put(3)", &[0])];
+    assert_eq!(shown, steps(&expected));
+}
+
+#[test]
+fn rule_18_a_variable_that_is_used_before_it_is_there_throws_in_a_par_as_elsewhere() {
+    let mut node = Node::start();
+    for statements in [
+        "let x = y, y = a.get(1), z = b.get(2)",
+        "let x = a.get(y), y = b.get(1), z = b.get(2)",
+        "const f = () => y; const x = f(); let y = a.get(1), z = b.get(2)",
+        "let x = x + a.get(1), z = b.get(2)",
+        "let { x = y, y } = a.get(1), z = b.get(2)",
+        "const x = a.get(1), z = b.get(2); x = 3",
+        "class A extends B {}; class B {}; let z = b.get(2), x = a.get(1)",
+        "x = 1; let x = a.get(1), z = b.get(2)",
+    ] {
+        let source = format!(
+            "service s {{ res '/a' on POST {{ res a = 'http://a/@', b = 'http://b/@'\npar {{ {statements} }} respond 1 }} }}"
+        );
+        let answer = node.run(&program(&source), 0, 1, &json!({}));
+        let error = answer["error"].as_str().unwrap_or("");
+        assert!(
+            error.starts_with("ReferenceError") || error.starts_with("TypeError"),
+            "{statements}: {answer}"
+        );
+        assert_eq!(answer, node.run(&program(&sequential(&source)), 0, 1, &json!({})), "{statements}");
+    }
+}
+
+#[test]
+fn rule_18_a_function_that_names_itself_does_not_stand_in_the_way() {
+    let shown = graph("", "const f = (n) => n ? f(n - 1) : 0, x = a.get(1), y = b.get(2)");
+    assert_eq!(
+        shown[1..],
+        steps(&[("", &[]), ("const x = a.get(1)", &[]), ("const y = b.get(2)", &[])])[1..]
+    );
+}
+
 /// A handler that plays a statement; `head` declares what it plays with.
 fn handler(head: &str, declared: &str, statement: &str) -> String {
     format!(

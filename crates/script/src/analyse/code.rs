@@ -336,6 +336,13 @@ impl<'p, 'a> Code<'p, 'a> {
         self.text(self.place(node))
     }
 
+    /// Where in S the comma of a gap between two parts of a list stands.
+    pub(crate) fn comma(&self, gap: Range<u32>) -> Option<usize> {
+        let is_comma = |at: &u32| self.parsed.encoded.as_bytes().get(*at as usize) == Some(&b',');
+        let mut commas = gap.filter(is_comma).filter(|at| !self.semantic.is_inside_comment(*at));
+        commas.next().map(|at| self.parsed.map.to_source(at as usize))
+    }
+
     /// The outermost of the parentheses around an expression, or itself.
     pub(crate) fn past_parentheses(&self, mut node: NodeId) -> NodeId {
         while matches!(self.kind(self.parent(node)), AstKind::ParenthesizedExpression(_)) {
