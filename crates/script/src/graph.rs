@@ -6,7 +6,8 @@ use crate::analyse::Analysis;
 use crate::analyse::effects::Location;
 use crate::analyse::parallel::units::keyword;
 use crate::analyse::parallel::{Plan, Step, Unit};
-use crate::program::{Graph, Node, Position};
+use crate::line::Position;
+use crate::program::{Graph, Node};
 
 /// The graph of each `par`.
 pub(crate) fn graphs(analysis: &Analysis<'_, '_>, position: impl Fn(usize) -> Position) -> Vec<Graph> {

@@ -8,11 +8,12 @@ use oxc_allocator::Allocator;
 
 pub use compile::{Options, compile};
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
-pub use line::{Lines, Position as LinePosition};
+pub use line::{Lines, Position};
 pub use map::{Segment, SourceMap};
+pub use method::Method;
 pub use program::{
-    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Method, Node, Path, Position, Program,
-    Reads, Resource, Scope, Service, Site,
+    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Node, Path, Program, Reads, Resource,
+    Scope, Service, Site,
 };
 
 mod analyse;
@@ -25,6 +26,7 @@ mod graph;
 mod lex;
 mod line;
 pub mod map;
+mod method;
 mod parse;
 mod prepass;
 pub mod program;
@@ -37,7 +39,7 @@ pub struct Outlined {
     /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
     pub kind: &'static str,
     /// Where it begins.
-    pub position: LinePosition,
+    pub position: Position,
     /// How many constructs are around it.
     pub depth: usize,
 }

@@ -10,6 +10,7 @@ use oxc_syntax::symbol::SymbolId;
 
 use crate::Outlined;
 use crate::line::Lines;
+use crate::method::Method;
 
 /// An index of a construct in `Syntax::constructs`. A construct comes after those around it.
 pub(crate) type ConstructId = usize;
@@ -76,46 +77,6 @@ pub(crate) struct Name {
     pub(crate) span: Range<usize>,
     /// What it is to oxc, when the tree is there. A service's name is none.
     pub(crate) symbol: Option<SymbolId>,
-}
-
-/// The methods that a handler may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Method {
-    /// GET
-    Get,
-    /// HEAD, which is answered from GET where there is no handler for it.
-    Head,
-    /// POST
-    Post,
-    /// PUT
-    Put,
-    /// PATCH
-    Patch,
-    /// DELETE
-    Delete,
-}
-
-impl Method {
-    /// All of them.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
-
-    /// As it is written.
-    #[must_use]
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.name() == name)
-    }
 }
 
 impl ConstructKind {

@@ -15,7 +15,7 @@ use super::flow::{member, roots};
 use super::names::Thing;
 use super::reads::PURE;
 use super::{Analysis, reads};
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::ConstructKind;
 
 /// Something that code can depend on.

@@ -10,7 +10,8 @@ use oxc_syntax::symbol::SymbolId;
 use super::capture::{self, Captured};
 use super::code::{Code, FunctionId, Role};
 use super::template::Template;
-use crate::program::{Method, Scope};
+use crate::method::Method;
+use crate::program::Scope;
 use crate::syntax::{ConstructId, ConstructKind, Name};
 
 /// What a symbol stands for.
@@ -232,11 +233,10 @@ impl Names {
             let ConstructKind::On { method, .. } = &it.kind else { continue };
             let resource = it.parent.and_then(|parent| self.resource_at(parent));
             let (Some(resource), Some(function)) = (resource, code.function_for(construct)) else { continue };
-            let Some(method) = Method::named(method.name()) else { continue };
             let service = self.resources[resource].service;
             let number = self.services[service].handlers.len();
             self.services[service].handlers.push(self.handlers.len());
-            self.handlers.push(Handler { construct, function, method, resource, number });
+            self.handlers.push(Handler { construct, function, method: *method, resource, number });
         }
         for index in 0..self.resources.len() {
             self.resources[index].parent =

@@ -10,7 +10,7 @@ use super::Analysis;
 use super::calls::Wait;
 use super::code::{Code, FunctionId};
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// What a file, service or handler says first, where its GET may call what is not safe.

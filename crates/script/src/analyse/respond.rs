@@ -7,7 +7,7 @@ use super::Analysis;
 use super::code::Code;
 use super::commit::{children, statements};
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::ConstructKind;
 
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {

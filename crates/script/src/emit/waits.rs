@@ -13,7 +13,7 @@ use crate::analyse::calls::{Wait, call_by};
 use crate::analyse::code::{Called, Code, FunctionId};
 use crate::analyse::names::node_of;
 use crate::analyse::template::Part;
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::ConstructKind;
 
 impl<'a> Emitter<'_, '_, 'a> {
