@@ -15,6 +15,7 @@ pub use program::{
     Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Node, Path, Program, Reads, Resource,
     Scope, Service, Site,
 };
+pub use syntax::Outlined;
 
 mod analyse;
 mod compile;
@@ -32,17 +33,6 @@ mod prepass;
 pub mod program;
 mod room;
 mod syntax;
-
-/// A construct of S, as an outline of a file shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outlined {
-    /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
-    pub kind: &'static str,
-    /// Where it begins.
-    pub position: Position,
-    /// How many constructs are around it.
-    pub depth: usize,
-}
 
 /// The constructs of a text, in its order, and all that is wrong with its grammar.
 #[must_use]

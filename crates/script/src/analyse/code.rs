@@ -234,6 +234,38 @@ impl<'p, 'a> Code<'p, 'a> {
         (node.index()..self.ends[node.index()]).map(NodeId::from_usize)
     }
 
+    /// All nodes within one, without these and what stands in them. They are in the order of the text, and none stands
+    /// in another.
+    pub(crate) fn inside_without<'w>(
+        &'w self,
+        node: NodeId,
+        without: &'w [NodeId],
+    ) -> impl Iterator<Item = NodeId> + 'w {
+        let (mut out, mut at, end) = (without.iter(), node.index(), self.ends[node.index()]);
+        let mut next = out.next();
+        std::iter::from_fn(move || {
+            while next.is_some_and(|next| next.index() <= at) {
+                at = next.map_or(at, |next| at.max(self.ends[next.index()]));
+                next = out.next();
+            }
+            at += 1;
+            (at <= end).then(|| NodeId::from_usize(at - 1))
+        })
+    }
+
+    /// Those of some nodes that stand in no other, in the order of the text.
+    pub(crate) fn outermost(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        let mut sorted = nodes.to_vec();
+        sorted.sort_unstable();
+        let mut end = 0;
+        sorted.retain(|node| {
+            let is_outermost = node.index() >= end;
+            end = end.max(self.ends[node.index()]);
+            is_outermost
+        });
+        sorted
+    }
+
     /// Whether a node is `outer` or stands in it.
     pub(crate) fn is_inside(&self, node: NodeId, outer: NodeId) -> bool {
         (outer.index()..self.ends[outer.index()]).contains(&node.index())

@@ -113,19 +113,20 @@ fn segments(units: Vec<Unit>) -> Vec<Segment> {
 }
 
 impl Segment {
-    fn of(units: Vec<Unit>) -> Self {
-        let mut units = joined(connected(units));
-        let is_sequence = |units: &[Unit]| {
-            let waiting: Vec<usize> = (0..units.len()).filter(|index| units[*index].effects.io > 0).collect();
-            waiting.windows(2).all(|pair| needed(units, pair[1]).contains(&pair[0]))
-        };
-        if is_sequence(&units) {
+    fn of(mut units: Vec<Unit>) -> Self {
+        connect(&mut units);
+        let mut units = joined(units);
+        let needed = Needed::of(&units);
+        let waiting: Vec<usize> = (0..units.len()).filter(|index| units[*index].effects.io > 0).collect();
+        if waiting.windows(2).all(|pair| needed.has(pair[1], pair[0])) {
             let before = units.len();
             return Self { units, before, after: 0 };
         }
         let before = units.iter().take_while(|unit| unit.effects.io == 0 && unit.needs.is_empty()).count();
         let after = usize::from(units.last().is_some_and(|unit| unit.effects.io == 0));
-        reduce(&mut units);
+        for (unit, direct) in units.iter_mut().zip(needed.direct) {
+            unit.needs.retain(|earlier, _| direct.contains(earlier));
+        }
         Self { units, before, after }
     }
 
@@ -136,25 +137,32 @@ impl Segment {
 }
 
 /// Draws the edges: what touches the same place, and all that is before a barrier.
-fn connected(mut units: Vec<Unit>) -> Vec<Unit> {
+fn connect(units: &mut [Unit]) {
+    let mut reads: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
+    let mut writes: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
     for later in 0..units.len() {
-        let mut needs = BTreeMap::new();
-        for earlier in 0..later {
-            let (a, b) = (&units[earlier].effects, &units[later].effects);
-            let why = a.conflict(b).or((b.barrier).then_some(Location::Response));
-            needs.extend(why.map(|why| (earlier, why)));
+        let effects = &units[later].effects;
+        let both = effects.reads.iter().chain(&effects.writes);
+        let written = both.filter_map(|it| writes.get(it)).flatten();
+        let read = effects.writes.iter().filter_map(|it| reads.get(it)).flatten();
+        let before = if effects.barrier { 0..later } else { 0..0 };
+        let earlier: BTreeSet<usize> = written.chain(read).copied().chain(before).collect();
+        let why = |index: &usize| units[*index].effects.conflict(effects).unwrap_or(Location::Response);
+        let needs = earlier.iter().map(|index| (*index, why(index))).collect();
+        for (places, touched) in [(&mut reads, &effects.reads), (&mut writes, &effects.writes)] {
+            touched.iter().for_each(|it| places.entry(*it).or_default().push(later));
         }
         units[later].needs = needs;
     }
-    units
 }
 
 /// Joins neighbours that wait for nothing themselves, where the second needs no call that the first doesn't.
 fn joined(units: Vec<Unit>) -> Vec<Unit> {
-    let all: Vec<BTreeSet<usize>> = (0..units.len()).map(|index| needed(&units, index)).collect();
+    let needed = Needed::of(&units);
     let waits: Vec<bool> = units.iter().map(|unit| unit.effects.io > 0).collect();
-    let calls =
-        |index: usize| all[index].iter().copied().filter(|it| waits[*it]).collect::<BTreeSet<usize>>();
+    let needs_no_more = |index: usize| {
+        (0..index).filter(|it| waits[*it]).all(|it| !needed.has(index, it) || needed.has(index - 1, it))
+    };
     let mut place = Vec::with_capacity(units.len());
     let mut result: Vec<Unit> = Vec::new();
     for (index, mut unit) in units.into_iter().enumerate() {
@@ -162,8 +170,7 @@ fn joined(units: Vec<Unit>) -> Vec<Unit> {
         for (earlier, why) in &unit.needs {
             needs.entry(place[*earlier]).or_insert(*why);
         }
-        let joins =
-            index > 0 && !waits[index] && !waits[index - 1] && calls(index).is_subset(&calls(index - 1));
+        let joins = index > 0 && !waits[index] && !waits[index - 1] && needs_no_more(index);
         match result.last_mut().filter(|_| joins) {
             Some(last) => {
                 last.steps.append(&mut unit.steps);
@@ -182,24 +189,39 @@ fn joined(units: Vec<Unit>) -> Vec<Unit> {
     result
 }
 
-/// All that a unit has to wait for, through others.
-fn needed(units: &[Unit], index: usize) -> BTreeSet<usize> {
-    let (mut all, mut next) = (BTreeSet::new(), vec![index]);
-    while let Some(index) = next.pop() {
-        next.extend(units[index].needs.keys().copied().filter(|needed| all.insert(*needed)));
-    }
-    all
+/// All that units have to wait for, through others.
+struct Needed {
+    /// A bit for each earlier unit.
+    all: Vec<Vec<u64>>,
+    /// Those that no other implies.
+    direct: Vec<BTreeSet<usize>>,
 }
 
-/// Takes away edges that others imply.
-fn reduce(units: &mut [Unit]) {
-    for index in 0..units.len() {
-        let direct: Vec<usize> = units[index].needs.keys().copied().collect();
-        for edge in &direct {
-            let others = direct.iter().filter(|other| *other != edge);
-            if others.into_iter().any(|other| needed(units, *other).contains(edge)) {
-                units[index].needs.remove(edge);
+impl Needed {
+    fn of(units: &[Unit]) -> Self {
+        let mut needed = Self { all: Vec::new(), direct: Vec::new() };
+        for (index, unit) in units.iter().enumerate() {
+            let (mut all, mut direct) = (vec![0; index.div_ceil(64)], BTreeSet::new());
+            // From the last on: what implies an edge comes after it.
+            for earlier in unit.needs.keys().rev() {
+                if is_in(&all, *earlier) {
+                    continue;
+                }
+                direct.insert(*earlier);
+                all[earlier / 64] |= 1 << (earlier % 64);
+                all.iter_mut().zip(&needed.all[*earlier]).for_each(|(to, from)| *to |= from);
             }
+            needed.all.push(all);
+            needed.direct.push(direct);
         }
+        needed
     }
+
+    fn has(&self, later: usize, earlier: usize) -> bool {
+        is_in(&self.all[later], earlier)
+    }
+}
+
+fn is_in(set: &[u64], index: usize) -> bool {
+    set.get(index / 64).is_some_and(|bits| bits >> (index % 64) & 1 == 1)
 }

@@ -51,7 +51,7 @@ impl Safe<'_, '_, '_> {
 
     fn declarations(&self, found: &mut Vec<Diagnostic>) {
         let code = self.code();
-        for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
+        for (id, construct) in code.parsed.syntax.within(self.construct) {
             if code.handler_of(code.statements[id]) != Some(self.construct) {
                 continue;
             }

@@ -109,15 +109,17 @@ pub(super) fn split(
         return whole(observer.effects(statement, &[]));
     }
     let mut units = Vec::new();
+    // Those that stand in no other so far.
+    let mut outer: Vec<NodeId> = Vec::new();
     for call in &calls {
-        let inner: Vec<NodeId> =
-            calls.iter().copied().filter(|it| it != call && code.is_inside(*it, *call)).collect();
+        let inner = outer.split_off(outer.partition_point(|it| !code.is_inside(*it, *call)));
         let mut effects = observer.effects(*call, &inner);
+        outer.push(*call);
         effects.io = 1;
         effects.writes.insert(Location::Result(*call));
         units.push(Unit { steps: vec![Step::Call(*call)], effects, needs: BTreeMap::new() });
     }
-    let mut rest = observer.effects(statement, &calls);
+    let mut rest = observer.effects(statement, &outer);
     rest.io = 0;
     let mut effects = rest;
     if let Some(last) = calls.last() {
