@@ -139,6 +139,38 @@ fn rule_18_a_function_that_names_itself_does_not_stand_in_the_way() {
     );
 }
 
+#[test]
+fn rule_19_a_body_without_braces_is_repeated_whole() {
+    let mut node = Node::start();
+    let puts = |answer: &Value| answer["calls"]["http://a/@"].as_array().map_or(0, Vec::len);
+    for (body, expected, count) in [
+        ("if (i % 2) out[i] = a.get(i) * 0 + i; else out[i] = 'even'", json!(["even", 1, "even"]), 0),
+        ("if (i == 5) a.put(i); else pfor(var k in l) a.put(k); out[0] = 1", json!([1]), 9),
+        ("pfor(var k in l) a.put(k);", json!([]), 9),
+        ("try { null.x } catch { out[i] = a.get(i) * 0 + i } finally { i }", json!([0, 1, 2]), 0),
+        ("for (var k = 0; k < 2; k++) if (k) continue; else a.put(k);", json!([]), 3),
+    ] {
+        let source = format!(
+            "service s {{ res '/a' on POST {{ res a = 'http://a/@'\nvar out = [], l = [1, 2, 3]\npfor(var i in l) {body}\nrespond out }} }}"
+        );
+        let answer = node.run(&program(&source), 0, 1, &json!({}));
+        let sequential = node.run(&program(&sequential(&source)), 0, 1, &json!({}));
+        for answer in [answer, sequential] {
+            assert_eq!((&answer["answers"], puts(&answer)), (&json!([expected]), count), "{body}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_function_of_the_service_that_uses_state_has_its_own_arguments_and_can_be_constructed() {
+    let source = "service s { state n = 10
+      function count(a) { const all = () => arguments.length; return all() + n + (function () { return arguments.length })() }
+      function Item(x) { this.x = x + n }
+      res '/a' on POST { respond [count(1, 2), count(), [5].map(count), new Item(3).x, new (Item)(4).x, new Item instanceof Item] } }";
+    let answer = Node::start().run(&program(source), 0, 1, &json!({}));
+    assert_eq!(answer["answers"], json!([[12, 10, [13], 13, 14, true]]), "{answer}");
+}
+
 /// A handler that plays a statement; `head` declares what it plays with.
 fn handler(head: &str, declared: &str, statement: &str) -> String {
     format!(

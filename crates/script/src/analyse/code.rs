@@ -306,6 +306,19 @@ impl<'p, 'a> Code<'p, 'a> {
         std::iter::successors(Some(function), |id| (*id != 0).then(|| self.functions[*id].parent))
     }
 
+    /// Where a function names its `arguments`, in functions with `=>` too.
+    pub(crate) fn arguments_of(&self, function: FunctionId) -> Vec<NodeId> {
+        let is_arrow = |id: &FunctionId| {
+            matches!(self.kind(self.functions[*id].node), AstKind::ArrowFunctionExpression(_))
+        };
+        let is_its = |node: &NodeId| {
+            let mut around = self.functions_around(self.function_of(*node));
+            matches!(self.kind(*node), AstKind::IdentifierReference(name) if name.name == "arguments")
+                && around.find(|id| !is_arrow(id)) == Some(function)
+        };
+        self.inside(self.functions[function].node).filter(is_its).collect()
+    }
+
     /// The handler that a node stands in.
     pub(crate) fn handler_of(&self, node: NodeId) -> Option<ConstructId> {
         self.functions_around(self.function_of(node)).find_map(|id| match self.functions[id].role {

@@ -256,6 +256,10 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 }
             }
             AstKind::TaggedTemplateExpression(_) | AstKind::YieldExpression(_) => effects.barrier = true,
+            // What it declares is disposed of at the end of its block.
+            AstKind::VariableDeclaration(declaration) if inner == node => {
+                effects.full |= declaration.kind.is_using();
+            }
             _ => {}
         }
     }
@@ -280,7 +284,10 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
             }
             return self.unknown(arguments.chain([object]), effects);
         }
-        if !PURE.contains(&code.text(code.source(call.callee.span()))) {
+        let name = code.text(code.source(call.callee.span()));
+        // It may touch whatever it likes.
+        effects.full |= name == "eval";
+        if !PURE.contains(&name) {
             self.unknown(arguments, effects);
         }
     }

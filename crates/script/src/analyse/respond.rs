@@ -30,7 +30,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             Diagnostic::error(
                 Says::RespondMissing,
                 construct.span.start..method_span.end,
-                "a GET handler may end without an answer",
+                format!("a {} handler may end without an answer", handler.method.word()),
                 label,
                 "add a `respond` at its end; without one the answer is 204, and has no body",
             )

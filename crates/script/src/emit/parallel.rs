@@ -40,6 +40,8 @@ impl Emitter<'_, '_, '_> {
         let list = it.code.source(each.right.span());
         let construct = it.code.construct(id);
         let Some(text) = construct.body.clone() else { return };
+        // The tree knows where a body without braces ends: `if (a) b(); else c()`.
+        let text = text.start..it.code.place(body).end.max(text.start);
         let span = construct.span.start..it.code.place(statement).end.max(construct.span.end);
         let waits = !it.calls.inside(&it.code, body).is_empty();
         if !waits || pfor::is_sequential(&it.code, id) {
