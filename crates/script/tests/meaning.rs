@@ -21,10 +21,10 @@ fn sequential(source: &str) -> String {
     source.replace("par {", "{").replace("pfor(", "/* S: sequential */ pfor(")
 }
 
-#[test]
-fn a_program_with_par_and_pfor_gives_the_answer_of_the_sequential_one_and_its_order_of_unsafe_calls() {
-    let node = RefCell::new(Node::start());
-    let config = Config { cases: 400, failure_persistence: None, ..Config::default() };
+/// Plays random programs with `par` and `pfor`, and the same ones one thing after the other.
+fn both_ways(engine: Node, cases: u32) {
+    let node = RefCell::new(engine);
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&(vec(any::<u8>(), 0..=160), any::<u32>()), |(bytes, seed)| {
         let source = Writer::program(&bytes);
         let mut node = node.borrow_mut();
@@ -37,6 +37,19 @@ fn a_program_with_par_and_pfor_gives_the_answer_of_the_sequential_one_and_its_or
     });
     if let Err(failure) = result {
         panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_program_with_par_and_pfor_gives_the_answer_of_the_sequential_one_and_its_order_of_unsafe_calls() {
+    both_ways(Node::start(), 400);
+}
+
+#[test]
+fn it_does_so_on_bun_too() {
+    match Node::bun() {
+        Some(bun) => both_ways(bun, 100),
+        None => eprintln!("Bun is not there: `scripts/setup script` fetches it"),
     }
 }
 
