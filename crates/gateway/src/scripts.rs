@@ -83,8 +83,8 @@ fn mistake(found: &Diagnostic, file: &Path, text: &str) -> Mistake {
     let place = Lines::new(text).position(found.primary.span.start);
     Mistake {
         file: file.display().to_string(),
-        line: place.line,
-        column: place.column,
+        line: place.line as usize,
+        column: place.column as usize,
         field: String::new(),
         message: format!("{} ({})", found.message, found.code.code()),
         hint: Some(found.help.clone()).filter(|help| !help.is_empty()),
