@@ -1,12 +1,13 @@
 // What a writer changes: in place in the cells, and as the change set that the gateway keeps and ships.
 //
 // An object that the run has put in itself is in the change set by reference, so that what is changed in it later needs
-// neither a further entry nor an old value. A method that moves an array's elements (shift, sort...) makes the whole
-// array one entry. Sets of one place are one entry, unless something was removed from the same object in between.
+// neither a further entry nor an old value. `shift`, `unshift` and `splice` are one entry with what they put in; `sort`
+// and `reverse` make the whole array one. Sets of one place are one entry, unless something was removed from the same
+// object in between.
 //
 // Not kept is the order of an object's members: undoing a deletion puts the member at the end.
 
-import { VALUE, cut, put } from "./state.js";
+import { VALUE, cut, put, splice } from "./state.js";
 import { StateError, copied, kept, keptKey, step } from "./values.js";
 import { free, keyIn } from "./views.js";
 
@@ -147,8 +148,9 @@ export class Transaction {
       if (count > 0) this.#cut(node, start);
       for (const value of added) this.#put(node, raw.length, value);
     } else if (added.length !== count) {
-      this.#move(node, () => raw.splice(start, count, ...added));
+      this.#change(node, () => splice(raw, start, count, added));
       for (const value of added) if (typeof value === "object" && value !== null) this.#fresh.add(value);
+      if (!this.#isCovered) this.#ops.push([...this.#place(node, start), count, added]);
     } else {
       added.forEach((value, i) => this.#put(node, start + i, value));
     }
@@ -172,15 +174,21 @@ export class Transaction {
     return node.proxy;
   }
 
-  #move(node, change) {
+  /** Changes an array as a whole. */
+  #change(node, change) {
     const { raw, cell } = node;
     this.#locate(node);
     this.#touch(cell);
     if (!this.#isNew) cell.noteWhole(raw, this.version);
     change();
+    if (!this.#isCovered) this.#places.delete(raw);
+  }
+
+  #move(node, change) {
+    const { raw } = node;
+    this.#change(node, change);
     if (this.#isCovered) return;
     this.#whole.add(raw);
-    this.#places.delete(raw);
     const place = this.#place(node, 0);
     place[1].pop();
     this.#ops.push([...place, raw]);
