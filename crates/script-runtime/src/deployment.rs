@@ -113,6 +113,7 @@ impl Deployment {
 
     async fn deploy(&self, plans: Plans) {
         let mut kept = self.state.lock().await;
+        kept.state.iter().for_each(|state| state.set(plans.settings));
         if kept.is_as(&plans) && self.current.load().is_some() {
             return;
         }

@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use script::Program;
-use services::{Body, Call, ConfigProblem, Hosts, Problem, Report, Services};
+use services::{Body, Call, ConfigProblem, Failed, Hosts, Problem, Report, Services};
 use tokio::time::timeout_at;
 
 use crate::answer::limited;
@@ -20,7 +20,7 @@ use crate::call::Outside;
 use crate::config::ScriptOptions;
 use crate::deployment::{Deployment, Home, Plans};
 use crate::generation::Generation;
-use crate::problem::{Failed, ScriptError};
+use crate::problem::ScriptError;
 use crate::run::{self, Answered, Asked, Cost, Origin};
 use crate::scripts::Scripts;
 use crate::setup::Setup;
@@ -224,9 +224,8 @@ impl Script {
         let answered = self.run(request, &seen, started).await;
         drop(phase);
         let report = |cost: Cost| Report { made: cost.made, since: Some(started), cpu: cost.cpu };
-        let Answered { reply, version, cost } = answered.map_err(|failure| {
-            Box::new(Failed { error: failure.error, report: report(failure.cost) }) as Box<dyn Problem>
-        })?;
+        let Answered { reply, version, cost } = answered
+            .map_err(|failure| Box::<dyn Problem>::from(Failed::new(failure.error, report(failure.cost))))?;
         let mut response = reply.respond(&self.setup.mount, is_head);
         if let Some(version) = version.filter(|_| self.setup.show_versions) {
             response.headers_mut().insert(VERSION, HeaderValue::from(version));
@@ -241,18 +240,19 @@ impl Script {
         seen: &Call,
         started: Instant,
     ) -> Result<Answered, run::Failure> {
-        let limits = &self.setup.limits;
-        let deadline = started + limits.wall.0;
+        let deadline = started + self.setup.limits.wall.0;
+        let route = &seen.budget;
+        let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
         let ready = async {
             let generation = self.current().await?;
             let ask = self.ask(&generation, request).await?;
             Ok::<_, ScriptError>((generation, ask))
         };
-        let ready = timeout_at(deadline.into(), ready).await;
+        let ready = timeout_at(deadline.min(answer_by.0).into(), ready).await;
         let (generation, ask) = ready.unwrap_or(Err(ScriptError::NotReady))?;
         // It is the operator's script that calls; a caller's rights don't bound it.
         let call = Call { rights: None, ..seen.clone() };
-        let origin = Origin { call, held: Held::none(), deadline };
+        let origin = Origin { call, held: Held::none(), deadline, answer_by: Some(answer_by) };
         run::answer(Asked { setup: Arc::clone(&self.setup), generation, origin, ask }).await
     }
 
