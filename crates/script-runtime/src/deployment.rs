@@ -9,6 +9,7 @@ use script::Program;
 use tokio::sync::watch;
 
 use crate::generation::{Generation, source};
+use crate::modules::Module;
 use crate::problem::ScriptError;
 use crate::scripts::Scripts;
 use crate::state::{self, Plan, Settings};
@@ -40,8 +41,10 @@ struct Kept {
 pub(crate) struct Home {
     pub(crate) folder: PathBuf,
     pub(crate) size: Size,
-    /// The modules that the script imports by their paths, as they are written. An engine reads each only once.
-    pub(crate) modules: Vec<Option<String>>,
+    /// The modules that the script stands on, as they are written. An engine reads each only once.
+    pub(crate) modules: Vec<Module>,
+    /// What is in its folder beside the state: workers can't read what has come since they began.
+    pub(crate) beside: Vec<(PathBuf, u64)>,
 }
 
 /// What is to be in force.
@@ -84,6 +87,17 @@ impl Deployment {
                 return Err(ScriptError::NotReady);
             }
         }
+    }
+
+    /// Why nothing is in force yet; what was once, stays until something else is.
+    pub(crate) fn waits(&self) -> Option<String> {
+        if self.current.load().is_some() {
+            return None;
+        }
+        Some(match &*self.standing.borrow() {
+            Some(why) => format!("it can't be put in force: {why}"),
+            None => "no worker has taken it yet".to_owned(),
+        })
     }
 
     /// Whether requests are answered.

@@ -1,6 +1,7 @@
 //! A script route: its config, and the way of a client's request through the other files.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -18,14 +19,16 @@ use crate::answer::limited;
 use crate::ask::{self, Ask};
 use crate::call::Outside;
 use crate::config::ScriptOptions;
+use crate::confine;
 use crate::deployment::{Deployment, Home, Plans};
 use crate::generation::Generation;
+use crate::modules::{self, Module};
 use crate::problem::ScriptError;
 use crate::run::{self, Answered, Asked, Cost, Origin};
 use crate::scripts::Scripts;
 use crate::setup::Setup;
 use crate::state::{Held, Settings};
-use crate::table::Found;
+use crate::table::{self, Found};
 use crate::workers::{PoolStats, Size};
 
 /// Which version of the state a handler saw or made, where the operator wants it told.
@@ -44,8 +47,10 @@ pub struct Script {
     text: String,
     /// The folder of the script.
     folder: PathBuf,
-    /// What it imports by paths.
-    modules: Vec<Option<String>>,
+    /// What it stands on.
+    modules: Vec<Module>,
+    /// What is beside it, where the state is there as well.
+    beside: Vec<(PathBuf, u64)>,
     deployment: OnceLock<Arc<Deployment>>,
 }
 
@@ -103,6 +108,17 @@ impl Script {
                 "write `host:port`, `*.example.org` or `10.0.0.0/8`",
             ));
         });
+        let folder = std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
+        let folder = folder.unwrap_or_default();
+        let real = |folder: &Path| std::fs::canonicalize(folder).ok();
+        if let Some(folder) =
+            real(&folder).filter(|folder| real(&ground.scripts.kept).as_ref() == Some(folder))
+        {
+            let message =
+                format!("{} is the folder of the state, and workers could read all of it", folder.display());
+            let hint = "put the script into another folder, or name one of its own under `scripts.state`";
+            problems.push(problem("/file", message, hint));
+        }
         let (Ok(service), Ok(hosts), true) = (service, hosts, problems.is_empty()) else {
             return Err(problems);
         };
@@ -114,10 +130,13 @@ impl Script {
             mount,
             show_versions: options.show_versions,
         };
-        let folder = std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
-        let folder = folder.unwrap_or_default();
-        let imports = program.imports.iter().filter(|import| import.starts_with(['.', '/']));
-        let modules = imports.map(|import| std::fs::read_to_string(folder.join(import)).ok()).collect();
+        let modules = modules::modules(&program, &folder);
+        let beside = confine::beside(&folder, &ground.scripts.kept).unwrap_or_default();
+        let is_other = |path: &PathBuf| path.file_name() != file.file_name();
+        let numbered = |path: PathBuf| Some((std::fs::metadata(&path).ok()?.ino(), path));
+        let beside =
+            beside.into_iter().filter(is_other).filter_map(numbered).map(|(number, path)| (path, number));
+        let beside = beside.collect::<BTreeSet<_>>().into_iter().collect();
         Ok(Self {
             setup: Arc::new(setup),
             program: Arc::new(program),
@@ -125,6 +144,7 @@ impl Script {
             text,
             folder,
             modules,
+            beside,
             options,
             deployment: OnceLock::new(),
         })
@@ -154,7 +174,12 @@ impl Script {
             program: Arc::clone(&self.program),
             service: self.service,
             text: self.text.clone(),
-            home: Home { folder: self.folder.clone(), size, modules: self.modules.clone() },
+            home: Home {
+                folder: self.folder.clone(),
+                size,
+                modules: self.modules.clone(),
+                beside: self.beside.clone(),
+            },
             settings,
         };
         deployment.begin(plans);
@@ -165,6 +190,13 @@ impl Script {
         if let Some(deployment) = self.deployment.get() {
             deployment.settled().await;
         }
+    }
+
+    /// Why no request can be answered yet, since it was put in force.
+    #[must_use]
+    pub fn waits(&self) -> Option<String> {
+        let of_none = || Some("it is not put in force yet".to_owned());
+        self.deployment.get().map_or_else(of_none, |deployment| deployment.waits())
     }
 
     /// Whether requests are answered.
@@ -183,6 +215,13 @@ impl Script {
     #[must_use]
     pub fn program(&self) -> &Arc<Program> {
         &self.program
+    }
+
+    /// Its resources that are there from the start: their paths, that of the route in front, and the methods that each
+    /// takes.
+    pub fn resources(&self) -> impl Iterator<Item = (String, String)> {
+        let resources = table::fixed(&self.program.services[self.service]);
+        resources.map(|(path, methods)| (format!("{}{path}", self.setup.mount), methods))
     }
 
     /// The methods that this route takes.

@@ -10,6 +10,7 @@ pub use compile::{Options, compile};
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
 pub use line::{Lines, Position as LinePosition};
 pub use map::{Segment, SourceMap};
+pub use modules::modules;
 pub use program::{
     Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Method, Node, Path, Position, Program,
     Reads, Resource, Scope, Service, Site,
@@ -25,6 +26,7 @@ mod graph;
 mod lex;
 mod line;
 pub mod map;
+mod modules;
 mod parse;
 mod prepass;
 pub mod program;
