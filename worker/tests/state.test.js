@@ -285,6 +285,14 @@ test("what is taken out of the middle of an array, or put in, is one entry witho
   ]);
 });
 
+test("an array that is spliced often is one entry", () => {
+  const { view, ops } = writer(Array(1000).fill(1));
+  while (view.one.length > 2) view.one.shift();
+  const all = ops();
+  assert.ok(all.length < 20);
+  assert.deepEqual(all.at(-1), [0, [], [1, 1]]);
+});
+
 test("what did not change is not in the change set", () => {
   const { view, ops } = writer({ a: 1 }, 5);
   view.one.a = 1;

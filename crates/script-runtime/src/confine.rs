@@ -3,8 +3,8 @@
 //! The gateway starts its own binary, which confines itself and then becomes the engine, so that nothing of the script
 //! runs unconfined. Landlock leaves the script's folder and the system's libraries to read, and the workers' folder to
 //! write; a filter on system calls leaves Unix sockets alone. Both need no rights, and a kernel of 5.13 or newer.
-//! Landlock opens and can't close again what is below: where the state lies in the script's folder, all that is there
-//! beside it is opened piece by piece, and what comes later only to later workers.
+//! Landlock opens and can't close again what is below: where the state lies in a folder that is to be read, all that is
+//! there beside it is opened piece by piece, and what comes later only to later workers.
 //! Where the system has neither, the worker says so in the log and runs all the same: scripts are the operator's own
 //! code, and this is for faults.
 
@@ -14,14 +14,24 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What engines read beside their own folder: libraries, time zones, how much of a machine there is. Of processes only
-/// themselves: the gateway's environment may hold secrets.
-const SYSTEM: [&str; 13] = [
+/// What engines read beside their own folder: libraries, time zones, how much of a machine there is. Of `/etc` no more,
+/// where configs and secrets are; of processes only themselves, since the gateway's environment may hold secrets.
+const SYSTEM: [&str; 23] = [
     "/usr",
     "/lib",
     "/lib64",
     "/bin",
-    "/etc",
+    "/etc/crypto-policies",
+    "/etc/group",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
     "/sys",
     "/dev",
     "/proc/self",
@@ -86,8 +96,8 @@ fn files(home: &Path, folder: &Path, state: &Path, engine: &Path) -> Option<Stri
     // The engine may be a link to where its own files are.
     let engine = std::fs::canonicalize(engine).ok();
     let beside = engine.as_deref().and_then(Path::parent);
-    let own = readable(folder, state);
-    let read = SYSTEM.iter().map(Path::new).chain(own.iter().map(PathBuf::as_path)).chain(beside);
+    let read = SYSTEM.iter().map(Path::new).chain([folder]).chain(beside);
+    let read: Vec<PathBuf> = read.flat_map(|open| readable(open, state)).collect();
     let confine = || -> Result<_, RulesetError> {
         Ruleset::default()
             .handle_access(AccessFs::from_all(abi))?
