@@ -52,7 +52,7 @@ async fn rule_13_the_log_says_where_a_second_answer_stands() {
     let served = bad().await;
     assert_eq!(served.get("/twice").await, "first");
     let line = served.gateway.logged(|line| line.contains("a second `respond`")).await.expect("a line");
-    assert!(line.contains("shop.sjs:19:7"), "{line}");
+    assert!(line.contains("shop.sjs:20:7"), "{line}");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_million_resources_are_as_many_as_may_be() {
     let served = bad().await;
     assert_eq!(served.refused("POST", "/many").await, (503, "state-resources-full".into()));
     let line = served.gateway.logged(|line| line.contains("can't be declared")).await.expect("a line");
-    assert!(line.contains("shop.sjs:14:"), "{line}");
+    assert!(line.contains("shop.sjs:15:"), "{line}");
     assert!(line.contains("has 50 dynamic resources, and that is the most it may have"), "{line}");
     assert_eq!(served.get("/one/49").await, "49", "rule 10: each declaration is a commit of its own");
     assert_eq!(served.ask("GET", "/one/50").await.status, 404);
