@@ -1,6 +1,6 @@
-//! `/.well-known/api-catalog` (RFC 9727): where the query routes are, for whoever knows the host only.
+//! `/.well-known/api-catalog` (RFC 9727): where the query routes and the S services are, for whoever knows the host only.
 //!
-//! It is there as soon as the config has a query route, and no route of its own at that path. What a caller may not use
+//! It is there as soon as the config has one of them, and no route of its own at that path. What a caller may not use
 //! is not in it.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LINK};
@@ -25,7 +25,7 @@ const ITSELF: &str = "</.well-known/api-catalog>; rel=\"api-catalog\"; type=\"ap
 /// The protocol, for people.
 const PROTOCOL: &str = "https://github.com/orfa-gateway/orfa/blob/main/docs/query.md";
 
-/// The query routes of a gateway.
+/// The query routes and the S services of a gateway.
 pub(crate) struct Catalogue {
     entries: Vec<Entry>,
 }
@@ -33,7 +33,15 @@ pub(crate) struct Catalogue {
 struct Entry {
     /// The route's path as the config has it.
     route: Box<str>,
-    types: String,
+    what: What,
+}
+
+/// What is behind a route.
+enum What {
+    /// Programs are run: where the types of what they can call are.
+    Query { types: String },
+    /// An S service: the resources that are there from the start, by their whole paths, with their methods.
+    Script(Vec<(String, String)>),
 }
 
 /// The routes that a caller may read of; it travels with the request.
@@ -43,9 +51,13 @@ pub(crate) struct Readable(Vec<Box<str>>);
 impl Catalogue {
     /// The catalogue of these routes, if there is anything in it.
     pub(crate) fn of(routes: &[Route]) -> Option<Self> {
-        let entry = |route: &Route| match &route.way {
-            Way::Query(query) => Some(Entry { route: (&*route.path).into(), types: query.types() }),
-            Way::Proxy(_) | Way::Script(_) | Way::Catalogue(_) => None,
+        let entry = |route: &Route| {
+            let what = match &route.way {
+                Way::Query(query) => What::Query { types: query.types() },
+                Way::Script(script) => What::Script(script.resources().collect()),
+                Way::Proxy(_) | Way::Catalogue(_) => return None,
+            };
+            Some(Entry { route: (&*route.path).into(), what })
         };
         let entries: Vec<Entry> = routes.iter().filter_map(entry).collect();
         (!entries.is_empty()).then_some(Self { entries })
@@ -85,13 +97,23 @@ impl Catalogue {
 impl Entry {
     fn links(&self, origin: &str) -> Value {
         let anchor = format!("{origin}{}", self.route.trim_end_matches('*'));
-        json!({
-            "anchor": anchor,
-            "service-desc": [
-                { "href": anchor, "type": "application/json" },
-                { "href": format!("{origin}{}", self.types), "type": "text/typescript" },
-            ],
-            "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
-        })
+        match &self.what {
+            What::Query { types } => json!({
+                "anchor": anchor,
+                "service-desc": [
+                    { "href": anchor, "type": "application/json" },
+                    { "href": format!("{origin}{types}"), "type": "text/typescript" },
+                ],
+                "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
+            }),
+            What::Script(resources) => {
+                let item = |(path, methods): &(String, String)| {
+                    // An attribute of one's own is a list of texts (RFC 9264, 4.2.4.3).
+                    let methods: Vec<&str> = methods.split(", ").collect();
+                    json!({ "href": format!("{origin}{path}"), "methods": methods })
+                };
+                json!({ "anchor": anchor, "item": resources.iter().map(item).collect::<Vec<_>>() })
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ pub use diagnostic::{Code, Diagnostic, Label, Severity};
 pub use line::{Lines, Position};
 pub use map::{Segment, SourceMap};
 pub use method::Method;
+pub use modules::modules;
 pub use program::{
     Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Node, Path, Program, Reads, Resource,
     Scope, Service, Site,
@@ -28,6 +29,7 @@ mod lex;
 mod line;
 pub mod map;
 mod method;
+mod modules;
 mod parse;
 mod prepass;
 pub mod program;
