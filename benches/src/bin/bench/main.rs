@@ -22,6 +22,7 @@ mod process;
 mod progress;
 mod proxy;
 mod query;
+mod ratios;
 mod reload;
 mod rivals;
 mod routes;
