@@ -9,7 +9,7 @@ use crate::metadata::{Dependency, Kind, Metadata, Package};
 
 /// The house from the ground up. A crate depends on levels below its own, never on its own.
 const LEVELS: &[&[&str]] = &[
-    &["query-abi", "json", "openapi", "services", "script", "store"],
+    &["query-abi", "json", "dedup", "openapi", "services", "script", "store"],
     &["sandbox", "environments"],
     &["query", "filter", "script-runtime"],
     &["gateway"],
@@ -20,6 +20,8 @@ const LEVELS: &[&[&str]] = &[
 const SIDEWAYS: &[(&str, &str, &[Kind])] = &[
     // Its build script takes snapshots and compiles them with the very engine that will run them.
     ("environments", "sandbox", &[Kind::Build, Kind::Dev]),
+    // What it encodes is JSON's own tree, and to read texts a second way would be a second source of mistakes.
+    ("dedup", "json", &[Kind::Normal]),
 ];
 
 /// What stands beside the levels, and which crates of the house it may use. `testkit` drives the gateway

@@ -13,6 +13,7 @@ use crate::catalogue::{self, Catalogue};
 use crate::config::{Config, LimitsConfig, Mistake, RouteConfig, Source};
 use crate::cors::Origins;
 use crate::documents;
+use crate::encode::Encoding;
 use crate::identity::Identity;
 use crate::life::Life;
 use crate::metrics::Metrics;
@@ -126,6 +127,11 @@ impl<'a> Builder<'a> {
                     path: route.path.as_str().into(),
                     origins,
                     limits: route.limits.clone(),
+                    encoding: Encoding::new(
+                        route.compress.as_ref(),
+                        config.compress.as_ref(),
+                        !matches!(way, Way::Proxy(_)),
+                    ),
                     filters,
                     way,
                 }),
@@ -141,6 +147,7 @@ impl<'a> Builder<'a> {
             path: catalogue::PATH.into(),
             origins: elsewhere.clone(),
             limits: LimitsConfig::default(),
+            encoding: Encoding::new(None, config.compress.as_ref(), true),
             filters: None,
             way: Way::Catalogue(catalogue),
         });

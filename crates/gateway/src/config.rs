@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 use services::{Bytes, Duration, ServiceConfig};
 
 pub use crate::cors::config::CorsConfig;
+pub use crate::encode::config::{CompressConfig, CompressOptions};
 pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, JwtConfig, KeysConfig};
 pub use crate::rights::config::{RateConfig, RightsConfig, RowConfig};
 pub use crate::shed::ShedConfig;
@@ -65,6 +66,12 @@ pub struct Config {
     /// Who may call from other origins, on every route that does not say it itself.
     #[serde(default)]
     pub cors: Option<CorsConfig>,
+    /// Whether answers are compressed for clients that take it, on every route that does not say it itself: `true`,
+    /// `false`, or how. Without it those that the gateway makes are, and those of proxied services go out as they came:
+    /// a service sees itself what its client takes. An answer that holds a secret and repeats what a stranger put into
+    /// the request betrays the secret by its length (BREACH): say `false` for such routes.
+    #[serde(default)]
+    pub compress: Option<CompressConfig>,
     /// How callers prove who they are.
     #[serde(default)]
     pub auth: AuthConfig,
@@ -137,6 +144,9 @@ pub struct RouteConfig {
     /// Who may call this route from other origins.
     #[serde(default)]
     pub cors: Option<CorsConfig>,
+    /// Whether answers of this route are compressed, and how: instead of what stands under `compress`.
+    #[serde(default)]
+    pub compress: Option<CompressConfig>,
     /// Whether callers have to say who they are. By default they have to once the config knows any
     /// callers, unless `rights` has a row `anonymous`.
     #[serde(default)]

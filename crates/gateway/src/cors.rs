@@ -18,6 +18,7 @@ use services::{Body, body};
 
 use config::CorsConfig;
 
+use crate::encode::vary;
 use crate::refusal::Refusal;
 
 /// Whose page a browser asks for.
@@ -159,7 +160,7 @@ impl Origins {
         }
         headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
-        add_vary(headers);
+        vary(headers, "origin");
         let (From::Listed | From::Anyone, Some(origin)) = (from, origin) else { return };
         let everyone = (from == From::Anyone && self.0.everyone).then(|| HeaderValue::from_static("*"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, everyone.unwrap_or_else(|| origin.clone()));
@@ -199,16 +200,6 @@ pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ORIGIN)
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
-}
-
-fn add_vary(headers: &mut HeaderMap) {
-    let named = |name: &HeaderName| {
-        let mut values = headers.get_all(header::VARY).iter().filter_map(|value| value.to_str().ok());
-        values.any(|value| value.split(',').any(|word| word.trim().eq_ignore_ascii_case(name.as_str())))
-    };
-    if !named(&header::ORIGIN) {
-        headers.append(header::VARY, HeaderValue::from_static("origin"));
-    }
 }
 
 /// The host that the request was sent to: that of its target, and only without one the Host field (RFC

@@ -118,6 +118,7 @@ impl Life {
         let route = self.route(&request, entry.client.is_doubtful).cloned(); // route
         route.iter().for_each(|route| entry.enter(&route.metrics));
         let origin = request.headers().get(header::ORIGIN).cloned();
+        let asked = route.as_ref().ok().map(|route| route.encoding.asked(&request));
         let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
         let comes = origins.judge(&request);
         let has_room = || route.as_ref().map_or(true, |route| route.way.has_room(entry.began));
@@ -140,6 +141,7 @@ impl Life {
         origins.mark(comes, origin.as_ref(), response.headers_mut());
         if let Ok(route) = &route {
             route.way.complete(&entry, response.headers_mut());
+            response = route.encoding.encode(asked.unwrap_or_default(), response); // encode
         }
         entry.end(response) // log
     }

@@ -6,6 +6,7 @@ use crate::config::LimitsConfig;
 use services::path;
 
 use crate::cors::Origins;
+use crate::encode::Encoding;
 use crate::metrics::RouteMetrics;
 use crate::refusal::Refusal;
 use crate::way::Way;
@@ -23,6 +24,7 @@ pub(crate) struct Route {
     pub(crate) path: Arc<str>,
     pub(crate) origins: Origins,
     pub(crate) limits: LimitsConfig,
+    pub(crate) encoding: Encoding,
     pub(crate) way: Way,
     /// What its requests and answers go through; `None` where there is nothing.
     pub(crate) filters: Option<Arc<filter::Chain>>,

@@ -128,6 +128,7 @@ cors:
   expose: [x-total-count]
 ",
     ),
+    ("compress", "compress: { min: 512, codings: [br, gzip] }\n"),
     (
         "auth",
         "\
@@ -207,6 +208,7 @@ routes:
     proxy: catalog
     auth: optional
     cors: { origins: ['*'] }
+    compress: true
     filters: [{ wasm: fault-injection.wasm }]
     limits: { body: 1MiB, body_rate: 1kB, deadline: 10s }
 ",

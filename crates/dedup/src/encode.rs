@@ -1,0 +1,124 @@
+//! Which objects are shared, and the text with them in a table.
+
+use json::Document;
+
+use crate::Form;
+use crate::flatten::Shared;
+use crate::number::{self, DOLLAR, Numbered, Span};
+use crate::write::{Fill, write};
+
+/// The length of a reference to the first entries, `{"$":0}`.
+const REFERENCE: u64 = 7;
+
+/// What becomes of an object.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// It is spelt out, in so many bytes.
+    Spelt(u64),
+    /// It is an entry of the table, this one.
+    Shared(u32),
+}
+
+/// The deduplicated form of a text without white space; `None` where it saves less than a tenth.
+pub(crate) fn encode(document: &Document, shared: &Shared, form: Form) -> Option<Vec<u8>> {
+    if form == Form::GraphQl && !document.text().starts_with(b"{") {
+        return None;
+    }
+    let numbered = number::number(document, shared, form)?;
+    if !numbered.repeats {
+        return None;
+    }
+    let (fates, table) = fates(&numbered);
+    let body = written(&numbered, &fates, &numbered.root).saturating_add(table);
+    let (open, close) = match form {
+        Form::GraphQl => ("{\"t\":[", "]"),
+        Form::Json => ("{\"t\":[", "],\"r\":"),
+    };
+    let size = body.saturating_add((open.len() + close.len() + 1) as u64);
+    if size.saturating_mul(10) > numbered.plain.saturating_mul(9) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(usize::try_from(size).ok()?);
+    let fill = |number: u32| match (fates.get(number as usize), numbered.objects.get(number as usize)) {
+        (Some(Fate::Shared(index)), _) => Fill::Reference(*index),
+        (Some(Fate::Spelt(_)), Some(object)) => Fill::Span(&object.span),
+        _ => Fill::Text("$"),
+    };
+    let text = document.text();
+    out.extend_from_slice(open.as_bytes());
+    let before = out.len();
+    for (object, _) in numbered.objects.iter().zip(&fates).filter(|(_, fate)| matches!(fate, Fate::Shared(_)))
+    {
+        if out.len() > before {
+            out.push(b',');
+        }
+        write(&mut out, text, &numbered.cuts, &object.span, fill);
+    }
+    out.extend_from_slice(close.as_bytes());
+    let root = out.len();
+    write(&mut out, text, &numbered.cuts, &numbered.root, fill);
+    match form {
+        // The members of the root follow the table: its brace becomes the comma between them.
+        Form::GraphQl => *out.get_mut(root)? = b',',
+        Form::Json => out.push(b'}'),
+    }
+    Some(out)
+}
+
+/// What becomes of each object, and the length of the table.
+fn fates(numbered: &Numbered) -> (Vec<Fate>, u64) {
+    let count = counts(numbered);
+    let (mut fates, mut table, mut shared) = (Vec::with_capacity(count.len()), 0_u64, 0_u32);
+    for (object, count) in numbered.objects.iter().zip(count) {
+        let length = written(numbered, &fates, &object.span);
+        fates.push(if count.is_some() {
+            table = table.saturating_add(length + 1);
+            shared += 1;
+            Fate::Shared(shared - 1)
+        } else {
+            Fate::Spelt(length)
+        });
+    }
+    (fates, table)
+}
+
+/// How often each object would be written, if it is to be shared: outer ones are decided first, since what stands in
+/// a shared one is written once.
+fn counts(numbered: &Numbered) -> Vec<Option<u64>> {
+    let mut counts = vec![0_u64; numbered.objects.len()];
+    let mut pays = vec![None; numbered.objects.len()];
+    let add = |counts: &mut Vec<u64>, span: &Span, times: u64| {
+        let range = span.cuts.start as usize..span.cuts.end as usize;
+        for cut in numbered.cuts.get(range).unwrap_or_default().iter().filter(|cut| cut.number != DOLLAR) {
+            if let Some(count) = counts.get_mut(cut.number as usize) {
+                *count = count.saturating_add(times);
+            }
+        }
+    };
+    add(&mut counts, &numbered.root, 1);
+    for (number, object) in numbered.objects.iter().enumerate().rev() {
+        let count = counts.get(number).copied().unwrap_or_default();
+        let within = u64::from(object.span.cuts.end - object.span.cuts.start);
+        let length = object.own + within * REFERENCE;
+        // What the references save has to be more than the entry.
+        let shared = count > 1 && count.saturating_mul(length.saturating_sub(REFERENCE + 1)) > length + 1;
+        if let Some(pays) = pays.get_mut(number).filter(|_| shared) {
+            *pays = Some(count);
+        }
+        add(&mut counts, &object.span, if shared { 1 } else { count });
+    }
+    pays
+}
+
+/// The length of a span as it is written, the fates of what stands in it being known.
+fn written(numbered: &Numbered, fates: &[Fate], span: &Span) -> u64 {
+    let cuts = numbered.cuts.get(span.cuts.start as usize..span.cuts.end as usize).unwrap_or_default();
+    cuts.iter().fold(u64::from(span.end - span.start), |length, cut| {
+        let fill = match fates.get(cut.number as usize) {
+            Some(Fate::Spelt(length)) => *length,
+            Some(Fate::Shared(index)) => REFERENCE + u64::from(index.checked_ilog10().unwrap_or(0)),
+            None => 1,
+        };
+        (length - u64::from(cut.end - cut.start)).saturating_add(fill)
+    })
+}

@@ -1,0 +1,51 @@
+//! Texts from anywhere: see `fuzz/src/lib.rs`.
+
+use bytes::Bytes;
+use json::Document;
+
+use super::{Form, Limits, decode, encode_text, flatten};
+
+const WORDS: &[&str] = &[
+    "{\"t\":[",
+    "],\"r\":",
+    "{\"$\":0}",
+    "{\"$\":1}",
+    "{\"$$\":",
+    "\\u0024",
+    "{\"a\":\"a long enough value\"}",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"",
+    "\"a\"",
+    "1",
+    " ",
+];
+const CAP: usize = 1 << 16;
+
+#[test]
+fn whatever_is_decoded_is_json_within_its_cap_and_nothing_panics() {
+    ::fuzz::check(WORDS, |text: &[u8]| {
+        let whole = [b"{\"t\":[", text, b"],\"r\":[{\"$\":0}]}"].concat();
+        for text in [text, &whole] {
+            if let Ok(plain) = decode(text, CAP) {
+                assert!(plain.len() <= CAP && Document::new(Bytes::from(plain)).is_ok());
+            }
+        }
+    });
+}
+
+#[test]
+fn whatever_is_encoded_comes_back() {
+    ::fuzz::check(WORDS, |text: &[u8]| {
+        let text = Bytes::from([b"[", text, b",", text, b",", text, b"]"].concat());
+        let limits = Limits { min: 0, max: 1 << 20 };
+        if let Ok(Some(wire)) = encode_text(&text, Form::Json, &limits) {
+            let plain = flatten::tidied(&Document::new(text).unwrap());
+            assert_eq!(decode(&wire, plain.len()).unwrap(), plain);
+        }
+    });
+}

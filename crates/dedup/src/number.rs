@@ -1,0 +1,366 @@
+//! Numbers the objects of a text, from the innermost outwards: equal objects get the same number.
+//!
+//! An object is its own bytes and the numbers of those within it. So every byte is hashed once and compared
+//! once, however deep it stands, and an object of which only a reference is there equals one that is spelt out.
+
+use std::ops::Range;
+
+use json::Document;
+
+use crate::Form;
+use crate::flatten::Shared;
+use crate::hash;
+
+/// Shorter objects are not looked at: a reference saves nothing.
+pub(crate) const SHORT: u64 = 24;
+/// Deeper texts stay plain: the form adds two levels, and has to be readable itself.
+const DEEPEST: usize = json::DEPTH - 2;
+/// In place of a number: a `$` that is put into a name.
+pub(crate) const DOLLAR: u32 = u32::MAX;
+
+/// A place within a value where something else is written than what stands there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// What belongs there: the number of an object, or [`DOLLAR`].
+    pub(crate) number: u32,
+}
+
+/// A span of the text, and the cuts in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) cuts: Range<u32>,
+}
+
+/// An object, where it stood first.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    hash: u64,
+    pub(crate) span: Span,
+    /// The length of its own bytes, without those of the objects in it.
+    pub(crate) own: u64,
+    /// The length of all of it, spelt out.
+    pub(crate) plain: u64,
+}
+
+/// The objects of a text.
+#[derive(Debug)]
+pub(crate) struct Numbered {
+    /// By number: an object's number is greater than those of the objects in it.
+    pub(crate) objects: Vec<Object>,
+    /// The cuts of all spans.
+    pub(crate) cuts: Vec<Cut>,
+    /// The whole text.
+    pub(crate) root: Span,
+    /// Its length, spelt out.
+    pub(crate) plain: u64,
+    /// Whether any object stands there twice.
+    pub(crate) repeats: bool,
+}
+
+/// Numbers the objects of a text without white space. `None` if it has no form of that kind.
+pub(crate) fn number(document: &Document, shared: &Shared, form: Form) -> Option<Numbered> {
+    let mut numbering = Numbering {
+        text: document.text(),
+        form,
+        known: Table::new(document.text().len() / 256),
+        objects: Vec::new(),
+        cuts: Vec::new(),
+        open: Vec::with_capacity(16),
+        done: Vec::new(),
+        firsts: vec![DOLLAR; shared.firsts.len()],
+        next_first: 0,
+        repeats: false,
+        seed: hash::seed(),
+    };
+    numbering.open.push(numbering.opened(0, false));
+    numbering.tokens(document, shared)?;
+    numbering.finish()
+}
+
+/// A container that is open.
+struct Open {
+    start: u32,
+    object: bool,
+    /// Behind what has been hashed.
+    piece: u32,
+    hash: u64,
+    /// Where its cuts begin among those that are done.
+    base: usize,
+    /// Its place among those that stand there first, if it is one.
+    first: Option<usize>,
+    names: Names,
+}
+
+/// What is watched of an object's names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// Nothing.
+    Any,
+    /// So far there is one, of `$` alone.
+    Dollar,
+    /// There are several, all of `$` alone.
+    Dollars,
+    /// None may be taken for a part of the form.
+    Root,
+}
+
+struct Numbering<'a> {
+    text: &'a [u8],
+    form: Form,
+    known: Table,
+    objects: Vec<Object>,
+    cuts: Vec<Cut>,
+    open: Vec<Open>,
+    /// The cuts of what is open.
+    done: Vec<Cut>,
+    /// The numbers of the values that shared memory has first.
+    firsts: Vec<u32>,
+    next_first: usize,
+    repeats: bool,
+    seed: u64,
+}
+
+impl<'a> Numbering<'a> {
+    fn tokens(&mut self, document: &Document, shared: &Shared) -> Option<()> {
+        let mut again = shared.again.iter();
+        let mut next = again.next();
+        for (byte, at) in document.tokens() {
+            let at = at as u32;
+            while let Some(&(place, first)) = next.filter(|(place, _)| *place <= at) {
+                self.again(place, *self.firsts.get(first)?)?;
+                next = again.next();
+            }
+            match byte {
+                b'{' => {
+                    self.begin(at, true, shared)?;
+                    if self.text.get(at as usize + 1) == Some(&b'"') {
+                        self.name(at + 1)?;
+                    }
+                }
+                b'[' => self.begin(at, false, shared)?,
+                b'}' | b']' => self.end(at + 1)?,
+                b',' => self.name(at + 1)?,
+                _ => {}
+            }
+        }
+        while let Some(&(place, first)) = next {
+            self.again(place, *self.firsts.get(first)?)?;
+            next = again.next();
+        }
+        Some(())
+    }
+
+    fn slice(&self, start: u32, end: u32) -> &'a [u8] {
+        self.text.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    fn opened(&self, start: u32, object: bool) -> Open {
+        Open {
+            start,
+            object,
+            piece: start,
+            hash: self.seed,
+            base: self.done.len(),
+            first: None,
+            names: Names::Any,
+        }
+    }
+
+    fn begin(&mut self, at: u32, object: bool, shared: &Shared) -> Option<()> {
+        if self.open.len() > DEEPEST {
+            return None;
+        }
+        let piece = self.slice(self.open.last()?.piece, at);
+        let outer = self.open.last_mut()?;
+        outer.hash = hash::bytes(outer.hash, piece);
+        let mut open = self.opened(at, object);
+        if shared.firsts.get(self.next_first) == Some(&at) {
+            open.first = Some(self.next_first);
+            self.next_first += 1;
+        }
+        if object && self.open.len() == 1 && self.form == Form::GraphQl {
+            open.names = Names::Root;
+        }
+        self.open.push(open);
+        Some(())
+    }
+
+    /// Looks at a name, or at what stands in a name's place in an array.
+    #[inline]
+    fn name(&mut self, at: u32) -> Option<()> {
+        let open = self.open.last_mut()?;
+        let first = open.start + 1 == at;
+        if !open.object || (open.names == Names::Any && !first) {
+            return Some(());
+        }
+        let name = self.text.get(at as usize..).unwrap_or_default();
+        open.names = match (open.names, name) {
+            (Names::Root, [b'"', b't' | b'r', b'"', ..] | [b'"', b'$' | b'\\', ..]) => return None,
+            (Names::Root, _) => Names::Root,
+            _ if !is_dollars(name) => Names::Any,
+            _ if first => Names::Dollar,
+            _ => Names::Dollars,
+        };
+        Some(())
+    }
+
+    fn end(&mut self, end: u32) -> Option<()> {
+        let open = self.open.pop()?;
+        let hash = hash::bytes(open.hash, self.slice(open.piece, end));
+        match open.names {
+            // Who parses the text sees one name: there is no telling what it would mean.
+            Names::Dollars => return None,
+            Names::Dollar => {
+                let place = open.start + 2;
+                self.done.insert(open.base, Cut { start: place, end: place, number: DOLLAR });
+            }
+            Names::Any | Names::Root => {}
+        }
+        let number = if open.object { self.numbered(&open, end, hash)? } else { None };
+        if let Some(number) = number {
+            self.done.truncate(open.base);
+            self.done.push(Cut { start: open.start, end, number });
+        }
+        if let (Some(first), Some(number)) = (open.first, number) {
+            *self.firsts.get_mut(first)? = number;
+        }
+        let outer = self.open.last_mut()?;
+        outer.piece = end;
+        outer.hash = hash::number(outer.hash, number.map_or(hash, u64::from));
+        Some(())
+    }
+
+    /// What is in memory several times stands here again.
+    fn again(&mut self, place: u32, number: u32) -> Option<()> {
+        let piece = self.slice(self.open.last()?.piece, place);
+        let outer = self.open.last_mut()?;
+        outer.hash = hash::number(hash::bytes(outer.hash, piece), u64::from(number));
+        outer.piece = place;
+        self.done.push(Cut { start: place, end: place, number });
+        self.repeats = true;
+        (number != DOLLAR).then_some(())
+    }
+
+    /// The number of an object that ends, unless it is too short to have one.
+    fn numbered(&mut self, open: &Open, end: u32, hash: u64) -> Option<Option<u32>> {
+        let (mut own, mut within) = (u64::from(end - open.start), 0_u64);
+        let cuts = self.done.get(open.base..)?;
+        for cut in cuts {
+            own -= u64::from(cut.end - cut.start);
+            within = within.saturating_add(self.objects.get(cut.number as usize).map_or(0, |it| it.plain));
+        }
+        let plain = own.saturating_add(within);
+        if plain < SHORT {
+            return Some(None);
+        }
+        let same = |number: u32| {
+            let known = self.objects.get(number as usize);
+            known.is_some_and(|known| known.hash == hash && self.same(known, open.start, end, cuts))
+        };
+        let slot = match self.known.find(hash, same) {
+            Ok(number) => {
+                self.repeats = true;
+                return Some(Some(number));
+            }
+            Err(slot) => slot,
+        };
+        let number = u32::try_from(self.objects.len()).ok()?;
+        let first = self.cuts.len() as u32;
+        self.cuts.extend_from_slice(cuts);
+        let span = Span { start: open.start, end, cuts: first..self.cuts.len() as u32 };
+        self.objects.push(Object { hash, span, own, plain });
+        let objects = &self.objects;
+        self.known.put(slot, number, |number| objects.get(number as usize).map_or(0, |known| known.hash));
+        Some(Some(number))
+    }
+
+    /// Whether a known object has this text.
+    fn same(&self, known: &Object, mut start: u32, end: u32, cuts: &[Cut]) -> bool {
+        let Span { start: mut place, end: last, cuts: range } = known.span.clone();
+        let others = self.cuts.get(range.start as usize..range.end as usize).unwrap_or_default();
+        let alike = others.iter().zip(cuts).all(|(other, cut)| {
+            let alike =
+                other.number == cut.number && self.slice(place, other.start) == self.slice(start, cut.start);
+            (place, start) = (other.end, cut.end);
+            alike
+        });
+        alike && others.len() == cuts.len() && self.slice(place, last) == self.slice(start, end)
+    }
+
+    fn finish(mut self) -> Option<Numbered> {
+        let end = u32::try_from(self.text.len()).ok()?;
+        let first = self.cuts.len() as u32;
+        let (mut own, mut within) = (u64::from(end), 0_u64);
+        for cut in &self.done {
+            own -= u64::from(cut.end - cut.start);
+            within = within.saturating_add(self.objects.get(cut.number as usize).map_or(0, |it| it.plain));
+        }
+        self.cuts.append(&mut self.done);
+        Some(Numbered {
+            root: Span { start: 0, end, cuts: first..self.cuts.len() as u32 },
+            objects: self.objects,
+            cuts: self.cuts,
+            plain: own.saturating_add(within),
+            repeats: self.repeats,
+        })
+    }
+}
+
+/// Whether a text begins with a string of `$` alone, however they are spelt.
+pub(crate) fn is_dollars(text: &[u8]) -> bool {
+    let Some(mut rest) = text.strip_prefix(b"\"") else { return false };
+    let mut any = false;
+    while let Some(behind) = rest.strip_prefix(b"$").or_else(|| rest.strip_prefix(b"\\u0024")) {
+        (any, rest) = (true, behind);
+    }
+    any && rest.starts_with(b"\"")
+}
+
+/// Numbers by hash, with open addressing.
+struct Table {
+    /// A power of two of them, half of them empty at least.
+    slots: Vec<Option<std::num::NonZeroU32>>,
+    filled: usize,
+}
+
+impl Table {
+    fn new(expected: usize) -> Self {
+        Self { slots: vec![None; (expected * 2).next_power_of_two().max(64)], filled: 0 }
+    }
+
+    /// The number that is the same, or the free slot for it.
+    fn find(&self, hash: u64, same: impl Fn(u32) -> bool) -> Result<u32, usize> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        while let Some(Some(number)) = self.slots.get(slot) {
+            let number = number.get() - 1;
+            if same(number) {
+                return Ok(number);
+            }
+            slot = (slot + 1) & mask;
+        }
+        Err(slot)
+    }
+
+    fn put(&mut self, slot: usize, number: u32, hash: impl Fn(u32) -> u64) {
+        let entry = std::num::NonZeroU32::new(number.wrapping_add(1));
+        if let Some(slot) = self.slots.get_mut(slot) {
+            *slot = entry;
+        }
+        self.filled += 1;
+        if self.filled * 2 > self.slots.len() {
+            let numbers = std::mem::take(&mut self.slots);
+            self.slots = vec![None; numbers.len() * 4];
+            for number in numbers.into_iter().flatten() {
+                let free = self.find(hash(number.get() - 1), |_| false);
+                if let Some(slot) = free.err().and_then(|slot| self.slots.get_mut(slot)) {
+                    *slot = Some(number);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What deduplication promises, by example and for any text.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use json::{Document, Tree};
+use proptest::prelude::*;
+
+use super::*;
+
+const CAP: usize = 1 << 20;
+const ALL: Limits = Limits { min: 0, max: 1 << 20 };
+const ADA: &str = r#"{"id":1,"name":"Ada Lovelace"}"#;
+
+fn encoded(text: &str, form: Form) -> Option<String> {
+    let encoded = encode_text(&Bytes::copy_from_slice(text.as_bytes()), form, &ALL).unwrap();
+    encoded.map(|encoded| String::from_utf8(encoded).unwrap())
+}
+
+fn decoded(text: &str) -> String {
+    String::from_utf8(decode(text.as_bytes(), CAP).unwrap()).unwrap()
+}
+
+/// A text without the white space between its tokens.
+fn tidy(text: &str) -> String {
+    let document = Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+    String::from_utf8(flatten::tidied(&document)).unwrap()
+}
+
+#[test]
+fn a_repeated_object_is_written_once_and_referred_to() {
+    let plain = format!(r#"{{"a":{ADA},"b":[{ADA},{ADA}]}}"#);
+    let json = format!(r#"{{"t":[{ADA}],"r":{{"a":{{"$":0}},"b":[{{"$":0}},{{"$":0}}]}}}}"#);
+    assert_eq!(encoded(&plain, Form::Json).unwrap(), json);
+    let graphql = format!(r#"{{"t":[{ADA}],"a":{{"$":0}},"b":[{{"$":0}},{{"$":0}}]}}"#);
+    assert_eq!(encoded(&plain, Form::GraphQl).unwrap(), graphql);
+    assert_eq!([json, graphql].map(|text| decoded(&text)), [plain.clone(), plain]);
+}
+
+#[test]
+fn an_entry_refers_to_those_before_it_and_what_stands_only_within_another_is_none() {
+    let post = format!(
+        r#"{{"title":"Notes on the Engine","by":{ADA},"at":{{"place":"London, St James's Square"}}}}"#
+    );
+    let plain = format!("[{ADA},{post},{post},{post}]");
+    let entry = post.replace(ADA, r#"{"$":0}"#);
+    let wire = format!(r#"{{"t":[{ADA},{entry}],"r":[{{"$":0}},{{"$":1}},{{"$":1}},{{"$":1}}]}}"#);
+    assert_eq!(encoded(&plain, Form::Json).unwrap(), wire);
+    assert_eq!(decoded(&wire), plain);
+}
+
+#[test]
+fn numbers_and_names_stay_as_they_were_spelt_and_what_is_spelt_otherwise_is_another_value() {
+    let one = r#"{"n":12345678901234567890.0e+1,"\u0061":"\ud800","a":0}"#;
+    let other = one.replace("12345678901234567890.0e+1", "123456789012345678900");
+    let plain = format!("[{one},{one},{one},{other},{other},{other}]");
+    let wire = encoded(&plain, Form::Json).unwrap();
+    assert_eq!(wire.matches("12345678901234567890").count(), 2);
+    assert_eq!(decoded(&wire), plain);
+}
+
+#[test]
+fn a_name_of_dollars_alone_is_told_from_a_reference() {
+    for (object, escaped) in [
+        (r#"{"$":0}"#, r#"{"$$":0}"#),
+        (r#"{"$$":0}"#, r#"{"$$$":0}"#),
+        (r#"{"\u0024":[{"$":1}]}"#, r#"{"$\u0024":[{"$$":1}]}"#),
+        (r#"{"$\u0024":{"$":{}}}"#, r#"{"$$\u0024":{"$$":{}}}"#),
+    ] {
+        let plain = format!("[{object},{ADA},{ADA},{ADA},{ADA}]");
+        let wire = encoded(&plain, Form::Json).unwrap();
+        assert!(wire.contains(&format!("[{escaped},")), "{wire}");
+        assert_eq!(decoded(&wire), plain);
+    }
+    let kept = format!(r#"[{{"$":0,"a":1}},{{"a$":0}},{{}},{ADA},{ADA},{ADA}]"#);
+    assert!(encoded(&kept, Form::Json).unwrap().contains(r#"[{"$":0,"a":1},{"a$":0},{},"#));
+}
+
+#[test]
+fn what_has_no_form_of_its_own_or_saves_less_than_a_tenth_stays_plain() {
+    let thrice = format!("[{ADA},{ADA},{ADA}]");
+    assert!(encoded(&thrice, Form::Json).is_some());
+    for root in ["t", "r", "\\u0074", "$"] {
+        let plain = format!(r#"{{"{root}":{thrice}}}"#);
+        assert_eq!(encoded(&plain, Form::GraphQl), None, "{plain}");
+        assert_eq!(decoded(&encoded(&plain, Form::Json).unwrap()), plain);
+    }
+    assert_eq!(encoded(&thrice, Form::GraphQl), None);
+    assert_eq!(encoded(&format!(r#"[{{"$":1,"$":2}},{thrice}]"#), Form::Json), None);
+    assert_eq!(encoded(&format!(r#"["{}",{ADA},{ADA}]"#, "x".repeat(400)), Form::Json), None);
+    let text = Bytes::from(thrice);
+    let limits = |min, max| encode_text(&text, Form::Json, &Limits { min, max }).unwrap();
+    assert_eq!((limits(text.len() + 1, CAP), limits(0, text.len() - 1)), (None, None));
+}
+
+#[test]
+fn what_is_no_json_is_an_error_and_never_encoded() {
+    for text in [format!("{ADA}{ADA}{ADA}"), format!("[{ADA},{ADA},{ADA}"), String::new()] {
+        assert!(encode_text(&Bytes::from(text), Form::Json, &ALL).is_err());
+    }
+}
+
+#[test]
+fn deep_nesting_is_no_recursion_and_comes_back() {
+    let nested = |depth: usize| format!("{}{ADA}{}", r#"{"within":"#.repeat(depth), "}".repeat(depth));
+    for depth in [10, json::DEPTH - 4] {
+        let plain = format!("[{},{}]", nested(depth), nested(depth));
+        assert_eq!(decoded(&encoded(&plain, Form::Json).unwrap()), plain);
+    }
+    let deepest = format!("[{},{ADA},{ADA}]", nested(json::DEPTH - 2));
+    assert_eq!(encoded(&deepest, Form::Json), None);
+}
+
+#[test]
+fn what_a_tree_has_several_times_in_memory_is_shared_and_equals_what_is_spelt_out() {
+    let text = Bytes::from_static(ADA.as_bytes());
+    let ada = || Tree::Text(text.clone());
+    let name = || Bytes::from_static(b"\"by\"");
+    let post = |by: Tree| Tree::Object(Arc::new([(name(), by), (Bytes::from_static(b"\"n\""), Tree::NULL)]));
+    let one = post(ada());
+    let spelt = post(Tree::Text(Bytes::from(ADA.to_owned())));
+    let more: Arc<[json::Member]> = Arc::new([(name(), ada())]);
+    let extended = Tree::Extended(Bytes::from_static(br#"{ "title" : "On Engines" }"#), more);
+    let short = Tree::Object(Arc::new([(name(), Tree::NULL)]));
+    let items = [ada(), one.clone(), one, spelt, extended.clone(), extended, short.clone(), short];
+    let tree = Tree::Array(Arc::new(items));
+    let mut plain = Vec::new();
+    tree.write(&mut plain);
+    let wire = encode(&tree, Form::Json, &ALL).unwrap();
+    let post = r#"{"by":{"$":0},"n":null}"#;
+    let extended = r#"{"title":"On Engines","by":{"$":0}}"#;
+    let short = r#"{"by":null}"#;
+    let list = r#"{"$":0},{"$":1},{"$":1},{"$":1},{"$":2},{"$":2}"#;
+    let known = format!(r#"{{"t":[{ADA},{post},{extended}],"r":[{list},{short},{short}]}}"#);
+    assert_eq!(String::from_utf8(wire.clone()).unwrap(), known);
+    assert_eq!(decode(&wire, CAP).unwrap(), tidy(&String::from_utf8(plain).unwrap()).as_bytes());
+}
+
+#[test]
+fn hostile_texts_are_refused_by_name() {
+    let error = |text: &str| decode(text.as_bytes(), CAP).unwrap_err();
+    assert_eq!(error("[1"), Error::NotJson(json::Error::NotJson(2)));
+    for text in ["[]", r#"{"r":1}"#, r#"{"r":1,"t":[]}"#, r#"{"t":{}}"#, "7"] {
+        assert_eq!(error(text).code(), "not-deduplicated", "{text}");
+    }
+    for reference in ["0", "1", "-1", "0.0", r#""0""#, "null", "[0]", "1e400", "99999999999999999999"] {
+        let itself = format!(r#"{{"t":[{{"a":{{"$":{reference}}}}}],"r":0}}"#);
+        assert_eq!(error(&itself), Error::Reference(11), "{itself}");
+    }
+    assert_eq!(error(r#"{"t":[{}],"r":[{"$":1}]}"#), Error::Reference(15));
+    let doubling = |count: usize| {
+        let entries: Vec<String> =
+            (1..count).map(|i| format!(r#"[{{"$":{}}},{{"$":{0}}}]"#, i - 1)).collect();
+        format!(r#"{{"t":[{ADA},{}],"r":{{"$":{}}}}}"#, entries.join(","), count - 1)
+    };
+    assert_eq!(decoded(&doubling(10)).len(), 512 * ADA.len() + 511 * 3);
+    assert_eq!(error(&doubling(30)), Error::TooLong(CAP));
+    assert_eq!(error(&doubling(900)), Error::TooLong(CAP));
+    let nesting: Vec<String> = (0..json::DEPTH).map(|i| format!(r#"[{{"$":{i}}}]"#)).collect();
+    let deep = format!(r#"{{"t":[[],{}],"r":1}}"#, nesting.join(","));
+    assert_eq!(error(&deep).code(), "dedup-too-deep");
+    assert_eq!(decode(br#"{"t":[]}"#, 1).unwrap_err(), Error::TooLong(1));
+}
+
+/// JSON texts with many equal objects in them, odd names and numbers, and white space at times.
+fn any_text() -> impl Strategy<Value = String> {
+    let names = prop::sample::select(vec![
+        "$",
+        "$$",
+        "\\u0024",
+        "a",
+        "id",
+        "__proto__",
+        "constructor",
+        "t",
+        "r",
+        "é",
+        "\\ud83d",
+    ]);
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("12345678901234567890123".to_owned()),
+        Just("-0.10e-7".to_owned()),
+        Just(r#""\ud800 and \"more\" than a few letters""#.to_owned()),
+        Just(ADA.to_owned()),
+        Just(format!(r#"{{"by":{ADA},"n":1}}"#)),
+        "[0-9]{1,3}".prop_map(|digits| format!("1{digits}")),
+    ];
+    leaf.prop_recursive(5, 60, 6, move |inner| {
+        let members = prop::collection::vec((names.clone(), inner.clone()), 0..4);
+        let space = prop::sample::select(vec!["", "", "", " ", "\n\t"]);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(|items| format!("[{}]", items.join(","))),
+            (inner, 2..5_usize).prop_map(|(item, times)| format!("[{}]", vec![item; times].join(","))),
+            (members, space).prop_map(|(members, space)| {
+                let members: Vec<_> =
+                    members.iter().map(|(name, value)| format!("\"{name}\"{space}:{space}{value}")).collect();
+                format!("{{{}}}", members.join(","))
+            }),
+        ]
+    })
+}
+
+/// A tree of a text, whose objects are texts or built, and shared where the text has them twice.
+fn tree(node: json::Node<'_>, known: &mut Vec<(Vec<u8>, Tree)>, built: &mut impl FnMut() -> bool) -> Tree {
+    if let Some((_, tree)) = known.iter().find(|(text, _)| text == node.text()) {
+        return tree.clone();
+    }
+    let made = match node.kind() {
+        json::Kind::Array if built() => {
+            Tree::Array(node.items().map(|item| tree(item, known, built)).collect())
+        }
+        json::Kind::Object if built() => Tree::Object(
+            node.members().map(|(name, value)| (name.node().slice(), tree(value, known, built))).collect(),
+        ),
+        _ => Tree::Text(node.slice()),
+    };
+    if built() {
+        known.push((node.text().to_vec(), made.clone()));
+    }
+    made
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_text_comes_back_as_it_was(text in any_text()) {
+        for form in [Form::Json, Form::GraphQl] {
+            if let Some(wire) = encoded(&text, form) {
+                prop_assert_eq!(decoded(&wire), tidy(&text));
+                prop_assert!(wire.len() * 10 <= tidy(&text).len() * 9);
+            }
+        }
+    }
+
+    #[test]
+    fn every_tree_comes_back_as_its_text_and_as_short_as_that_would(text in any_text(), coins: u64) {
+        let document = Document::new(Bytes::from(text)).unwrap();
+        let mut coins = coins;
+        let mut built = || { coins = coins.rotate_left(1); coins & 1 == 1 };
+        let tree = tree(document.root(), &mut Vec::new(), &mut built);
+        let mut plain = Vec::new();
+        tree.write(&mut plain);
+        let plain = String::from_utf8(plain).unwrap();
+        let wire = encode(&tree, Form::Json, &ALL).map(|wire| String::from_utf8(wire).unwrap());
+        prop_assert_eq!(&wire, &encoded(&plain, Form::Json));
+        if let Some(wire) = wire {
+            prop_assert_eq!(decoded(&wire), tidy(&plain));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Writes a span of a text with something else in its cuts. How deep they lie in one another makes no recursion.
+
+use std::io::Write as _;
+
+use crate::number::{Cut, Span};
+
+/// What is written in place of a cut.
+pub(crate) enum Fill<'a> {
+    /// Another span, with cuts of its own.
+    Span(&'a Span),
+    /// A reference to an entry of the table.
+    Reference(u32),
+    /// This text.
+    Text(&'static str),
+}
+
+/// Appends a span. `fill` says what belongs in a cut.
+pub(crate) fn write<'a>(
+    out: &mut Vec<u8>,
+    text: &[u8],
+    cuts: &[Cut],
+    span: &'a Span,
+    fill: impl Fn(u32) -> Fill<'a>,
+) {
+    let mut open = vec![span.clone()];
+    while let Some(Span { start, end, cuts: left }) = open.last_mut() {
+        let cut = left.next().and_then(|number| cuts.get(number as usize));
+        let stop = cut.map_or(*end, |cut| cut.start);
+        out.extend_from_slice(text.get(*start as usize..stop as usize).unwrap_or_default());
+        let Some(cut) = cut else {
+            open.pop();
+            continue;
+        };
+        *start = cut.end;
+        match fill(cut.number) {
+            Fill::Span(span) => open.push(span.clone()),
+            Fill::Reference(index) => {
+                // To write into memory does not fail.
+                let _ = write!(out, "{{\"$\":{index}}}");
+            }
+            Fill::Text(text) => out.extend_from_slice(text.as_bytes()),
+        }
+    }
+}

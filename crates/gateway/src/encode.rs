@@ -1,0 +1,133 @@
+//! What becomes of an answer's text on its way out: compressed, where the client takes that (RFC 9110, section 8.4).
+//!
+//! It comes after filters and before the log, so that filters see what handlers say, and the log counts what leaves. What
+//! somebody else has settled stays as it is: what is encoded or cut already, digested, or must not be transformed.
+//!
+//! A text that is there already and not long is compressed in one go, with contexts that a thread keeps. Everything else
+//! goes through in pieces, as it comes (`compressed.rs`).
+
+mod accept;
+mod coding;
+mod compressed;
+pub(crate) mod config;
+mod head;
+#[cfg(test)]
+mod tests;
+
+use futures_util::FutureExt;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use services::{Body, body};
+
+use coding::Coding;
+use compressed::Compressed;
+use config::CompressConfig;
+pub(crate) use head::vary;
+
+/// A longer text is compressed in pieces, between which others have their turn.
+const WHOLE: u64 = 64 << 10;
+
+/// How the answers of a route are encoded.
+#[derive(Clone, Debug)]
+pub(crate) struct Encoding {
+    compress: Option<Compress>,
+}
+
+/// How they are compressed.
+#[derive(Clone, Debug)]
+struct Compress {
+    /// What is shorter goes out as it is.
+    min: u64,
+    /// The best one first.
+    codings: Vec<Coding>,
+}
+
+/// What a request says of the encoding of its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    coding: Option<Coding>,
+    is_head: bool,
+    /// The tags that the client has the answer under.
+    known: Option<HeaderValue>,
+}
+
+impl Encoding {
+    /// That of a route: what it says itself, or else all routes; `is_ours` where the gateway itself makes the answers.
+    pub(crate) fn new(route: Option<&CompressConfig>, all: Option<&CompressConfig>, is_ours: bool) -> Self {
+        let options = match route.or(all) {
+            Some(config) => config.options(),
+            None => is_ours.then(Default::default),
+        };
+        Self { compress: options.map(|options| Compress { min: options.min.0, codings: options.codings }) }
+    }
+
+    /// What of a request decides on the encoding of its answer.
+    pub(crate) fn asked<B>(&self, request: &Request<B>) -> Asked {
+        let Some(compress) = &self.compress else { return Asked::default() };
+        let headers = request.headers();
+        Asked {
+            coding: accept::coding(&compress.codings, headers),
+            is_head: request.method() == Method::HEAD,
+            known: headers.get(header::IF_NONE_MATCH).cloned(),
+        }
+    }
+
+    /// The answer as it goes out.
+    pub(crate) fn encode(&self, asked: Asked, response: Response<Body>) -> Response<Body> {
+        match &self.compress {
+            Some(compress) => compress.apply(asked, response),
+            None => response,
+        }
+    }
+}
+
+impl Compress {
+    fn apply(&self, asked: Asked, mut response: Response<Body>) -> Response<Body> {
+        if response.status() == StatusCode::NOT_MODIFIED {
+            asked.known.iter().for_each(|known| head::name_as_known(response.headers_mut(), known));
+            return response;
+        }
+        if !head::is_open(&response) || !head::is_worth(response.headers()) {
+            return response;
+        }
+        let size = size(&response, asked.is_head);
+        if size.is_some_and(|size| size < self.min.max(1)) {
+            return response;
+        }
+        head::vary(response.headers_mut(), "accept-encoding");
+        match asked.coding {
+            None => response,
+            Some(coding) if asked.is_head => {
+                head::encode(response.headers_mut(), coding);
+                response.map(|_| body::empty())
+            }
+            Some(coding) => compressed(coding, size, response),
+        }
+    }
+}
+
+/// How long the answer's text is, where that is known.
+fn size(response: &Response<Body>, is_head: bool) -> Option<u64> {
+    let said = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    if is_head { said() } else { response.body().size_hint().exact() }
+}
+
+/// The answer with its text compressed: at once where it is there and not long, or else as it comes.
+fn compressed(coding: Coding, size: Option<u64>, response: Response<Body>) -> Response<Body> {
+    let (mut head, mut body) = response.into_parts();
+    let is_short = size.is_some_and(|size| size <= WHOLE);
+    let first = if is_short { body.frame().now_or_never().flatten() } else { None };
+    if body.is_end_stream()
+        && let Some(Ok(frame)) = &first
+        && let Some(text) = frame.data_ref()
+    {
+        let Some(shorter) = coding.whole(text) else {
+            return Response::from_parts(head, body::full(text.clone()));
+        };
+        head::encode(&mut head.headers, coding);
+        return Response::from_parts(head, body::full(shorter));
+    }
+    head::encode(&mut head.headers, coding);
+    Response::from_parts(head, Compressed::new(coding, size, first, body).boxed_unsync())
+}

@@ -1,0 +1,174 @@
+//! The content codings: what they are called, and who does the work.
+//!
+//! Levels are those at which a gateway can afford it. Of 100 KB of JSON, zstd at 1 makes 16 KB in 0.12 ms, brotli at 2
+//! makes 17 KB in 0.5 ms, gzip at 4 makes 18 KB in 1.4 ms; brotli at 5, as web servers have it for files, takes
+//! 3 ms for 15.5 KB. Hence the order, too.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+
+use brotli::CompressorWriter;
+use brotli::enc::BrotliEncoderParams;
+use flate2::write::GzEncoder;
+use flate2::{Compress, Compression, Crc, FlushCompress, Status};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::CParameter;
+
+const ZSTD_LEVEL: i32 = 1;
+const BROTLI_LEVEL: i32 = 2;
+const GZIP_LEVEL: Compression = Compression::new(4);
+
+/// How far back repeats are found in a text whose end nobody knows, as a power of two: it may be a slow one among
+/// thousands, and each holds its window.
+const WINDOW: u32 = 16;
+/// The same where the end is known, and so near.
+const WIDE_WINDOW: u32 = 18;
+
+/// What brotli hands on at a time.
+const BROTLI_STEP: usize = 4 << 10;
+
+/// A content coding (RFC 9110, section 8.4.1; RFC 8878; RFC 7932).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Coding {
+    /// Zstandard: the smallest for the least work.
+    #[serde(rename = "zstd")]
+    Zstd,
+    /// Brotli: what browsers took before that, over HTTPS.
+    #[serde(rename = "br")]
+    Brotli,
+    /// What everybody takes.
+    #[serde(rename = "gzip")]
+    Gzip,
+}
+
+impl Coding {
+    /// Its name in `Content-Encoding`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "zstd",
+            Self::Brotli => "br",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// A text in one go; `None` where it would get no shorter.
+    pub(super) fn whole(self, text: &[u8]) -> Option<Vec<u8>> {
+        let encoded = match self {
+            Self::Zstd => zstd_whole(text),
+            Self::Brotli => brotli_whole(text),
+            Self::Gzip => gzip_whole(text),
+        };
+        encoded.ok().filter(|encoded| encoded.len() < text.len())
+    }
+}
+
+fn zstd_whole(text: &[u8]) -> io::Result<Vec<u8>> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| match context {
+        Some(context) => context.compress(text),
+        None => context.insert(Compressor::new(ZSTD_LEVEL)?).compress(text),
+    })
+}
+
+fn brotli_whole(text: &[u8]) -> io::Result<Vec<u8>> {
+    let window = usize::BITS - text.len().leading_zeros();
+    let out = Vec::with_capacity(text.len() / 2);
+    let mut encoder = CompressorWriter::with_params(out, BROTLI_STEP, &brotli_parameters(window));
+    encoder.write_all(text)?;
+    Ok(encoder.into_inner())
+}
+
+fn brotli_parameters(window: u32) -> BrotliEncoderParams {
+    let lgwin = window.clamp(10, WIDE_WINDOW).cast_signed();
+    BrotliEncoderParams { quality: BROTLI_LEVEL, lgwin, ..BrotliEncoderParams::default() }
+}
+
+/// One member (RFC 1952) around what a kept context makes.
+fn gzip_whole(text: &[u8]) -> io::Result<Vec<u8>> {
+    const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    thread_local! {
+        static CONTEXT: RefCell<Compress> = RefCell::new(Compress::new(GZIP_LEVEL, false));
+    }
+    let mut out = Vec::with_capacity(text.len() / 2 + 64);
+    out.extend_from_slice(&HEAD);
+    CONTEXT.with_borrow_mut(|context| {
+        context.reset();
+        loop {
+            let read = usize::try_from(context.total_in()).unwrap_or(usize::MAX).min(text.len());
+            if context.compress_vec(&text[read..], &mut out, FlushCompress::Finish)? == Status::StreamEnd {
+                return io::Result::Ok(());
+            }
+            out.reserve(text.len() / 4 + 64);
+        }
+    })?;
+    let mut checksum = Crc::new();
+    checksum.update(text);
+    out.extend_from_slice(&checksum.sum().to_le_bytes());
+    out.extend_from_slice(&checksum.amount().to_le_bytes());
+    Ok(out)
+}
+
+/// What encodes a text in pieces.
+pub(super) enum Encoder {
+    Zstd(zstd::Encoder<'static, Vec<u8>>),
+    Brotli(Box<CompressorWriter<Vec<u8>>>),
+    Gzip(GzEncoder<Vec<u8>>),
+}
+
+impl Encoder {
+    /// For a text of this length, if it is known.
+    pub(super) fn new(coding: Coding, size: Option<u64>) -> io::Result<Self> {
+        let window = if size.is_some() { WIDE_WINDOW } else { WINDOW };
+        Ok(match coding {
+            Coding::Zstd => {
+                let mut encoder = zstd::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
+                encoder.set_parameter(CParameter::WindowLog(window))?;
+                Self::Zstd(encoder)
+            }
+            Coding::Brotli => {
+                let parameters = brotli_parameters(window);
+                Self::Brotli(Box::new(CompressorWriter::with_params(Vec::new(), BROTLI_STEP, &parameters)))
+            }
+            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), GZIP_LEVEL)),
+        })
+    }
+
+    pub(super) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Zstd(encoder) => encoder.write_all(piece),
+            Self::Brotli(encoder) => encoder.write_all(piece),
+            Self::Gzip(encoder) => encoder.write_all(piece),
+        }
+    }
+
+    /// Makes all that was written readable.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Zstd(encoder) => encoder.flush(),
+            Self::Brotli(encoder) => encoder.flush(),
+            Self::Gzip(encoder) => encoder.flush(),
+        }
+    }
+
+    /// What has come out since it was last asked for.
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+        match self {
+            Self::Zstd(encoder) => encoder.get_mut(),
+            Self::Brotli(encoder) => encoder.get_mut(),
+            Self::Gzip(encoder) => encoder.get_mut(),
+        }
+    }
+
+    /// The rest.
+    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Zstd(encoder) => encoder.finish(),
+            Self::Brotli(encoder) => Ok(encoder.into_inner()),
+            Self::Gzip(encoder) => encoder.finish(),
+        }
+    }
+}

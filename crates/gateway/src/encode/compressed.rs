@@ -1,0 +1,158 @@
+//! A body that is compressed as it comes.
+//!
+//! What has come is never held back: as soon as the body has nothing more for the moment, all of it is flushed. And no
+//! thread computes for long: after a piece, others have their turn.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::{Frame, SizeHint};
+use services::Body;
+use services::body::Error;
+
+use super::coding::{Coding, Encoder};
+
+/// How much is compressed before others have their turn: half a millisecond for zstd, some for the others.
+const TURN: usize = 128 << 10;
+/// How much is compressed before it is looked what came out.
+const STEP: usize = 32 << 10;
+/// As much as this is worth sending.
+const ENOUGH: usize = 16 << 10;
+
+/// The body, compressed.
+pub(super) struct Compressed {
+    state: State,
+    /// What was asked of the body before.
+    first: Option<Result<Frame<Bytes>, Error>>,
+    body: Body,
+    /// What is still to be compressed.
+    piece: Bytes,
+    /// How much was compressed in this turn.
+    done: usize,
+    /// Whether something was written that may not have come out.
+    is_held: bool,
+}
+
+enum State {
+    /// No context is made for a body that nobody reads.
+    New(Coding, Option<u64>),
+    Open(Encoder),
+    /// What comes behind the end.
+    Trailers(Frame<Bytes>),
+    Over,
+}
+
+impl Compressed {
+    /// Of a text of this length, if it is known.
+    pub(super) fn new(
+        coding: Coding,
+        size: Option<u64>,
+        first: Option<Result<Frame<Bytes>, Error>>,
+        body: Body,
+    ) -> Self {
+        let state = State::New(coding, size);
+        Self { state, first, body, piece: Bytes::new(), done: 0, is_held: false }
+    }
+
+    fn encoder(&mut self) -> io::Result<&mut Encoder> {
+        if let State::New(coding, size) = self.state {
+            self.state = State::Open(Encoder::new(coding, size)?);
+        }
+        match &mut self.state {
+            State::Open(encoder) => Ok(encoder),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Compresses some of what has come; what is worth sending.
+    fn compress(&mut self) -> io::Result<Option<Bytes>> {
+        let mut step = std::mem::take(&mut self.piece);
+        self.piece = step.split_off(step.len().min(STEP));
+        self.done += step.len();
+        self.is_held = true;
+        let encoder = self.encoder()?;
+        encoder.write(&step)?;
+        let out = encoder.out();
+        Ok((out.len() >= ENOUGH).then(|| std::mem::take(out).into()))
+    }
+
+    fn flush(&mut self) -> io::Result<Bytes> {
+        self.is_held = false;
+        let encoder = self.encoder()?;
+        encoder.flush()?;
+        Ok(std::mem::take(encoder.out()).into())
+    }
+
+    /// The last of it, and what stands behind.
+    fn finish(&mut self, trailers: Option<Frame<Bytes>>) -> io::Result<Bytes> {
+        self.encoder()?;
+        let after = trailers.map_or(State::Over, State::Trailers);
+        match std::mem::replace(&mut self.state, after) {
+            State::Open(encoder) => Ok(encoder.finish()?.into()),
+            _ => Ok(Bytes::new()),
+        }
+    }
+}
+
+impl http_body::Body for Compressed {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Trailers(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            State::Over => return Poll::Ready(None),
+            open => self.state = open,
+        }
+        loop {
+            if self.done >= TURN {
+                self.done = 0;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if self.piece.has_remaining() {
+                match self.compress()? {
+                    Some(out) => return data(out),
+                    None => continue,
+                }
+            }
+            let polled = match self.first.take() {
+                Some(first) => Poll::Ready(Some(first)),
+                None => Pin::new(&mut self.body).poll_frame(context),
+            };
+            match polled {
+                Poll::Pending if self.is_held => return data(self.flush()?),
+                Poll::Pending => {
+                    self.done = 0;
+                    return Poll::Pending;
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.state = State::Over;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(piece) => self.piece = piece,
+                    Err(trailers) => return data(self.finish(Some(trailers))?),
+                },
+                Poll::Ready(None) => return data(self.finish(None)?),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+fn data(data: Bytes) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    Poll::Ready(Some(Ok(Frame::data(data))))
+}

@@ -1,0 +1,269 @@
+use std::io::Read;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::{Channel, StreamBody};
+use proptest::prelude::*;
+
+use super::*;
+
+const CODINGS: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+
+/// What can be read of a text so far.
+fn readable(coding: &str, encoded: &[u8]) -> Vec<u8> {
+    let mut decoder: Box<dyn Read> = match coding {
+        "zstd" => Box::new(zstd::Decoder::new(encoded).unwrap()),
+        "br" => Box::new(brotli::Decompressor::new(encoded, 4096)),
+        "gzip" => Box::new(flate2::read::GzDecoder::new(encoded)),
+        other => panic!("{other} is no coding"),
+    };
+    let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = decoder.read(&mut buffer) {
+        text.extend_from_slice(&buffer[..length]);
+    }
+    text
+}
+
+/// A text that is worth compressing.
+fn long() -> String {
+    (0..200).map(|n| format!("{{\"id\":{n},\"title\":\"item\"}}")).collect()
+}
+
+fn answer(kind: &str, text: impl Into<Bytes>) -> Response<Body> {
+    Response::builder().header("content-type", kind).body(body::full(text)).unwrap()
+}
+
+/// The answer to a client that takes these.
+fn to(accept: &str, response: Response<Body>) -> Response<Body> {
+    asked(Request::get("/").header("accept-encoding", accept), response)
+}
+
+fn asked(request: http::request::Builder, response: Response<Body>) -> Response<Body> {
+    let encoding = Encoding::new(None, None, true);
+    let asked = encoding.asked(&request.body(()).unwrap());
+    encoding.encode(asked, response)
+}
+
+fn whole(response: Response<Body>) -> Bytes {
+    response.into_body().collect().now_or_never().unwrap().unwrap().to_bytes()
+}
+
+fn header(response: &Response<Body>, name: &str) -> String {
+    let values = response.headers().get_all(name).iter().map(|value| value.to_str().unwrap());
+    values.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn a_client_gets_the_same_text_in_each_coding() {
+    for (accept, coding) in [("zstd", "zstd"), ("br", "br"), ("x-gzip", "gzip")] {
+        let response = to(accept, answer("application/json", long()));
+        assert_eq!(
+            (header(&response, "content-encoding"), header(&response, "vary")),
+            (coding.into(), "accept-encoding".into())
+        );
+        let encoded = whole(response);
+        assert!(encoded.len() * 4 < long().len(), "{coding}: {}", encoded.len());
+        assert_eq!(readable(coding, &encoded), long().as_bytes());
+    }
+}
+
+#[test]
+fn who_takes_no_coding_gets_the_text_and_caches_are_told_that_others_do() {
+    let response = asked(Request::get("/"), answer("application/json", long()));
+    assert_eq!(
+        (header(&response, "content-encoding"), header(&response, "vary")),
+        (String::new(), "accept-encoding".into())
+    );
+    assert_eq!(whole(response), long());
+}
+
+#[test]
+fn what_is_settled_or_not_worth_it_goes_out_as_it_came() {
+    let with = |name: &str, value: &str| {
+        let mut response = answer("application/json", long());
+        response.headers_mut().insert(http::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+        response
+    };
+    let status = |status: u16| {
+        let mut response = answer("application/json", long());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        response
+    };
+    for response in [
+        with("content-encoding", "gzip"),
+        with("content-range", "bytes 0-1/2"),
+        with("cache-control", "max-age=1, No-Transform"),
+        with("repr-digest", "sha-256=:AA==:"),
+        with("content-type", "text/event-stream; charset=utf-8"),
+        with("content-type", "image/png"),
+        with("content-type", "multipart/mixed"),
+        status(206),
+        status(204),
+        answer("application/json", "{}"),
+        answer("application/json", ""),
+        Response::new(body::full(long())),
+    ] {
+        let before = response.headers().clone();
+        let response = to("gzip", response);
+        assert_eq!(*response.headers(), before);
+        let text = whole(response);
+        assert!(text.len() < 3 || text == long());
+    }
+}
+
+#[test]
+fn text_of_every_kind_is_worth_it() {
+    for kind in [
+        "text/html; charset=utf-8",
+        "TEXT/css",
+        "Application/JSON",
+        "application/problem+json",
+        "application/vnd.github.v3+JSON ; q",
+        "image/svg+xml",
+        "application/wasm",
+        "application/javascript",
+    ] {
+        assert_eq!(header(&to("br", answer(kind, long())), "content-encoding"), "br", "{kind}");
+    }
+}
+
+#[test]
+fn what_cannot_be_made_shorter_goes_out_plain() {
+    let noise: Vec<u8> = (0..4096).map(|_| fastrand::u8(..)).collect();
+    for accept in ["zstd", "br", "gzip"] {
+        let response = to(accept, answer("text/plain", noise.clone()));
+        assert_eq!(header(&response, "content-encoding"), "");
+        assert_eq!(whole(response), noise);
+    }
+}
+
+#[test]
+fn an_encoded_answer_promises_no_bytes_of_the_plain_one() {
+    let plain = |kind: &str| {
+        let mut response = answer(kind, long());
+        for (name, value) in [
+            ("etag", "\"v1\""),
+            ("accept-ranges", "bytes"),
+            ("content-length", "4690"),
+            ("vary", "Accept-Encoding"),
+        ] {
+            response.headers_mut().insert(name, value.parse().unwrap());
+        }
+        response
+    };
+    let get = to("gzip", plain("text/html"));
+    for (name, expected) in
+        [("etag", "W/\"v1\""), ("accept-ranges", ""), ("content-length", ""), ("vary", "Accept-Encoding")]
+    {
+        assert_eq!(header(&get, name), expected);
+    }
+    let head = asked(Request::head("/").header("accept-encoding", "gzip"), plain("text/html"));
+    assert_eq!(head.headers(), get.headers(), "HEAD says what GET says");
+    assert_eq!(whole(head), "");
+    let untouched = to("gzip", plain("image/png"));
+    assert_eq!(header(&untouched, "etag"), "\"v1\"");
+}
+
+#[test]
+fn an_answer_that_has_not_changed_is_named_as_its_client_knows_it() {
+    for (known, named) in
+        [("W/\"v1\"", "W/\"v1\""), ("\"v0\", W/\"v1\"", "W/\"v1\""), ("\"v1\"", "\"v1\""), ("*", "\"v1\"")]
+    {
+        let mut response =
+            Response::builder().status(304).header("etag", "\"v1\"").body(body::empty()).unwrap();
+        response = asked(Request::get("/").header("if-none-match", known), response);
+        assert_eq!(header(&response, "etag"), named, "{known}");
+    }
+}
+
+#[test]
+fn what_has_come_of_a_slow_answer_is_readable_at_once() {
+    for coding in CODINGS {
+        let (mut send, body) = Channel::<Bytes, services::body::Error>::new(4);
+        let response = Response::builder().header("content-type", "application/x-ndjson");
+        let response = to(coding.name(), response.body(body.boxed_unsync()).unwrap());
+        let mut body = pin!(response.into_body());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut encoded = Vec::new();
+        for (index, line) in ["{\"n\":1}\n", "{\"n\":2}\n", "{\"n\":3}\n"].into_iter().enumerate() {
+            send.send_data(line.into()).now_or_never().unwrap().unwrap();
+            while let Poll::Ready(frame) = body.as_mut().poll_frame(&mut context) {
+                encoded.extend_from_slice(&frame.unwrap().unwrap().into_data().unwrap());
+            }
+            assert_eq!(readable(coding.name(), &encoded).len(), 8 * (index + 1), "{}", coding.name());
+        }
+        drop(send);
+    }
+}
+
+#[test]
+fn a_long_answer_lets_others_have_their_turn() {
+    let long = vec![b'x'; 4 << 20];
+    for coding in CODINGS {
+        let mut body = pin!(to(coding.name(), answer("text/plain", long.clone())).into_body());
+        let (mut turns, mut encoded) = (0, Vec::new());
+        loop {
+            match body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => turns += 1,
+                Poll::Ready(Some(frame)) => encoded.extend_from_slice(&frame.unwrap().into_data().unwrap()),
+                Poll::Ready(None) => break,
+            }
+        }
+        assert!(turns >= 31, "{turns}");
+        assert_eq!(readable(coding.name(), &encoded), long);
+    }
+}
+
+#[test]
+fn a_body_that_breaks_off_is_broken_and_not_ended() {
+    for size in [None, Some(2000)] {
+        let frames = [Ok(Frame::data(Bytes::from("x".repeat(1000)))), Err("gone".into())];
+        let body = Compressed::new(
+            Coding::Gzip,
+            size,
+            None,
+            StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync(),
+        );
+        let read = body.collect().now_or_never().unwrap();
+        assert_eq!(read.err().map(|error| error.to_string()).as_deref(), Some("gone"));
+    }
+}
+
+#[test]
+fn trailers_come_behind_the_end() {
+    let trailers =
+        http::HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), "7".parse().unwrap())]);
+    let frames = [Ok(Frame::data(Bytes::from("text"))), Ok(Frame::trailers(trailers.clone()))];
+    let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    let read = Compressed::new(Coding::Zstd, None, None, body).collect().now_or_never().unwrap().unwrap();
+    assert_eq!(read.trailers(), Some(&trailers));
+    assert_eq!(readable("zstd", &read.to_bytes()), b"text");
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_in_whatever_pieces_is_what_the_client_reads(
+        pieces in prop::collection::vec((0..100_000_usize, any::<u8>(), any::<bool>()), 0..8),
+        knows in any::<bool>(),
+    ) {
+        let piece = |(length, byte, random): &(usize, u8, bool)| -> Bytes {
+            let mut dice = fastrand::Rng::with_seed(u64::from(*byte));
+            (0..*length).map(|_| if *random { dice.u8(..) } else { *byte }).collect()
+        };
+        let pieces: Vec<Bytes> = pieces.iter().map(piece).collect();
+        let text = pieces.concat();
+        for coding in CODINGS {
+            let frames = pieces.clone().into_iter().map(|piece| Ok(Frame::data(piece)));
+            let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+            let compressed = Compressed::new(coding, knows.then_some(text.len() as u64), None, body);
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let encoded = runtime.block_on(compressed.collect()).unwrap().to_bytes();
+            prop_assert_eq!(&readable(coding.name(), &encoded), &text);
+            if let Some(encoded) = coding.whole(&text) {
+                prop_assert_eq!(&readable(coding.name(), &encoded), &text);
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A JSON value made of parts of texts. What answers are composed of: nothing is parsed into values, no
+//! text is copied before it is written, and a part that stands in many places is one memory, so that who
+//! looks for what is repeated need not compare.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes};
+
+/// Parts are gathered up to about this length.
+const PIECE: usize = 16 * 1024;
+/// Texts from this length on are handed on as they are: copying them costs more than a piece of their own.
+const LONG: usize = 4 * 1024;
+
+/// A member: its name, a JSON string with its quotes, and its value.
+pub type Member = (Bytes, Tree);
+
+/// A JSON value made of parts of texts.
+#[derive(Clone, Debug)]
+pub enum Tree {
+    /// The text of a value, which was checked; white space between its tokens is as it came. The same
+    /// memory is the same value.
+    Text(Bytes),
+    /// An object.
+    Object(Arc<[Member]>),
+    /// The text of an object, from brace to brace, and members that come behind its own.
+    Extended(Bytes, Arc<[Member]>),
+    /// An array.
+    Array(Arc<[Tree]>),
+}
+
+impl Tree {
+    /// `null`
+    pub const NULL: Self = Self::Text(Bytes::from_static(b"null"));
+
+    /// The length of its text.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no JSON text is empty")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Object(members) => 2 + commas(members.len()) + len_of(members),
+            Self::Extended(text, members) => {
+                let comma = usize::from(!members.is_empty() && !is_empty(text));
+                text.len() + comma + commas(members.len()) + len_of(members)
+            }
+            Self::Array(items) => 2 + commas(items.len()) + items.iter().map(Self::len).sum::<usize>(),
+        }
+    }
+
+    /// Appends its text.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => out.extend_from_slice(text),
+            Self::Object(members) => {
+                out.push(b'{');
+                write_members(members, true, out);
+                out.push(b'}');
+            }
+            Self::Extended(text, members) => {
+                out.extend_from_slice(open(text));
+                write_members(members, is_empty(text), out);
+                out.push(b'}');
+            }
+            Self::Array(items) => {
+                out.push(b'[');
+                for (place, item) in items.iter().enumerate() {
+                    if place > 0 {
+                        out.push(b',');
+                    }
+                    item.write(out);
+                }
+                out.push(b']');
+            }
+        }
+    }
+
+    /// Its text, piece by piece. Long texts are pieces of their own and not copied.
+    #[must_use]
+    pub fn pieces(self) -> Pieces {
+        Pieces { gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
+    }
+
+    /// Whether they are one value in memory. Equal ones that are not say `false`.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        let same = |one: &Bytes, other: &Bytes| one.as_ptr() == other.as_ptr() && one.len() == other.len();
+        match (self, other) {
+            (Self::Text(one), Self::Text(other)) => same(one, other),
+            (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(one, other),
+            (Self::Extended(one, more), Self::Extended(other, others)) => {
+                same(one, other) && Arc::ptr_eq(more, others)
+            }
+            (Self::Array(one), Self::Array(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+fn commas(count: usize) -> usize {
+    count.saturating_sub(1)
+}
+
+fn len_of(members: &[Member]) -> usize {
+    members.iter().map(|(name, value)| name.len() + 1 + value.len()).sum()
+}
+
+fn write_members(members: &[Member], mut first: bool, out: &mut Vec<u8>) {
+    for (name, value) in members {
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        out.push(b':');
+        value.write(out);
+    }
+}
+
+/// An object's text without its last brace.
+fn open(text: &[u8]) -> &[u8] {
+    text.strip_suffix(b"}").unwrap_or(text)
+}
+
+/// Whether an object's text has no members.
+fn is_empty(text: &[u8]) -> bool {
+    open(text).trim_ascii_end() == b"{"
+}
+
+/// The text of a [`Tree`] in pieces.
+#[derive(Debug)]
+pub struct Pieces {
+    gathered: Vec<u8>,
+    /// A long text that comes behind what is gathered.
+    long: Option<Bytes>,
+    next: Option<Tree>,
+    open: Vec<Open>,
+}
+
+/// A container that is being written.
+#[derive(Debug)]
+struct Open {
+    children: Children,
+    /// The child that comes next.
+    place: usize,
+    /// Whether nothing stands before it.
+    first: bool,
+}
+
+#[derive(Debug)]
+enum Children {
+    Members(Arc<[Member]>),
+    Items(Arc<[Tree]>),
+}
+
+impl Pieces {
+    fn text(&mut self, text: Bytes) {
+        if text.len() < LONG {
+            self.gathered.extend_from_slice(&text);
+        } else {
+            self.long = Some(text);
+        }
+    }
+
+    /// Writes a value as far as its own text goes.
+    fn begin(&mut self, tree: Tree) {
+        let (children, first) = match tree {
+            Tree::Text(text) => return self.text(text),
+            Tree::Object(members) => {
+                self.gathered.push(b'{');
+                (Children::Members(members), true)
+            }
+            Tree::Extended(text, members) => {
+                let first = is_empty(&text);
+                self.text(text.slice(..open(&text).len()));
+                (Children::Members(members), first)
+            }
+            Tree::Array(items) => {
+                self.gathered.push(b'[');
+                (Children::Items(items), true)
+            }
+        };
+        self.open.push(Open { children, place: 0, first });
+    }
+
+    /// The value that comes next, once what stands before it is written; none when all is closed.
+    fn step(&mut self) -> Option<Tree> {
+        let open = self.open.last_mut()?;
+        let (value, close) = match &open.children {
+            Children::Members(members) => (members.get(open.place).map(|(_, value)| value), b'}'),
+            Children::Items(items) => (items.get(open.place), b']'),
+        };
+        let value = value.cloned();
+        if value.is_none() {
+            self.gathered.push(close);
+            self.open.pop();
+            return None;
+        }
+        if !std::mem::take(&mut open.first) {
+            self.gathered.push(b',');
+        }
+        if let Children::Members(members) = &open.children {
+            self.gathered.put_slice(members.get(open.place).map_or(&b""[..], |(name, _)| name));
+            self.gathered.push(b':');
+        }
+        open.place += 1;
+        value
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let done = self.next.is_none() && self.open.is_empty();
+            let full = self.gathered.len() >= PIECE || self.long.is_some() || done;
+            if full && !self.gathered.is_empty() {
+                return Some(std::mem::take(&mut self.gathered).into());
+            }
+            if full {
+                return self.long.take();
+            }
+            match self.next.take() {
+                Some(tree) => self.begin(tree),
+                None => self.next = self.step(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! What trees say, by example and for any tree.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+
+fn text(text: &str) -> Tree {
+    Tree::Text(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+fn member(name: &str, value: Tree) -> Member {
+    (Bytes::from(format!("{name:?}")), value)
+}
+
+fn written(tree: &Tree) -> String {
+    let mut out = Vec::new();
+    tree.write(&mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_tree_is_written_with_texts_as_they_were_spelt() {
+    let tree =
+        Tree::Array([text("1.0e0"), Tree::NULL, Tree::Object([member("a", text("[ ]"))].into())].into());
+    assert_eq!(written(&tree), r#"[1.0e0,null,{"a":[ ]}]"#);
+    assert_eq!(written(&Tree::Array([].into())), "[]");
+    assert_eq!(written(&Tree::Object([].into())), "{}");
+}
+
+#[test]
+fn an_extended_object_has_its_own_members_first() {
+    let extended = |own: &'static str, more: &[Member]| written(&Tree::Extended(own.into(), more.into()));
+    let more = [member("b", text("2")), member("c", text("3"))];
+    assert_eq!(extended(r#"{ "a": 1 }"#, &more), r#"{ "a": 1 ,"b":2,"c":3}"#);
+    assert_eq!(extended("{ }", &more), r#"{ "b":2,"c":3}"#);
+    assert_eq!(extended(r#"{"a":1}"#, &[]), r#"{"a":1}"#);
+}
+
+#[test]
+fn long_texts_are_pieces_of_their_own_and_not_copied() {
+    let long = Bytes::from(format!("\"{}\"", "x".repeat(LONG)));
+    let tree = Tree::Array([text("1"), Tree::Text(long.clone()), text("2")].into());
+    let pieces: Vec<Bytes> = tree.pieces().collect();
+    assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [3, long.len(), 3]);
+    assert_eq!(pieces[1].as_ptr(), long.as_ptr());
+}
+
+#[test]
+fn only_the_same_memory_is_the_same_value() {
+    let one = text("[1,2,3]");
+    assert!(one.same(&one.clone()) && !one.same(&text("[1,2,3]")));
+    let object = Tree::Object([member("a", one.clone())].into());
+    assert!(object.same(&object.clone()) && !object.same(&Tree::Object([member("a", one)].into())));
+    let extended = Tree::Extended("{}".into(), [].into());
+    assert!(extended.same(&extended.clone()) && !extended.same(&object));
+}
+
+fn any_tree() -> impl Strategy<Value = Tree> {
+    let leaf = prop_oneof![
+        Just(Tree::NULL),
+        any::<i64>().prop_map(|number| text(&number.to_string())),
+        "[a-z ]{0,20}".prop_map(|string| text(&format!("{string:?}"))),
+        (LONG - 10..LONG + 10).prop_map(|len| text(&format!("\"{}\"", "y".repeat(len)))),
+    ];
+    leaf.prop_recursive(4, 60, 8, |inner| {
+        let members = prop::collection::btree_map("[a-z]{0,4}", inner.clone(), 0..6).prop_map(|map| {
+            map.iter().map(|(name, value)| member(name, value.clone())).collect::<Arc<[_]>>()
+        });
+        prop_oneof![
+            prop::collection::vec(inner, 0..8).prop_map(|items| Tree::Array(items.into())),
+            members.clone().prop_map(Tree::Object),
+            (members, any::<bool>())
+                .prop_map(|(more, own)| Tree::Extended(if own { r#"{"A":1}"# } else { "{}" }.into(), more)),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn pieces_and_length_say_what_is_written(tree in any_tree()) {
+        let whole = written(&tree);
+        prop_assert!(serde_json::from_str::<Value>(&whole).is_ok(), "{}", whole);
+        prop_assert_eq!(tree.len(), whole.len());
+        let pieces: Vec<Bytes> = tree.pieces().collect();
+        prop_assert!(pieces.iter().all(|piece| !piece.is_empty()));
+        prop_assert_eq!(pieces.concat(), whole.into_bytes());
+    }
+}
