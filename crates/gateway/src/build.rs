@@ -127,11 +127,7 @@ impl<'a> Builder<'a> {
                     path: route.path.as_str().into(),
                     origins,
                     limits: route.limits.clone(),
-                    encoding: Encoding::new(
-                        route.compress.as_ref(),
-                        config.compress.as_ref(),
-                        !matches!(way, Way::Proxy(_)),
-                    ),
+                    encoding: Encoding::new(route, config.compress.as_ref(), !matches!(way, Way::Proxy(_))),
                     filters,
                     way,
                 }),
@@ -147,7 +143,7 @@ impl<'a> Builder<'a> {
             path: catalogue::PATH.into(),
             origins: elsewhere.clone(),
             limits: LimitsConfig::default(),
-            encoding: Encoding::new(None, config.compress.as_ref(), true),
+            encoding: Encoding::plain(config.compress.as_ref(), true),
             filters: None,
             way: Way::Catalogue(catalogue),
         });

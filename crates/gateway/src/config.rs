@@ -147,6 +147,9 @@ pub struct RouteConfig {
     /// Whether answers of this route are compressed, and how: instead of what stands under `compress`.
     #[serde(default)]
     pub compress: Option<CompressConfig>,
+    /// Whether JSON answers leave deduplicated for clients that ask for it, by `Accept`.
+    #[serde(default = "RouteConfig::default_dedup")]
+    pub dedup: bool,
     /// Whether callers have to say who they are. By default they have to once the config knows any
     /// callers, unless `rights` has a row `anonymous`.
     #[serde(default)]
@@ -286,6 +289,12 @@ impl Config {
 
     fn default_listen() -> ListenConfig {
         ListenConfig::at("127.0.0.1:8080")
+    }
+}
+
+impl RouteConfig {
+    fn default_dedup() -> bool {
+        true
     }
 }
 

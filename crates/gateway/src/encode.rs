@@ -1,4 +1,5 @@
-//! What becomes of an answer's text on its way out: compressed, where the client takes that (RFC 9110, section 8.4).
+//! What becomes of an answer's text on its way out: first deduplicated (`dedup.rs`), then compressed, where the client
+//! takes that (RFC 9110, sections 8.4 and 12).
 //!
 //! It comes after filters and before the log, so that filters see what handlers say, and the log counts what leaves. What
 //! somebody else has settled stays as it is: what is encoded or cut already, digested, or must not be transformed.
@@ -10,9 +11,12 @@ mod accept;
 mod coding;
 mod compressed;
 pub(crate) mod config;
+mod dedup;
 mod head;
 #[cfg(test)]
 mod tests;
+
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -23,6 +27,10 @@ use services::{Body, body};
 use coding::Coding;
 use compressed::Compressed;
 use config::CompressConfig;
+use dedup::Forms;
+
+use crate::config::RouteConfig;
+
 pub(crate) use head::vary;
 
 /// A longer text is compressed in pieces, between which others have their turn.
@@ -31,6 +39,7 @@ const WHOLE: u64 = 64 << 10;
 /// How the answers of a route are encoded.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoding {
+    dedups: bool,
     compress: Option<Compress>,
 }
 
@@ -46,6 +55,7 @@ struct Compress {
 /// What a request says of the encoding of its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
+    forms: Option<Forms>,
     coding: Option<Coding>,
     is_head: bool,
     /// The tags that the client has the answer under.
@@ -54,40 +64,58 @@ pub(crate) struct Asked {
 
 impl Encoding {
     /// That of a route: what it says itself, or else all routes; `is_ours` where the gateway itself makes the answers.
-    pub(crate) fn new(route: Option<&CompressConfig>, all: Option<&CompressConfig>, is_ours: bool) -> Self {
-        let options = match route.or(all) {
+    pub(crate) fn new(route: &RouteConfig, all: Option<&CompressConfig>, is_ours: bool) -> Self {
+        Self { dedups: route.dedup, ..Self::plain(route.compress.as_ref().or(all), is_ours) }
+    }
+
+    /// That of answers in which nothing is worth deduplicating.
+    pub(crate) fn plain(compress: Option<&CompressConfig>, is_ours: bool) -> Self {
+        let options = match compress {
             Some(config) => config.options(),
             None => is_ours.then(Default::default),
         };
-        Self { compress: options.map(|options| Compress { min: options.min.0, codings: options.codings }) }
+        let compress = options.map(|options| Compress { min: options.min.0, codings: options.codings });
+        Self { dedups: false, compress }
     }
 
     /// What of a request decides on the encoding of its answer.
     pub(crate) fn asked<B>(&self, request: &Request<B>) -> Asked {
-        let Some(compress) = &self.compress else { return Asked::default() };
         let headers = request.headers();
         Asked {
-            coding: accept::coding(&compress.codings, headers),
+            forms: if self.dedups { Forms::asked(headers) } else { None },
+            coding: self.compress.as_ref().and_then(|compress| accept::coding(&compress.codings, headers)),
             is_head: request.method() == Method::HEAD,
             known: headers.get(header::IF_NONE_MATCH).cloned(),
         }
     }
 
-    /// The answer as it goes out.
-    pub(crate) fn encode(&self, asked: Asked, response: Response<Body>) -> Response<Body> {
+    /// The answer as it goes out. Whatever has to be read first may be waited for until then.
+    pub(crate) async fn encode(
+        &self,
+        asked: Asked,
+        until: Option<Instant>,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        if response.status() == StatusCode::NOT_MODIFIED {
+            asked.known.iter().for_each(|known| head::name_as_known(response.headers_mut(), known));
+            return response;
+        }
+        if self.dedups {
+            response = match asked.forms.filter(|_| !asked.is_head) {
+                // Boxed, since other requests would keep the room for it otherwise.
+                Some(forms) => Box::pin(dedup::apply(forms, until, response)).await,
+                None => dedup::offered(response),
+            };
+        }
         match &self.compress {
-            Some(compress) => compress.apply(asked, response),
+            Some(compress) => compress.apply(&asked, response),
             None => response,
         }
     }
 }
 
 impl Compress {
-    fn apply(&self, asked: Asked, mut response: Response<Body>) -> Response<Body> {
-        if response.status() == StatusCode::NOT_MODIFIED {
-            asked.known.iter().for_each(|known| head::name_as_known(response.headers_mut(), known));
-            return response;
-        }
+    fn apply(&self, asked: &Asked, mut response: Response<Body>) -> Response<Body> {
         if !head::is_open(&response) || !head::is_worth(response.headers()) {
             return response;
         }

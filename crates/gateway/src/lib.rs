@@ -11,7 +11,7 @@
 //! 6. **handle** (`way.rs`): the route's way of answering, today `query`, `script` or `proxy`.
 //! 7. **response filters** join here. What is there today: an error becomes a problem document
 //!    (`respond.rs`, the only place that does it), and cross-origin headers.
-//! 8. **encode** (`encode.rs`): compression, as the client takes it.
+//! 8. **encode** (`encode.rs`): deduplication and compression, as the client takes them.
 //! 9. **log** (`access.rs`): one line, written once the last byte of the answer is gone.
 //!
 //! `life.rs` is that list as code, `build.rs` makes it of a config. The config stands in `config.rs`, the operator's own listener in

@@ -141,7 +141,8 @@ impl Life {
         origins.mark(comes, origin.as_ref(), response.headers_mut());
         if let Ok(route) = &route {
             route.way.complete(&entry, response.headers_mut());
-            response = route.encoding.encode(asked.unwrap_or_default(), response); // encode
+            let until = entry.budget.as_ref().map(|budget| budget.deadline);
+            response = route.encoding.encode(asked.unwrap_or_default(), until, response).await; // encode
         }
         entry.end(response) // log
     }
@@ -245,9 +246,16 @@ async fn filtered(
         let mut call = call.clone();
         lend(&route.way, comes, &credentials, &mut request, &mut call);
         let answer = route.way.handle(request, call).await;
-        answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)))
+        let answer = answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)));
+        // What filters make of the body, its tree would not know.
+        without_tree(answer)
     };
     Ok(chain.around(request, &call, facts, handle).await?)
+}
+
+fn without_tree(mut answer: Response<Body>) -> Response<Body> {
+    answer.extensions_mut().remove::<json::Tree>();
+    answer
 }
 
 /// Whether the gateway answers browsers' preflights here, and not the service behind it.

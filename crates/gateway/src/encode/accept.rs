@@ -17,10 +17,7 @@ pub(super) fn coding(codings: &[Coding], headers: &HeaderMap) -> Option<Coding> 
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
     }
-    let weight = |names: &[&str]| {
-        let is_it = |item: &Item<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
-        items(headers, ACCEPT_ENCODING).find(is_it).map(|item| item.weight)
-    };
+    let weight = |names: &[&str]| weight(headers, ACCEPT_ENCODING, names);
     let others = weight(&["*"]).unwrap_or(0);
     let mut best = (weight(&["identity"]).unwrap_or(0).max(1), None);
     for &coding in codings {
@@ -35,6 +32,12 @@ pub(super) fn coding(codings: &[Coding], headers: &HeaderMap) -> Option<Coding> 
         }
     }
     best.1
+}
+
+/// What a list says of a thing, by any of its names.
+pub(super) fn weight(headers: &HeaderMap, list: HeaderName, names: &[&str]) -> Option<u16> {
+    let is_it = |item: &Item<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
+    items(headers, list).find(is_it).map(|item| item.weight)
 }
 
 /// What stands in a list of weighted things.

@@ -58,19 +58,24 @@ pub(super) fn is_open<B>(response: &Response<B>) -> bool {
 
 /// Whether compressing pays: not for what is compressed in itself, nor for events, of which each is to arrive at once.
 pub(super) fn is_worth(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let ends = |end: &str| {
-        kind.len()
-            .checked_sub(end.len())
-            .and_then(|at| kind.get(at..))
-            .is_some_and(|last| last.eq_ignore_ascii_case(end))
-    };
+    let kind = kind(headers);
     let is_text = kind.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
     (is_text && !kind.eq_ignore_ascii_case("text/event-stream"))
         || TEXTS.iter().any(|text| kind.eq_ignore_ascii_case(text))
-        || ends("+json")
-        || ends("+xml")
+        || ends(kind, "+json")
+        || ends(kind, "+xml")
+}
+
+/// The media type, without parameters.
+pub(super) fn kind(headers: &HeaderMap) -> &str {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim()
+}
+
+/// Whether a media type ends like this, which says what its text is written in (RFC 6839).
+pub(super) fn ends(kind: &str, end: &str) -> bool {
+    let last = kind.len().checked_sub(end.len()).and_then(|at| kind.get(at..));
+    last.is_some_and(|last| last.eq_ignore_ascii_case(end))
 }
 
 /// Says that the answer is encoded. Its length is another then, a part of it nobody can ask for, and a tag that stood for
@@ -81,7 +86,7 @@ pub(super) fn encode(headers: &mut HeaderMap, coding: Coding) {
 }
 
 /// Says that the answer's bytes are others than its handler's.
-fn change(headers: &mut HeaderMap) {
+pub(super) fn change(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
     headers.remove(ACCEPT_RANGES);
     if let Some(tag) = headers.get_mut(ETAG)

@@ -1,3 +1,7 @@
+//! Compression, of bodies that are there and of bodies that come.
+
+mod dedup;
+
 use std::io::Read;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -41,9 +45,12 @@ fn to(accept: &str, response: Response<Body>) -> Response<Body> {
 }
 
 fn asked(request: http::request::Builder, response: Response<Body>) -> Response<Body> {
-    let encoding = Encoding::new(None, None, true);
+    with(&Encoding::plain(None, true), request, response)
+}
+
+fn with(encoding: &Encoding, request: http::request::Builder, response: Response<Body>) -> Response<Body> {
     let asked = encoding.asked(&request.body(()).unwrap());
-    encoding.encode(asked, response)
+    encoding.encode(asked, None, response).now_or_never().unwrap()
 }
 
 fn whole(response: Response<Body>) -> Bytes {

@@ -209,6 +209,7 @@ routes:
     auth: optional
     cors: { origins: ['*'] }
     compress: true
+    dedup: false
     filters: [{ wasm: fault-injection.wasm }]
     limits: { body: 1MiB, body_rate: 1kB, deadline: 10s }
 ",

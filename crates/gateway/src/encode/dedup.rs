@@ -1,0 +1,163 @@
+//! Deduplication: a client that asks for it gets a JSON answer in which nothing stands twice (docs/deduplication.md).
+//!
+//! What a handler knows of its answer's shape comes along as a tree, and its body is never asked then. Any other
+//! answer has to be read to its end; one that is too long or too slow for that goes on as it comes.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use dedup::{Form, Limits};
+use futures_util::{StreamExt, stream};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt, BodyStream, StreamBody};
+use json::Tree;
+use services::body::Error;
+use services::{Body, body};
+use tokio::time::timeout_at;
+
+use super::{accept, head};
+
+/// From here on a text takes so long that a thread of its own does it.
+const LONG: usize = 256 << 10;
+
+/// The forms that a client takes, with their weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forms {
+    graphql: u16,
+    json: u16,
+}
+
+impl Forms {
+    /// Those that it likes no less than the plain one.
+    pub(super) fn asked(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(ACCEPT).iter();
+        if !values.any(|value| value.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"dedup"))) {
+            return None;
+        }
+        let weight = |kind| accept::weight(headers, ACCEPT, &[kind]).unwrap_or(0);
+        let plain = weight("application/json").max(weight("application/graphql-response+json")).max(1);
+        let liked = |kind| Some(weight(kind)).filter(|weight| *weight >= plain).unwrap_or(0);
+        let forms = Self { graphql: liked(name(Form::GraphQl)), json: liked(name(Form::Json)) };
+        (forms.graphql > 0 || forms.json > 0).then_some(forms)
+    }
+
+    /// The one for an answer.
+    fn of<B>(self, response: &Response<B>) -> Option<Form> {
+        let is_graphql =
+            head::kind(response.headers()).eq_ignore_ascii_case("application/graphql-response+json");
+        let form = match self.graphql.cmp(&self.json) {
+            std::cmp::Ordering::Equal if is_graphql => Form::GraphQl,
+            std::cmp::Ordering::Greater => Form::GraphQl,
+            _ => Form::Json,
+        };
+        // Clients of GraphQL read no other status under a type of their own.
+        (form == Form::Json || response.status() == StatusCode::OK).then_some(form)
+    }
+}
+
+/// Says that the answer could have been another, if that is so.
+pub(super) fn offered(mut response: Response<Body>) -> Response<Body> {
+    if may(&response) {
+        head::vary(response.headers_mut(), "accept");
+    }
+    response
+}
+
+/// The answer, without repetitions if that pays.
+pub(super) async fn apply(forms: Forms, until: Option<Instant>, response: Response<Body>) -> Response<Body> {
+    let limits = Limits::default();
+    let mut response = offered(response);
+    let Some(form) = forms.of(&response).filter(|_| may(&response)) else { return response };
+    if let Some(tree) = response.extensions_mut().remove::<Tree>() {
+        let is_long = tree.len() > LONG;
+        let encoded = computed(is_long, move || dedup::encode(&tree, form, &limits)).await;
+        return written(form, encoded, response);
+    }
+    let (head, body) = response.into_parts();
+    match read(body, limits.max, until).await {
+        Err(body) => Response::from_parts(head, body),
+        Ok(text) => {
+            let response = Response::from_parts(head, body::full(text.clone()));
+            let encode = move || dedup::encode_text(&text, form, &limits).ok().flatten();
+            let is_long = response.body().size_hint().lower() > LONG as u64;
+            written(form, computed(is_long, encode).await, response)
+        }
+    }
+}
+
+/// Whether it is JSON, went well, may be written otherwise and has a length at which that can pay.
+fn may(response: &Response<Body>) -> bool {
+    let limits = Limits::default();
+    let size = response.body().size_hint();
+    if size.lower() > limits.max as u64 || size.upper().is_some_and(|size| size < limits.min as u64) {
+        return false;
+    }
+    let kind = head::kind(response.headers());
+    let is_json = kind.eq_ignore_ascii_case("application/json") || head::ends(kind, "+json");
+    let is_other = head::ends(kind, "dedup+json") || kind.eq_ignore_ascii_case("application/problem+json");
+    is_json && !is_other && response.status().is_success() && head::is_open(response)
+}
+
+/// The media type of a form, without parameters.
+fn name(form: Form) -> &'static str {
+    dedup::media_type(form).split(';').next().unwrap_or_default()
+}
+
+fn written(form: Form, encoded: Option<Vec<u8>>, mut response: Response<Body>) -> Response<Body> {
+    let Some(encoded) = encoded else { return response };
+    head::change(response.headers_mut());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(dedup::media_type(form)));
+    response.map(|_| body::full(encoded))
+}
+
+async fn computed<T: Send + 'static>(
+    is_long: bool,
+    compute: impl FnOnce() -> Option<T> + Send + 'static,
+) -> Option<T> {
+    if !is_long {
+        return compute();
+    }
+    tokio::task::spawn_blocking(compute).await.ok().flatten()
+}
+
+/// A text to its end; or else what there is of it, and then the rest as it comes.
+async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<Bytes, Body> {
+    let (mut frames, mut length) = (Vec::new(), 0);
+    loop {
+        let next = match until {
+            Some(until) => timeout_at(until.into(), body.frame()).await,
+            None => Ok(body.frame().await),
+        };
+        let Ok(next) = next else { return Err(resumed(frames, body)) };
+        match next {
+            None => return Ok(joined(&frames)),
+            Some(frame) => {
+                length += frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
+                let goes_on = frame.as_ref().is_ok_and(Frame::is_data) && length <= limit;
+                frames.push(frame);
+                if !goes_on {
+                    return Err(resumed(frames, body));
+                }
+            }
+        }
+    }
+}
+
+fn resumed(frames: Vec<Result<Frame<Bytes>, Error>>, body: Body) -> Body {
+    StreamBody::new(stream::iter(frames).chain(BodyStream::new(body))).boxed_unsync()
+}
+
+fn joined(frames: &[Result<Frame<Bytes>, Error>]) -> Bytes {
+    let mut pieces = frames.iter().filter_map(|frame| frame.as_ref().ok()?.data_ref());
+    match (pieces.next(), pieces.next()) {
+        (None, _) => Bytes::new(),
+        (Some(only), None) => only.clone(),
+        (Some(first), Some(second)) => {
+            let mut text = [&**first, second].concat();
+            pieces.for_each(|piece| text.extend_from_slice(piece));
+            text.into()
+        }
+    }
+}

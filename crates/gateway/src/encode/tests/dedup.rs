@@ -1,0 +1,195 @@
+//! Deduplication by negotiation.
+
+use std::time::{Duration, Instant};
+
+use ::dedup::decode;
+use json::Tree;
+
+use super::*;
+
+const JSON: &str = "application/vnd.orfa.dedup+json";
+const GRAPHQL: &str = "application/graphql-dedup+json;v=1";
+
+fn encoding(dedups: bool) -> Encoding {
+    Encoding { dedups, ..Encoding::plain(None, true) }
+}
+
+/// A list in which everything stands twenty times.
+fn repeated() -> String {
+    let item = r#"{"id":7,"author":{"login":"grace","name":"Grace Hopper"}}"#;
+    format!("[{}]", [item; 20].join(","))
+}
+
+fn graphql() -> String {
+    format!(r#"{{"data":{{"all":{}}}}}"#, repeated())
+}
+
+fn to(accept: &str, response: Response<Body>) -> Response<Body> {
+    with(&encoding(true), Request::get("/").header("accept", accept), response)
+}
+
+#[track_caller]
+fn is_plain(response: Response<Body>, text: &str) {
+    assert!(!header(&response, "content-type").contains("dedup"));
+    assert_eq!(whole(response), text);
+}
+
+#[test]
+fn a_client_that_asks_for_it_gets_nothing_twice() {
+    for (accept, kind, text) in [
+        (JSON, JSON, repeated()),
+        ("Application/Vnd.Orfa.Dedup+JSON, application/json;q=0.9", JSON, repeated()),
+        ("application/vnd.orfa.dedup+json;q=0.5, */*", JSON, repeated()),
+        (GRAPHQL, GRAPHQL, graphql()),
+        ("application/graphql-dedup+json;v=1, application/graphql-response+json;q=0.9", GRAPHQL, graphql()),
+        ("application/graphql-dedup+json;v=1, application/vnd.orfa.dedup+json", JSON, graphql()),
+    ] {
+        let response = to(accept, answer("application/json; charset=utf-8", text.clone()));
+        assert_eq!(header(&response, "content-type"), kind, "{accept}");
+        assert_eq!(header(&response, "vary"), "accept", "it is too short now to be compressed");
+        let encoded = whole(response);
+        assert!(encoded.len() * 2 < text.len(), "{accept}: {}", encoded.len());
+        assert_eq!(decode(&encoded, 1 << 20).unwrap(), text.as_bytes(), "{accept}");
+    }
+}
+
+#[test]
+fn an_answer_of_graphql_has_the_form_of_graphql_where_both_would_do() {
+    let both = format!("{JSON}, {GRAPHQL}");
+    let response = to(&both, answer("application/graphql-response+json", graphql()));
+    assert_eq!(header(&response, "content-type"), GRAPHQL);
+    let mut refused = answer("application/graphql-response+json", graphql());
+    *refused.status_mut() = StatusCode::ACCEPTED;
+    is_plain(to(GRAPHQL, refused), &graphql());
+}
+
+#[test]
+fn who_does_not_ask_for_it_or_likes_it_less_gets_it_plain() {
+    for accept in [
+        "*/*",
+        "application/*",
+        "application/json, application/vnd.orfa.dedup+json;q=0.9",
+        "application/vnd.orfa.dedup+json;q=0",
+        "text/x-dedup",
+    ] {
+        let response = to(accept, answer("application/json", repeated()));
+        assert_eq!(header(&response, "vary"), "accept; accept-encoding", "caches have to know");
+        is_plain(response, &repeated());
+    }
+    let off = with(
+        &encoding(false),
+        Request::get("/").header("accept", JSON),
+        answer("application/json", repeated()),
+    );
+    assert_eq!(header(&off, "vary"), "accept-encoding");
+    is_plain(off, &repeated());
+}
+
+#[test]
+fn what_is_no_json_answer_that_went_well_stays_as_it_is() {
+    let status = |status: u16| {
+        let mut response = answer("application/json", repeated());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        response
+    };
+    let mut encoded = answer("application/json", repeated());
+    encoded.headers_mut().insert("content-encoding", "br".parse().unwrap());
+    for response in [
+        answer("text/plain", repeated()),
+        answer("application/problem+json", repeated()),
+        answer("application/vnd.orfa.dedup+json", repeated()),
+        status(404),
+        status(206),
+        encoded,
+    ] {
+        let before = header(&response, "content-type");
+        let response = to(JSON, response);
+        assert_eq!(header(&response, "content-type"), before);
+        assert!(!header(&response, "vary").starts_with("accept;"));
+        assert_eq!(whole(response), repeated());
+    }
+}
+
+#[test]
+fn what_claims_to_be_json_and_is_not_goes_out_as_it_came() {
+    let text = repeated().replace(']', "");
+    is_plain(to(JSON, answer("application/json", text.clone())), &text);
+    let once = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let once = format!("[{once}, [{once}1]]");
+    is_plain(to(JSON, answer("application/json", once.clone())), &once);
+}
+
+#[test]
+fn a_tree_is_taken_as_it_is_and_its_body_never_asked() {
+    let item = Tree::Text(r#"{"id":7,"author":{"login":"grace","name":"Grace Hopper"}}"#.into());
+    let tree = Tree::Array(vec![item; 20].into());
+    let never =
+        StreamBody::new(futures_util::stream::poll_fn(|_| panic!("the body was asked"))).boxed_unsync();
+    let response = Response::builder().header("content-type", "application/json").extension(tree);
+    let response = to(JSON, response.body(never).unwrap());
+    assert_eq!(header(&response, "content-type"), JSON);
+    assert_eq!(decode(&whole(response), 1 << 20).unwrap(), repeated().as_bytes());
+}
+
+#[test]
+fn a_deduplicated_answer_is_compressed_like_any_other() {
+    let request = Request::get("/").header("accept", JSON).header("accept-encoding", "gzip");
+    let text: String = (0..200).map(|n| format!(r#"{{"n":{n},"of":{}}},"#, &repeated()[1..58])).collect();
+    let text = format!("[{}]", text.trim_end_matches(','));
+    let mut response = answer("application/json", text.clone());
+    response.headers_mut().insert("etag", "\"v1\"".parse().unwrap());
+    let response = with(&encoding(true), request, response);
+    assert_eq!(header(&response, "content-type"), JSON);
+    assert_eq!((&*header(&response, "content-encoding"), &*header(&response, "etag")), ("gzip", "W/\"v1\""));
+    let encoded = readable("gzip", &whole(response));
+    assert_eq!(decode(&encoded, 1 << 20).unwrap(), text.as_bytes());
+}
+
+#[test]
+fn a_long_answer_is_worked_on_beside_the_requests() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let text = format!("[{}]", [repeated().as_str(); 400].join(","));
+    let encoding = encoding(true);
+    let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
+    let response = runtime.block_on(encoding.encode(asked, None, answer("application/json", text.clone())));
+    assert_eq!(decode(&whole(response), 1 << 20).unwrap(), text.as_bytes());
+}
+
+/// The first piece of an answer whose rest comes later.
+fn begun(first: String) -> (http_body_util::channel::Sender<Bytes, services::body::Error>, Response<Body>) {
+    let (mut send, body) = Channel::new(4);
+    send.send_data(first.into()).now_or_never().unwrap().unwrap();
+    let response = Response::builder().header("content-type", "application/json");
+    (send, response.body(body.boxed_unsync()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_too_slowly_goes_on_plain() {
+    let (mut send, response) = begun(repeated());
+    let encoding = encoding(true);
+    let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
+    let until = Instant::now() + Duration::from_secs(1);
+    let response = encoding.encode(asked, Some(until), response).await;
+    send.send_data(" ".into()).await.unwrap();
+    drop(send);
+    is_plain(response, &format!("{} ", repeated()));
+}
+
+#[test]
+fn an_answer_that_is_too_long_goes_on_plain() {
+    let text = " ".repeat(9 << 20);
+    let (send, response) = begun(text.clone());
+    drop(send);
+    let response = to(JSON, response);
+    assert_eq!(header(&response, "content-type"), "application/json");
+    assert_eq!(whole(response).len(), text.len());
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_broken_still() {
+    let frames = [Ok(Frame::data(Bytes::from(repeated()))), Err("gone".into())];
+    let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    let response = Response::builder().header("content-type", "application/json").body(body).unwrap();
+    let read = to(JSON, response).into_body().collect().now_or_never().unwrap();
+    assert_eq!(read.err().map(|error| error.to_string()).as_deref(), Some("gone"));
+}
