@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Shared};
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 
@@ -81,9 +81,16 @@ impl Calls {
     }
 }
 
-/// Waits for many futures, of which only so many are under way at once. The results are in the order of the futures.
-pub async fn at_once<F: Future>(futures: impl Iterator<Item = F>, most: usize) -> Vec<F::Output> {
-    stream::iter(futures).buffered(most.max(1)).collect().await
+/// Waits for many futures, of which only so many are under way at once. The results are in the order of the futures; the
+/// first error ends those under way.
+///
+/// # Errors
+/// That of the first future in order that failed.
+pub async fn at_once<T, E, F>(futures: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    stream::iter(futures).buffered(most.max(1)).try_collect().await
 }
 
 /// Divides values that stand in a URL, each behind `between` bytes: at most `most` of them together, and as many bytes

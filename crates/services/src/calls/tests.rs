@@ -45,15 +45,16 @@ async fn all_who_asked_for_the_same_learn_why_it_failed() {
 }
 
 #[tokio::test]
-async fn of_many_only_some_are_under_way_and_their_order_stays() {
+async fn of_many_only_some_are_under_way_in_order_until_one_fails() {
     let (under_way, most) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
     let futures = (0..20).map(|number| async move {
         most.fetch_max(under_way.fetch_add(1, SeqCst) + 1, SeqCst);
         tokio::task::yield_now().await;
         under_way.fetch_sub(1, SeqCst);
-        number
+        if number < 15 { Ok(number) } else { Err(number) }
     });
-    assert_eq!(at_once(futures, 3).await, (0..20).collect::<Vec<_>>());
+    assert_eq!(at_once(futures.clone().take(15), 3).await, Ok((0..15).collect::<Vec<_>>()));
+    assert_eq!(at_once(futures, 3).await, Err(15));
     assert_eq!(most.load(SeqCst), 3);
 }
 
