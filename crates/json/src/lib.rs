@@ -5,8 +5,10 @@
 //! a member or an item jumps over what lies before it; numbers stay as they were spelt, keys keep their
 //! order, equal keys stay all; text that is handed on shares the document's memory. A [`Path`] leads to several
 //! values at once, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of such texts.
+//! A [`Checker`] judges a text that is too long to be held.
 
 mod block;
+mod checker;
 mod index;
 mod join;
 mod node;
@@ -20,6 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use block::Found;
 use bytes::Bytes;
 
+pub use checker::Checker;
 pub use index::DEPTH;
 use index::{Container, Tokens};
 pub use join::{Grouped, Kinds, Scalar};
