@@ -54,7 +54,7 @@ soak: setup ## Kill workers and the gateway 200 times under a load of writes: no
 	@$(STEP) soak env ORFA_BINARY=$(abspath $(TARGET))/release/orfa cargo test --workspace --locked --test e2e \
 		two_hundred_kills -- --ignored --nocapture
 
-demo: ## The same questions asked by REST, by query and by script, over a slow line (target/demo.json)
+demo: ## The same questions asked by REST, by query, by script and by aggregate, over a slow line (target/demo.json)
 	@$(STEP) setup scripts/setup demo
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo
 	@$(TARGET)/release/demo

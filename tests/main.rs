@@ -12,6 +12,7 @@ mod grpc;
 mod identity;
 mod life;
 mod manager;
+mod market;
 mod query;
 mod room;
 mod script;
