@@ -2,11 +2,13 @@
 //! each would be linked against the whole house again.
 
 mod admin;
+mod aggregate;
 mod browser;
 mod cli;
 mod client;
 mod debugging;
 mod docs;
+mod encoding;
 mod filters;
 mod grpc;
 mod identity;
