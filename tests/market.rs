@@ -36,7 +36,8 @@ impl Market {
         let before = self.calls().await;
         let json = [("content-type", "application/json")];
         let url = format!("{}/market{path}", self.gateway.url);
-        let answer = http::request(method, &url, if body.is_empty() { &[] } else { &json }, body).await;
+        let answer =
+            http::request(method, &url, if body.is_empty() { &[] } else { &json }, body.to_owned()).await;
         (answer.expect("an answer"), self.calls().await - before)
     }
 
