@@ -12,11 +12,11 @@ use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::ratios::Headline;
 use super::servers::{ALL_CORES, Scripted};
 use crate::process::allow_open_files;
 use crate::progress::Progress;
 use crate::query::program;
+use crate::ratios::Headline;
 use crate::{Tools, open};
 
 const CONNECTIONS: usize = 2_000;
