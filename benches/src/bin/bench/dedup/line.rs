@@ -118,7 +118,7 @@ pub(super) fn run(tools: &Tools, folder: &Path, texts: &[Text], progress: &Progr
         std::future::ready(answer)
     })?;
     let yaml = format!(
-        "services: {{ service: {{ url: 'http://{}' }} }}\nroutes:\n  - {{ path: /*, proxy: service }}\n",
+        "compress: true\nshed: {{ automatic: false }}\nservices: {{ service: {{ url: 'http://{}' }} }}\nroutes:\n  - {{ path: /*, proxy: service }}\n",
         service.address
     );
     let gateway = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
