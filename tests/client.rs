@@ -37,5 +37,7 @@ async fn the_client_library_keeps_what_it_promises_of_a_gateway_that_misbehaves(
 async fn the_client_librarys_types_are_those_of_its_code() {
     let compiler = folder().join("node_modules/typescript/lib/tsc.js");
     assert!(compiler.is_file(), "TypeScript is missing: {SETUP}");
-    node(&[compiler.to_str().expect("a path in UTF-8")]).await;
+    let compiler = compiler.to_str().expect("a path in UTF-8");
+    node(&[compiler]).await;
+    node(&[compiler, "--project", "tsconfig.apollo.json"]).await;
 }

@@ -10,7 +10,7 @@
 import { connect } from "node:net";
 import process from "node:process";
 
-import { SITE, STATUS, describe } from "./errors.js";
+import { DeclarationError, SITE, describe } from "./errors.js";
 import {
   BROKEN, CANCEL, Cursor, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG, READY,
   RUN, STATE,
@@ -278,7 +278,7 @@ export class Worker {
     this.turn.enter(run);
     if (outcome === PASSED) resolve(PASS);
     else if (outcome === OK) result(kind, content, status, resolve, (error) => reject(placed(error, site)));
-    else if (outcome === REFUSED && isDeclaration) reject(placed(new Error(message), site, status));
+    else if (outcome === REFUSED && isDeclaration) reject(placed(new DeclarationError(message, status), site));
     else reject(placed(failure(message, status, headers, kind, content), site));
     return true;
   }
@@ -311,9 +311,8 @@ function failure(message, status, headers, kind, content) {
 }
 
 /** For FAIL, if nobody catches it. */
-function placed(error, site, status = undefined) {
+function placed(error, site) {
   error[SITE] = site;
-  if (status !== undefined) error[STATUS] = status;
   return error;
 }
 

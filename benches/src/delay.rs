@@ -1,19 +1,20 @@
 //! A TCP proxy that puts a distance between two sockets of one machine, and counts what crosses it.
 //!
-//! Each chunk is delivered half a round trip after it came, whatever came before it: a long pipe, not a
-//! slow one. There is no rate, no loss and no slow start, which is kind to whoever sends many bytes.
+//! Each chunk is delivered half a round trip after it came, whatever came before it: a long pipe. It is a slow one
+//! too if it has a rate: then a chunk comes when its last byte does, and what follows waits for it, whichever
+//! connection it belongs to. There is no loss and no slow start, which is kind to whoever sends many bytes.
 //! Connections are set up without delay, since kept connections are what is compared: a client's first
 //! request would otherwise pay one round trip more for TCP, and one or two for TLS.
 //!
-//! One thread delivers all chunks, in the order in which they came, which with one delay for all is the
-//! order in which they are due. It is a thread because the runtime's timers are exact to a millisecond
+//! One thread for each direction delivers its chunks, in the order in which they came, which with one delay for all is
+//! the order in which they are due. It is a thread because the runtime's timers are exact to a millisecond
 //! only, and a thread's sleep to a tenth of one.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -55,11 +56,15 @@ struct Parcel {
     to: UnboundedSender<Bytes>,
 }
 
-/// Where a chunk begins its way.
+/// One direction: where a chunk begins its way.
 #[derive(Clone)]
 struct Line {
     parcels: mpsc::Sender<Parcel>,
     delay: Duration,
+    /// Bytes in a second.
+    rate: Option<u64>,
+    /// When the last byte of what was sent is on its way.
+    free: Arc<Mutex<Instant>>,
 }
 
 impl Delay {
@@ -68,12 +73,20 @@ impl Delay {
     /// # Errors
     /// If there is no port, or no thread.
     pub async fn start(to: SocketAddr, round_trip: Duration) -> io::Result<Self> {
+        Self::start_slow(to, round_trip, None).await
+    }
+
+    /// The same for a line that carries only so many bytes in a second, each way.
+    ///
+    /// # Errors
+    /// If there is no port, or no thread.
+    pub async fn start_slow(to: SocketAddr, round_trip: Duration, rate: Option<u64>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let counts = Arc::<Counts>::default();
-        let line = Line::start(round_trip / 2)?;
+        let lines = [Line::start(round_trip / 2, rate)?, Line::start(round_trip / 2, rate)?];
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, to, line, Arc::clone(&counts)));
+        tasks.spawn(accept(listener, to, lines, Arc::clone(&counts)));
         Ok(Self { address, counts, _listener: tasks })
     }
 
@@ -99,14 +112,18 @@ impl std::ops::Sub for Traffic {
 }
 
 impl Line {
-    fn start(delay: Duration) -> io::Result<Self> {
+    fn start(delay: Duration, rate: Option<u64>) -> io::Result<Self> {
         let (parcels, arrived) = mpsc::channel();
         std::thread::Builder::new().name("distance".into()).spawn(move || deliver(&arrived))?;
-        Ok(Self { parcels, delay })
+        Ok(Self { parcels, delay, rate, free: Arc::new(Mutex::new(Instant::now())) })
     }
 
     fn send(&self, bytes: Bytes, to: &UnboundedSender<Bytes>) {
-        let parcel = Parcel { due: Instant::now() + self.delay, bytes, to: to.clone() };
+        // The lock is held until the parcel is sent: those of other connections have to follow it.
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let takes = self.rate.map_or(0.0, |rate| bytes.len() as f64 / rate as f64);
+        *free = (*free).max(Instant::now()) + Duration::from_secs_f64(takes);
+        let parcel = Parcel { due: *free + self.delay, bytes, to: to.clone() };
         // The thread lives as long as anyone can send to it.
         let _ = self.parcels.send(parcel);
     }
@@ -120,12 +137,12 @@ fn deliver(arrived: &mpsc::Receiver<Parcel>) {
     }
 }
 
-async fn accept(listener: TcpListener, to: SocketAddr, line: Line, counts: Arc<Counts>) {
+async fn accept(listener: TcpListener, to: SocketAddr, lines: [Line; 2], counts: Arc<Counts>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             Ok((client, _)) = listener.accept() => {
-                connections.spawn(join(client, to, line.clone(), Arc::clone(&counts)));
+                connections.spawn(join(client, to, lines.clone(), Arc::clone(&counts)));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -133,13 +150,14 @@ async fn accept(listener: TcpListener, to: SocketAddr, line: Line, counts: Arc<C
 }
 
 /// One connection, until both directions have ended or one is broken.
-async fn join(client: TcpStream, to: SocketAddr, line: Line, counts: Arc<Counts>) -> io::Result<()> {
+async fn join(client: TcpStream, to: SocketAddr, lines: [Line; 2], counts: Arc<Counts>) -> io::Result<()> {
+    let [line_up, line_down] = &lines;
     let server = TcpStream::connect(to).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let up = pipe(from_client, to_server, &line, &counts.up);
-    let down = pipe(from_server, to_client, &line, &counts.down);
+    let up = pipe(from_client, to_server, line_up, &counts.up);
+    let down = pipe(from_server, to_client, line_down, &counts.down);
     tokio::try_join!(up, down).map(drop)
 }
 
@@ -205,6 +223,18 @@ mod tests {
         let text: Vec<u8> = (0..=u8::MAX).cycle().take(300_000).collect();
         assert_eq!(exchange(delay.address(), &text).await, text);
         assert_eq!(delay.traffic(), Traffic { up: 300_000, down: 300_000 });
+    }
+
+    #[tokio::test]
+    async fn a_slow_line_takes_as_long_as_its_bytes_do() {
+        let rate = 1_000_000;
+        let delay = Delay::start_slow(echo().await, Duration::ZERO, Some(rate)).await.expect("a proxy");
+        let text = vec![7; 50_000];
+        let began = Instant::now();
+        let answers = tokio::join!(exchange(delay.address(), &text), exchange(delay.address(), &text));
+        assert_eq!(answers, (text.clone(), text));
+        // Up and down at once, but both connections one after the other.
+        assert!(began.elapsed() >= Duration::from_millis(100));
     }
 
     #[tokio::test]

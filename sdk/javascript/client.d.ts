@@ -55,6 +55,12 @@ export interface GatewayOptions extends CacheOptions {
   /** Whether cookies travel, as in `fetch`. */
   credentials?: "include" | "omit" | "same-origin";
   limits?: Limits;
+  /**
+   * Whether answers may come deduplicated, so that JSON with many equal objects is read faster. Those are then one
+   * object, and frozen: a program that changes its answers makes a copy of them, or says `false`. `true` unless
+   * you do, but for a call with an `Accept` of its own.
+   */
+  dedup?: boolean;
   /** In place of the global `fetch`. */
   fetch?: (url: string, init: any) => Promise<Response>;
   /** Where tokens outlive the page: `localStorage`, or anything like it. What it throws is ignored. */

@@ -4,11 +4,14 @@
 // answer or an OrfaError of the response. A program keeps its token in memory, and on the `Shelf` if there
 // is a store. It is sent again in one case: the gateway asks for it (`send_program`), and so says that nothing ran.
 
+import { decode, JSON_TYPE } from "./dedup.js";
+
 /** @import * as Types from "./client.d.ts" */
 /** @typedef {Uint8Array<ArrayBuffer>} Bytes */
 /** @typedef {{ method: string, body?: Bytes, fields: Record<string, string | undefined> }} Question */
-/** @typedef {(url: URL, question: Question, call: Types.CallOptions) => Promise<Response>} Send */
-/** @typedef {(input: unknown, call: Types.CallOptions) => Promise<Response>} Ask */
+/** @typedef {Types.CallOptions & { dedup?: boolean }} Call */
+/** @typedef {(url: URL, question: Question, call: Call) => Promise<Response>} Send */
+/** @typedef {(input: unknown, call: Call) => Promise<Response>} Ask */
 
 /** `ORFA-Cache` of a request by token. */
 const TOKEN = /^(code|instance);token=:[\w+/=]+:$/;
@@ -19,28 +22,32 @@ const KEPT = 32;
 export function orfa(url, options = {}) {
   const route = routeOf(url);
   const send = sender(options);
+  const dedup = options.dedup ?? true;
   const shelf = options.store && new Shelf(options.store, `orfa ${route.href}`);
   return {
     program(/** @type {unknown} */ source, /** @type {Types.ProgramOptions} */ own = {}) {
       const program = new Program(source, { cache: options.cache, hash: options.hash, ...own }, shelf);
-      return callable(own, (input, call) => program.ask(send, route, input, call));
+      return callable(own, dedup, (input, call) => program.ask(send, route, input, call));
     },
-    stored: (name, own = {}) => callable(own, stored(send, route, name, own.method)),
+    stored: (name, own = {}) => callable(own, dedup, stored(send, route, name, own.method)),
   };
 }
 
 /**
- * A function that resolves to answers, and its `fetch`, which resolves to responses.
+ * A function that resolves to answers, and its `fetch`, which resolves to responses as they came.
  * @param {Types.CallOptions} own
+ * @param {boolean} dedup
  * @param {Ask} ask
  * @returns {Types.Callable<any, any>}
  */
-function callable(own, ask) {
+function callable(own, dedup, ask) {
   /** @type {Ask} */
-  const fetch = async (input, { signal, headers, limits } = {}) =>
-    ask(input, { signal, headers: merged(own.headers, headers), limits: { ...own.limits, ...limits } });
+  const send = async (input, { signal, headers, limits, dedup }) =>
+    ask(input, { signal, headers: merged(own.headers, headers), limits: { ...own.limits, ...limits }, dedup });
   /** @type {(input: unknown, call?: Types.CallOptions) => Promise<any>} */
-  const answer = async (input, call = {}) => read(await fetch(input, call), call.signal);
+  const answer = async (input, call = {}) => read(await send(input, { ...call, dedup }), call.signal);
+  /** @type {(input: unknown, call?: Types.CallOptions) => Promise<Response>} */
+  const fetch = (input, call = {}) => send(input, { ...call, dedup: false });
   return Object.assign(answer, { fetch });
 }
 
@@ -57,6 +64,7 @@ function sender({ fetch = (url, init) => globalThis.fetch(url, init), credential
     for (const [name, value] of Object.entries({ ...fields, "orfa-limit": limit })) {
       if (value) all.set(name, value);
     }
+    if (call.dedup && !all.has("accept")) all.set("accept", `${JSON_TYPE}, */*;q=0.9`);
     try {
       return await fetch(url.href, { method, headers: all, body, signal, ...(credentials && { credentials }) });
     } catch (cause) {
@@ -89,7 +97,7 @@ class Program {
     this.recalled = undefined;
   }
 
-  /** @type {(send: Send, route: URL, input: unknown, call: Types.CallOptions) => Promise<Response>} */
+  /** @type {(send: Send, route: URL, input: unknown, call: Call) => Promise<Response>} */
   async ask(send, route, input, call) {
     const { method, bytes, fields, signature, mode } = this;
     const data = bytesOf(input);
@@ -207,7 +215,8 @@ async function bodyOf(response, signal) {
   }
   if (!body.length) return null;
   try {
-    return isJson ? JSON.parse(String(body)) : body;
+    const said = isJson ? JSON.parse(String(body)) : body;
+    return type === JSON_TYPE ? decode(said) : said;
   } catch (cause) {
     throw new OrfaError("not-json", "the answer is not the JSON that it claims to be", { response, body, cause });
   }

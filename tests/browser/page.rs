@@ -37,8 +37,9 @@ const FLAGS: &[&str] = &[
 /// Its names on the systems that have it.
 const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
-/// What pages import as `/client.js`.
+/// What pages import as `/client.js`, and what that imports.
 const CLIENT: &str = include_str!("../../sdk/javascript/client.js");
+const DEDUP: &str = include_str!("../../sdk/javascript/dedup.js");
 
 /// The page up to its script.
 const OPENING: &str = r#"<!doctype html><meta charset=utf-8><title>A page</title>
@@ -149,6 +150,7 @@ async fn answer(request: Request<Incoming>, mut site: Site) -> Result<Response<F
             Ok(Response::default())
         }
         "/client.js" => Ok(typed("text/javascript", CLIENT)),
+        "/dedup.js" => Ok(typed("text/javascript", DEDUP)),
         _ => Ok(page(site.script)),
     }
 }

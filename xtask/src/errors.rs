@@ -29,6 +29,7 @@ const PARTS: [(&str, &[&str]); 6] = [
     ("## Of an S script", &["crates/script/src/"]),
     ("## Of an aggregate's declaration", &["crates/aggregate/src/mistake.rs"]),
     ("## Of the store", &["crates/store/src/"]),
+    ("## Of a deduplicated text", &["crates/dedup/src/"]),
     ("## On the command line", &["crates/cli/src/"]),
 ];
 

@@ -39,7 +39,13 @@ fn opener(ending: &str) -> Option<&'static [&'static str]> {
 
 fn opening(file: &File) -> Option<String> {
     let openers = opener(file.ending())?;
-    let opened = openers.iter().any(|opener| file.text.starts_with(opener));
+    // What runs by itself says first by whom.
+    let text = if file.text.starts_with("#!") {
+        file.text.split_once('\n').map_or("", |(_, text)| text)
+    } else {
+        &file.text
+    };
+    let opened = openers.iter().any(|opener| text.starts_with(opener));
     let long = file.text.lines().count() >= NEEDS_OPENING;
     (long && !opened).then(|| format!("{} does not open with `{}`: say what it is", file.path, openers[0]))
 }

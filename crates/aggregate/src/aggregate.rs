@@ -107,8 +107,11 @@ impl Aggregate {
             false => None,
         };
         let budget = Arc::clone(&call.budget);
-        let run = Run::new(&self.plan, inputs, body, Calls::new(self.services.clone(), call));
+        let run = Run::new(&self.plan, inputs, body, Calls::new(self.services.clone(), call), is_head);
         let failures = run.all().await?;
+        if let Some(response) = answer::streamed(&run, &failures, report(&budget))? {
+            return Ok(response);
+        }
         let (tree, failures) = answer::tree(&run, failures)?;
         Ok(answer::response(tree, &failures, self.plan.partial, is_head, report(&budget)))
     }

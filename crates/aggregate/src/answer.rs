@@ -18,6 +18,8 @@ use crate::declaration::Conflict;
 use crate::plan::{ERRORS, Shape, quoted};
 use crate::problem::{AggregateError, Failure};
 use crate::run::Run;
+use crate::stream::{Segment, Streaming};
+use crate::value::Value;
 
 /// Tells which parts failed: a list by RFC 9651.
 pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
@@ -46,6 +48,56 @@ pub(crate) fn tree(run: &Run<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Fai
         members.push((errors, Tree::Text(entries.to_string().into())));
     }
     Ok((Tree::Object(members.into()), failures))
+}
+
+/// The response while long parts of it are on their way; `None` if there are none.
+pub(crate) fn streamed(
+    run: &Run<'_>,
+    failed: &[Failure],
+    report: Report,
+) -> Result<Option<Response<Body>>, AggregateError> {
+    let long = |part: usize| match run.value(part) {
+        Some(Value::Long(held, _)) => held.take(),
+        _ => None,
+    };
+    let parts = match &run.plan.answer {
+        Shape::Part(part) => match long(*part) {
+            Some(long) => return Ok(Some(on_its_way(run, vec![Segment::Long(long)], failed, report))),
+            None => return Ok(None),
+        },
+        Shape::Parts(parts) => parts,
+        Shape::Merged(..) => return Ok(None),
+    };
+    if !parts.iter().any(|(_, part)| matches!(run.value(*part), Some(Value::Long(..)))) {
+        return Ok(None);
+    }
+    let assembly = Assembly { run, failures: RefCell::new(failed.to_vec()) };
+    let mut segments = Vec::new();
+    for (place, (name, part)) in parts.iter().enumerate() {
+        let before = if place == 0 { &b"{"[..] } else { b"," };
+        segments.push(Segment::Text([before, name, b":"].concat().into()));
+        segments.push(match long(*part) {
+            Some(long) => Segment::Long(long),
+            None => Segment::Tree(assembly.tree(*part)?),
+        });
+    }
+    let failures = assembly.failures.into_inner();
+    let end = match failures.is_empty() {
+        true => "}".to_owned(),
+        false => {
+            format!(",\"{ERRORS}\":{}}}", failures.iter().map(Failure::entry).collect::<serde_json::Value>())
+        }
+    };
+    segments.push(Segment::Text(end.into()));
+    Ok(Some(on_its_way(run, segments, &failures, report)))
+}
+
+fn on_its_way(run: &Run<'_>, segments: Vec<Segment>, failures: &[Failure], report: Report) -> Response<Body> {
+    let status = if failures.is_empty() { StatusCode::OK } else { run.plan.partial };
+    let mut response = Streaming::response(segments, status);
+    head(response.headers_mut(), failures);
+    response.extensions_mut().insert(report);
+    response
 }
 
 /// The members of several parts. Names are compared by what they say.

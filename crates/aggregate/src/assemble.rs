@@ -118,6 +118,8 @@ impl<'a> Assembly<'a> {
                 let tree = |answer: &Option<usize>| answer.and_then(|answer| trees.get(answer).cloned());
                 Ok(Ok(of_item.map(|(answer, _)| tree(answer).unwrap_or(Tree::NULL)).collect()))
             }
+            // What is put into another part is looked into, and so never handed on.
+            (Value::Long(..), _) => Ok(Ok(objects().map(|_| Tree::NULL).collect())),
             (Value::One(body), Some(joins)) => match body.root().kind() {
                 Kind::Array => {
                     let rows = self.rows(number, body.root())?;

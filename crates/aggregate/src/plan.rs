@@ -18,7 +18,7 @@ use crate::config::LimitsConfig;
 use crate::declaration::{Answer, Conflict, Declaration, Join, Missing, One};
 use crate::input::Inputs;
 use crate::mistake::{Kind, Mistake, Mistakes, below};
-use crate::template::{BodyTemplate, Names, Template, Url};
+use crate::template::{self, BodyTemplate, Names, Template, Url};
 
 /// The name under which answers tell of parts that failed.
 pub(crate) const ERRORS: &str = "errors";
@@ -56,6 +56,8 @@ pub(crate) struct Part {
     pub(crate) batch: Option<usize>,
     /// The parts that have to be there before it is called.
     pub(crate) needs: Vec<usize>,
+    /// Whether nobody looks into its value, so that a long one can be handed on while it comes.
+    pub(crate) streams: bool,
     /// The parts whose values are put into its own, each where it says.
     pub(crate) children: Vec<usize>,
 }
@@ -161,6 +163,9 @@ impl Plan {
         }
         links::link(&mut parts, declared, &mut mistakes);
         let answer = shape(declared, names, &parts, &mut mistakes);
+        for part in 0..parts.len() {
+            parts[part].streams = answer.as_ref().is_some_and(|answer| streams(&parts, part, answer));
+        }
         let reads_body = parts.iter().any(parts::reads_body);
         let is_unsafe = |part: &&Part| !parts::is_safe(&part.method);
         let method = parts.iter().find(is_unsafe).map_or(Method::GET, |part| part.method.clone());
@@ -183,6 +188,34 @@ impl Plan {
             _ => Err(mistakes.into_vec()),
         }
     }
+}
+
+/// Whether a part goes into the answer as it comes, and nowhere else.
+fn streams(parts: &[Part], number: usize, answer: &Shape) -> bool {
+    let part = &parts[number];
+    let is_there = match answer {
+        Shape::Part(answer) => *answer == number,
+        Shape::Parts(answer) => answer.iter().any(|(_, part)| *part == number),
+        Shape::Merged(..) => false,
+    };
+    let is_plain = part.each.is_none() && part.joins.is_none() && part.fields.is_none() && part.at.is_empty();
+    let is_asked_of = |other: &Part| {
+        // One that makes the same call gets the same answer.
+        template::parts(parts::slots(other).into_iter()).contains(&number)
+            || matches!(&other.each, Some(Each { over: Over::Part(over, _), .. }) if *over == number)
+            || (other.name != part.name
+                && other.service.name() == part.service.name()
+                && may_be_equal(other, part))
+    };
+    let is_get = part.method == Method::GET;
+    is_there && is_plain && is_get && part.children.is_empty() && !parts.iter().any(is_asked_of)
+}
+
+/// Whether the paths of two parts may be the same.
+fn may_be_equal(one: &Part, other: &Part) -> bool {
+    let [one, other] = [one, other].map(|part| part.target.split('?').next().unwrap_or_default().split('/'));
+    let is_equal = |(one, other): (&str, &str)| one == other || one.contains('{') || other.contains('{');
+    one.clone().count() == other.clone().count() && one.zip(other).all(is_equal)
 }
 
 /// What the answer is made of.

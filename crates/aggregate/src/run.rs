@@ -15,6 +15,7 @@ use crate::input::Values;
 use crate::plan::{Fallback, Over, Part, Plan};
 use crate::problem::{AggregateError, Failure, Reason};
 use crate::render::{Item, Renderer, Stop};
+use crate::stream::{self, Begun, Held};
 use crate::template::{BodyTemplate, Source, slots};
 use crate::value::{Body, Fan, Value, array, targets};
 
@@ -25,6 +26,8 @@ pub(crate) struct Run<'a> {
     /// The client's body, where it is looked at.
     pub(crate) body: Option<Document>,
     pub(crate) calls: Calls,
+    /// Whether the answer's body is not wanted.
+    pub(crate) is_head: bool,
     values: Vec<OnceLock<Value>>,
 }
 
@@ -32,9 +35,15 @@ pub(crate) struct Run<'a> {
 type Done = Result<(Value, Option<Failure>), AggregateError>;
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(plan: &'a Plan, inputs: Values, body: Option<Document>, calls: Calls) -> Self {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        inputs: Values,
+        body: Option<Document>,
+        calls: Calls,
+        is_head: bool,
+    ) -> Self {
         let values = plan.parts.iter().map(|_| OnceLock::new()).collect();
-        Self { plan, inputs, body, calls, values }
+        Self { plan, inputs, body, calls, is_head, values }
     }
 
     /// The value of a part that is over.
@@ -73,7 +82,7 @@ impl<'a> Run<'a> {
         let part = &self.plan.parts[number];
         let work = async {
             match &part.each {
-                None => Ok((Value::One(self.single(part).await?), None)),
+                None => Ok((self.single(part).await?, None)),
                 Some(each) => self.each(part, &each.over).await,
             }
         };
@@ -98,11 +107,12 @@ impl<'a> Run<'a> {
         (number, over)
     }
 
-    async fn single(&self, part: &'a Part) -> Result<Body, Stop> {
+    async fn single(&self, part: &'a Part) -> Result<Value, Stop> {
         let mut requests = Renderer { run: self, part, item: None }.requests()?;
-        match (requests.pop(), requests.is_empty()) {
-            (None, _) => Ok(Body::literal("[]")),
-            (Some(request), true) => Ok(self.call(part, request).await?),
+        Ok(Value::One(match (requests.pop(), requests.is_empty()) {
+            (None, _) => Body::literal("[]"),
+            (Some(request), true) if part.streams && !self.is_head => return self.begun(part, request).await,
+            (Some(request), true) => self.call(part, request).await?,
             (Some(last), false) => {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
@@ -110,9 +120,18 @@ impl<'a> Run<'a> {
                 if bodies.iter().any(|body| body.root().kind() != Kind::Array) {
                     return Err(Reason::BatchNotArray.into());
                 }
-                Ok(Body::read(array(bodies.iter().flat_map(|body| body.root().items()).map(Node::text))))
+                Body::read(array(bodies.iter().flat_map(|body| body.root().items()).map(Node::text)))
             }
-        }
+        }))
+    }
+
+    /// Makes a call whose answer may be handed on while it comes.
+    async fn begun(&self, part: &Part, request: Request) -> Result<Value, Stop> {
+        let begun = stream::begin(self.calls.services(), self.calls.call(), part, request).await?;
+        Ok(match begun {
+            Begun::Whole(answer) => Value::One(read(part, answer)?),
+            Begun::Long(long) => Value::Long(Held::new(long), Body::literal("null")),
+        })
     }
 
     async fn each(&self, part: &'a Part, over: &'a Over) -> Result<(Value, Option<Failure>), Stop> {
@@ -208,23 +227,28 @@ impl<'a> Run<'a> {
     /// Makes a call, and finds the part's value in the answer.
     async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
         let answer = self.calls.send(&part.service, request).await.map_err(Reason::Call)?;
-        if !answer.status.is_success() {
-            return Err(Reason::Status(answer.status));
-        }
-        let is_empty = matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT);
-        if part.method == Method::HEAD || (is_empty && answer.body.is_empty()) {
-            return Ok(Body::literal("null"));
-        }
-        if answer.body.is_empty() {
-            return Err(Reason::NoBody);
-        }
-        let document = Document::new(answer.body).map_err(Reason::NotJson)?;
-        let start = match document.root().pointer(&part.at) {
-            Ok(Some(node)) => node.start(),
-            _ => return Err(Reason::NothingAt(part.at.clone())),
-        };
-        Ok(Body::at(document, start))
+        read(part, answer)
     }
+}
+
+/// Finds the part's value in an answer.
+fn read(part: &Part, answer: services::Response) -> Result<Body, Reason> {
+    if !answer.status.is_success() {
+        return Err(Reason::Status(answer.status));
+    }
+    let is_empty = matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT);
+    if part.method == Method::HEAD || (is_empty && answer.body.is_empty()) {
+        return Ok(Body::literal("null"));
+    }
+    if answer.body.is_empty() {
+        return Err(Reason::NoBody);
+    }
+    let document = Document::new(answer.body).map_err(Reason::NotJson)?;
+    let start = match document.root().pointer(&part.at) {
+        Ok(Some(node)) => node.start(),
+        _ => return Err(Reason::NothingAt(part.at.clone())),
+    };
+    Ok(Body::at(document, start))
 }
 
 /// A part's value if it fails; `None` if it may not.

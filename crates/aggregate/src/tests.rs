@@ -2,7 +2,9 @@
 
 mod bad;
 mod declared;
+mod documented;
 mod joins;
 mod rig;
 mod shapes;
+mod streams;
 mod told;

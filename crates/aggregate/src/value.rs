@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::stream::Held;
 use bytes::Bytes;
 use json::{Document, Kind, Node, NotArray, Path};
 
@@ -17,6 +18,8 @@ pub(crate) struct Body {
 pub(crate) enum Value {
     One(Body),
     Each(Fan),
+    /// A long one, which nobody looks into: for all others `null`.
+    Long(Held, Body),
 }
 
 /// The answers of an `each`.
@@ -64,7 +67,7 @@ impl Value {
     /// The value; that of an `each` is the list of its answers.
     pub(crate) fn root(&self) -> Node<'_> {
         match self {
-            Self::One(body) => body.root(),
+            Self::One(body) | Self::Long(_, body) => body.root(),
             Self::Each(fan) => fan.list.get_or_init(|| fan.to_list()).root(),
         }
     }

@@ -120,13 +120,6 @@ fn memory(tree: &Tree) -> Option<[usize; 3]> {
     }
 }
 
-/// Whether a text has white space between its tokens.
-pub(crate) fn is_spaced(document: &Document) -> bool {
-    let text = document.text();
-    let ends = text.last().is_some_and(is_space);
-    ends || document.tokens().any(|(_, at)| at > 0 && text.get(at - 1).is_some_and(is_space))
-}
-
 /// A text without the white space between its tokens.
 pub(crate) fn tidied(document: &Document) -> Vec<u8> {
     let text = document.text();
@@ -137,8 +130,4 @@ pub(crate) fn tidied(document: &Document) -> Vec<u8> {
         tidy.extend_from_slice(text.get(start..end).unwrap_or_default().trim_ascii_end());
     }
     tidy
-}
-
-fn is_space(byte: &u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }

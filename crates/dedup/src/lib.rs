@@ -66,7 +66,7 @@ pub fn encode(tree: &json::Tree, form: Form, limits: &Limits) -> Option<Vec<u8>>
         Some((document, layout.shared))
     };
     let (mut document, mut shared) = compact(false)?;
-    if flatten::is_spaced(&document) {
+    if document.is_spaced() {
         (document, shared) = compact(true)?;
     }
     encode::encode(&document, &shared, form)
@@ -81,7 +81,7 @@ pub fn encode_text(text: &Bytes, form: Form, limits: &Limits) -> Result<Option<V
         return Ok(None);
     }
     let mut document = Document::new(text.clone())?;
-    if flatten::is_spaced(&document) {
+    if document.is_spaced() {
         document = Document::known(Bytes::from(flatten::tidied(&document)))?;
     }
     Ok(encode::encode(&document, &flatten::Shared::default(), form))

@@ -1,5 +1,5 @@
 //! What there is to ask, for whoever knows the host only: `/.well-known/api-catalog` (RFC 9727) says where the query routes
-//! are, and `/openapi.json` is the OpenAPI document of the aggregates, to which the catalogue leads.
+//! and the S services are, and `/openapi.json` is the OpenAPI document of the aggregates, to which the catalogue leads.
 //!
 //! Each is there as soon as the config has anything to put in it, and no route of its own at that path. What a caller may
 //! not use is not in it.
@@ -44,8 +44,10 @@ struct Entry {
 
 /// What answers there.
 enum What {
-    /// Programs, with these types.
+    /// Programs are run: where the types of what they can call are.
     Query { types: String },
+    /// An S service: the resources that are there from the start, by their whole paths, with their methods.
+    Script(Vec<(String, String)>),
     /// An aggregate: its method and its operation.
     Aggregate { method: String, operation: Value },
 }
@@ -108,31 +110,43 @@ impl Entry {
     fn of(route: &Route) -> Option<Self> {
         let what = match &route.way {
             Way::Query(query) => What::Query { types: query.types() },
+            Way::Script(script) => What::Script(script.resources().collect()),
             Way::Aggregate(aggregate) => {
                 let method = aggregate.methods().split(',').next().unwrap_or_default();
                 What::Aggregate { method: method.to_ascii_lowercase(), operation: aggregate.operation() }
             }
-            Way::Proxy(_) | Way::Script(_) | Way::Catalogue(_) => return None,
+            Way::Proxy(_) | Way::Catalogue(_) => return None,
         };
         Some(Self { route: (&*route.path).into(), what })
     }
+
+    /// Its context in the catalogue; aggregates have one together.
+    fn links(&self, origin: &str) -> Option<Value> {
+        let anchor = format!("{origin}{}", self.route.trim_end_matches('*'));
+        match &self.what {
+            What::Query { types } => Some(json!({
+                "anchor": anchor,
+                "service-desc": [
+                    { "href": anchor, "type": "application/json" },
+                    { "href": format!("{origin}{types}"), "type": "text/typescript" },
+                ],
+                "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
+            })),
+            What::Script(resources) => {
+                let item = |(path, methods): &(String, String)| {
+                    // An attribute of one's own is a list of texts (RFC 9264, 4.2.4.3).
+                    let methods: Vec<&str> = methods.split(", ").collect();
+                    json!({ "href": format!("{origin}{path}"), "methods": methods })
+                };
+                Some(json!({ "anchor": anchor, "item": resources.iter().map(item).collect::<Vec<_>>() }))
+            }
+            What::Aggregate { .. } => None,
+        }
+    }
 }
 
-/// A context for each query route, and one for all aggregates.
 fn linkset(entries: &[&Entry], origin: &str) -> Value {
-    let query = |entry: &&Entry| {
-        let What::Query { types } = &entry.what else { return None };
-        let anchor = format!("{origin}{}", entry.route.trim_end_matches('*'));
-        Some(json!({
-            "anchor": anchor,
-            "service-desc": [
-                { "href": anchor, "type": "application/json" },
-                { "href": format!("{origin}{types}"), "type": "text/typescript" },
-            ],
-            "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
-        }))
-    };
-    let mut links: Vec<Value> = entries.iter().filter_map(query).collect();
+    let mut links: Vec<Value> = entries.iter().filter_map(|entry| entry.links(origin)).collect();
     if links.len() < entries.len() {
         let description = json!({ "href": format!("{origin}{OPENAPI}"), "type": "application/json" });
         links.push(json!({ "anchor": format!("{origin}/"), "service-desc": [description] }));

@@ -17,9 +17,17 @@ pub(crate) struct Bytes {
     pub(crate) space: u64,
 }
 
-/// Where the tokens of a text begin, block by block: operators, opening quotes, the first bytes of all other
-/// scalars. Strings are checked on the way; the error is the place of what none may hold.
-pub(crate) fn tokens(text: &[u8]) -> Result<Vec<u64>, usize> {
+/// What stands where in a text, block by block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where tokens begin: operators, opening quotes, the first bytes of all other scalars.
+    pub(crate) tokens: Vec<u64>,
+    /// Whether there is white space outside of strings.
+    pub(crate) is_spaced: bool,
+}
+
+/// What stands where in a text. Strings are checked on the way; the error is the place of what none may hold.
+pub(crate) fn tokens(text: &[u8]) -> Result<Found, usize> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") {
         #[expect(unsafe_code, reason = "what a machine has is known at run time")]
@@ -31,26 +39,30 @@ pub(crate) fn tokens(text: &[u8]) -> Result<Vec<u64>, usize> {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1")]
-fn tokens_avx2(text: &[u8]) -> Result<Vec<u64>, usize> {
+fn tokens_avx2(text: &[u8]) -> Result<Found, usize> {
     tokens_by(text, |block| avx2(block))
 }
 
 /// Inlined, so that it is compiled once for each kind of machine.
 #[inline(always)]
-pub(crate) fn tokens_by(text: &[u8], classify: impl Fn(&[u8; BLOCK]) -> Bytes) -> Result<Vec<u64>, usize> {
+pub(crate) fn tokens_by(text: &[u8], classify: impl Fn(&[u8; BLOCK]) -> Bytes) -> Result<Found, usize> {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
     let mut last = [b' '; BLOCK];
     last[..rest.len()].copy_from_slice(rest);
     let mut carry = Carry::default();
     let mut tokens = Vec::with_capacity(blocks.len() + 1);
+    let mut spaces = 0;
     for (number, block) in blocks.iter().chain([&last]).enumerate() {
         let block = carry.next(classify(block));
         if block.forbidden | block.escapes != 0 {
             check(text, number * BLOCK, block)?;
         }
         tokens.push(block.tokens);
+        // The last block is filled up with spaces.
+        let within = if number < blocks.len() { u64::MAX } else { !(u64::MAX << rest.len()) };
+        spaces |= block.space & within;
     }
-    if carry.string == 0 { Ok(tokens) } else { Err(text.len()) }
+    if carry.string == 0 { Ok(Found { tokens, is_spaced: spaces != 0 }) } else { Err(text.len()) }
 }
 
 /// Checks what a block has in its strings.
@@ -85,6 +97,8 @@ struct Block {
     escapes: u64,
     /// Control characters inside of strings.
     forbidden: u64,
+    /// White space outside of strings.
+    space: u64,
 }
 
 /// What a block leaves to the next one.
@@ -110,7 +124,7 @@ impl Carry {
         // From behind an opening quote to the closing one.
         let tail = string ^ quote;
         let tokens = (bytes.operator | (scalar & !follows)) & !tail;
-        Block { tokens, escapes, forbidden: bytes.control & string }
+        Block { tokens, escapes, forbidden: bytes.control & string, space: bytes.space & !string }
     }
 
     /// The escaped bytes, and the backslashes that escape them: every second one of a row. The sum carries

@@ -2,7 +2,7 @@
 //! (RFC 8259), so that everything else may take the text for what it is.
 
 use crate::Error;
-use crate::block::{self, BLOCK};
+use crate::block::{self, BLOCK, Found};
 
 /// Deeper nesting is refused.
 pub const DEPTH: usize = 1024;
@@ -22,26 +22,22 @@ pub(crate) struct Container {
 }
 
 /// Where the tokens of a text begin, block by block, and its containers in their order.
-pub(crate) fn index(text: &[u8]) -> Result<(Vec<u64>, Vec<Container>), Error> {
+pub(crate) fn index(text: &[u8]) -> Result<(Found, Vec<Container>), Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::TooLong);
     }
     std::str::from_utf8(text).map_err(|error| Error::NotJson(error.valid_up_to()))?;
-    let blocks = block::tokens(text).map_err(Error::NotJson)?;
+    let found = block::tokens(text).map_err(Error::NotJson)?;
+    let blocks = &found.tokens[..];
     let mut reader = Reader {
-        tokens: Tokens {
-            text,
-            blocks: &blocks,
-            number: 0,
-            bits: blocks.first().copied().unwrap_or_default(),
-        },
+        tokens: Tokens { text, blocks, number: 0, bits: blocks.first().copied().unwrap_or_default() },
         open: Vec::with_capacity(16),
         containers: Vec::with_capacity(text.len() / 256),
     };
     reader.document()?;
     let (more, at) = reader.tokens.next();
     let containers = reader.containers;
-    if more.is_none() { Ok((blocks, containers)) } else { Err(Error::NotJson(at)) }
+    if more.is_none() { Ok((found, containers)) } else { Err(Error::NotJson(at)) }
 }
 
 /// The tokens of a text, in order.

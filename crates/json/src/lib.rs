@@ -5,8 +5,10 @@
 //! a member or an item jumps over what lies before it; numbers stay as they were spelt, keys keep their
 //! order, equal keys stay all; text that is handed on shares the document's memory. A [`Path`] leads to several
 //! values at once, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of such texts.
+//! A [`Checker`] judges a text that is too long to be held.
 
 mod block;
+mod checker;
 mod index;
 mod join;
 mod node;
@@ -17,8 +19,10 @@ mod walk;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use block::Found;
 use bytes::Bytes;
 
+pub use checker::Checker;
 pub use index::DEPTH;
 use index::{Container, Tokens};
 pub use join::{Grouped, Kinds, Scalar};
@@ -49,6 +53,7 @@ pub struct Document {
     text: Bytes,
     /// Where its tokens begin, a bit for each byte.
     blocks: Vec<u64>,
+    is_spaced: bool,
     containers: Vec<Container>,
     /// The place in the index that [`Document::node`] found last: the next one is often it, or behind it.
     last: AtomicUsize,
@@ -63,8 +68,8 @@ impl Document {
         if text.starts_with(b"\xef\xbb\xbf") {
             text = text.slice(3..);
         }
-        let (blocks, containers) = index::index(&text)?;
-        Ok(Self { text, blocks, containers, last: AtomicUsize::new(0) })
+        let (Found { tokens, is_spaced }, containers) = index::index(&text)?;
+        Ok(Self { text, blocks: tokens, is_spaced, containers, last: AtomicUsize::new(0) })
     }
 
     /// A document of a text that was checked before: only its tokens are found, which is a third of the work. Of a
@@ -76,14 +81,20 @@ impl Document {
         if u32::try_from(text.len()).is_err() {
             return Err(Error::TooLong);
         }
-        let blocks = block::tokens(&text).map_err(Error::NotJson)?;
-        Ok(Self { text, blocks, containers: Vec::new(), last: AtomicUsize::new(0) })
+        let Found { tokens, is_spaced } = block::tokens(&text).map_err(Error::NotJson)?;
+        Ok(Self { text, blocks: tokens, is_spaced, containers: Vec::new(), last: AtomicUsize::new(0) })
     }
 
     /// The text, without a byte order mark.
     #[must_use]
     pub fn text(&self) -> &Bytes {
         &self.text
+    }
+
+    /// Whether there is white space between its tokens, or around it.
+    #[must_use]
+    pub fn is_spaced(&self) -> bool {
+        self.is_spaced
     }
 
     /// Its tokens, in order: the first byte of each, and its place.

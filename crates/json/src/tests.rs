@@ -67,6 +67,31 @@ fn nesting_ends_at_the_depth_and_brackets_that_match_are_told_from_others() {
 }
 
 #[test]
+fn white_space_between_tokens_is_told_of_and_that_in_strings_is_not() {
+    let long = "x y ".repeat(40);
+    for text in [r#"{"a b":[1,"c\t\" d"]}"#.to_owned(), format!(r#"["{long}",1]"#), format!("[\"{long}\"]")] {
+        assert!(!read(&text).unwrap().is_spaced(), "{text}");
+        for place in text.char_indices().filter(|(_, char)| "[]{},:".contains(*char)).map(|(place, _)| place)
+        {
+            let spaced = format!("{}\n{}", &text[..place], &text[place..]);
+            assert!(read(&spaced).unwrap().is_spaced(), "{spaced}");
+        }
+        assert!(read(&format!("{text} ")).unwrap().is_spaced());
+    }
+}
+
+#[test]
+fn tokens_come_in_order_from_a_text_that_is_known_too() {
+    let text = r#"{"a":[1,true],"b c":"\"d\""}"#;
+    let tokens = |document: &Document| document.tokens().collect::<Vec<_>>();
+    let known = Document::known(Bytes::from_static(text.as_bytes())).unwrap();
+    let places = [0, 1, 4, 5, 6, 7, 8, 12, 13, 14, 19, 20, 27];
+    assert_eq!(tokens(&known), places.map(|at| (text.as_bytes()[at], at)));
+    assert_eq!(tokens(&known), tokens(&read(text).unwrap()));
+    assert!(Document::known(Bytes::from_static(b"[\"")).is_err());
+}
+
+#[test]
 fn a_byte_order_mark_is_left_out() {
     assert_eq!(read("\u{feff}[1]").unwrap().root().text(), b"[1]");
 }

@@ -58,12 +58,13 @@ pub(crate) fn headers(headers: &HeaderMap) -> Bytes {
     json(&Value::Object(object))
 }
 
-/// A body, read by its type. JSON that is none is an error: its text.
+/// A body, read by its type; without one it is text, if it is any. JSON that is none is an error: its text.
 pub(crate) fn payload(headers: &HeaderMap, bytes: Bytes) -> Result<Payload, serde_json::Error> {
     if bytes.is_empty() {
         return Ok(Payload::default());
     }
-    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let Some(media) = headers.get(CONTENT_TYPE) else { return Ok(Payload::text(bytes)) };
+    let media = media.to_str().unwrap_or_default();
     Ok(match kind(media) {
         Kind::Json => {
             serde_json::from_slice::<serde::de::IgnoredAny>(&bytes)?;
@@ -142,5 +143,14 @@ mod tests {
         assert_eq!(read("text/html", "ä"), Some(Kind::Text));
         assert_eq!(read("image/png", "x"), Some(Kind::Bytes));
         assert_eq!(read("image/png", ""), Some(Kind::None));
+    }
+
+    #[test]
+    fn rule_16_a_body_without_a_type_is_text_and_never_data_and_bytes_where_it_is_no_text() {
+        let read = |body: &'static [u8]| answered(&HeaderMap::new(), Bytes::from_static(body)).kind;
+        assert_eq!(read(b"{\"a\":1}"), Kind::AsciiText);
+        assert_eq!(read("ä".as_bytes()), Kind::Text);
+        assert_eq!(read(b"\xff\x00"), Kind::Bytes);
+        assert_eq!(read(b""), Kind::None);
     }
 }

@@ -219,6 +219,24 @@ impl Services {
         })
     }
 
+    /// Reads what [`Services::start_streamed`] began to its end: decoded, and counted.
+    ///
+    /// # Errors
+    /// Those of an answer that breaks off, and [`CallError::Limit`].
+    pub async fn finish(
+        call: &Call,
+        service: &Service,
+        response: http::Response<Body>,
+    ) -> Result<Response, CallError> {
+        let (head, body) = response.into_parts();
+        let mut headers = head.headers;
+        let body = receive(&mut headers, body, &call.budget).await.map_err(|stopped| match stopped {
+            Stopped::Limit => CallError::Limit("limit-received"),
+            Stopped::Broken(source) => CallError::Broken { service: service.name().clone(), source },
+        })?;
+        Ok(Response { status: head.status, headers, body })
+    }
+
     /// Checks a program's request, and takes it out of the allowance.
     fn begin(
         &self,

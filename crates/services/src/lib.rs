@@ -41,7 +41,7 @@ pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
 pub use fetch::{Fetch, FetchError};
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
-pub use problem::{Fault, Kind, Overloaded, Problem};
+pub use problem::{Failed, Fault, Kind, Overloaded, Problem};
 pub use service::Service;
 pub use stats::{EndpointStats, ServiceStats};
 pub use targets::{Resolve, SystemResolver};

@@ -1,5 +1,6 @@
 // What the types promise: tsc checks this file, nothing runs it.
 import { orfa, OrfaError, type Callable } from "@orfa/client";
+import { decode, GRAPHQL_TYPE } from "@orfa/client/dedup";
 import type { Service } from "@orfa/client/program";
 
 const gateway = orfa("https://api.example.org", { headers: () => ({ a: "b" }), store: localStorage, fetch });
@@ -38,3 +39,10 @@ export function told(error: unknown) {
 export const rest = [response, named, text];
 // @ts-expect-error: only the client makes them
 new OrfaError();
+
+// Deduplicated bodies.
+export const decoded: { data: unknown } = decode(JSON.parse("{}"), 1e6);
+export const type: `application/${string}` = GRAPHQL_TYPE;
+orfa("/query", { dedup: false });
+// @ts-expect-error: yes or no
+orfa("/query", { dedup: "no" });

@@ -7,6 +7,7 @@
 
 mod awake;
 mod dead;
+mod dedup;
 mod filter;
 mod flood;
 mod gigabyte;
@@ -59,6 +60,7 @@ const BENCHES: &[Bench] = &[
     ("flood", flood::run),
     ("kept", kept::run),
     ("proxy", proxy::run),
+    ("dedup", dedup::run),
     ("curves", script::curves::run),
     ("filter", filter::run),
     ("memory", memory::run),

@@ -99,6 +99,7 @@ impl Reader<'_> {
             timeout: part.timeout.map(Into::into),
             batch: part.batch,
             needs: Vec::new(),
+            streams: false,
             children: Vec::new(),
         };
         self.check_slots(&read, word);

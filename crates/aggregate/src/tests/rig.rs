@@ -24,6 +24,8 @@ pub(super) struct Stage {
 pub(super) enum Answer {
     Says(u16, String),
     Never,
+    /// A body that a test sends.
+    Sends(Arc<Mutex<Option<Body>>>),
 }
 
 /// A call that came.
@@ -76,6 +78,7 @@ impl Transport for Wire {
                     let body = services::body::full(Bytes::from(text));
                     Ok(Response::builder().status(status).body(body).unwrap())
                 }
+                Some(Answer::Sends(body)) => Ok(Response::new(body.lock().unwrap().take().unwrap())),
                 Some(Answer::Never) => std::future::pending().await,
                 None => panic!("nobody answers {line}"),
             }
@@ -120,6 +123,20 @@ impl Rig {
         let aggregate = Aggregate::new(&declaration(text), &limits, &ground);
         let aggregate = aggregate.unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
         Self { stage, aggregate }
+    }
+
+    /// Has a call answered by what a test sends.
+    pub(super) fn sends(&self, line: &str) -> http_body_util::channel::Sender<Bytes, services::body::Error> {
+        let (sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(64);
+        let body = Answer::Sends(Arc::new(Mutex::new(Some(body.boxed_unsync()))));
+        self.stage.answers.lock().unwrap().insert(format!("GET {line}"), body);
+        sender
+    }
+
+    /// The response as it comes.
+    pub(super) async fn begin(&self, target: &str) -> Response<Body> {
+        let request = Request::get(target).body(services::body::empty()).unwrap();
+        self.aggregate.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"))
     }
 
     pub(super) async fn send(&self, request: Request<&str>) -> Result<Got, Box<dyn Problem>> {

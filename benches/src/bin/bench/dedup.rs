@@ -1,0 +1,183 @@
+//! Answers without duplicates: the history of a GitHub repository, as the paper on object deduplication asks for it, whose
+//! commits have one author, ten, or each their own. How large it is plain and deduplicated, beside graphql-crunch and
+//! graphql-deduplicator; how long Node takes to read it; and the paper's table again, over a slow line.
+
+mod history;
+mod line;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use benches::scoreboard::{Better, Score};
+use benches::stats::{median, spread};
+use bytes::Bytes;
+use dedup::{Form, Limits};
+use serde::Serialize;
+
+use crate::process::{SERVER_CORE, pinned};
+use crate::progress::Progress;
+use crate::{Tools, rivals};
+
+/// About as long as all of it takes.
+const TAKES: Duration = Duration::from_secs(150);
+/// Nodes and authors.
+const HISTORIES: [(usize, usize); 7] =
+    [(10, 1), (50, 1), (100, 1), (10, 10), (50, 10), (100, 10), (100, 100)];
+const ROUNDS: usize = 15;
+/// How often a text is encoded, and the fastest counts.
+const ENCODED: usize = 200;
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Text(Text),
+    Cell(line::Cell),
+}
+
+/// A history, in bytes and in microseconds.
+#[derive(Serialize)]
+struct Text {
+    nodes: usize,
+    authors: usize,
+    /// By form.
+    bytes: BTreeMap<&'static str, usize>,
+    /// To encode it, from its text.
+    encode_us: f64,
+    /// To read it in Node, to the whole object: the median of the rounds.
+    read_us: BTreeMap<String, f64>,
+    #[serde(skip)]
+    rounds: Rounds,
+}
+
+/// The times of each way to read, round by round.
+type Rounds = BTreeMap<String, Vec<f64>>;
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let Some(rival) = rivals::present(tools, "dedup") else { return Ok(()) };
+    let progress = Progress::new(tools.time(TAKES));
+    let folder = tempfile::tempdir()?;
+    let mut texts = HISTORIES
+        .map(|(nodes, authors)| text(folder.path(), nodes, authors))
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
+    let mut told = read(&rival, folder.path(), tools.rounds(ROUNDS))?;
+    for text in &mut texts {
+        let name = name(text.nodes, text.authors);
+        text.rounds = told.remove(&name).with_context(|| format!("Node tells nothing of {name}"))?;
+        text.read_us = text.rounds.iter().map(|(way, times)| (way.clone(), median(times))).collect();
+        for rival in ["crunch", "deduplicator"] {
+            text.bytes.insert(rival, std::fs::metadata(file(folder.path(), &name, rival))?.len() as usize);
+        }
+        progress.say(&said(text));
+    }
+    let scores = scores(&texts)?;
+    let cells = line::run(tools, folder.path(), &texts, &progress)?;
+    let rows: Vec<Row> = texts.into_iter().map(Row::Text).chain(cells.into_iter().map(Row::Cell)).collect();
+    tools.results("dedup", &rows, scores)
+}
+
+fn name(nodes: usize, authors: usize) -> String {
+    format!("{nodes}-{authors}")
+}
+
+fn file(folder: &Path, name: &str, form: &str) -> PathBuf {
+    folder.join(format!("{name}.{form}.json"))
+}
+
+/// Writes a history plain and, where it pays, deduplicated.
+fn text(folder: &Path, nodes: usize, authors: usize) -> Result<Text> {
+    let (name, plain) = (name(nodes, authors), Bytes::from(history::history(nodes, authors).to_string()));
+    std::fs::write(file(folder, &name, "plain"), &plain)?;
+    let mut encode_us = f64::INFINITY;
+    let mut wire = None;
+    for _ in 0..ENCODED {
+        let begun = Instant::now();
+        wire = dedup::encode_text(&plain, Form::GraphQl, &Limits::default())?;
+        encode_us = encode_us.min(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    if let Some(wire) = &wire {
+        std::fs::write(file(folder, &name, "dedup"), wire)?;
+    }
+    let bytes = [("plain", plain.len()), ("dedup", wire.map_or(plain.len(), |wire| wire.len()))].into();
+    Ok(Text { nodes, authors, bytes, encode_us, read_us: BTreeMap::new(), rounds: Rounds::new() })
+}
+
+/// How long Node takes to read each history, way by way.
+fn read(rival: &Path, folder: &Path, rounds: usize) -> Result<BTreeMap<String, Rounds>> {
+    let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/javascript/dedup.js");
+    let mut node = pinned(SERVER_CORE, Path::new("node"));
+    let output = node.arg(rival).arg(folder).arg(decoder).arg(rounds.to_string()).output()?;
+    ensure!(output.status.success(), "node: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn said(text: &Text) -> String {
+    let bytes = |form| text.bytes.get(form).copied().unwrap_or_default();
+    let time = |way: &str| text.read_us.get(way).copied().unwrap_or_default();
+    format!(
+        "{:>3} nodes, {:>3} authors: {:>6} bytes, deduplicated {:>6}, crunch {:>6}; read in {:.0}, {:.0}, {:.0} us",
+        text.nodes,
+        text.authors,
+        bytes("plain"),
+        bytes("dedup"),
+        bytes("crunch"),
+        time("plain"),
+        time("dedup"),
+        time("crunch"),
+    )
+}
+
+fn scores(texts: &[Text]) -> Result<Vec<(String, Score)>> {
+    let size = |text: &Text, one, other| -> Option<f64> {
+        Some(*text.bytes.get(one)? as f64 / *text.bytes.get(other)? as f64)
+    };
+    let worst = |one, other| {
+        let ratios: Vec<f64> = texts.iter().filter_map(|text| size(text, one, other)).collect();
+        (ratios.iter().copied().fold(0.0, f64::max), spread(&ratios))
+    };
+    let alone = |text: &&Text| text.nodes == text.authors;
+    let unrepeated: Vec<f64> =
+        texts.iter().filter(alone).filter_map(|text| size(text, "dedup", "plain")).collect();
+    let score = |(value, spread), target, against: &str| Score {
+        value,
+        unit: "ratio".into(),
+        better: Better::Lower,
+        target: Some(target),
+        against: against.into(),
+        spread,
+    };
+    let mut scores = vec![
+        (
+            "dedup.size_vs_crunch.worst".to_owned(),
+            score(
+                worst("dedup", "crunch"),
+                1.03,
+                "graphql-crunch 2.2.0, version 2 of its form; the worst of seven histories",
+            ),
+        ),
+        (
+            "dedup.unrepeated_size_ratio".to_owned(),
+            score(
+                (unrepeated.iter().copied().fold(0.0, f64::max), spread(&unrepeated)),
+                1.01,
+                "the plain text of a history in which nothing is repeated",
+            ),
+        ),
+    ];
+    // The paper's histories have one author; of those with ten, the rows tell.
+    for text in texts.iter().filter(|text| text.authors == 1 && text.nodes >= 50) {
+        let times = ratio(&text.rounds, "dedup", "plain").context("no times")?;
+        let name = format!("dedup.decode_vs_parse.{}", text.nodes);
+        scores.push((name, score(times, 0.5, "JSON.parse of the plain text, in Node, in CPU time")));
+    }
+    Ok(scores)
+}
+
+/// The median and the spread of one way's times by another's, round by round.
+fn ratio(rounds: &Rounds, one: &str, other: &str) -> Option<(f64, f64)> {
+    let ratios: Vec<f64> =
+        rounds.get(one)?.iter().zip(rounds.get(other)?).map(|(one, other)| one / other).collect();
+    Some((median(&ratios), spread(&ratios)))
+}

@@ -1,0 +1,208 @@
+//! The paper's table 1 again, with our ways beside its three: what an answer costs a client far away, on a line that
+//! carries a megabit in a second. A proxied service gives the history; the gateway deduplicates and compresses it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use benches::client::Client;
+use benches::delay::Delay;
+use benches::stats::median;
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use http::Request;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::{Text, file, name};
+use crate::Tools;
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::service::{self, Service};
+
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+/// A megabit in a second: about what the paper's response times tell of its line.
+const RATE: u64 = 125_000;
+const REQUESTS: usize = 5;
+/// Clients that ask at once where throughput is measured, and for how long.
+const CLIENTS: usize = 4;
+const ROUND: Duration = Duration::from_secs(2);
+const DEDUP: &str = "application/vnd.orfa.dedup+json";
+
+/// A way to send the answer.
+struct Way {
+    name: &'static str,
+    /// What the service gives.
+    form: &'static str,
+    accept: &'static str,
+    coding: &'static str,
+    /// The paper's own figures for 10, 50 and 100 nodes, where it has this way.
+    paper: Option<[Paper; 3]>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Paper {
+    bytes: f64,
+    response_ms: f64,
+    parsing_ms: f64,
+    per_second: f64,
+}
+
+/// One answer, one way.
+#[derive(Serialize)]
+pub(super) struct Cell {
+    nodes: usize,
+    way: &'static str,
+    /// Of the body.
+    bytes: usize,
+    response_ms: f64,
+    /// In Node, to the whole object; none where Node can't read the coding.
+    parsing_ms: Option<f64>,
+    /// Until the client has the object.
+    all_ms: Option<f64>,
+    per_second: f64,
+    /// How much more there is of it than without treatment, and than with gzip, in percent: the paper's tables 2 to 4.
+    gain: Option<[Gain; 2]>,
+    paper: Option<Paper>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Gain {
+    throughput: f64,
+    response: f64,
+    parsing: Option<f64>,
+}
+
+const fn paper(bytes: f64, response_ms: f64, parsing_ms: f64, per_second: f64) -> Paper {
+    Paper { bytes, response_ms, parsing_ms, per_second }
+}
+
+const NONE: [Paper; 3] = [
+    paper(8978.0, 450.39, 0.17, 1.0),
+    paper(43335.0, 720.88, 0.71, 1.0),
+    paper(64566.0, 866.70, 1.04, 0.9967),
+];
+const GZIP: [Paper; 3] =
+    [paper(952.0, 408.29, 0.16, 1.0), paper(1232.0, 442.98, 0.55, 1.0), paper(1400.0, 437.53, 0.81, 1.0)];
+const DEDUPLICATED: [Paper; 3] =
+    [paper(1796.0, 405.63, 0.09, 1.0), paper(5031.0, 443.53, 0.18, 1.0), paper(7110.0, 443.96, 0.25, 1.0)];
+
+const fn way(name: &'static str, accept: &'static str, coding: &'static str) -> Way {
+    Way { name, form: "plain", accept, coding, paper: None }
+}
+
+/// The first two are what the others are compared with.
+const WAYS: [Way; 9] = [
+    Way { paper: Some(NONE), ..way("plain", "*/*", "identity") },
+    Way { paper: Some(GZIP), ..way("gzip", "*/*", "gzip") },
+    Way { form: "deduplicator", paper: Some(DEDUPLICATED), ..way("deduplicator", "*/*", "identity") },
+    way("br", "*/*", "br"),
+    way("zstd", "*/*", "zstd"),
+    way("dedup", DEDUP, "identity"),
+    way("dedup+gzip", DEDUP, "gzip"),
+    way("dedup+br", DEDUP, "br"),
+    way("dedup+zstd", DEDUP, "zstd"),
+];
+
+pub(super) fn run(tools: &Tools, folder: &Path, texts: &[Text], progress: &Progress) -> Result<Vec<Cell>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let _entered = runtime.enter();
+    let folder = Arc::new(folder.to_owned());
+    let service = Service::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), move |request| {
+        let text = std::fs::read(folder.join(request.uri().path().trim_start_matches('/')));
+        let mut answer = service::text(text.unwrap_or_default());
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        std::future::ready(answer)
+    })?;
+    let yaml = format!(
+        "services: {{ service: {{ url: 'http://{}' }} }}\nroutes:\n  - {{ path: /*, proxy: service }}\n",
+        service.address
+    );
+    let gateway = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    let mut cells: Vec<Cell> = Vec::new();
+    for (size, text) in texts.iter().filter(|text| text.authors == 1).enumerate() {
+        let first = cells.len();
+        for way in &WAYS {
+            let mut cell = runtime.block_on(cell(tools, gateway.address, way, text))?;
+            cell.paper = way.paper.and_then(|paper| paper.get(size).copied());
+            if let Some([plain, gzip, ..]) = cells.get(first..) {
+                cell.gain = Some([gain(&cell, plain), gain(&cell, gzip)]);
+            }
+            progress.say(&format!(
+                "{:>3} nodes {:<14} {:>6} bytes {:>7.1} ms {:>6.3} ms parsing {:>6.2} in a second",
+                cell.nodes,
+                cell.way,
+                cell.bytes,
+                cell.response_ms,
+                cell.parsing_ms.unwrap_or(f64::NAN),
+                cell.per_second
+            ));
+            cells.push(cell);
+        }
+    }
+    Ok(cells)
+}
+
+async fn cell(tools: &Tools, gateway: SocketAddr, way: &Way, text: &Text) -> Result<Cell> {
+    let line = Delay::start_slow(gateway, ROUND_TRIP, Some(RATE)).await?;
+    let client = Client::new(line.address());
+    let path = file(Path::new("/"), &name(text.nodes, text.authors), way.form);
+    let path = path.to_string_lossy();
+    client.open(CLIENTS).await?;
+    let mut times = Vec::new();
+    let mut bytes = 0;
+    for _ in 0..REQUESTS {
+        let begun = Instant::now();
+        bytes = ask(&client, way, &path).await?;
+        times.push(begun.elapsed().as_secs_f64() * 1000.0);
+    }
+    let (begun, round) = (Instant::now(), tools.time(ROUND));
+    let clients = (0..CLIENTS).map(async |_| {
+        let mut answers = 0;
+        while begun.elapsed() < round {
+            ask(&client, way, &path).await?;
+            answers += 1;
+        }
+        anyhow::Ok(answers)
+    });
+    let answers: usize = try_join_all(clients).await?.into_iter().sum();
+    let per_second = answers as f64 / begun.elapsed().as_secs_f64();
+    let response_ms = median(&times);
+    let parsing_ms = text.read_us.get(way.name).map(|micros| micros / 1000.0);
+    let all_ms = parsing_ms.map(|parsing| parsing + response_ms);
+    let Text { nodes, .. } = *text;
+    Ok(Cell {
+        nodes,
+        way: way.name,
+        bytes,
+        response_ms,
+        parsing_ms,
+        all_ms,
+        per_second,
+        gain: None,
+        paper: None,
+    })
+}
+
+/// Asks for the answer; the length of its body. It has to come the way that it was asked for.
+async fn ask(client: &Client, way: &Way, path: &str) -> Result<usize> {
+    let request = Request::get(path).header(ACCEPT, way.accept).header(ACCEPT_ENCODING, way.coding);
+    let answer = client.send(request.body(Full::new(Bytes::new()))?).await?;
+    let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
+    ensure!(answer.status.is_success(), "{}: {}", way.name, answer.status);
+    ensure!(header("content-encoding").unwrap_or("identity") == way.coding, "{}: another coding", way.name);
+    ensure!((header("content-type") == Some(DEDUP)) == (way.accept == DEDUP), "{}: another type", way.name);
+    Ok(answer.body.len())
+}
+
+fn gain(cell: &Cell, other: &Cell) -> Gain {
+    let more = |other: f64, own: f64| (other / own - 1.0) * 100.0;
+    Gain {
+        throughput: more(cell.per_second, other.per_second),
+        response: more(other.response_ms, cell.response_ms),
+        parsing: other.parsing_ms.zip(cell.parsing_ms).map(|(other, own)| more(other, own)),
+    }
+}

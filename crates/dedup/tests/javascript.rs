@@ -1,0 +1,92 @@
+//! The gateway's encoder and the client library's decoder mean the same by the same bytes, and so do a second encoder,
+//! in JavaScript, and the decoder here: on a thousand texts, played in Node.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bytes::Bytes;
+use dedup::{Form, Limits, decode, encode_text};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+const TEXTS: usize = 1000;
+
+/// JSON texts with equal objects, odd names and numbers, and what no character is.
+fn any_text() -> impl Strategy<Value = String> {
+    let names = prop::sample::select(vec![
+        "$",
+        "$$",
+        "\\u0024",
+        "a",
+        "id",
+        "__proto__",
+        "constructor",
+        "length",
+        "0",
+        "\\ud83d",
+    ]);
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("9007199254740993".to_owned()),
+        Just("-0.10e-7".to_owned()),
+        Just(r#""\ud800\"\u0000 and more than a few letters""#.to_owned()),
+        Just(r#"{"id":1,"name":"Ada Lovelace"}"#.to_owned()),
+        Just(r#"{"by":{"id":1,"name":"Ada Lovelace"},"n":[{}]}"#.to_owned()),
+        "[1-9][0-9]{0,2}",
+    ];
+    leaf.prop_recursive(6, 60, 6, move |inner| {
+        let members = prop::collection::vec((names.clone(), inner.clone()), 0..4);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(|items| format!("[{}]", items.join(", "))),
+            (inner, 2..5_usize).prop_map(|(item, times)| format!("[{}]", vec![item; times].join(","))),
+            members.prop_map(|members| {
+                let members: Vec<_> =
+                    members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+                format!("{{{}}}", members.join(","))
+            }),
+        ]
+    })
+}
+
+/// What `peer.js` answers to these lines.
+fn node(lines: &str) -> String {
+    let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/javascript/test/peer.js");
+    let mut node = Command::new("node");
+    let node = node.arg(peer).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut node = node.spawn().expect("node, which has to be there: `scripts/setup test` says what to do");
+    let mut input = node.stdin.take().expect("its input");
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || input.write_all(lines.as_bytes()));
+        node.wait_with_output().expect("its end")
+    });
+    assert!(output.status.success(), "node: {}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn what_either_side_encodes_the_other_decodes() {
+    let (strategy, mut runner) = (any_text(), TestRunner::deterministic());
+    let limits = Limits { min: 0, max: 1 << 20 };
+    let (mut lines, mut encoded) = (String::new(), 0);
+    for _ in 0..TEXTS {
+        let text = strategy.new_tree(&mut runner).expect("a text").current();
+        let wire = encode_text(&Bytes::from(text.clone()), Form::Json, &limits).expect("JSON");
+        encoded += usize::from(wire.is_some());
+        let wire = wire.map(|wire| String::from_utf8(wire).expect("text"));
+        lines.push_str(&serde_json::json!([text, wire]).to_string());
+        lines.push('\n');
+    }
+    assert!(encoded > TEXTS / 10, "only {encoded} texts are worth a test");
+    let told = node(&lines);
+    assert_eq!(told.lines().count(), TEXTS);
+    for (line, told) in lines.lines().zip(told.lines()) {
+        let [plain, meant, wire]: [Option<String>; 3] = serde_json::from_str(told).expect("three texts");
+        if let Some(meant) = meant {
+            assert_eq!(Some(meant), plain, "{line}");
+        }
+        let decoded = decode(wire.unwrap_or_default().as_bytes(), 1 << 20).expect("a deduplicated text");
+        assert_eq!(Some(String::from_utf8(decoded).expect("text")), plain, "{line}");
+    }
+}
