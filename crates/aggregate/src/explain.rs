@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::aggregate::Aggregate;
 use crate::declaration::One;
-use crate::plan::{Fallback, Over, Part, Shape, Target};
+use crate::plan::{Fallback, Over, Part, Shape, Target, is_safe};
 
 /// What an aggregate will do. Written out, it is a text for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +98,9 @@ impl Aggregate {
             Some(Over::Part(part, _)) => self.name(*part),
             Some(Over::Input(input)) => self.plan.inputs.all.get(*input).map_or("", |input| &input.name),
         };
-        let (most, parallel) = (limits.fan_out.min(limits.calls), limits.parallel);
-        format!("a call for each of {over}, equal ones once: at most {most}, {parallel} at once")
+        let (most, parallel) = (limits.fan_out.min(limits.calls), self.plan.parallel);
+        let once = if is_safe(&part.method) { ", equal ones once" } else { "" };
+        format!("a call for each of {over}{once}: at most {most}, {parallel} at once")
     }
 
     fn is_list(&self, slot: &crate::template::Slot) -> bool {

@@ -12,7 +12,7 @@ use http::{HeaderName, Method, StatusCode};
 use json::{Document, Path};
 use services::{Service, Services};
 
-pub(crate) use parts::sample;
+pub(crate) use parts::{is_safe, sample};
 
 use crate::config::LimitsConfig;
 use crate::declaration::{Answer, Conflict, Declaration, Join, Missing, One};
@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     /// Whether the client's body is looked at.
     pub(crate) reads_body: bool,
     pub(crate) partial: StatusCode,
+    /// Calls under way at once.
+    pub(crate) parallel: usize,
     pub(crate) limits: LimitsConfig,
 }
 
@@ -183,6 +185,7 @@ impl Plan {
                 method,
                 reads_body,
                 partial: partial.unwrap_or(StatusCode::OK),
+                parallel: if declared.sequential { 1 } else { ground.limits.parallel as usize },
                 limits: *ground.limits,
             }),
             _ => Err(mistakes.into_vec()),

@@ -12,7 +12,7 @@ use services::{Calls, Duration, Request};
 use tokio::time::{timeout, timeout_at};
 
 use crate::input::Values;
-use crate::plan::{Fallback, Over, Part, Plan};
+use crate::plan::{Fallback, Over, Part, Plan, is_safe};
 use crate::problem::{AggregateError, Failure, Reason};
 use crate::render::{Item, Renderer, Stop};
 use crate::stream::{self, Begun, Held};
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
             (Some(last), false) => {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
-                let bodies = at_once(calls, self.plan.limits.parallel as usize).await?;
+                let bodies = at_once(calls, self.plan.parallel).await?;
                 if bodies.iter().any(|body| body.root().kind() != Kind::Array) {
                     return Err(Reason::BatchNotArray.into());
                 }
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
 
     async fn each(&self, part: &'a Part, over: &'a Over) -> Result<(Value, Option<Failure>), Stop> {
         let items = self.items(over)?;
-        let is_alike = !looks_at_items_beside_the_url(part);
+        let is_alike = is_safe(&part.method) && !looks_at_items_beside_the_url(part);
         let mut requests: Vec<Request> = Vec::new();
         let mut known: HashMap<http::uri::PathAndQuery, usize> = HashMap::new();
         let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<Failure>);
@@ -178,7 +178,7 @@ impl<'a> Run<'a> {
                 Err(reason) => Ok(Err(reason)),
             }
         });
-        let answers = at_once(calls, self.plan.limits.parallel as usize).await?;
+        let answers = at_once(calls, self.plan.parallel).await?;
         let reason = answers
             .iter()
             .enumerate()

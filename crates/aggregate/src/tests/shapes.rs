@@ -243,6 +243,17 @@ async fn sequential_calls_go_in_the_order_of_the_file() {
 }
 
 #[tokio::test]
+async fn equal_calls_that_change_something_are_all_made() {
+    let rig = Rig::new(
+        r#"{"sequential": true, "input": {"ids": {"type": "list", "of": "integer"}},
+            "parts": {"a": {"post": "order/x", "body": {"n": 1}, "each": "ids"}}}"#,
+        &[("POST order/x", 200, "1")],
+    );
+    let got = rig.send(Request::post("/here?ids=1,1").body("").unwrap()).await.unwrap();
+    assert_eq!((got.text.as_str(), rig.lines().len()), (r#"{"a":[1,1]}"#, 2));
+}
+
+#[tokio::test]
 async fn head_makes_the_same_calls_and_says_the_length() {
     let rig = Rig::new(
         r#"{"parts": {"a": {"get": "profile/a"}, "there": {"head": "profile/b"}}}"#,
