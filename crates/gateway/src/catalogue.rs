@@ -44,7 +44,7 @@ struct Entry {
 
 /// What answers there.
 enum What {
-    /// Programs, with these types.
+    /// Programs are run: where the types of what they can call are.
     Query { types: String },
     /// An S service: the resources that are there from the start, by their whole paths, with their methods.
     Script(Vec<(String, String)>),
@@ -120,7 +120,7 @@ impl Entry {
         Some(Self { route: (&*route.path).into(), what })
     }
 
-    /// Its context, if it has one of its own.
+    /// Its context in the catalogue; aggregates have one together.
     fn links(&self, origin: &str) -> Option<Value> {
         let anchor = format!("{origin}{}", self.route.trim_end_matches('*'));
         match &self.what {
@@ -145,7 +145,6 @@ impl Entry {
     }
 }
 
-/// A context for each query route and each S service, and one for all aggregates.
 fn linkset(entries: &[&Entry], origin: &str) -> Value {
     let mut links: Vec<Value> = entries.iter().filter_map(|entry| entry.links(origin)).collect();
     if links.len() < entries.len() {
