@@ -228,6 +228,7 @@ fn every_error_has_a_code_of_its_own_and_says_what_to_do() {
         Fault::ReadOnly,
         Fault::Newer,
         Fault::NotOurs,
+        Fault::Gone,
         Fault::Io,
     ];
     let mut errors: Vec<Error> = faults.into_iter().map(file).collect();
