@@ -20,6 +20,7 @@ use crate::call::Outside;
 use crate::config::ScriptOptions;
 use crate::deployment::{Deployment, Home, Plans};
 use crate::generation::Generation;
+use crate::line::Line;
 use crate::problem::{Failed, ScriptError};
 use crate::run::{self, Answered, Asked, Cost, Origin};
 use crate::scripts::Scripts;
@@ -30,9 +31,6 @@ use crate::workers::{PoolStats, Size};
 
 /// Which version of the state a handler saw or made, where the operator wants it told.
 const VERSION: HeaderName = HeaderName::from_static("s-state-version");
-
-/// As many runs that want a processor wait for each worker before the gateway refuses further ones.
-const LINE: usize = 512;
 
 /// A script route.
 pub struct Script {
@@ -47,6 +45,7 @@ pub struct Script {
     /// What it imports by paths.
     modules: Vec<Option<String>>,
     deployment: OnceLock<Arc<Deployment>>,
+    line: Line,
 }
 
 /// What a route is made of beside its own config.
@@ -127,6 +126,7 @@ impl Script {
             modules,
             options,
             deployment: OnceLock::new(),
+            line: Line::new(Instant::now()),
         })
     }
 
@@ -199,9 +199,10 @@ impl Script {
 
     /// Whether a request that came now would be answered in good time.
     #[must_use]
-    pub fn has_room(&self, _: Instant) -> bool {
-        let stats = self.stats();
-        stats.busy <= LINE * stats.workers.max(1)
+    pub fn has_room(&self, now: Instant) -> bool {
+        let Some(deployment) = self.deployment.get() else { return true };
+        let (busy, workers) = deployment.load();
+        self.line.has_room(now, busy, workers)
     }
 
     /// Answers a request. `seen` is the caller, the client's headers and the hops; the allowance of each run is made of
