@@ -211,7 +211,7 @@ export class Run {
     const { waiting } = this.worker;
     const call = this.worker.nextCall();
     const promise = new Promise((resolve, reject) => {
-      waiting.set(call, { run: this, site, isDeclaration, resolve, reject });
+      waiting.add({ id: call, run: this, site, isDeclaration, resolve, reject });
     });
     return { call, promise };
   }

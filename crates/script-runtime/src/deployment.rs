@@ -109,6 +109,11 @@ impl Deployment {
         self.current.load().as_ref().map(|generation| generation.pool.stats()).unwrap_or_default()
     }
 
+    /// How many runs want a processor, and of how many workers.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        self.current.load().as_ref().map(|generation| generation.pool.load_now()).unwrap_or_default()
+    }
+
     /// Puts a program in force, in a task of its own. If it can't be loaded, what was in force stays.
     pub(crate) fn begin(self: &Arc<Self>, plans: Plans) {
         self.under_way.send_modify(|count| *count += 1);

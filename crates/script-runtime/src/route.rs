@@ -22,6 +22,7 @@ use crate::config::ScriptOptions;
 use crate::confine;
 use crate::deployment::{Deployment, Home, Plans};
 use crate::generation::Generation;
+use crate::line::Line;
 use crate::modules::{self, Module};
 use crate::problem::ScriptError;
 use crate::run::{self, Answered, Asked, Cost, Origin};
@@ -33,9 +34,6 @@ use crate::workers::{PoolStats, Size};
 
 /// Which version of the state a handler saw or made, where the operator wants it told.
 const VERSION: HeaderName = HeaderName::from_static("s-state-version");
-
-/// As many runs that want a processor wait for each worker before the gateway refuses further ones.
-const LINE: usize = 512;
 
 /// A script route.
 pub struct Script {
@@ -52,6 +50,7 @@ pub struct Script {
     /// What is beside it, where the state is there as well.
     beside: Vec<(PathBuf, u64)>,
     deployment: OnceLock<Arc<Deployment>>,
+    line: Line,
 }
 
 /// What a route is made of beside its own config.
@@ -147,6 +146,7 @@ impl Script {
             beside,
             options,
             deployment: OnceLock::new(),
+            line: Line::new(Instant::now()),
         })
     }
 
@@ -238,9 +238,10 @@ impl Script {
 
     /// Whether a request that came now would be answered in good time.
     #[must_use]
-    pub fn has_room(&self, _: Instant) -> bool {
-        let stats = self.stats();
-        stats.busy <= LINE * stats.workers.max(1)
+    pub fn has_room(&self, now: Instant) -> bool {
+        let Some(deployment) = self.deployment.get() else { return true };
+        let (busy, workers) = deployment.load();
+        self.line.has_room(now, busy, workers)
     }
 
     /// Answers a request. `seen` is the caller, the client's headers and the hops; the allowance of each run is made of

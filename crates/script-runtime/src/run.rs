@@ -471,7 +471,7 @@ impl Run {
     }
 
     fn cost(&self) -> Cost {
-        Cost { made: self.call.budget.made(), cpu: self.cpu }
+        Cost { made: self.call.budget.take_made(), cpu: self.cpu }
     }
 
     fn failed(&self, error: ScriptError) -> Failure {

@@ -173,7 +173,8 @@ impl Services {
         service: &Arc<Service>,
         request: Request,
     ) -> impl Future<Output = Result<Response, CallError>> + Send + 'static + use<> {
-        let started = self.start(call, service, request);
+        // Boxed, since it is large, and its callers would copy it from one of their futures into the next.
+        let started = self.start(call, service, request).map(Box::pin);
         async move { started?.await }
     }
 
@@ -386,7 +387,7 @@ fn begin(
     if call.hops >= MAX_HOPS {
         return Err(CallError::Loop(service.name().clone()));
     }
-    let (name, method, path) = (service.name().clone(), method.clone(), path.to_string());
+    let (name, method, path) = (service.name().clone(), method.clone(), path.as_str().to_owned());
     if !call.budget.take_call() {
         call.budget.refuse(name, method, path);
         return Err(CallError::Limit("limit-calls"));
