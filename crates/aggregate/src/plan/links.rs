@@ -19,8 +19,8 @@ pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mis
         return;
     }
     if declared.sequential {
-        for part in 1..list.len() {
-            add(&mut list[part].needs, part - 1);
+        for (before, part) in list.iter_mut().skip(1).enumerate() {
+            add(&mut part.needs, before);
         }
         circle(
             list,
