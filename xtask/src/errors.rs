@@ -13,7 +13,7 @@ use crate::files::{self, File};
 /// The page.
 const PAGE: &str = "docs/errors.md";
 /// The parts of the page: heading, and whose sources' codes stand under it.
-const PARTS: [(&str, &[&str]); 6] = [
+const PARTS: [(&str, &[&str]); 7] = [
     (
         "## Over HTTP",
         &[
