@@ -378,8 +378,8 @@ fn put(text: Bytes, node: Node<'_>, patches: &mut [&mut Patch<'_>], is_whole: bo
     if patches.is_empty() {
         return Tree::Text(text);
     }
-    let hides = |name: &str| node.members().any(|(key, _)| key.is(name.as_bytes()));
-    if is_whole && patches.iter().any(|patch| hides(patch.name)) {
+    let is_hidden = |key: json::Key<'_>| patches.iter().any(|patch| key.is(patch.name.as_bytes()));
+    if is_whole && node.members().any(|(key, _)| is_hidden(key)) {
         return open(node, patches);
     }
     let members =
