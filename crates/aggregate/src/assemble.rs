@@ -64,7 +64,7 @@ impl<'a> Assembly<'a> {
         let mut patches = self.patches(number, root)?;
         let selected = part.fields.as_deref().map(|fields| Selected::of(root, fields));
         let mut weaver = Weaver { own: selected };
-        let mut below: Vec<&mut Patch<'_>> = patches.iter_mut().map(Patch::into_items).collect();
+        let mut below: Vec<&mut Patch<'_>> = patches.iter_mut().map(Patch::at_items).collect();
         Ok(root.items().map(|row| weaver.item(row, &mut below)).collect())
     }
 
@@ -219,7 +219,7 @@ fn shown(node: Option<Node<'_>>) -> String {
 
 impl Patch<'_> {
     /// The same for each item of the array that it was for.
-    fn into_items(&mut self) -> &mut Self {
+    fn at_items(&mut self) -> &mut Self {
         if let [Step::Each, rest @ ..] = self.steps {
             self.steps = rest;
         }
@@ -311,7 +311,7 @@ impl Weaver {
         match root.kind() {
             Kind::Array => {
                 let mut below: Vec<&mut Patch<'_>> =
-                    patches.iter_mut().map(|patch| patch.into_items()).collect();
+                    patches.iter_mut().map(|patch| patch.at_items()).collect();
                 Tree::Array(root.items().map(|item| self.item(item, &mut below)).collect())
             }
             _ => self.item(root, patches),
@@ -378,8 +378,8 @@ fn put(text: Bytes, node: Node<'_>, patches: &mut [&mut Patch<'_>], is_whole: bo
     if patches.is_empty() {
         return Tree::Text(text);
     }
-    let hides = |name: &str| node.members().any(|(key, _)| key.is(name.as_bytes()));
-    if is_whole && patches.iter().any(|patch| hides(patch.name)) {
+    let is_hidden = |key: json::Key<'_>| patches.iter().any(|patch| key.is(patch.name.as_bytes()));
+    if is_whole && node.members().any(|(key, _)| is_hidden(key)) {
         return open(node, patches);
     }
     let members =

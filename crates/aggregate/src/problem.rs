@@ -28,7 +28,7 @@ pub(crate) enum AggregateError {
     #[error("the body has nothing at `{0}`, which the aggregate needs")]
     BodyLacks(String),
     #[error("{0}")]
-    Part(Failure),
+    Part(Box<Failure>),
     #[error("the parts `{one}` and `{other}` both have `{name}`")]
     MergeConflict { one: Arc<str>, other: Arc<str>, name: String },
     #[error("the part `{part}` is {kind} and can't be merged: only objects can")]
@@ -200,7 +200,7 @@ impl std::fmt::Display for Failure {
 
 impl From<Failure> for AggregateError {
     fn from(failure: Failure) -> Self {
-        Self::Part(failure)
+        Self::Part(Box::new(failure))
     }
 }
 

@@ -12,6 +12,11 @@ pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mis
     for part in 0..list.len() {
         if let Some(into) = list[part].goes_into().map(|into| into.part).filter(|into| *into != part) {
             list[into].children.push(part);
+            // A member gives way to what is put in under its name.
+            let quoted = list[part].goes_into().map(|target| target.quoted.clone());
+            if let Some(fields) = &mut list[into].fields {
+                fields.retain(|(name, _)| Some(name) != quoted.as_ref());
+            }
         }
     }
     let count = mistakes_of(list, declared, mistakes);
@@ -19,8 +24,8 @@ pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mis
         return;
     }
     if declared.sequential {
-        for part in 1..list.len() {
-            add(&mut list[part].needs, part - 1);
+        for (before, part) in list.iter_mut().skip(1).enumerate() {
+            add(&mut part.needs, before);
         }
         circle(
             list,

@@ -27,6 +27,12 @@ async fn items_without_a_key_or_a_row_get_null_or_an_empty_list() {
 async fn what_has_the_name_of_a_member_takes_its_place() {
     let got = rig(r#""as": "k", "one": true"#, r#"[{"k":1,"x":2}]"#, r#"[{"key":1}]"#).get("/here").await;
     assert_eq!(got.text, r#"[{"x":2,"k":{"key":1}}]"#);
+    let rig = Rig::new(
+        r#"{"parts": {"items": {"get": "profile/items", "fields": ["k", "x"]},
+        "rows": {"get": "order/rows", "join": {"into": "items", "on": "k = key", "as": "k", "one": true}}}, "answer": "items"}"#,
+        &[("profile/items", 200, r#"[{"k":1,"x":2}]"#), ("order/rows", 200, r#"[{"key":1}]"#)],
+    );
+    assert_eq!(rig.get("/here").await.text, r#"[{"x":2,"k":{"key":1}}]"#);
 }
 
 #[tokio::test]
