@@ -67,14 +67,17 @@ fn joined(
         [] => part.clone(),
         fields => fields.iter().map(|field| ((*field).to_owned(), part[*field].clone())).collect(),
     };
-    let items = |list: &Value| list.as_array().expect("a list").clone();
     let of = |row: &Value| items(parts).iter().filter(|part| part[theirs] == row[ours]).map(pick).collect();
-    let with = |mut row: Value| {
-        let mut found: Vec<Value> = of(&row);
+    let with = |row: &Value| {
+        let (mut row, mut found): (Value, Vec<Value>) = (row.clone(), of(row));
         row[name] = if one { found.pop().unwrap_or_default() } else { json!(found) };
         row
     };
-    items(rows).into_iter().map(with).collect()
+    items(rows).iter().map(with).collect()
+}
+
+fn items(list: &Value) -> &[Value] {
+    list.as_array().expect("a list")
 }
 
 #[tokio::test]
