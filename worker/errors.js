@@ -42,7 +42,7 @@ function described(error) {
   return {
     kind,
     site: error[SITE] ?? 0,
-    status: error[STATUS] ?? (kind === RESOURCE ? error.status & 0xffff : kind === BODY ? 400 : 0),
+    status: error[STATUS] ?? (kind === RESOURCE ? /** @type {ResourceError} */ (error).status & 0xffff : kind === BODY ? 400 : 0),
     message: kind === THREW ? String(error) : String(error.message),
     stack: stackOf(error),
   };
