@@ -55,7 +55,7 @@ function described(error) {
   return {
     kind,
     site: error[SITE] ?? 0,
-    status: kind === RESOURCE || kind === DECLARATION ? error.status & 0xffff : kind === BODY ? 400 : 0,
+    status: kind === RESOURCE || kind === DECLARATION ? /** @type {ResourceError} */ (error).status & 0xffff : kind === BODY ? 400 : 0,
     message: kind === THREW ? String(error) : String(error.message),
     stack: stackOf(error),
   };

@@ -158,7 +158,7 @@ export class Inbox {
   next(cursor) {
     if (this.#cut(cursor)) return true;
     if (this.#later.length === 0) return false;
-    const buffer = this.#later.shift();
+    const buffer = /** @type {Buffer} */ (this.#later.shift());
     this.push(buffer, buffer.length);
     return this.next(cursor);
   }

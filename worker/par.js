@@ -14,7 +14,7 @@ class Units {
   /** Whether a unit has thrown or left: nothing starts any more. */
   stopped = false;
   #first = Infinity;
-  /** @type {(() => void) | undefined} */
+  /** @type {() => void} */
   #decide;
 
   constructor(resolve, reject) {

@@ -55,7 +55,7 @@ export class Query {
   }
 }
 Object.setPrototypeOf(Query.prototype, null);
-delete Query.prototype.constructor;
+delete (/** @type {any} */ (Query.prototype).constructor);
 
 function parsedBody(text) {
   try {

@@ -36,12 +36,13 @@ export class Resource {
    */
   static of(pieces) {
     const texts = [];
+    /** @type {string | undefined} */
     let text;
     let wasString = false;
     for (const piece of pieces) {
       const isString = typeof piece === "string";
       if (isString && wasString) {
-        texts.push(text);
+        texts.push(/** @type {string} */ (text));
         text = "";
       }
       text = (text ?? "") + (isString ? piece : computed(piece.v));

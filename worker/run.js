@@ -13,13 +13,15 @@ const HAS_ANSWER = 1;
 const HAS_CHANGES = 2;
 const NOTHING_ANSWERED = 4;
 
+/** @typedef {{status: number, headers: string, kind: number, content: string | Uint8Array | undefined}} Answer */
+
 export class Run {
   /** Milliseconds that its code took. */
   time = 0;
   ended = false;
   /** Whether `respond` was there. */
   #answered = false;
-  /** @type {{status: number, headers: string, kind: number, content: string | Uint8Array | undefined} | undefined} */
+  /** @type {Answer | undefined} */
   #answer;
   #committed = false;
   #suspended = false;
@@ -201,7 +203,7 @@ export class Run {
     const { url, query, kind, content } = resource.request(method, values);
     const { call, promise } = this.#waiting(site, false);
     const frame = this.worker.outbox.begin(CALL, this.id).u32(call).u32(site).u8(flags).u8(method);
-    frame.text(url).text(query).body(kind, content).end();
+    frame.text(url).text(query).body(kind, /** @type {any} */ (content)).end();
     return promise;
   }
 
@@ -229,7 +231,7 @@ export class Run {
   }
 
   #writeAnswer(frame) {
-    const { status, headers, kind, content } = this.#answer;
+    const { status, headers, kind, content } = /** @type {Answer} */ (this.#answer);
     return frame.u16(status).text(headers).body(kind, content);
   }
 
@@ -239,8 +241,9 @@ export class Run {
 
   /** Ends the transaction, and gives its change set. */
   #close() {
-    const changes = this.transaction.commit();
-    this.version = changes === "" ? this.#base : this.transaction.version;
+    const transaction = /** @type {Transaction} */ (this.transaction);
+    const changes = transaction.commit();
+    this.version = changes === "" ? this.#base : transaction.version;
     this.transaction = undefined;
     return changes;
   }

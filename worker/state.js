@@ -92,11 +92,11 @@ export class Cell {
   /** Undoes all that a version has changed. */
   undo(version, before) {
     const log = this.#log;
-    while (log.length > this.#dropped && log.at(-1).version === version) {
-      const entry = log.pop();
+    while (log.length > this.#dropped && /** @type {Entry} */ (log.at(-1)).version === version) {
+      const entry = /** @type {Entry} */ (log.pop());
       restore(entry);
-      const places = this.#history.get(entry.target);
-      places.get(entry.key).pop();
+      const places = /** @type {Map<unknown, Entry[]>} */ (this.#history.get(entry.target));
+      /** @type {Entry[]} */ (places.get(entry.key)).pop();
       this.#tidy(entry, places);
     }
     this.version = before;
@@ -108,7 +108,7 @@ export class Cell {
   }
 
   leave(version) {
-    const count = this.#readers.get(version) - 1;
+    const count = /** @type {number} */ (this.#readers.get(version)) - 1;
     if (count === 0) this.#readers.delete(version);
     else this.#readers.set(version, count);
   }
@@ -122,9 +122,9 @@ export class Cell {
     for (const version of this.#readers.keys()) if (version < floor) floor = version;
     while (this.#dropped < log.length && log[this.#dropped].version <= floor) {
       const entry = log[this.#dropped];
-      log[this.#dropped++] = undefined;
-      const places = this.#history.get(entry.target);
-      places.get(entry.key).shift();
+      log[this.#dropped++] = /** @type {any} */ (undefined);
+      const places = /** @type {Map<unknown, Entry[]>} */ (this.#history.get(entry.target));
+      /** @type {Entry[]} */ (places.get(entry.key)).shift();
       this.#tidy(entry, places);
     }
     if (this.#dropped * 2 > log.length) {

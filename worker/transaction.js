@@ -225,6 +225,7 @@ export class Transaction {
     return [at.key, path.reverse()];
   }
 
+  /** @param {() => unknown[]} place */
   #op(target, key, place) {
     let ops = this.#places.get(target);
     if (ops === undefined) this.#places.set(target, (ops = new Map()));

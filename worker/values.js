@@ -3,7 +3,7 @@
 // They are copied in, so that nothing outside of the tree can change it, and what is read back is what the gateway
 // and every other worker has: no -0, no half surrogate pairs, no holes.
 
-/** @typedef {null | boolean | number | string | Json[] | { [key: string]: Json }} Json */
+/** @typedef {null | boolean | number | string | any[] | { [key: string]: any }} Json any: it is JSON again */
 
 const { isArray } = Array;
 const { getPrototypeOf, keys, freeze } = Object;

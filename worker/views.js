@@ -38,7 +38,9 @@ export function viewClass(names) {
     }
     static {
       names.forEach((name, slot) => {
-        defineProperty(this.prototype, name, {
+        /** @type {PropertyDescriptor & ThisType<any>} */
+        const accessor = {
+          // @ts-expect-error: a prototype is no descriptor's
           __proto__: null,
           get() {
             return readCell(this.#run, slot);
@@ -47,7 +49,8 @@ export function viewClass(names) {
             writable(this.#run, name).setCell(slot, value);
           },
           enumerable: true,
-        });
+        };
+        defineProperty(this.prototype, name, accessor);
       });
     }
   }
@@ -88,7 +91,7 @@ export class Node {
     this.run = run;
     this.cell = cell;
     this.raw = raw;
-    this.proxy = new Proxy(raw, this);
+    this.proxy = new Proxy(raw, /** @type {ProxyHandler<any>} */ (/** @type {unknown} */ (this)));
   }
 
   /** Whether nothing was written since the run's version. */
@@ -129,7 +132,7 @@ export class Node {
     let name = "";
     let node = /** @type {Node} */ (this);
     for (; node.parent !== undefined; node = node.parent) name = step(keyIn(node.parent.raw, node.key)) + name;
-    return this.run.names[node.key] + name;
+    return this.run.names[/** @type {number} */ (node.key)] + name;
   }
 
   get(raw, key) {
@@ -175,7 +178,7 @@ export class Node {
 
   set(raw, key, value, receiver) {
     // An object that inherits from a view gets a member of its own.
-    if (receiver !== this.proxy) return Reflect.defineProperty(receiver, key, { __proto__: null, value, ...ORDINARY });
+    if (receiver !== this.proxy) return Reflect.defineProperty(receiver, key, /** @type {PropertyDescriptor} */ ({ __proto__: null, value, ...ORDINARY }));
     this.#writable().set(this, key, value);
     return true;
   }
@@ -217,16 +220,21 @@ export function keyIn(raw, key) {
   return isArray(raw) && key !== "length" ? Number(key) : key;
 }
 
-/** `toJSON` while the worker makes an answer. */
+/**
+ * `toJSON` while the worker makes an answer.
+ * @this {any}
+ */
 function give() {
   const node = this[NODE];
   return node.current ? node.raw : node.copy();
 }
 
+/** @this {any} */
 function copy() {
   return this[NODE].copy();
 }
 
+/** @this {any} */
 function iterator() {
   return this[NODE].elements()[Symbol.iterator]();
 }
@@ -248,6 +256,7 @@ for (const name of CALLING.split(" ")) {
 function throughCopy(method, may) {
   const { name } = method;
   return {
+    /** @this {any} */
     [name](...all) {
       const node = this?.[NODE];
       return Reflect.apply(method, node !== undefined && may(node) ? node.elements() : this, all);
@@ -260,6 +269,7 @@ const writers = Object.create(null);
 for (const name of ["push", "pop", "shift", "unshift", "splice", "sort", "reverse", "fill", "copyWithin"]) {
   const method = Array.prototype[name];
   writers[name] = {
+    /** @this {any} */
     [name](...all) {
       const node = this?.[NODE];
       if (node === undefined) return Reflect.apply(method, this, all);

@@ -30,6 +30,7 @@ export function watch(path, number) {
   return watched;
 }
 
+/** @param {{ path: string, number: number, watched: Int32Array }} given */
 function look({ path, number, watched }) {
   const socket = connect({ path });
   const outbox = new Outbox(socket, () => {});

@@ -62,6 +62,8 @@ export class Worker {
   };
 
   #watched;
+  /** From when it is connected. */
+  outbox = /** @type {Outbox} */ (/** @type {unknown} */ (undefined));
 
   /** @param {Int32Array} watched shared with the watchdog */
   constructor(watched) {
@@ -199,7 +201,7 @@ export class Worker {
     if (handler === undefined) return this.#refuse(id, service);
     const flags = cursor.u8();
     const method = cursor.u8();
-    const run = new Run(this, id, service, method);
+    const run = new Run(this, id, /** @type {import("./program.js").Service} */ (service), method);
     this.runs.add(run);
     this.turn.enter(run);
     try {

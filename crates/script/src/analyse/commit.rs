@@ -1,12 +1,11 @@
 //! Rules 5 and 6: where a writer's changes are committed. At its end; or early, after the last statement that can
 //! change state, if nothing was waited for until then and something is waited for later: others need not wait for that.
 
-use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
 use super::calls::{Calls, Wait};
 use super::cells::Touched;
-use super::code::{Called, Code};
+use super::code::{Called, Code, statements};
 use super::names::Names;
 use super::{Analysis, Handling};
 use crate::diagnostic::{Code as Says, Diagnostic};
@@ -52,22 +51,6 @@ fn writes(code: &Code<'_, '_>, names: &Names, touched: &Touched, handler: usize)
         }
     }
     Some(writes)
-}
-
-/// The statements of a function's body.
-pub(crate) fn statements(code: &Code<'_, '_>, function: NodeId) -> Vec<NodeId> {
-    let body = code.inside(function).find(|node| matches!(code.kind(*node), AstKind::FunctionBody(_)));
-    body.map(|body| children(code, body)).unwrap_or_default()
-}
-
-/// The statements of a list: what stands directly in a node and is one.
-pub(crate) fn children(code: &Code<'_, '_>, list: NodeId) -> Vec<NodeId> {
-    let is_statement = |kind: AstKind<'_>| {
-        kind.is_statement()
-            || matches!(kind, AstKind::VariableDeclaration(_) | AstKind::Function(_) | AstKind::Class(_))
-    };
-    let nodes = code.inside(list).skip(1);
-    nodes.filter(|node| code.parent(*node) == list && is_statement(code.kind(*node))).collect()
 }
 
 /// Warns where a resource is declared with state in it that may still be dropped.

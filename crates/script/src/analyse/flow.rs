@@ -10,8 +10,8 @@ use oxc_span::{GetSpan, Span};
 use oxc_syntax::operator::UnaryOperator;
 use oxc_syntax::symbol::SymbolId;
 
-use super::code::{Code, FunctionId, plain};
-use super::names::{Names, Thing, node_of};
+use super::code::{Code, FunctionId, node_of, plain};
+use super::names::{Names, Thing};
 
 /// Something that a variable holds is changed, or the variable itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

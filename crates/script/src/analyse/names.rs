@@ -8,7 +8,7 @@ use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
 use super::capture::{self, Captured};
-use super::code::{Code, FunctionId, Role};
+use super::code::{Code, FunctionId, Role, node_of};
 use super::template::Template;
 use crate::method::Method;
 use crate::program::Scope;
@@ -334,9 +334,4 @@ impl Numbered {
         self.given.insert(name, nth);
         unique
     }
-}
-
-/// The node within `outer` that has this span, the outermost of several.
-pub(crate) fn node_of(code: &Code<'_, '_>, outer: NodeId, span: oxc_span::Span) -> Option<NodeId> {
-    code.inside(outer).skip(1).find(|node| code.span(*node) == span)
 }

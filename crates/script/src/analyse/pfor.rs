@@ -25,7 +25,7 @@ pub(crate) fn is_sequential(code: &Code<'_, '_>, construct: ConstructId) -> bool
 pub(crate) fn body(code: &Code<'_, '_>, construct: ConstructId) -> Option<NodeId> {
     let statement = code.statements[construct];
     let AstKind::ForInStatement(each) = code.kind(statement) else { return None };
-    super::names::node_of(code, statement, each.body.span())
+    super::code::node_of(code, statement, each.body.span())
 }
 
 pub(crate) fn check(

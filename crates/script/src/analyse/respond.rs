@@ -4,8 +4,7 @@ use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
 use super::Analysis;
-use super::code::Code;
-use super::commit::{children, statements};
+use super::code::{Code, children, statements};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::method::Method;
 use crate::syntax::ConstructKind;

@@ -7,8 +7,7 @@ use oxc_span::GetSpan;
 
 use super::Analysis;
 use super::cells::captured_at;
-use super::code::{Code, Role};
-use super::commit::children;
+use super::code::{Code, Role, children};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::program::Scope;
 use crate::syntax::ConstructKind;
@@ -168,7 +167,7 @@ fn cells_initial(code: &Code<'_, '_>, node: NodeId) -> bool {
 /// Rule 8: state is data.
 fn assigned(code: &Code<'_, '_>, node: NodeId, found: &mut Vec<Diagnostic>) {
     let AstKind::AssignmentExpression(assignment) = code.kind(code.parent(node)) else { return };
-    let value = super::names::node_of(code, code.parent(node), assignment.right.span());
+    let value = super::code::node_of(code, code.parent(node), assignment.right.span());
     if let Some(value) = value.filter(|value| *value != node && is_function(code, *value)) {
         found.push(function_as_state(code, value));
     }

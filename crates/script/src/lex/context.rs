@@ -1,9 +1,11 @@
-//! The open brackets, and what may stand next.
+//! What may stand next, of each token; `brackets` knows what an open bracket is for.
 //!
 //! This is no parser: it never refuses a text, it only has to be right about those that are JavaScript or S. What it
 //! says of others shapes their error messages.
 
 use super::{After, Fault, Frame, FrameId, FrameKind, Kind, Lexed, Place, Token, TokenId, Unterminated};
+
+mod brackets;
 
 /// Reserved in modules, without those that are operands (`this`).
 const OPERATORS: [&str; 30] = [
@@ -220,37 +222,6 @@ impl<'s> Context<'s> {
         }
     }
 
-    fn open(&mut self, mut token: Token, kind: FrameKind) {
-        let frame = self.lexed.frames.len();
-        let id = self.lexed.tokens.len();
-        self.lexed.frames.push(Frame { kind, parent: Some(token.frame), open: Some(id), close: None });
-        token.bracket = Some(frame);
-        self.lexed.tokens.push(token);
-        let at_key = matches!(kind, FrameKind::Object | FrameKind::Class(_));
-        self.open.push(Open { frame, at_key, ..Open::default() });
-    }
-
-    fn close(&mut self, mut token: Token, text: &str) -> bool {
-        let id = self.lexed.tokens.len();
-        let opened = self.lexed.frames[token.frame].open;
-        if !opened.is_some_and(|open| fits(self.lexed.text(open), text)) {
-            self.lexed.faults.push(Fault::Mismatched { close: id, open: opened });
-            self.lexed.tokens.push(token);
-            return false;
-        }
-        let frame = token.frame;
-        let kind = self.lexed.frames[frame].kind;
-        self.lexed.frames[frame].close = Some(id);
-        token.bracket = Some(frame);
-        token.frame = self.lexed.frames[frame].parent.unwrap_or(0);
-        let exports =
-            opened.and_then(|open| open.checked_sub(1)).is_some_and(|before| self.lexed.is(before, "export"));
-        token.after = if exports { After::End } else { after_close(kind) };
-        self.open.pop();
-        self.lexed.tokens.push(token);
-        true
-    }
-
     fn plain(&mut self, mut token: Token, text: &str, newline: bool) {
         self.note_loop_variable(text);
         token.after = match token.kind {
@@ -339,79 +310,6 @@ impl<'s> Context<'s> {
             self.lexed.frames[frame].kind = FrameKind::Head;
         }
     }
-
-    /// What a `(` is for.
-    fn parenthesis(&mut self) -> FrameKind {
-        if let Some(place) = self.top().function.take() {
-            return FrameKind::Parameters(place);
-        }
-        let Some(last) = self.last() else { return FrameKind::Group };
-        if self.at_key() {
-            return FrameKind::Parameters(Place::Member);
-        }
-        if self.lexed.tokens[last].kind != Kind::Keyword {
-            return FrameKind::Group;
-        }
-        match self.lexed.text(last) {
-            "while" if self.top().ends_do => FrameKind::DoHead,
-            "if" | "while" | "for" | "with" => FrameKind::Head,
-            "await" if last > 0 && self.lexed.is(last - 1, "for") => FrameKind::Head,
-            "switch" => FrameKind::SwitchHead,
-            "catch" => FrameKind::CatchHead,
-            _ => FrameKind::Group,
-        }
-    }
-
-    /// What a `{` is for.
-    fn brace(&mut self, starts: bool) -> FrameKind {
-        let closed =
-            self.lexed.tokens.last().and_then(|last| last.bracket).map(|frame| self.lexed.frames[frame]);
-        let closed = closed.filter(|frame| frame.close == self.last()).map(|frame| frame.kind);
-        let operand_ended = self.after() == After::Operator;
-        match closed {
-            Some(FrameKind::Parameters(place)) => return FrameKind::Function(place),
-            Some(FrameKind::SwitchHead | FrameKind::CatchHead) => return FrameKind::Block,
-            _ => {}
-        }
-        if (operand_ended || self.follows("class"))
-            && let Some(place) = self.top().classes.pop()
-        {
-            return FrameKind::Class(place);
-        }
-        let static_block =
-            self.last().is_some_and(|last| self.lexed.is_name(last, "static")) && self.at_key();
-        if static_block {
-            return FrameKind::StaticBlock;
-        }
-        if self.follows("=>") {
-            return FrameKind::Function(Place::Arrow);
-        }
-        // After an operand JavaScript has no brace, but S has.
-        if operand_ended {
-            return self.block_of_ours();
-        }
-        if starts || self.follows("catch") { FrameKind::Block } else { FrameKind::Object }
-    }
-
-    fn block_of_ours(&self) -> FrameKind {
-        let on_its_line = |last: &TokenId| !self.lexed.tokens[*last].newline;
-        let word = self.last().filter(on_its_line).and_then(|last| last.checked_sub(1));
-        match word {
-            Some(word) if self.lexed.is_name(word, "on") => FrameKind::Handler,
-            Some(word) if self.lexed.is_name(word, "service") && self.lexed.tokens[word].starts => {
-                FrameKind::Service
-            }
-            _ => FrameKind::Block,
-        }
-    }
-}
-
-impl FrameKind {
-    /// Whether statements stand in it.
-    pub(crate) fn holds_statements(self) -> bool {
-        use FrameKind::{Block, Function, Handler, Program, Service, StaticBlock};
-        matches!(self, Program | Block | Service | Handler | StaticBlock | Function(_))
-    }
 }
 
 /// Whether a token on a new line goes on with the expression before it.
@@ -421,37 +319,5 @@ fn continues(kind: Kind, text: &str) -> bool {
         Kind::Template | Kind::TemplateHead | Kind::TemplateMiddle | Kind::TemplateTail => true,
         Kind::Keyword | Kind::Name => ["in", "instanceof"].contains(&text),
         Kind::Private | Kind::Number | Kind::String | Kind::Regex => false,
-    }
-}
-
-fn fits(open: &str, close: &str) -> bool {
-    match close.chars().next() {
-        Some(')') => open == "(",
-        Some(']') => open == "[",
-        Some('}') if close == "}" => open == "{",
-        Some('}') => open.ends_with("${"),
-        _ => false,
-    }
-}
-
-fn after_close(kind: FrameKind) -> After {
-    match kind {
-        FrameKind::Head
-        | FrameKind::DoHead
-        | FrameKind::Block
-        | FrameKind::Service
-        | FrameKind::Handler
-        | FrameKind::StaticBlock
-        | FrameKind::Program
-        | FrameKind::Function(Place::Declaration | Place::Member)
-        | FrameKind::Class(Place::Declaration | Place::Member | Place::Arrow) => After::Statement,
-        FrameKind::Function(Place::Arrow) => After::End,
-        FrameKind::SwitchHead | FrameKind::CatchHead | FrameKind::Parameters(_) => After::Operand,
-        FrameKind::Function(Place::Expression)
-        | FrameKind::Class(Place::Expression)
-        | FrameKind::Object
-        | FrameKind::Group
-        | FrameKind::Square
-        | FrameKind::Hole => After::Operator,
     }
 }

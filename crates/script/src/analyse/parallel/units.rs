@@ -11,8 +11,7 @@ use oxc_syntax::symbol::SymbolId;
 
 use super::super::Analysis;
 use super::super::calls::Wait;
-use super::super::code::Code;
-use super::super::commit::children;
+use super::super::code::{Code, children};
 use super::super::effects::{Location, Observer};
 use super::super::flow::bound;
 use super::{Step, Unit};

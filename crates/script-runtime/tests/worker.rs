@@ -1,0 +1,19 @@
+//! The worker's JavaScript as TypeScript reads it, with the types that its comments name.
+#![allow(missing_docs)]
+
+use std::path::Path;
+use std::process::Command;
+
+const SETUP: &str = "`scripts/setup test` says what to do";
+
+#[test]
+fn the_workers_code_agrees_with_its_types() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let packages = root.join("sdk/javascript/node_modules");
+    let compiler = packages.join("typescript/lib/tsc.js");
+    assert!(compiler.is_file() && packages.join("@types/node").is_dir(), "TypeScript is missing: {SETUP}");
+    let mut node = Command::new("node");
+    let ended = node.arg(compiler).arg("-p").arg(root.join("worker/tests")).output();
+    let ended = ended.unwrap_or_else(|error| panic!("node, which has to be there: {error}; {SETUP}"));
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+}

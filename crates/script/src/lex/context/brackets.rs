@@ -1,0 +1,142 @@
+//! The brackets: what each is for when it opens, and what may stand behind it when it closes.
+
+use super::super::{After, Fault, Frame, FrameKind, Kind, Place, Token, TokenId};
+use super::{Context, Open};
+
+impl Context<'_> {
+    pub(super) fn open(&mut self, mut token: Token, kind: FrameKind) {
+        let frame = self.lexed.frames.len();
+        let id = self.lexed.tokens.len();
+        self.lexed.frames.push(Frame { kind, parent: Some(token.frame), open: Some(id), close: None });
+        token.bracket = Some(frame);
+        self.lexed.tokens.push(token);
+        let at_key = matches!(kind, FrameKind::Object | FrameKind::Class(_));
+        self.open.push(Open { frame, at_key, ..Open::default() });
+    }
+
+    pub(super) fn close(&mut self, mut token: Token, text: &str) -> bool {
+        let id = self.lexed.tokens.len();
+        let opened = self.lexed.frames[token.frame].open;
+        if !opened.is_some_and(|open| fits(self.lexed.text(open), text)) {
+            self.lexed.faults.push(Fault::Mismatched { close: id, open: opened });
+            self.lexed.tokens.push(token);
+            return false;
+        }
+        let frame = token.frame;
+        let kind = self.lexed.frames[frame].kind;
+        self.lexed.frames[frame].close = Some(id);
+        token.bracket = Some(frame);
+        token.frame = self.lexed.frames[frame].parent.unwrap_or(0);
+        let exports =
+            opened.and_then(|open| open.checked_sub(1)).is_some_and(|before| self.lexed.is(before, "export"));
+        token.after = if exports { After::End } else { after_close(kind) };
+        self.open.pop();
+        self.lexed.tokens.push(token);
+        true
+    }
+
+    /// What a `(` is for.
+    pub(super) fn parenthesis(&mut self) -> FrameKind {
+        if let Some(place) = self.top().function.take() {
+            return FrameKind::Parameters(place);
+        }
+        let Some(last) = self.last() else { return FrameKind::Group };
+        if self.at_key() {
+            return FrameKind::Parameters(Place::Member);
+        }
+        if self.lexed.tokens[last].kind != Kind::Keyword {
+            return FrameKind::Group;
+        }
+        match self.lexed.text(last) {
+            "while" if self.top().ends_do => FrameKind::DoHead,
+            "if" | "while" | "for" | "with" => FrameKind::Head,
+            "await" if last > 0 && self.lexed.is(last - 1, "for") => FrameKind::Head,
+            "switch" => FrameKind::SwitchHead,
+            "catch" => FrameKind::CatchHead,
+            _ => FrameKind::Group,
+        }
+    }
+
+    /// What a `{` is for.
+    pub(super) fn brace(&mut self, starts: bool) -> FrameKind {
+        let closed =
+            self.lexed.tokens.last().and_then(|last| last.bracket).map(|frame| self.lexed.frames[frame]);
+        let closed = closed.filter(|frame| frame.close == self.last()).map(|frame| frame.kind);
+        let operand_ended = self.after() == After::Operator;
+        match closed {
+            Some(FrameKind::Parameters(place)) => return FrameKind::Function(place),
+            Some(FrameKind::SwitchHead | FrameKind::CatchHead) => return FrameKind::Block,
+            _ => {}
+        }
+        if (operand_ended || self.follows("class"))
+            && let Some(place) = self.top().classes.pop()
+        {
+            return FrameKind::Class(place);
+        }
+        let static_block =
+            self.last().is_some_and(|last| self.lexed.is_name(last, "static")) && self.at_key();
+        if static_block {
+            return FrameKind::StaticBlock;
+        }
+        if self.follows("=>") {
+            return FrameKind::Function(Place::Arrow);
+        }
+        // After an operand JavaScript has no brace, but S has.
+        if operand_ended {
+            return self.block_of_ours();
+        }
+        if starts || self.follows("catch") { FrameKind::Block } else { FrameKind::Object }
+    }
+
+    fn block_of_ours(&self) -> FrameKind {
+        let on_its_line = |last: &TokenId| !self.lexed.tokens[*last].newline;
+        let word = self.last().filter(on_its_line).and_then(|last| last.checked_sub(1));
+        match word {
+            Some(word) if self.lexed.is_name(word, "on") => FrameKind::Handler,
+            Some(word) if self.lexed.is_name(word, "service") && self.lexed.tokens[word].starts => {
+                FrameKind::Service
+            }
+            _ => FrameKind::Block,
+        }
+    }
+}
+
+impl FrameKind {
+    /// Whether statements stand in it.
+    pub(crate) fn holds_statements(self) -> bool {
+        use FrameKind::{Block, Function, Handler, Program, Service, StaticBlock};
+        matches!(self, Program | Block | Service | Handler | StaticBlock | Function(_))
+    }
+}
+
+fn fits(open: &str, close: &str) -> bool {
+    match close.chars().next() {
+        Some(')') => open == "(",
+        Some(']') => open == "[",
+        Some('}') if close == "}" => open == "{",
+        Some('}') => open.ends_with("${"),
+        _ => false,
+    }
+}
+
+fn after_close(kind: FrameKind) -> After {
+    match kind {
+        FrameKind::Head
+        | FrameKind::DoHead
+        | FrameKind::Block
+        | FrameKind::Service
+        | FrameKind::Handler
+        | FrameKind::StaticBlock
+        | FrameKind::Program
+        | FrameKind::Function(Place::Declaration | Place::Member)
+        | FrameKind::Class(Place::Declaration | Place::Member | Place::Arrow) => After::Statement,
+        FrameKind::Function(Place::Arrow) => After::End,
+        FrameKind::SwitchHead | FrameKind::CatchHead | FrameKind::Parameters(_) => After::Operand,
+        FrameKind::Function(Place::Expression)
+        | FrameKind::Class(Place::Expression)
+        | FrameKind::Object
+        | FrameKind::Group
+        | FrameKind::Square
+        | FrameKind::Hole => After::Operator,
+    }
+}
