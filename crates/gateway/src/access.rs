@@ -80,7 +80,8 @@ pub(crate) struct Entry {
     pub(crate) client: Client,
     method: Method,
     uri: Uri,
-    meter: Arc<Meter>,
+    /// `None` where no body comes.
+    meter: Option<Arc<Meter>>,
     route: Option<Arc<RouteMetrics>>,
     pub(crate) caller: Caller,
     /// The service that the request is for, where filters may ask others too.
@@ -159,7 +160,7 @@ impl Entry {
             client,
             method: request.method().clone(),
             uri: request.uri().clone(),
-            meter: Arc::default(),
+            meter: None,
             route: None,
             caller: Caller::Anonymous,
             service: None,
@@ -179,13 +180,13 @@ impl Entry {
     }
 
     /// The request's body, from here on counted, and bounded by these.
-    pub(crate) fn metered(&self, body: Body, limits: &LimitsConfig) -> Body {
+    pub(crate) fn metered(&mut self, body: Body, limits: &LimitsConfig) -> Body {
         if body.is_end_stream() {
             return body;
         }
         Metered {
             body,
-            meter: Arc::clone(&self.meter),
+            meter: Arc::clone(self.meter.get_or_insert_default()),
             client: self.client.clone(),
             limit: limits.body.0,
             rate: limits.body_rate.0,
@@ -210,19 +211,24 @@ impl Entry {
         self.began.elapsed()
     }
 
+    /// Bytes of the body that have come.
+    fn received(&self) -> u64 {
+        self.meter.as_ref().map_or(0, |meter| meter.received.load(Relaxed))
+    }
+
     /// Whether the body came too slowly.
     pub(crate) fn is_slow(&self) -> bool {
-        self.meter.slow.load(Relaxed)
+        self.meter.as_ref().is_some_and(|meter| meter.slow.load(Relaxed))
     }
 
     /// Whether the body turned out larger than its limit.
     pub(crate) fn is_over(&self) -> bool {
-        self.meter.over.load(Relaxed)
+        self.meter.as_ref().is_some_and(|meter| meter.over.load(Relaxed))
     }
 
     /// The answer begins; the entry goes with its body.
     pub(crate) fn end(mut self: Box<Self>, response: Response<Body>) -> Response<Logged> {
-        self.meter.answered.store(true, Relaxed);
+        self.meter.iter().for_each(|meter| meter.answered.store(true, Relaxed));
         self.answered_at = self.begun.trace.is_recorded().then(Instant::now);
         let (mut head, body) = response.into_parts();
         self.status = head.status;
@@ -286,7 +292,7 @@ impl Entry {
             method: &self.method,
             status: self.answered(),
             took,
-            received: self.meter.received.load(Relaxed),
+            received: self.received(),
             sent: self.sent,
             cpu: self.report.as_ref().map(|report| report.cpu),
         });
@@ -324,7 +330,7 @@ impl Entry {
             }
             made.span.1.iter().for_each(|end| millis(line, "upstream_ms", end.saturating_sub(made.span.0)));
         }
-        number(line, "in", self.meter.received.load(Relaxed));
+        number(line, "in", self.received());
         number(line, "out", self.sent);
         millis(line, "ms", took);
         self.report.iter().for_each(|report| millis(line, "cpu_ms", report.cpu));

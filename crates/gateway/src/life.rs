@@ -239,7 +239,7 @@ async fn filtered(
 ) -> Result<Response<Body>, Box<dyn Problem>> {
     let facts = entry.client.facts(&route.path, route.way.service());
     if route.way.makes_calls() {
-        call.headers = lent(request.headers(), comes, &credentials);
+        call.headers = Some(lent(request.headers(), comes, &credentials));
     }
     // Filters see none of the credentials.
     let handle = |mut request: Request<Body>| async {
@@ -285,7 +285,6 @@ fn call(route: &Route, headers: &HeaderMap, entry: &mut Entry) -> Call {
     let budget = Arc::new(Budget::since(entry.began, deadline, u32::MAX, u64::MAX, usize::MAX));
     entry.budget = Some(Arc::clone(&budget));
     let (hops, trace) = (hops(headers), entry.trace().clone());
-    let headers = Arc::default();
     let client = &entry.client;
     let arrival = Some(Arrival {
         peer: client.peer,
@@ -293,7 +292,7 @@ fn call(route: &Route, headers: &HeaderMap, entry: &mut Entry) -> Call {
         is_secure: client.is_secure(),
         is_trusted: client.is_trusted,
     });
-    Call { caller: Caller::Anonymous, rights: None, payer: None, arrival, hops, headers, trace, budget }
+    Call { caller: Caller::Anonymous, rights: None, payer: None, headers: None, arrival, hops, trace, budget }
 }
 
 /// Gives a way that makes calls the headers that they are lent. A query takes them from its request, of which its
@@ -301,7 +300,7 @@ fn call(route: &Route, headers: &HeaderMap, entry: &mut Entry) -> Call {
 fn lend(way: &Way, comes: Comes, credentials: &HeaderMap, request: &mut Request<Body>, call: &mut Call) {
     match way {
         Way::Query(_) => complete(request.headers_mut(), comes, credentials),
-        way if way.makes_calls() => call.headers = lent(request.headers(), comes, credentials),
+        way if way.makes_calls() => call.headers = Some(lent(request.headers(), comes, credentials)),
         _ => {}
     }
 }

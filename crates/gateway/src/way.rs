@@ -1,9 +1,11 @@
 //! The ways of answering. Each comes from a crate of its own that knows nothing of the others; here
 //! they meet as one handler: a request and its call go in, an answer or a problem comes out.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use services::{Body, Call, Problem};
 
@@ -33,18 +35,19 @@ impl Way {
     pub(crate) const CATALOGUE: &str = "catalogue";
 
     /// Answers.
-    pub(crate) async fn handle(
+    pub(crate) fn handle(
         &self,
         request: Request<Body>,
         call: Call,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
+    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
         match self {
-            Self::Query(query) => query.handle(request, call).await,
-            Self::Script(script) => script.handle(request, call).await,
-            Self::Aggregate(aggregate) => aggregate.handle(request, call).await,
-            // Boxed, since a query would keep the room for it otherwise.
-            Self::Proxy(proxy) => Ok(Box::pin(proxy.handle(request, &call)).await?),
-            Self::Catalogue(catalogue) => Ok(catalogue.handle(&request, &call)?),
+            Self::Query(query) => query.handle(request, call),
+            Self::Script(script) => script.handle(request, call),
+            Self::Aggregate(aggregate) => aggregate.handle(request, call),
+            Self::Proxy(proxy) => Box::pin(async move { Ok(proxy.handle(request, &call).await?) }),
+            Self::Catalogue(catalogue) => {
+                Box::pin(ready(catalogue.handle(&request, &call).map_err(Into::into)))
+            }
         }
     }
 

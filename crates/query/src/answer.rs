@@ -5,7 +5,7 @@
 //! then `Vary` for what the answer depends on.
 
 use std::fmt::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue,
@@ -13,7 +13,7 @@ use http::header::{
 };
 use http::{HeaderMap, Response, StatusCode};
 use services::call::Outcome;
-use services::{Body, Made, Report};
+use services::{Body, Made};
 
 use crate::guest::{Access, Answer};
 
@@ -25,7 +25,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// The times of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    pub(crate) started: Instant,
+    pub(crate) total: Duration,
     pub(crate) compiled: Option<Duration>,
     pub(crate) cpu: Duration,
     pub(crate) list_calls: bool,
@@ -101,7 +101,7 @@ pub(crate) fn vary(access: &Access, made: &[Made]) -> Option<HeaderValue> {
 }
 
 /// `Server-Timing`: compiling (where it was done), the program's CPU time, upstream calls, the whole.
-pub(crate) fn timing(times: &Times, report: &Report) -> String {
+pub(crate) fn timing(times: &Times, made: &[Made]) -> String {
     let mut text = String::with_capacity(96);
     if let Some(compiled) = times.compiled {
         let _ = write!(text, "compile;dur={}, ", Millis(compiled));
@@ -109,14 +109,14 @@ pub(crate) fn timing(times: &Times, report: &Report) -> String {
     text.push_str("cpu;dur=");
     Millis(times.cpu).put(&mut text);
     text.push_str(", ");
-    if !report.made.is_empty() {
-        let _ = write!(text, "calls;desc={}, ", report.made.len());
+    if !made.is_empty() {
+        let _ = write!(text, "calls;desc={}, ", made.len());
     }
     if times.list_calls {
-        report.made.iter().take(LISTED).for_each(|made| list(&mut text, made));
+        made.iter().take(LISTED).for_each(|made| list(&mut text, made));
     }
     text.push_str("total;dur=");
-    Millis(times.started.elapsed()).put(&mut text);
+    Millis(times.total).put(&mut text);
     text
 }
 

@@ -124,16 +124,26 @@ impl CacheAsk {
 
 /// The header of an answer: the mode, what was done, and a token where the client needs a new one.
 pub(crate) fn told(mode: Mode, done: Done, token: Option<&[u8]>) -> Option<HeaderValue> {
+    let Some(token) = token else { return Some(HeaderValue::from_static(usual(mode, done))) };
     let mut text = String::with_capacity(192);
     text.push_str(mode.word());
-    if let Some(token) = token {
-        text.push_str(";token=:");
-        STANDARD.encode_string(token, &mut text);
-        text.push(':');
-    }
-    text.push_str(";did=");
+    text.push_str(";token=:");
+    STANDARD.encode_string(token, &mut text);
+    text.push_str(":;did=");
     text.push_str(done.word());
     HeaderValue::try_from(text).ok()
+}
+
+/// What nearly every answer says, which has no token.
+fn usual(mode: Mode, done: Done) -> &'static str {
+    match (mode, done) {
+        (Mode::Code, Done::Compiled) => "code;did=compiled",
+        (Mode::Code, Done::Found) => "code;did=found",
+        (Mode::Code, Done::Reused) => "code;did=reused",
+        (Mode::Instance, Done::Compiled) => "instance;did=compiled",
+        (Mode::Instance, Done::Found) => "instance;did=found",
+        (Mode::Instance, Done::Reused) => "instance;did=reused",
+    }
 }
 
 #[cfg(test)]
@@ -177,6 +187,11 @@ mod tests {
     fn an_answer_reads_as_a_request_does() {
         let value = told(Mode::Code, Done::Compiled, Some(b"abc")).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled");
-        assert_eq!(told(Mode::Instance, Done::Reused, None).unwrap(), "instance;did=reused");
+        for mode in [Mode::Code, Mode::Instance] {
+            for done in [Done::Compiled, Done::Found, Done::Reused] {
+                let words = format!("{};did={}", mode.word(), done.word());
+                assert_eq!(told(mode, done, None).unwrap(), words);
+            }
+        }
     }
 }

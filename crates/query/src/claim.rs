@@ -12,7 +12,7 @@ use crate::cached::{CacheAsk, Mode, Named};
 use crate::config::Programs;
 use crate::owner::{Hash, Mark, Owner, holder};
 use crate::problem::QueryError;
-use crate::token::{Sealer, Session, Token};
+use crate::token::{Judged, Sealer, Session, Token, now};
 use crate::trust::{Trusted, TrustedKey};
 
 /// Which program, and by what right.
@@ -30,15 +30,18 @@ pub(crate) struct Claim {
     /// Whose instance goes on living, in that mode.
     pub(crate) session: Session,
     holder: Mark,
-    token: Option<Token>,
+    /// Whether the client needs a token from now on: the one that it has will not do.
+    wants_token: bool,
 }
 
 /// A token that was opened, and what it was judged by.
 struct Opened {
     token: Token,
     /// The key that signed its program.
-    key: Option<Arc<TrustedKey>>,
+    signer: Option<Arc<TrustedKey>>,
     owner: Owner,
+    /// Where the program's code is kept.
+    key: Key,
 }
 
 /// What claims are judged by.
@@ -58,7 +61,8 @@ impl Judge<'_> {
         if self.programs == Programs::Stored {
             return Err(QueryError::NotStored);
         }
-        let opened = self.token(which, call)?;
+        let now = now();
+        let opened = self.token(which, call, now)?;
         let hash = match (&which.program, &opened, &which.cache) {
             (Some(program), ..) => Sha256::digest(program).into(),
             (None, Some(opened), _) => opened.token.hash,
@@ -69,53 +73,61 @@ impl Judge<'_> {
         let signed = signature.map(|signature| self.trusted.verify(signature, which.language, &hash));
         let signed = signed.transpose()?.map(Arc::clone);
         let (token, trusted, judged) = match opened {
-            Some(Opened { token, key, owner }) if signed.is_none() => {
-                (Some(token), key, Some((owner, token.holder)))
+            Some(Opened { token, signer, owner, key }) if signed.is_none() => {
+                (Some(token), signer, Some((owner, token.holder, key)))
             }
             opened => (opened.map(|opened| opened.token), signed, None),
         };
         if trusted.is_none() && self.programs == Programs::Signed {
             return Err(QueryError::Unsigned);
         }
-        let (owner, holder) = judged.unwrap_or_else(|| {
+        let (owner, holder, key) = judged.unwrap_or_else(|| {
             let owner = owner(trusted.as_ref(), call);
-            let holder = holder(call, &owner);
-            (owner, holder)
+            let (holder, key) = (holder(call, &owner), owner.key(which.language, &hash));
+            (owner, holder, key)
         });
         let mode = which.cache.as_ref().and_then(|cache| self.mode(cache.mode, trusted.as_deref()));
         let token = token.filter(|token| Some(token.mode) == mode);
         Ok(Claim {
-            key: owner.key(which.language, &hash),
+            key,
             holder,
             session: session(mode, token.as_ref())?,
+            wants_token: token.is_none_or(|token| Sealer::is_old(&token, now)),
             language: which.language,
             owner,
             hash,
             trusted,
             mode,
-            token,
         })
     }
 
     /// The token of a request that sends no program, opened and judged, with the key that signed its program.
-    fn token(&self, which: &Which, call: &Call) -> Result<Option<Opened>, QueryError> {
-        let Some(CacheAsk { named: Some(Named::Token(bytes)), .. }) = &which.cache else { return Ok(None) };
+    fn token(&self, which: &Which, call: &Call, now: u32) -> Result<Option<Opened>, QueryError> {
+        let Some(CacheAsk { named: Some(Named::Token(text)), .. }) = &which.cache else { return Ok(None) };
         if which.program.is_some() {
             return Ok(None);
         }
-        let token = self.sealer.open(bytes)?;
-        if token.language != which.language {
-            return Err(QueryError::TokenUnknown);
-        }
-        let key = match token.key {
-            [0, 0, 0, 0, 0, 0, 0, 0] => None,
-            mark => Some(Arc::clone(self.trusted.by_mark(mark).ok_or(QueryError::TokenRevoked)?)),
+        let judge = |token: Token, judged: &mut Option<Judged>| {
+            if token.language != which.language {
+                return Err(QueryError::TokenUnknown);
+            }
+            let signer = match token.key {
+                [0, 0, 0, 0, 0, 0, 0, 0] => None,
+                mark => Some(Arc::clone(self.trusted.by_mark(mark).ok_or(QueryError::TokenRevoked)?)),
+            };
+            let owner = owner(signer.as_ref(), call);
+            let is_same = |known: &&mut Judged| known.owner == owner && known.caller == call.caller;
+            let key = match judged.as_mut().filter(is_same) {
+                Some(known) => known.key,
+                None if token.holder != holder(call, &owner) => return Err(QueryError::TokenCaller),
+                None => {
+                    let (key, caller) = (owner.key(token.language, &token.hash), call.caller.clone());
+                    judged.insert(Judged { owner: owner.clone(), caller, key }).key
+                }
+            };
+            Ok(Opened { token, signer, owner, key })
         };
-        let owner = owner(key.as_ref(), call);
-        if token.holder != holder(call, &owner) {
-            return Err(QueryError::TokenCaller);
-        }
-        Ok(Some(Opened { token, key, owner }))
+        self.sealer.open(text, now, judge).map(Some)
     }
 
     /// The mode that is asked for, or the next one that is open.
@@ -158,10 +170,7 @@ impl Claim {
     /// # Errors
     /// When the system has no random bytes.
     pub(crate) fn token(&self, sealer: &Sealer) -> Result<Option<Vec<u8>>, QueryError> {
-        let Some(mode) = self.mode else { return Ok(None) };
-        if self.token.as_ref().is_some_and(|token| !Sealer::is_old(token)) {
-            return Ok(None);
-        }
+        let Some(mode) = self.mode.filter(|_| self.wants_token) else { return Ok(None) };
         let key = self.trusted.as_ref().map(|key| key.mark()).unwrap_or_default();
         let (language, hash, holder, session) = (self.language, self.hash, self.holder, self.session);
         sealer.seal(Token { mode, language, hash, holder, key, session, ends: 0 }).map(Some)

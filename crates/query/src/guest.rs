@@ -134,7 +134,7 @@ impl Guest {
         self.steps_aside();
         self.futures = Futures::after(&self.futures);
         self.documents = Documents::default();
-        self.call.headers = Arc::default();
+        self.call.headers = None;
         self.call.payer = None;
         self.call.trace = Trace::default();
         (std::mem::take(&mut self.answer), std::mem::take(&mut self.console))

@@ -25,6 +25,7 @@ mod owner;
 mod pools;
 mod problem;
 mod program;
+mod random;
 mod record;
 mod replay;
 mod route;
@@ -35,6 +36,7 @@ mod stored;
 mod token;
 mod trust;
 mod typescript;
+mod within;
 
 #[cfg(test)]
 mod fuzz;

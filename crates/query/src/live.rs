@@ -5,7 +5,6 @@
 //! grown by more than [`GROWTH`]. An instance keeps its place in the pool: all together hold half of
 //! the places at most, and the least worthy goes first (uses over the time since the last one).
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use sandbox::{Key, OwnerId, Store};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::guest::Guest;
+use crate::random::RandomMap;
 use crate::run::Entry;
 use crate::token::Session;
 
@@ -29,7 +29,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// An instance between two requests.
 pub(crate) struct Live {
     pub(crate) store: Store<Guest>,
-    pub(crate) seat: Seat,
+    pub(crate) seat: Box<Seat>,
 }
 
 /// What belongs to an instance beside its store.
@@ -53,10 +53,18 @@ pub(crate) struct Lives {
 
 #[derive(Default)]
 struct Inner {
-    sessions: HashMap<(Session, Key), Vec<Live>>,
-    owners: HashMap<OwnerId, usize>,
+    sessions: RandomMap<Session, Lot>,
+    /// How many each owner has. Those who have none are forgotten by the next sweep.
+    owners: RandomMap<OwnerId, usize>,
     count: usize,
     is_swept: bool,
+}
+
+/// The instances of a session. While all are in use it is empty, until the next sweep.
+struct Lot {
+    /// The session's program.
+    key: Key,
+    lives: Vec<Live>,
 }
 
 impl Seat {
@@ -78,32 +86,27 @@ impl Lives {
     /// An instance of this session, for one request.
     pub(crate) fn take(&self, session: Session, key: Key) -> Option<Live> {
         let mut inner = lock(&self.inner);
-        let lives = inner.sessions.get_mut(&(session, key))?;
-        let live = lives.pop();
-        if lives.is_empty() {
-            inner.sessions.remove(&(session, key));
-        }
-        live.iter().for_each(|live| inner.gone(live.seat.owner));
-        live
+        let live = inner.sessions.get_mut(&session).filter(|lot| lot.key == key)?.lives.pop()?;
+        inner.gone(live.seat.owner);
+        Some(live)
     }
 
     /// Gives one back, or a new one.
-    pub(crate) fn put(&self, session: Session, key: Key, mut live: Live) {
+    pub(crate) fn put(&self, session: Session, key: Key, mut live: Live, now: Instant) {
         if live.store.data().linear() > live.seat.first + GROWTH || self.most == 0 {
             return;
         }
-        let now = Instant::now();
         live.seat.uses = live.seat.uses.saturating_add(1);
         live.seat.last = now;
         // What goes is dropped after the lock is.
         let mut gone = Vec::new();
         let mut inner = lock(&self.inner);
-        let lives = inner.sessions.entry((session, key)).or_default();
-        if lives.len() >= EACH {
+        let lot = inner.sessions.entry(session).or_insert_with(|| Lot { key, lives: Vec::new() });
+        if lot.key != key || lot.lives.len() >= EACH {
             return;
         }
         let owner = live.seat.owner;
-        lives.push(live);
+        lot.lives.push(live);
         inner.count += 1;
         let held = inner.owners.entry(owner).or_default();
         *held += 1;
@@ -128,18 +131,13 @@ impl Inner {
     /// Counts one less.
     fn gone(&mut self, owner: OwnerId) {
         self.count -= 1;
-        if let Some(held) = self.owners.get_mut(&owner) {
-            *held -= 1;
-            if *held == 0 {
-                self.owners.remove(&owner);
-            }
-        }
+        self.owners.entry(owner).and_modify(|held| *held -= 1);
     }
 
     /// Takes the least worthy of some out.
     fn least(&mut self, now: Instant, which: impl Fn(&Seat) -> bool) -> Option<Live> {
-        let all = self.sessions.iter().flat_map(|(key, lives)| {
-            lives
+        let all = self.sessions.iter().flat_map(|(key, lot)| {
+            lot.lives
                 .iter()
                 .enumerate()
                 .filter(|(_, live)| which(&live.seat))
@@ -147,11 +145,7 @@ impl Inner {
         });
         let values = all.map(|(live, key, at)| (live.seat.value(now), key, at));
         let (_, key, at) = values.min_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
-        let lives = self.sessions.get_mut(&key)?;
-        let live = lives.swap_remove(at);
-        if lives.is_empty() {
-            self.sessions.remove(&key);
-        }
+        let live = self.sessions.get_mut(&key)?.lives.swap_remove(at);
         self.gone(live.seat.owner);
         Some(live)
     }
@@ -159,11 +153,12 @@ impl Inner {
     /// Takes those out that nobody has used for long.
     fn idle(&mut self, now: Instant) -> Vec<Live> {
         let mut idle = Vec::new();
-        self.sessions.retain(|_, lives| {
+        self.sessions.retain(|_, Lot { lives, .. }| {
             idle.extend(lives.extract_if(.., |live| now.saturating_duration_since(live.seat.last) > IDLE));
             !lives.is_empty()
         });
         idle.iter().for_each(|live| self.gone(live.seat.owner));
+        self.owners.retain(|_, held| *held > 0);
         idle
     }
 }

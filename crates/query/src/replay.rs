@@ -22,7 +22,7 @@ use crate::limits::{Limit, Limits};
 use crate::problem::QueryError;
 use crate::record::{End, Recording, Tape};
 use crate::route;
-use crate::run::{Ended, run};
+use crate::run::{Ended, Stage, run};
 use crate::runtime::Runtime;
 
 pub(crate) use player::{Player, Stop};
@@ -103,7 +103,7 @@ impl Recording {
         let program = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
         let (mut guest, input) = (guest(&self)?, self.input.0.clone());
         guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
-        let ended = run(runtime, &program, guest, &input, None, None).await;
+        let ended = run(runtime, &program, Stage::new(runtime, &program, guest, None), &input, None).await;
         judge(ended, end, exact)
     }
 }

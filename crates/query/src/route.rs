@@ -3,14 +3,16 @@
 mod describe;
 
 use std::collections::{BTreeMap, HashMap};
+use std::future::ready;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Services};
-use tokio::time::timeout_at;
 
 use crate::answer::{self, Times};
 use crate::ask::{Ask, METHODS, Which};
@@ -23,10 +25,11 @@ use crate::owner::Owner;
 use crate::problem::{QueryError, failed, short};
 use crate::program::Program;
 use crate::record::{ProgramFacts, Recorder, Tape};
-use crate::run::{self, Ended, run};
+use crate::run::{self, Ended, Stage, run};
 use crate::runtime::Runtime;
 use crate::stored::Stored;
 use crate::trust::Trusted;
+use crate::within::within;
 use describe::Pages;
 
 /// The services' OpenAPI documents, by their names.
@@ -155,36 +158,46 @@ impl Query {
         request: Request<Body>,
         seen: Call,
     ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
-        Box::pin(self.answer(request, seen))
+        if let Some(description) = self.describe(&request, &seen) {
+            return Box::pin(ready(Ok(description)));
+        }
+        let (head, body) = request.into_parts();
+        // A block and not a function, which would have room for what it is given twice: the box is copied into.
+        Box::pin(async move {
+            let mut ready = self.prepare(head, body, &seen).await?;
+            self.answer(&mut ready, &seen).await
+        })
     }
 
-    async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
+    /// Runs a program.
+    async fn answer(&self, ready: &mut Ready, seen: &Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = seen.budget.started;
-        if let Some(description) = self.describe(&request, &seen) {
-            return Ok(description);
-        }
-        let ready = self.prepare(request, &seen, started).await?;
         let Ready { program, ask, limits, access, headers, claim, compiled } = ready;
         let is_named = seen.caller != Caller::Anonymous;
-        let budget = Arc::new(run::budget(&limits, started));
-        let call = Call { budget, headers: Arc::new(headers), ..seen };
-        let budget = call.budget.clone();
-        let tape = self.tape(&ask, claim.as_ref(), &program, &access, &limits);
-        let mut guest = Guest::new(access.clone(), self.services.clone(), call, limits, ask.safe_only);
-        guest.tape = tape;
+        let budget = Arc::new(run::budget(limits, started));
         // What an instance remembers of other runs would be missing in a replay.
         let may_live = |claim: &&Claim| claim.mode == Some(Mode::Instance) && !ask.records;
         let session = claim.as_ref().filter(may_live);
-        let live = session.and_then(|claim| self.runtime.lives.take(claim.session, claim.key));
-        let is_reused = live.is_some();
+        let stage = {
+            let headers = Some(Arc::new(std::mem::take(headers)));
+            let call = Call { budget: Arc::clone(&budget), headers, ..seen.clone() };
+            let tape = self.tape(ask, claim.as_ref(), program, access, limits);
+            let mut guest = Guest::new(access.clone(), self.services.clone(), call, *limits, ask.safe_only);
+            guest.tape = tape;
+            let live = session.and_then(|claim| self.runtime.lives.take(claim.session, claim.key));
+            Stage::new(&self.runtime, program, guest, live)
+        };
+        let is_reused = stage.is_live();
         let owner = session.map(|claim| claim.holder_id());
-        let mut ended = run(&self.runtime, &program, guest, &ask.input, live, owner).await;
+        let mut ended = run(&self.runtime, program, stage, &ask.input, owner).await;
+        let now = Instant::now();
         if let (Some(claim), Some(live)) = (session, ended.live.take()) {
-            self.runtime.lives.put(claim.session, claim.key, live);
+            self.runtime.lives.put(claim.session, claim.key, live, now);
         }
-        let report = Report { made: budget.made(), since: Some(budget.started), cpu: ended.cpu };
-        let times = Times { started, compiled, cpu: ended.cpu, list_calls: ask.list_calls };
-        let mut response = finish(ended, &access, &times, report)?;
+        let (made, total) = (budget.take_made(), now.saturating_duration_since(started));
+        let times = Times { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
+        let report = Report { made, since: Some(started), cpu: ended.cpu };
+        let mut response = finish(ended, access, &times, report)?;
         if is_named || is_reused {
             answer::close(response.headers_mut());
         }
@@ -202,37 +215,31 @@ impl Query {
     }
 
     /// Reads the request and gets its program ready.
-    async fn prepare(
-        &self,
-        request: Request<Body>,
-        seen: &Call,
-        started: Instant,
-    ) -> Result<Ready, QueryError> {
+    async fn prepare(&self, head: Parts, body: Body, seen: &Call) -> Result<Ready, QueryError> {
+        let started = seen.budget.started;
         let reads = seen.trace.phase("read");
-        let config = match request.extensions().get::<Arc<CallerLimits>>() {
+        let config = match head.extensions.get::<Arc<CallerLimits>>() {
             Some(caller) => self.config.limits.and(caller),
             None => self.config.limits,
         };
-        let caps = Limits::caps(&config);
-        let time = tokio::time::Instant::from_std(started + caps.millis(Limit::Deadline));
-        let late = || caps.exceeded(Limit::Deadline);
-        let (head, body) = request.into_parts();
+        let time = started + Limits::caps(&config).millis(Limit::Deadline);
+        let late = |_| Limits::caps(&config).exceeded(Limit::Deadline);
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
-            let ask = timeout_at(time, Ask::read_input(&head, body, &config)).await.map_err(|_| late())??;
+            let ask = within(time, pin!(Ask::read_input(&head, body, &config))).await.map_err(late)??;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (program.clone(), self.access.clone());
             let limits = granted(&config, &ask)?;
             let headers = head.headers;
             return Ok(Ready { program, ask, limits, access, headers, claim: None, compiled: None });
         }
-        let (which, ask) = timeout_at(time, Ask::read(&head, body, &config)).await.map_err(|_| late())??;
+        let (which, ask) = within(time, pin!(Ask::read(&head, body, &config))).await.map_err(late)??;
         drop(reads);
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
         let _compiles = seen.trace.phase("compile");
-        let program = timeout_at(time, self.runtime.program(&claim, which.program));
-        let (known, compiled) = program.await.map_err(|_| late())??;
+        let found = within(time, pin!(self.runtime.program(&claim, which.program, started))).await;
+        let (known, compiled) = found.map_err(late)??;
         known.check_size(config.program.0)?;
         let (access, config) = match &claim.trusted {
             Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),
@@ -312,7 +319,7 @@ fn finish(
     times: &Times,
     report: Report,
 ) -> Result<Response<Body>, Box<dyn Problem>> {
-    let timing = answer::timing(times, &report);
+    let timing = answer::timing(times, &report.made);
     if let Tape::Records(recorder) = std::mem::take(&mut ended.tape) {
         ended = recorded(*recorder, ended);
     }

@@ -1,17 +1,8 @@
 //! One run of a program: an instance, its input, its end.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use bytes::Bytes;
-use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
-use sandbox::{
-    Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, OwnerId, Store, Trap, Trapped,
-    TypedFunc, UpdateDeadline,
-};
-use serde_json::Value;
-use services::{Budget, Overloaded, Payer};
-use tokio::time::timeout_at;
 
 use crate::environment::{CEnvironment, Environment, JavascriptEnvironment};
 use crate::guest::{Answer, Console, Guest};
@@ -21,6 +12,15 @@ use crate::problem::QueryError;
 use crate::program::{CProgram, Externs, Import, Program};
 use crate::record::Tape;
 use crate::runtime::Runtime;
+use crate::within::within;
+use bytes::Bytes;
+use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
+use sandbox::{
+    Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, OwnerId, Store, Trap, Trapped,
+    TypedFunc, UpdateDeadline,
+};
+use serde_json::Value;
+use services::{Budget, Call, Overloaded, Payer};
 
 /// How a run ended.
 pub(crate) struct Ended {
@@ -46,61 +46,75 @@ enum Alloc {
     Growing,
 }
 
-/// Runs a program to its end, or to the first of its limits: in an instance that lives already, or in a
-/// fresh one; `lives` is whose it is if it is to go on living.
+/// Where a program is to run: in an instance that lives already, or in one that is yet to be made.
+pub(crate) struct Stage {
+    store: Store<Guest>,
+    seat: Option<Box<Seat>>,
+}
+
+impl Stage {
+    /// The stage of a guest; `live` is the instance that it may have.
+    pub(crate) fn new(runtime: &Runtime, program: &Program, mut guest: Guest, live: Option<Live>) -> Self {
+        match live.filter(|live| guest.follow(live.store.data())) {
+            Some(Live { mut store, seat }) => {
+                *store.data_mut() = guest;
+                store.set_epoch_deadline(1);
+                Self { store, seat: Some(seat) }
+            }
+            None => Self { store: store(runtime.engine(program), guest), seat: None },
+        }
+    }
+
+    /// Whether the instance lives already.
+    pub(crate) fn is_live(&self) -> bool {
+        self.seat.is_some()
+    }
+}
+
+/// Runs a program to its end, or to the first of its limits; `lives` is whose its instance is if that is to go on
+/// living.
 pub(crate) async fn run(
     runtime: &Runtime,
     program: &Program,
-    mut guest: Guest,
+    Stage { mut store, seat }: Stage,
     input: &Bytes,
-    live: Option<Live>,
     lives: Option<OwnerId>,
 ) -> Ended {
-    let limits = guest.limits;
-    let deadline = guest.call.budget.deadline;
-    let trace = guest.call.trace.clone();
-    let payer = guest.call.payer.clone();
+    let Call { trace, payer, budget, .. } = &store.data().call;
+    let (trace, payer, deadline) = (trace.clone(), payer.clone(), budget.deadline);
     let waits = trace.phase("queue");
-    let (mut store, seat) = match live.filter(|live| guest.follow(live.store.data())) {
-        Some(Live { mut store, seat }) => {
-            *store.data_mut() = guest;
-            store.set_epoch_deadline(1);
-            (store, Some(seat))
-        }
-        None => (store(runtime.engine(program), guest), None),
-    };
     let permit = match &seat {
         Some(_) => None,
-        None => match timeout_at(deadline.into(), runtime.place(program)).await {
+        None => match within(deadline, pin!(runtime.place(program))).await {
             Ok(permit) => permit,
-            Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), store.into_data(), Duration::ZERO),
+            Err(_) => return exceeded(Limit::Deadline, store, Duration::ZERO),
         },
     };
-    match timeout_at(deadline.into(), runtime.line.stand()).await {
+    match within(deadline, pin!(runtime.line.stand())).await {
         Ok(Ok(place)) => store.data_mut().takes(place),
         Ok(Err(sandbox::TooLong)) => return ended(Err(Overloaded.into()), store.into_data(), Duration::ZERO),
-        Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), store.into_data(), Duration::ZERO),
+        Err(_) => return exceeded(Limit::Deadline, store, Duration::ZERO),
     }
     drop(waits);
     let _runs = trace.phase("run");
     let _running = runtime.ticker.run();
-    let entered = enter(runtime, program, &mut store, seat.as_ref(), input);
-    let metered = Metered::new(entered, limits.millis(Limit::Cpu), runtime.gate.clone());
-    let mut charged = Charged { metered, payer };
-    let result = timeout_at(deadline.into(), &mut charged.metered).await;
+    let most = store.data().limits.millis(Limit::Cpu);
+    let entered = enter(runtime, program, &mut store, seat.as_deref(), input);
+    let mut charged = Charged { metered: Metered::new(entered, most, runtime.gate.clone()), payer };
+    let result = within(deadline, &mut charged.metered).await;
     let cpu = charged.metered.spent();
     drop(charged);
     let entry = match result {
         Ok(Ok(Ok(entry))) => entry,
         Ok(Ok(Err(error))) => return ended(Err(reason(error)), store.into_data(), cpu),
-        Ok(Err(sandbox::OverCpu)) => return ended(Err(limits.exceeded(Limit::Cpu)), store.into_data(), cpu),
-        Err(_) => return ended(Err(limits.exceeded(Limit::Deadline)), store.into_data(), cpu),
+        Ok(Err(sandbox::OverCpu)) => return exceeded(Limit::Cpu, store, cpu),
+        Err(_) => return exceeded(Limit::Deadline, store, cpu),
     };
     let Some(owner) = lives.filter(|_| store.data().answer.body.is_some()) else {
         return ended(Ok(()), store.into_data(), cpu);
     };
     let first = store.data().first;
-    let fresh = entry.zip(permit).map(|(entry, permit)| Seat::new(entry, permit, owner, first));
+    let fresh = entry.zip(permit).map(|(entry, permit)| Box::new(Seat::new(entry, permit, owner, first)));
     let (answer, console) = store.data_mut().rest();
     let live = seat.or(fresh).map(|seat| Live { store, seat });
     Ended { live, ..finished(Ok(()), answer, console, cpu) }
@@ -118,6 +132,11 @@ impl<F: Future> Drop for Charged<F> {
             payer.charge(self.metered.spent());
         }
     }
+}
+
+fn exceeded(limit: Limit, store: Store<Guest>, cpu: Duration) -> Ended {
+    let guest = store.into_data();
+    ended(Err(guest.limits.exceeded(limit)), guest, cpu)
 }
 
 fn ended(result: Result<(), QueryError>, guest: Guest, cpu: Duration) -> Ended {

@@ -159,8 +159,9 @@ impl Runtime {
         self: &Arc<Self>,
         claim: &Claim,
         sent: Option<Bytes>,
+        now: Instant,
     ) -> Result<(Known, Option<Duration>), QueryError> {
-        if let Some(known) = self.cache.get(claim.key) {
+        if let Some(known) = self.cache.get(claim.key, now) {
             self.outlasts(claim, &known).await;
             return Ok((known, None));
         }

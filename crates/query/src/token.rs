@@ -8,10 +8,10 @@
 //! each), its end (4, seconds since 1970) and its session (8); before it stand the day (a byte) and the nonce (12),
 //! behind it the tag (16).
 //!
-//! A client sends the same token many times. What the last ones say is remembered by their whole text, so that
-//! each is opened once; whether it has ended, and whose it is, is looked at every time.
+//! A client sends the same token many times. What the last ones say is remembered by their whole text, and for whom
+//! they were judged, so that each is opened once; whether it has ended, and whether it is still the same one who sends
+//! it, is looked at every time.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,10 +20,14 @@ use base64::engine::general_purpose::STANDARD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
+use sandbox::Key;
+use services::Caller;
+
 use crate::ask::Language;
 use crate::cached::Mode;
-use crate::owner::{Hash, Mark};
+use crate::owner::{Hash, Mark, Owner};
 use crate::problem::QueryError;
+use crate::random::RandomMap;
 
 /// An instance that goes on living is the session's, and a session is a token's.
 pub(crate) type Session = [u8; 8];
@@ -56,11 +60,21 @@ pub(crate) struct Token {
     pub(crate) ends: u32,
 }
 
+/// For whom a token was found good, and under which key its program is kept for that owner.
+pub(crate) struct Judged {
+    pub(crate) owner: Owner,
+    pub(crate) caller: Caller,
+    pub(crate) key: Key,
+}
+
+/// What is remembered of tokens, by their text.
+type Opened = RandomMap<Box<str>, (Token, Option<Judged>)>;
+
 /// Seals tokens and opens them.
 pub(crate) struct Sealer {
     secret: hmac::Key,
     days: Mutex<Vec<(u32, LessSafeKey)>>,
-    opened: Mutex<HashMap<Box<str>, Token>>,
+    opened: Mutex<Opened>,
 }
 
 impl Sealer {
@@ -93,31 +107,33 @@ impl Sealer {
         Ok(bytes)
     }
 
-    /// Opens a token, as it stands in a header.
+    /// Opens a token, as it stands in a header, and judges it. What `judge` notes of it is there the next time.
     ///
     /// # Errors
-    /// When this gateway did not seal it, or it has ended.
-    pub(crate) fn open(&self, text: &str) -> Result<Token, QueryError> {
-        self.open_text_at(text, now())
-    }
-
-    fn open_text_at(&self, text: &str, now: u32) -> Result<Token, QueryError> {
-        let known = self.opened().get(text).copied();
-        if let Some(token) = known {
-            return token.lasting(now);
+    /// When this gateway did not seal it, or it has ended; and those of `judge`.
+    pub(crate) fn open<T>(
+        &self,
+        text: &str,
+        now: u32,
+        judge: impl FnOnce(Token, &mut Option<Judged>) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        if let Some((token, judged)) = self.opened().get_mut(text) {
+            return judge(token.lasting(now)?, judged);
         }
         let mut bytes = [0; TOKEN];
         let length = STANDARD.decode_slice(text, &mut bytes).map_err(|_| QueryError::TokenUnknown)?;
         let token = self.open_at(&bytes[..length], now)?;
+        let mut judged = None;
+        let result = judge(token, &mut judged);
         let mut opened = self.opened();
         if opened.len() >= REMEMBERED {
             opened.clear();
         }
-        opened.insert(text.into(), token);
-        Ok(token)
+        opened.insert(text.into(), (token, judged));
+        result
     }
 
-    fn opened(&self) -> MutexGuard<'_, HashMap<Box<str>, Token>> {
+    fn opened(&self) -> MutexGuard<'_, Opened> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,8 +152,8 @@ impl Sealer {
     }
 
     /// Whether a token has so little time left that its holder should get another.
-    pub(crate) fn is_old(token: &Token) -> bool {
-        token.ends.saturating_sub(now()) < LIFE / 2
+    pub(crate) fn is_old(token: &Token, now: u32) -> bool {
+        token.ends.saturating_sub(now) < LIFE / 2
     }
 
     /// Uses the key of a day. The last few are kept.
@@ -195,7 +211,8 @@ impl Token {
     }
 }
 
-fn now() -> u32 {
+/// Seconds since 1970.
+pub(crate) fn now() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u32::try_from(since.as_secs()).unwrap_or(u32::MAX))
 }
@@ -233,19 +250,36 @@ mod tests {
     #[test]
     fn what_is_remembered_ends_as_it_would_and_is_no_other() {
         let sealer = Sealer::new(&[7; 32]);
+        let open = |text: &str, now| sealer.open(text, now, |token, _| Ok(token));
         let text = STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
         for _ in 0..2 {
-            assert_eq!(sealer.open_text_at(&text, NOON).unwrap(), token());
+            assert_eq!(open(&text, NOON).unwrap(), token());
         }
-        assert!(matches!(sealer.open_text_at(&text, NOON + LIFE + 1), Err(QueryError::TokenExpired)));
+        assert!(matches!(open(&text, NOON + LIFE + 1), Err(QueryError::TokenExpired)));
         for other in [&text[1..], &text[..text.len() - 1], &text.to_lowercase(), &format!("{text}AAAA"), ""] {
-            assert!(matches!(sealer.open_text_at(other, NOON), Err(QueryError::TokenUnknown)), "{other}");
+            assert!(matches!(open(other, NOON), Err(QueryError::TokenUnknown)), "{other}");
         }
         for _ in 0..2 * REMEMBERED {
             let another = STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
-            assert_eq!(sealer.open_text_at(&another, NOON).unwrap(), token());
+            assert_eq!(open(&another, NOON).unwrap(), token());
             assert!(sealer.opened().len() <= REMEMBERED);
         }
+    }
+
+    #[test]
+    fn what_was_noted_of_a_token_is_there_the_next_time() {
+        let sealer = Sealer::new(&[7; 32]);
+        let text = || STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
+        let (text, other) = (text(), text());
+        let mark = |text: &str, key| {
+            let judge = |_, judged: &mut Option<Judged>| {
+                let (owner, caller) = (Owner::Caller(Caller::Anonymous), Caller::Anonymous);
+                Ok(judged.replace(Judged { owner, caller, key }).map(|before| before.key))
+            };
+            sealer.open(text, NOON, judge).unwrap()
+        };
+        assert_eq!((mark(&text, [1; 32]), mark(&other, [2; 32])), (None, None));
+        assert_eq!((mark(&text, [3; 32]), mark(&other, [4; 32])), (Some([1; 32]), Some([2; 32])));
     }
 
     #[test]

@@ -71,12 +71,12 @@ impl<T: Clone> Cache<T> {
         Self { capacity, inner: Mutex::new(inner) }
     }
 
-    /// The item with this key, if it is there and made.
-    pub fn get(&self, key: Key) -> Option<T> {
+    /// The item with this key, if it is there and made. It is used `now`.
+    pub fn get(&self, key: Key, now: Instant) -> Option<T> {
         let mut inner = self.lock();
         let item = inner.items.get_mut(&key)?;
         let found = item.cell.get()?.clone();
-        item.used();
+        item.used(now);
         inner.stats.hits += 1;
         Some(found)
     }
@@ -140,7 +140,7 @@ impl<T: Clone> Cache<T> {
     fn cell(&self, key: Key, owner: OwnerId) -> Arc<OnceCell<T>> {
         let mut inner = self.lock();
         if let Some(item) = inner.items.get_mut(&key) {
-            item.used();
+            item.used(Instant::now());
             let cell = item.cell.clone();
             inner.stats.hits += u64::from(cell.initialized());
             return cell;
@@ -197,9 +197,9 @@ impl<T: Clone> Drop for Begun<'_, T> {
 }
 
 impl<T> Item<T> {
-    fn used(&mut self) {
+    fn used(&mut self, now: Instant) {
         self.uses = self.uses.saturating_add(1);
-        self.last = Instant::now();
+        self.last = self.last.max(now);
     }
 
     /// Uses over the time since the last one.
@@ -248,13 +248,13 @@ mod tests {
         let cache = Cache::new(100);
         put(&cache, 1, 1, 10).await;
         for _ in 0..5 {
-            assert_eq!(cache.get([1; 32]), Some(1));
+            assert_eq!(cache.get([1; 32], Instant::now()), Some(1));
         }
         for key in 2..=60 {
             put(&cache, key, u64::from(key), 10).await;
             cache.sweep(key.into());
         }
-        assert_eq!(cache.get([1; 32]), Some(1), "60 others came by and none was used twice");
+        assert_eq!(cache.get([1; 32], Instant::now()), Some(1), "60 others came by and none was used twice");
         assert!(cache.stats().bytes <= 90, "{:?}", cache.stats());
         assert_eq!(cache.stats().evictions as usize + cache.stats().items, 60);
     }
@@ -269,8 +269,8 @@ mod tests {
             put(&cache, key, 2, 10).await;
             cache.sweep(2);
         }
-        assert!((1..=3).all(|key| cache.get([key; 32]).is_some()), "the other owner's stay");
-        let held = (10..=15).filter(|key| cache.get([*key; 32]).is_some()).count();
+        assert!((1..=3).all(|key| cache.get([key; 32], Instant::now()).is_some()), "the other owner's stay");
+        let held = (10..=15).filter(|key| cache.get([*key; 32], Instant::now()).is_some()).count();
         assert!(held <= 5, "{held} of 6");
     }
 
@@ -310,7 +310,7 @@ mod tests {
         let makes = cache.get_or_make([1; 32], 0, || async { Ok::<_, &str>((7, 10)) });
         let (failed, made) = tokio::join!(fails, makes);
         assert_eq!((failed, made), (Err("no"), Ok(7)));
-        assert_eq!((cache.get([1; 32]), cache.stats().bytes), (Some(7), 10));
+        assert_eq!((cache.get([1; 32], Instant::now()), cache.stats().bytes), (Some(7), 10));
     }
 
     #[tokio::test]

@@ -55,8 +55,8 @@ pub struct Call {
     pub rights: Option<Arc<Rights>>,
     /// Who is charged for CPU time, if anybody.
     pub payer: Option<Arc<dyn Payer>>,
-    /// The client's own headers, of which a service gets those that its `forward` names.
-    pub headers: Arc<HeaderMap>,
+    /// The client's own headers, of which a service gets those that its `forward` names; `None` where none are lent.
+    pub headers: Option<Arc<HeaderMap>>,
     /// The trace that it belongs to.
     pub trace: Trace,
     /// How the client's request came; `None` where there is no client.
@@ -132,7 +132,7 @@ impl Call {
             caller: Caller::Anonymous,
             rights: None,
             payer: None,
-            headers: Arc::default(),
+            headers: None,
             trace: Trace::default(),
             arrival: None,
             hops: 0,

@@ -251,7 +251,8 @@ impl Services {
         check_method(&request.method)?;
         let number = begin(call, service, &request.method, &request.path_and_query)?;
         let Request { method, path_and_query: path, mut headers, body } = request;
-        service.headers.complete(&mut headers, &call.headers);
+        let client = call.headers.as_deref();
+        service.headers.complete(&mut headers, client.unwrap_or(&HeaderMap::new()));
         call.trace.mark(&mut headers, number);
         let payload = Payload::Whole(body);
         let message = Message { method, path, host: None, headers, payload, may_switch: false };

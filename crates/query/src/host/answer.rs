@@ -1,7 +1,11 @@
 //! `done`, `status`, `header`: the answer, as far as a stranger's program may decide it.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::StatusCode;
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderName,
+    HeaderValue, LAST_MODIFIED, LINK, LOCATION, RETRY_AFTER,
+};
 use query_abi::{Code, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
@@ -13,17 +17,17 @@ use crate::problem::{QueryError, short};
 
 /// The headers that a program may set. No Set-Cookie, no CORS, no HSTS: a stranger's answer has no say in
 /// what a browser lets others do.
-const ALLOWED: &[&str] = &[
-    "cache-control",
-    "content-disposition",
-    "content-language",
-    "content-type",
-    "etag",
-    "expires",
-    "last-modified",
-    "link",
-    "location",
-    "retry-after",
+const ALLOWED: [HeaderName; 10] = [
+    CACHE_CONTROL,
+    CONTENT_DISPOSITION,
+    CONTENT_LANGUAGE,
+    CONTENT_TYPE,
+    ETAG,
+    EXPIRES,
+    LAST_MODIFIED,
+    LINK,
+    LOCATION,
+    RETRY_AFTER,
 ];
 
 /// The longest value of a header, in bytes: clients and proxies refuse an answer whose head is longer than
@@ -75,16 +79,16 @@ fn status(view: &mut View<'_>, code: i32) -> i32 {
 }
 
 fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
-    let name = view.text(name.0, name.1)?.to_ascii_lowercase();
-    if !ALLOWED.contains(&name.as_str()) {
-        return Err(Trapped::new(QueryError::AnswerHeader(short(&name))));
-    }
+    let name = view.text(name.0, name.1)?;
+    let mut allowed = ALLOWED.into_iter();
+    let Some(name) = allowed.find(|allowed| allowed.as_str().eq_ignore_ascii_case(name)) else {
+        return Err(Trapped::new(QueryError::AnswerHeader(short(&name.to_ascii_lowercase()))));
+    };
     if value.1 > VALUE {
         return Ok(Code::Invalid as i32);
     }
-    let name = HeaderName::from_bytes(name.as_bytes());
     let value = HeaderValue::from_bytes(view.slice(value.0, value.1)?);
-    let (Ok(name), Ok(value)) = (name, value) else { return Ok(Code::Invalid as i32) };
+    let Ok(value) = value else { return Ok(Code::Invalid as i32) };
     view.guest.answer.headers.insert(name, value);
     Ok(Code::Ok as i32)
 }

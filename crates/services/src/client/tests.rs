@@ -105,7 +105,7 @@ async fn the_config_speaks_on_every_call() {
         (http::header::AUTHORIZATION, "Bearer me".parse().unwrap()),
         (http::header::COOKIE, "a=b".parse().unwrap()),
     ]);
-    let call = Call { headers: Arc::new(client), ..Call::unlimited() };
+    let call = Call { headers: Some(Arc::new(client)), ..Call::unlimited() };
     let seen = json(&bench.services.send(&call, &bench.shop, request("GET", "/echo")).await.unwrap());
     assert_eq!(seen["headers"]["authorization"], "Bearer me");
     assert_eq!(seen["headers"]["x-api-key"], "secret");
