@@ -79,6 +79,19 @@ async fn every_config_in_the_docs_is_one() {
     }
 }
 
+#[test]
+fn the_image_that_is_built_by_default_is_plain_and_another_has_an_engine() {
+    let text = file("deploy/Dockerfile");
+    let lines = || text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let stages: Vec<&str> = lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    assert_eq!(stages[1..], ["debian:bookworm-slim AS plain", "plain AS scripts", "plain"]);
+    let variant: Vec<&str> = lines().skip_while(|line| *line != "FROM plain AS scripts").collect();
+    assert!(variant[1].starts_with("COPY --from=node:") && variant[1].ends_with("/bin/node"), "{variant:?}");
+    let shown = text.lines().find(|line| line.contains("docker build") && line.contains("--target"));
+    assert!(shown.is_some_and(|line| line.contains("--target scripts")), "{shown:?}");
+    assert!(file("docs/operating.md").contains("--target scripts"));
+}
+
 #[tokio::test]
 async fn every_manifest_is_yaml_and_its_config_is_one() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");

@@ -2,16 +2,19 @@
 //! each would be linked against the whole house again.
 
 mod admin;
+mod aggregate;
 mod browser;
 mod cli;
 mod client;
 mod debugging;
 mod docs;
+mod encoding;
 mod filters;
 mod grpc;
 mod identity;
 mod life;
 mod manager;
+mod market;
 mod query;
 mod room;
 mod script;

@@ -14,10 +14,23 @@ const RESOURCE = 1;
 const STATE = 2;
 const ANSWER = 3;
 const BODY = 5;
+const DECLARATION = 6;
 
-/** Under these an error of the worker's own has its site, and the status that the gateway gave with a refusal. */
+/** Under this an error of the worker's own has its site. */
 export const SITE = Symbol("site");
-export const STATUS = Symbol("status");
+
+/** A nested resource was not made. */
+export class DeclarationError extends Error {
+  /**
+   * @param {string} message
+   * @param {number} status that the answer has if nobody catches it
+   */
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+Object.defineProperty(DeclarationError.prototype, "name", { value: "DeclarationError", configurable: true, writable: true });
 
 /** What was responded has no JSON. */
 export class AnswerError extends Error {}
@@ -42,14 +55,14 @@ function described(error) {
   return {
     kind,
     site: error[SITE] ?? 0,
-    status: error[STATUS] ?? (kind === RESOURCE ? error.status & 0xffff : kind === BODY ? 400 : 0),
+    status: kind === RESOURCE || kind === DECLARATION ? error.status & 0xffff : kind === BODY ? 400 : 0,
     message: kind === THREW ? String(error) : String(error.message),
     stack: stackOf(error),
   };
 }
 
 /** Without the worker's own lines, and with code as `NAME:line:column`: newer V8 name the eval in between. */
-function stackOf(error) {
+export function stackOf(error) {
   const lines = String(error.stack ?? "").split("\n");
   return lines.filter((line) => !line.includes(OWN)).join("\n").replaceAll(", <anonymous>:", ":");
 }
@@ -57,6 +70,7 @@ function stackOf(error) {
 function kindOf(error) {
   if (error instanceof ResourceError) return RESOURCE;
   if (error instanceof StateError) return STATE;
+  if (error instanceof DeclarationError) return DECLARATION;
   if (error instanceof AnswerError) return ANSWER;
   return error instanceof BodyError ? BODY : THREW;
 }

@@ -30,21 +30,23 @@
 // 71 END       run; u8 flags (1 answer follows, 2 changes follow, 4 nothing was answered) | [u16 status |
 //              text headers | body] | [text changes] | u32 microseconds
 // 72 FAIL      run; u8 kind (0 threw, 1 ResourceError, 2 StateError, 3 answer is no JSON, 4 over its CPU time,
-//              5 the request's body is not the JSON that it claims to be) | u32 site (0 none) | u16 status (0 none) |
-//              text message | text stack
+//              5 the request's body is not the JSON that it claims to be, 6 a declaration was refused) |
+//              u32 site (0 none) | u16 status (0 none) | text message | text stack
 // 73 LOG       run; u8 level (0 debug, 1 info, 2 warn, 3 error) | text
 // 74 PONG      run = n
 // 75 STUCK     run (0 unknown); u32 milliseconds, from the watchdog's own connection
 // 76 REMOVE    run: its instance goes when it commits
+// 77 TWICE     run; text stack: the handler responded a second time, there
 //
-// A changes text is a JSON array of [slot, path, value] (set) and [slot, path] (delete), in order; an empty path is
-// the cell itself, "length" at the end of a path cuts an array.
+// A changes text is a JSON array of [slot, path, value] (set), [slot, path] (delete) and [slot, path, count, values]
+// (splice, from the element at the path on), in order; an empty path is the cell itself, "length" at the end of a path
+// cuts an array.
 
 import { Buffer } from "node:buffer";
 
 export const LOAD = 1, RUN = 2, INSTANCE = 3, STATE = 4, FORGET = 5, DONE = 6, CANCEL = 7, PING = 8;
 export const HELLO = 64, READY = 65, BROKEN = 66, CALL = 67, ANSWER = 68, COMMIT = 69, DECLARE = 70, END = 71;
-export const FAIL = 72, LOG = 73, PONG = 74, STUCK = 75, REMOVE = 76;
+export const FAIL = 72, LOG = 73, PONG = 74, STUCK = 75, REMOVE = 76, TWICE = 77;
 
 /** Kinds of bodies. */
 export const NONE = 0, TEXT = 1, JSON_TEXT = 2, BYTES = 3, ASCII = 4, JSON_ASCII = 5;

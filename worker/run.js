@@ -1,7 +1,7 @@
 // A run: one request in a handler, from the RUN frame to END or FAIL. Handlers know it as `$r`.
 
-import { describe, unspeakable } from "./errors.js";
-import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, JSON_TEXT, LOG, NONE, REMOVE } from "./frames.js";
+import { describe, stackOf, unspeakable } from "./errors.js";
+import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, JSON_TEXT, NONE, REMOVE, TWICE } from "./frames.js";
 import { par, pfor } from "./par.js";
 import { snapshot } from "./program.js";
 import { METHODS, Response } from "./query.js";
@@ -211,7 +211,7 @@ export class Run {
     const { waiting } = this.worker;
     const call = this.worker.nextCall();
     const promise = new Promise((resolve, reject) => {
-      waiting.set(call, { run: this, site, isDeclaration, resolve, reject });
+      waiting.add({ id: call, run: this, site, isDeclaration, resolve, reject });
     });
     return { call, promise };
   }
@@ -234,8 +234,7 @@ export class Run {
   }
 
   #twice() {
-    const text = "a second `respond` in one run: the first one counts (S rule 13)";
-    this.worker.outbox.begin(LOG, this.id).u8(3).text(text).end();
+    this.worker.outbox.begin(TWICE, this.id).text(stackOf(new Error())).end();
   }
 
   /** Ends the transaction, and gives its change set. */

@@ -217,6 +217,9 @@ function change(cell, op, version) {
     cell.note(target, key, hasOwn(target, key) ? target[key] : ABSENT, version);
     if (target === cell.holder) target.value = undefined;
     else delete target[key];
+  } else if (op.length === 4) {
+    cell.noteWhole(target, version);
+    splice(target, key, op[2], op[3]);
   } else if (key === "length" && isArray(target)) {
     cut(cell, target, op[2], version);
   } else {
@@ -237,6 +240,21 @@ export function put(cell, target, key, value, version) {
     cell.note(target, key, hasOwn(target, key) ? target[key] : ABSENT, version);
   }
   target[key] = value;
+}
+
+/** As many arguments may be spread; engines limit them. */
+const SPREAD = 1 << 12;
+
+/** `Array.prototype.splice`, however many values there are. */
+export function splice(target, start, count, values) {
+  if (values.length <= SPREAD) {
+    target.splice(start, count, ...values);
+    return;
+  }
+  const rest = target.slice(start + count);
+  target.length = start;
+  for (const value of values) target.push(value);
+  for (const value of rest) target.push(value);
 }
 
 /** Makes an array shorter. */

@@ -1,18 +1,21 @@
 // What a writer changes: in place in the cells, and as the change set that the gateway keeps and ships.
 //
 // An object that the run has put in itself is in the change set by reference, so that what is changed in it later needs
-// neither a further entry nor an old value. A method that moves an array's elements (shift, sort...) makes the whole
-// array one entry. Sets of one place are one entry, unless something was removed from the same object in between.
+// neither a further entry nor an old value. `shift`, `unshift` and `splice` are one entry with what they put in, unless
+// there are many; `sort` and `reverse` make the whole array one. Sets of one place are one entry, unless something was removed from the same
+// object in between.
 //
 // Not kept is the order of an object's members: undoing a deletion puts the member at the end.
 
-import { VALUE, cut, put } from "./state.js";
+import { VALUE, cut, put, splice } from "./state.js";
 import { StateError, copied, kept, keptKey, step } from "./values.js";
 import { free, keyIn } from "./views.js";
 
 const { isArray } = Array;
 const { hasOwn } = Object;
 const { stringify } = JSON;
+/** After so many times an array that is spliced once more is one entry: each time moves what stands behind it. */
+const SPLICES = 16;
 
 export class Transaction {
   /** @type {unknown[][]} the change set */
@@ -23,6 +26,8 @@ export class Transaction {
   #fresh = new Set();
   /** Arrays that are in the change set as a whole. */
   #whole = new Set();
+  /** @type {Map<object, number>} how often arrays were spliced */
+  #spliced = new Map();
   /** @type {[import("./state.js").Cell, number][]} cells written, and their versions before */
   #touched = [];
   /** Of the place that was located last. */
@@ -147,7 +152,11 @@ export class Transaction {
       if (count > 0) this.#cut(node, start);
       for (const value of added) this.#put(node, raw.length, value);
     } else if (added.length !== count) {
-      this.#move(node, () => raw.splice(start, count, ...added));
+      const times = (this.#spliced.get(raw) ?? 0) + 1;
+      this.#spliced.set(raw, times);
+      const change = () => splice(raw, start, count, added);
+      if (times > SPLICES) this.#move(node, change);
+      else if (!this.#change(node, change)) this.#ops.push([...this.#place(node, start), count, added]);
       for (const value of added) if (typeof value === "object" && value !== null) this.#fresh.add(value);
     } else {
       added.forEach((value, i) => this.#put(node, start + i, value));
@@ -172,15 +181,21 @@ export class Transaction {
     return node.proxy;
   }
 
-  #move(node, change) {
+  /** Changes an array as a whole. Whether the change set has it already. */
+  #change(node, change) {
     const { raw, cell } = node;
     this.#locate(node);
     this.#touch(cell);
     if (!this.#isNew) cell.noteWhole(raw, this.version);
     change();
-    if (this.#isCovered) return;
+    if (!this.#isCovered) this.#places.delete(raw);
+    return this.#isCovered;
+  }
+
+  #move(node, change) {
+    const { raw } = node;
+    if (this.#change(node, change)) return;
     this.#whole.add(raw);
-    this.#places.delete(raw);
     const place = this.#place(node, 0);
     place[1].pop();
     this.#ops.push([...place, raw]);

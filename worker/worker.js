@@ -3,14 +3,14 @@
 //
 // It has no HTTP, listens nowhere, and knows neither clients nor services: all of that is the gateway's. Where to look:
 // frames.js (what travels), turn.js (whose code runs when), run.js (a request: `$r`), program.js (a script: `$s`),
-// query.js and resource.js (a request's and a call's values), par.js, state.js (cells and their past), views.js (what
-// handlers see of them), transaction.js (what writers change), values.js (what may be kept), errors.js, log.js,
-// packages.js, watchdog.js, guard.js (what handlers must not do to the process).
+// query.js and resource.js (a request's and a call's values), par.js, slots.js (runs and calls by number), state.js
+// (cells and their past), views.js (what handlers see of them), transaction.js (what writers change), values.js (what
+// may be kept), errors.js, log.js, packages.js, watchdog.js, guard.js (what handlers must not do to the process).
 
 import { connect } from "node:net";
 import process from "node:process";
 
-import { SITE, STATUS, describe } from "./errors.js";
+import { DeclarationError, SITE, describe } from "./errors.js";
 import {
   BROKEN, CANCEL, Cursor, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG, READY,
   RUN, STATE,
@@ -21,6 +21,7 @@ import { Program, restored } from "./program.js";
 import { Query } from "./query.js";
 import { ResourceError } from "./resource.js";
 import { PASS, Run } from "./run.js";
+import { Slots } from "./slots.js";
 import { Cells } from "./state.js";
 import { Turn } from "./turn.js";
 import { SPAN, watch } from "./watchdog.js";
@@ -43,10 +44,10 @@ const READ = 1 << 18;
 export class Worker {
   /** @type {Map<number, Program>} */
   programs = new Map();
-  /** @type {Map<number, Run>} those that have not ended */
-  runs = new Map();
-  /** @type {Map<number, {run: Run, site: number, isDeclaration: boolean, resolve: Function, reject: Function}>} */
-  waiting = new Map();
+  /** @type {Slots<Run>} those that have not ended */
+  runs = new Slots();
+  /** @type {Slots<{id: number, run: Run, site: number, isDeclaration: boolean, resolve: Function, reject: Function}>} */
+  waiting = new Slots();
   cells = new Cells();
   /** @type {Map<number, string | object>} captured variables, as text until one is asked for */
   #instances = new Map();
@@ -199,7 +200,7 @@ export class Worker {
     const flags = cursor.u8();
     const method = cursor.u8();
     const run = new Run(this, id, service, method);
-    this.runs.set(id, run);
+    this.runs.add(run);
     this.turn.enter(run);
     try {
       const path = cursor.text();
@@ -277,27 +278,15 @@ export class Worker {
     const content = cursor.content(kind);
     this.turn.enter(run);
     if (outcome === PASSED) resolve(PASS);
-    else if (outcome === OK) result(kind, content, status, resolve, (error) => reject(placed(error, site)));
-    else if (outcome === REFUSED && isDeclaration) reject(placed(new Error(message), site, status));
+    else if (outcome === OK) resolve(read(kind, content));
+    else if (outcome === REFUSED && isDeclaration) reject(placed(new DeclarationError(message, status), site));
     else reject(placed(failure(message, status, headers, kind, content), site));
     return true;
   }
 }
 
-function result(kind, content, status, resolve, reject) {
-  if (kind !== JSON_TEXT && kind !== JSON_ASCII) return resolve(content);
-  let value;
-  try {
-    value = JSON.parse(content);
-  } catch (error) {
-    const message = `the answer is not the JSON that it claims to be: ${error.message}`;
-    return reject(new ResourceError(message, status, {}, content));
-  }
-  resolve(value);
-}
-
-/** The body of an answer that is an error anyway. */
-function body(kind, content) {
+/** A resource's answer. JSON that is none comes as text, so that a handler can look at it. */
+function read(kind, content) {
   if (kind !== JSON_TEXT && kind !== JSON_ASCII) return content;
   try {
     return JSON.parse(content);
@@ -307,13 +296,12 @@ function body(kind, content) {
 }
 
 function failure(message, status, headers, kind, content) {
-  return new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), body(kind, content));
+  return new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), read(kind, content));
 }
 
 /** For FAIL, if nobody catches it. */
-function placed(error, site, status = undefined) {
+function placed(error, site) {
   error[SITE] = site;
-  if (status !== undefined) error[STATUS] = status;
   return error;
 }
 

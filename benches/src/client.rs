@@ -8,14 +8,16 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use http::header::{HOST, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 
 /// What goes wrong between a client and a server.
@@ -27,6 +29,17 @@ pub enum Error {
     /// The connection broke, or what came was not HTTP.
     #[error("no whole answer: {0}")]
     Http(#[from] hyper::Error),
+}
+
+/// What is wrong with the body of an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Undecodable {
+    /// It was compressed otherwise, or not as it says.
+    #[error("the body can't be decompressed: {0}")]
+    Compressed(#[from] std::io::Error),
+    /// It says that it is without duplicates, and is not.
+    #[error("the body can't be expanded: {0}")]
+    Deduplicated(#[from] dedup::Error),
 }
 
 /// A client of one server.
@@ -48,6 +61,50 @@ pub struct Answer {
     /// The body as it came.
     pub body: Bytes,
 }
+
+impl Answer {
+    /// What a browser says that it understands.
+    pub const ENCODINGS: &str = "gzip, deflate, br, zstd";
+    /// What is asked for where duplicates may be left out.
+    pub const WITHOUT_DUPLICATES: &str = "application/vnd.orfa.dedup+json, application/json;q=0.9";
+
+    /// How it was compressed; empty where it was not.
+    #[must_use]
+    pub fn encoding(&self) -> &str {
+        self.header(CONTENT_ENCODING)
+    }
+
+    /// The body as it was before it was compressed and before duplicates were left out.
+    ///
+    /// # Errors
+    /// If it is not what its headers say.
+    pub async fn decoded(&self) -> Result<Vec<u8>, Undecodable> {
+        let body: &[u8] = &self.body;
+        let plain = match self.encoding() {
+            "gzip" => all(GzipDecoder::new(body)).await?,
+            "br" => all(BrotliDecoder::new(body)).await?,
+            "zstd" => all(ZstdDecoder::new(body)).await?,
+            _ => body.to_vec(),
+        };
+        match self.header(CONTENT_TYPE).starts_with(dedup::media_type(dedup::Form::Json)) {
+            true => Ok(dedup::decode(&plain, EXPANDED)?),
+            false => Ok(plain),
+        }
+    }
+
+    fn header(&self, name: http::HeaderName) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+async fn all(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    from.read_to_end(&mut all).await?;
+    Ok(all)
+}
+
+/// The most that an answer without duplicates may come to.
+const EXPANDED: usize = 64 << 20;
 
 type Connection = SendRequest<Full<Bytes>>;
 

@@ -1,5 +1,6 @@
 //! A service that costs next to nothing, to stand behind what is compared: it looks for the end of a head,
 //! and writes what is in its memory by the beginning of the path. It reads no bodies and knows no pipelining.
+//! With answers of another service, by their paths and queries, it plays that one instead.
 //!
 //! | path | answer |
 //! | --- | --- |
@@ -11,6 +12,7 @@
 //! | else | JSON of 1 KB |
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,6 +30,10 @@ pub const ITEMS: usize = 12;
 const WORDS: usize = 300;
 
 const END: &[u8] = b"\r\n\r\n";
+const MISSING: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+
+/// JSON texts by the path and query of the requests that they answer.
+pub type Played = HashMap<String, String>;
 
 /// All answers that are always the same, head and all.
 struct Answers {
@@ -37,6 +43,8 @@ struct Answers {
     user: Vec<u8>,
     items: Vec<u8>,
     page: Vec<u8>,
+    /// Those of another service, by what was asked.
+    played: Option<HashMap<String, Vec<u8>>>,
 }
 
 /// Serves for ever.
@@ -44,7 +52,22 @@ struct Answers {
 /// # Errors
 /// If no connection can be accepted any more.
 pub async fn serve(listener: TcpListener) -> io::Result<()> {
-    let answers = Arc::new(Answers::at(listener.local_addr()?));
+    let answers = Answers::at(listener.local_addr()?);
+    accept(listener, answers).await
+}
+
+/// Plays another service for ever.
+///
+/// # Errors
+/// If no connection can be accepted any more.
+pub async fn play(listener: TcpListener, played: &Played) -> io::Result<()> {
+    let answers = Answers::at(listener.local_addr()?);
+    let played = played.iter().map(|(asked, body)| (asked.clone(), json(body))).collect();
+    accept(listener, Answers { played: Some(played), ..answers }).await
+}
+
+async fn accept(listener: TcpListener, answers: Answers) -> io::Result<()> {
+    let answers = Arc::new(answers);
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -62,10 +85,14 @@ impl Answers {
             user: json(USER),
             items: json(&items()),
             page: html(&page()),
+            played: None,
         }
     }
 
     fn to(&self, request: &[u8]) -> Cow<'_, [u8]> {
+        if let Some(played) = &self.played {
+            return played.get(&asked(request)).map_or(MISSING, Vec::as_slice).into();
+        }
         let path = request.strip_prefix(b"GET /").unwrap_or_default();
         let kept = match () {
             () if path.starts_with(b"large") => &self.large,
@@ -108,6 +135,12 @@ fn page() -> String {
 fn words(count: usize) -> String {
     let word = |place| if place < count { "keyword " } else { "another " };
     (0..WORDS).map(word).collect()
+}
+
+/// Path and query of a GET; a comma may come encoded or not.
+fn asked(request: &[u8]) -> String {
+    let target = request.strip_prefix(b"GET ").and_then(|rest| rest.split(|byte| *byte == b' ').next());
+    String::from_utf8_lossy(target.unwrap_or_default()).replace("%2C", ",")
 }
 
 /// What stands behind the first `=` of a path.
@@ -161,6 +194,15 @@ mod tests {
     #[test]
     fn a_page_of_words_has_as_many_keywords_as_its_number_says() {
         assert_eq!(body("GET /words?n=12 HTTP/1.1\r\n\r\n").matches("keyword").count(), 12);
+    }
+
+    #[test]
+    fn another_service_is_played_by_what_was_asked() {
+        let played = HashMap::from([("/rows?ids=1,2".to_owned(), json("[]"))]);
+        let mut answers = Answers::at(SocketAddr::from(([127, 0, 0, 1], 80)));
+        answers.played = Some(played);
+        assert!(answers.to(b"GET /rows?ids=1%2C2 HTTP/1.1\r\n\r\n").ends_with(b"[]"));
+        assert_eq!(&*answers.to(b"GET /rows HTTP/1.1\r\n\r\n"), MISSING);
     }
 
     #[test]

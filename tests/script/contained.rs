@@ -19,6 +19,10 @@ const BAD: &str = r"service bad {
       res '/one/' + i on GET { respond i }
     }
   }
+  res '/twice' on GET {
+    for (var word of ['first', 'second'])
+      respond word
+  }
   res '/for-ever' on GET { res again = '/for-ever'; respond again.get() }
 }
 ";
@@ -41,6 +45,23 @@ async fn an_error_is_masked_and_the_log_has_its_place_in_the_script() {
     assert!(line.contains("shop.sjs:6:") && line.contains("Cannot read properties of null"), "{line}");
     assert!(!served.ask("GET", "/throws").await.text().contains("null"), "strangers see none of it");
     assert_eq!(served.get("/ok").await, "ok");
+}
+
+#[tokio::test]
+async fn rule_13_the_log_says_where_a_second_answer_stands() {
+    let served = bad().await;
+    assert_eq!(served.get("/twice").await, "first");
+    let line = served.gateway.logged(|line| line.contains("a second `respond`")).await.expect("a line");
+    assert!(line.contains("shop.sjs:20:7"), "{line}");
+}
+
+#[tokio::test]
+async fn a_route_s_deadline_bounds_its_script() {
+    let route =
+        "  - { path: '/s/*', script: { file: shop.sjs, limits: { wall: 30s } }, limits: { deadline: 3s } }\n";
+    let served = Served::at(BAD, route, "").await;
+    let (waited, _) = tokio::join!(served.refused("GET", "/waits"), served.upstream.seen("/hang"));
+    assert_eq!(waited, (504, "script-deadline".into()));
 }
 
 #[tokio::test]
@@ -74,8 +95,9 @@ async fn what_can_t_be_sent_or_calls_itself_is_an_error_of_its_own() {
 #[tokio::test]
 async fn a_million_resources_are_as_many_as_may_be() {
     let served = bad().await;
-    assert_eq!(served.refused("POST", "/many").await, (500, "script-threw".into()));
-    let line = served.gateway.logged(|line| line.contains("script-threw")).await.expect("a line");
+    assert_eq!(served.refused("POST", "/many").await, (503, "state-resources-full".into()));
+    let line = served.gateway.logged(|line| line.contains("can't be declared")).await.expect("a line");
+    assert!(line.contains("shop.sjs:15:"), "{line}");
     assert!(line.contains("has 50 dynamic resources, and that is the most it may have"), "{line}");
     assert_eq!(served.get("/one/49").await, "49", "rule 10: each declaration is a commit of its own");
     assert_eq!(served.ask("GET", "/one/50").await.status, 404);

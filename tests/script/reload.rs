@@ -55,6 +55,24 @@ async fn a_changed_module_that_a_script_imports_comes_into_force() {
     let gateway = testkit::Gateway::start_with(crate::orfa(), &config, &files).await;
     let served = Served { gateway, upstream };
     assert_eq!(served.get("/word").await, "one");
-    served.gateway.rewrite("words.mjs", "export const word = 'two'\n");
+    served.gateway.rewrite("words.mjs", "export { word } from './more.mjs'\n");
+    served.gateway.rewrite("more.mjs", "export const word = 'two'\n");
     served.comes_to("/word", "two").await;
+    // A module of the module.
+    served.gateway.rewrite("more.mjs", "export const word = 'three'\n");
+    served.comes_to("/word", "three").await;
+}
+
+#[tokio::test]
+async fn a_changed_cap_of_resources_comes_into_force_with_the_same_script() {
+    let script = "service lists {\n  res '/lists' on POST {\n    res '/lists/' + query.id on GET { respond query.id }\n  }\n}\n";
+    let served = Served::with(script, "resources: { most: 1 }", "").await;
+    assert_eq!(served.ask("POST", "/lists?id=1").await.status, 204);
+    let full = served.refused("POST", "/lists?id=2").await;
+    assert_eq!(full, (503, "state-resources-full".into()));
+    let config = std::fs::read_to_string(served.gateway.directory().join("orfa.yaml")).expect("a config");
+    served.gateway.rewrite("orfa.yaml", &config.replace("most: 1", "most: 2"));
+    let made = async { while served.ask("POST", "/lists?id=2").await.status != 204 {} };
+    testkit::patiently("room for one more", made).await;
+    assert_eq!(served.refused("POST", "/lists?id=3").await.1, "state-resources-full");
 }

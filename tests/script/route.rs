@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::http;
 
 use super::Served;
-use crate::support::{metric, metrics};
+use crate::support::{admin, metric, metrics};
 
 const SHOP: &str = r"service shop {
   res '/things' {
@@ -45,6 +45,44 @@ async fn paths_and_methods_are_those_of_the_script_below_its_mount_path() {
     let head = served.ask("HEAD", "/things").await;
     assert_eq!((head.status.as_u16(), head.header("content-length"), head.body.len()), (200, "5", 0));
     assert_eq!(served.get("/things").await, r#"["a"]"#);
+}
+
+#[tokio::test]
+async fn the_catalogue_names_the_resources_that_are_there_from_the_start_and_their_methods() {
+    let served = Served::by(SHOP).await;
+    let url = &served.gateway.url;
+    let catalogue = format!("{url}/.well-known/api-catalog");
+    let catalogue = http::request("GET", &catalogue, &[], "").await.expect("an answer").json();
+    let service = &catalogue["linkset"][0];
+    assert_eq!(service["anchor"], format!("{url}/s/"));
+    let item = |path: &str, methods: &[&str]| json!({ "href": format!("{url}{path}"), "methods": methods });
+    let items = service["item"].as_array().expect("items");
+    assert_eq!(items.len(), 5);
+    assert!(items.contains(&item("/s/things", &["GET", "HEAD", "POST", "OPTIONS"])), "{items:?}");
+    assert!(items.contains(&item("/s/moved", &["GET", "HEAD", "OPTIONS"])), "{items:?}");
+}
+
+#[tokio::test]
+async fn readyz_waits_until_each_script_is_in_force_and_says_why_it_is_not() {
+    let served = Served::by(&format!("const oops = missing()\n{SHOP}")).await;
+    served.gateway.logged(|line| line.contains("can't be put in force")).await.expect("a line");
+    let admin = admin(&served.gateway).await;
+    let ready = async || {
+        let answer = http::request("GET", &format!("{admin}/readyz"), &[], "").await.expect("an answer");
+        (answer.status.as_u16(), answer.json())
+    };
+    let (status, told) = ready().await;
+    assert_eq!((status, &told["status"]), (503, &json!("starting")));
+    let reason = told["reason"].as_str().expect("a reason");
+    assert!(reason.contains("`shop`") && reason.contains("shop.sjs:1:14: ReferenceError"), "{reason}");
+    assert_eq!(metric(&metrics(&served.gateway).await, "orfa_ready"), 0);
+    served.gateway.rewrite("shop.sjs", SHOP);
+    served.comes_to("/things", "[]").await;
+    assert_eq!(ready().await, (200, json!({ "status": "ready" })));
+    served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{SHOP}"));
+    let twice = served.gateway.logged(|line| line.contains("what was in force before stays")).await;
+    twice.expect("a line");
+    assert_eq!(ready().await.0, 200, "the one before answers");
 }
 
 #[tokio::test]

@@ -250,6 +250,7 @@ const FIELDS = {
   },
   [F.FAIL]: (c, f) =>
     Object.assign(f, { kind: c.u8(), site: c.u32(), status: c.u16(), message: c.text(), stack: c.text() }),
+  [F.TWICE]: (c, f) => (f.stack = c.text()),
   [F.LOG]: (c, f) => Object.assign(f, { level: c.u8(), text: c.text() }),
   [F.STUCK]: (c, f) => (f.ms = c.u32()),
 };

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { ANSWER, ASCII, BYTES, CALL, COMMIT, DECLARE, END, FAIL, JSON_ASCII, JSON_TEXT, NONE, REMOVE, TEXT } from "../frames.js";
+import { ANSWER, ASCII, BYTES, CALL, COMMIT, DECLARE, END, FAIL, JSON_ASCII, JSON_TEXT, NONE, REMOVE, TEXT, TWICE } from "../frames.js";
 import { METHODS, gateway } from "./gateway.js";
 
 /** A handler of one statement or several. */
@@ -123,12 +123,12 @@ test("rule 10: a path that is taken is an error at the declaration, and a resour
   const taken = { outcome: 4, status: 500, message: "the path /x is taken by shop.sjs:3:5" };
   const g = await gateway(t, { calls: () => taken });
   const program = await g.service([
-    async(`try { await $r.declare(3, 0, "/x", {}) } catch (error) { if (query.catch) return $r.respond(error.message); throw error }`),
+    async(`try { await $r.declare(3, 0, "/x", {}) } catch (error) { if (query.catch) return $r.respond(error.status + error.message); throw error }`),
     plain("response.remove(); $r.respond('gone')"),
   ]);
   const fail = await g.run(program);
-  assert.deepEqual([fail.kind, fail.site, fail.status, fail.message], [0, 3, 500, `Error: ${taken.message}`]);
-  assert.equal((await g.run(program, 0, { query: { catch: 1 } })).body, taken.message);
+  assert.deepEqual([fail.kind, fail.site, fail.status, fail.message], [6, 3, 500, taken.message]);
+  assert.equal((await g.run(program, 0, { query: { catch: 1 } })).body, `500${taken.message}`);
   const removed = await g.run(program, 1);
   assert.deepEqual([types(removed), removed.body], [[REMOVE, END], "gone"]);
 });
@@ -176,17 +176,19 @@ test("rule 13: status responses, and `response` beside them", async (t) => {
   assert.deepEqual([teapot.status, teapot.headers, teapot.body], [418, {}, "short and stout"]);
 });
 
-test("rule 13: the first `respond` counts, the second is logged", async (t) => {
+test("rule 13: the first `respond` counts, and of the second the place is told", async (t) => {
   const g = await gateway(t);
   const pass = `$r.pass(2, $s.resource(["http://x/"]), 0, [])`;
   const program = await g.service([plain("$r.respond(1); $r.respond(2); $r.answer(500, {})"), async(`$r.respond(1); await ${pass}`)]);
   const end = await g.run(program);
   assert.equal(end.body, "1");
-  const said = g.logs.map(({ run, level, text }) => [run, level, text]);
-  assert.deepEqual(said, Array(2).fill([end.run, 3, "a second `respond` in one run: the first one counts (S rule 13)"]));
+  const twice = (frames) => frames.filter(({ type }) => type === TWICE).map(({ stack }) => /test\.sjs:\d+:\d+/.exec(stack)?.[0]);
+  const [second, third] = twice(end.frames);
+  assert.match(second, /^test\.sjs:2:/);
+  assert.notEqual(second, third, "each has a place of its own");
   const passed = await g.run(program, 1);
   assert.deepEqual(passed.frames.find(({ type }) => type === CALL).flags, 0, "the call is made, for the handler");
-  assert.equal(g.logs.length, 3);
+  assert.match(twice(passed.frames)[0], /^test\.sjs:3:/);
 });
 
 test("rule 13: an answer leaves when it is made, if the handler goes on", async (t) => {
@@ -350,13 +352,14 @@ test("rule 16: a call that fails throws a ResourceError, and one that nobody cat
   const program = await g.service([
     async(`try { ${call} } catch (e) { $r.respond([e instanceof ResourceError, e.name, e.status, e.headers, e.body, e.message]) }`),
     async(call),
+    async(`$r.respond(${call})`),
   ]);
   const caught = async (url) => JSON.parse((await g.run(program, 0, { query: { url } })).body);
   assert.deepEqual(await caught("http://status/"), [true, "ResourceError", 404, { x: "y" }, { code: 1 }, "404 from http://status/"]);
   assert.deepEqual(await caught("http://down/"), [true, "ResourceError", 502, {}, null, "connection refused"]);
   assert.deepEqual((await caught("http://self/")).slice(0, 3), [true, "ResourceError", 508]);
-  const liar = await caught("http://liar/");
-  assert.deepEqual([liar[2], liar[4], liar[5].split(":")[0]], [200, "<p>", "the answer is not the JSON that it claims to be"]);
+  const liar = await g.run(program, 2, { query: { url: "http://liar/" } });
+  assert.equal(liar.body, "<p>", "JSON that is none is text, which a handler can look at");
   const fail = await g.run(program, 1, { query: { url: "http://status/" } });
   assert.deepEqual([fail.kind, fail.site, fail.status, fail.message], [1, 6, 404, "404 from http://status/"]);
 });

@@ -54,7 +54,10 @@ function applied(cells, ops) {
       assert.ok(target !== null && typeof target === "object" && Object.hasOwn(target, step), `no ${step} of ${path}`);
       target = target[step];
     }
-    if (set.length === 0) {
+    if (set.length === 2) {
+      assert.ok(Array.isArray(target) && last + set[0] <= target.length, `${last} and ${set[0]} of ${target.length}`);
+      target.splice(last, set[0], ...set[1]);
+    } else if (set.length === 0) {
       assert.ok(Object.hasOwn(target, last));
       if (path.length === 0) target[last] = undefined;
       else delete target[last];
@@ -265,6 +268,31 @@ test("an append is one entry, however long the array is", () => {
   assert.deepEqual(ops(), [[0, [1000], 2], [0, [1001], 3], [0, [1002], 4]]);
 });
 
+test("what is taken out of the middle of an array, or put in, is one entry without the rest", () => {
+  const { view, ops } = writer(Array(1000).fill(1), { list: [1, 2, 3] });
+  assert.equal(view.one.shift(), 1);
+  view.one.unshift(2, 3);
+  assert.deepEqual(view.one.splice(500, 2, { n: 4 }), [1, 1]);
+  view.one[500].n = 5;
+  view.two.list.splice(1, 1);
+  view.two.list.splice(0, 1, 6);
+  assert.deepEqual(ops(), [
+    [0, [0], 1, []],
+    [0, [0], 0, [2, 3]],
+    [0, [500], 2, [{ n: 5 }]],
+    [1, ["list", 1], 1, []],
+    [1, ["list", 0], 6],
+  ]);
+});
+
+test("an array that is spliced often is one entry", () => {
+  const { view, ops } = writer(Array(1000).fill(1));
+  while (view.one.length > 2) view.one.shift();
+  const all = ops();
+  assert.ok(all.length < 20);
+  assert.deepEqual(all.at(-1), [0, [], [1, 1]]);
+});
+
 test("what did not change is not in the change set", () => {
   const { view, ops } = writer({ a: 1 }, 5);
   view.one.a = 1;
@@ -307,7 +335,7 @@ test("what was moved or removed is read again before it is written", () => {
   assert.throws(() => delete inner.n, /`two.a` was moved or removed/);
   view.two = undefined;
   assert.throws(() => (inner.n = 1), /moved or removed/);
-  assert.deepEqual(ops(), [[0, [], [{ n: 7 }]], [1, ["a"], { n: 8 }], [1, []]]);
+  assert.deepEqual(ops(), [[0, [0], 1, []], [0, [0, "n"], 7], [1, ["a"], { n: 8 }], [1, []]]);
 });
 
 test("rule 8: what is no JSON is refused with its place", () => {

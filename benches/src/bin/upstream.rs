@@ -1,9 +1,16 @@
-//! The service behind the proxies as a process of its own: `upstream 127.0.0.1:4001`.
+//! The service behind the proxies as a process of its own: `upstream 127.0.0.1:4001`. With a file of JSON texts by path
+//! and query, `upstream 127.0.0.1:4001 answers.json`, it plays another service.
 
+use benches::upstream;
 use tokio::net::TcpListener;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".into());
-    Ok(benches::upstream::serve(TcpListener::bind(address).await?).await?)
+    let mut arguments = std::env::args().skip(1);
+    let listener = TcpListener::bind(arguments.next().unwrap_or_else(|| "127.0.0.1:0".into())).await?;
+    match arguments.next() {
+        None => upstream::serve(listener).await?,
+        Some(file) => upstream::play(listener, &serde_json::from_slice(&std::fs::read(file)?)?).await?,
+    }
+    Ok(())
 }

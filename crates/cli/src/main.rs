@@ -3,12 +3,14 @@
 //! Exit codes: 0 it went well, 1 the call or the build failed, 64 the command line or the config is
 //! wrong, 70 it is our fault. `exit.rs` has them, `terminal.rs` is how anything is printed.
 
+mod aggregate;
 mod call;
 mod check;
 mod config;
 mod dev;
 mod draw;
 mod exit;
+mod file;
 mod filter;
 mod keys;
 mod logs;
@@ -43,6 +45,9 @@ enum Verb {
     Serve(serve::Arguments),
     Check(check::Arguments),
     Types(types::Arguments),
+    /// About aggregates, which several services answer together.
+    #[command(subcommand)]
+    Aggregate(aggregate::Verb),
     /// About the config file.
     #[command(subcommand)]
     Config(config::Verb),
@@ -77,6 +82,7 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
         Verb::Serve(arguments) => serve::run(arguments),
         Verb::Check(arguments) => many_threads(check::run(arguments)),
         Verb::Types(arguments) => types::run(arguments),
+        Verb::Aggregate(aggregate::Verb::Explain(arguments)) => aggregate::explain(arguments),
         Verb::Config(config::Verb::Schema) => config::schema(),
         Verb::Filter(filter::Verb::New(arguments)) => filter::new(arguments),
         Verb::Filter(filter::Verb::Test(arguments)) => one_thread(filter::test::run(arguments)),

@@ -13,6 +13,7 @@ use script::{Diagnostic, Program, Severity};
 use serde_json::json;
 
 use crate::exit::{Complaint, Exit};
+use crate::file::{not_written, write};
 use crate::{terminal, units};
 
 #[derive(Debug, clap::Subcommand)]
@@ -182,14 +183,4 @@ fn numbered(file: &Path, index: usize, all: usize) -> PathBuf {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let ending = file.extension().map_or_else(String::new, |ending| format!(".{}", ending.to_string_lossy()));
     file.with_file_name(format!("{stem}-{}{ending}", index + 1))
-}
-
-fn write(file: &Path, text: &str) -> Result<(), Complaint> {
-    std::fs::write(file, text).map_err(|error| not_written(file, &error))?;
-    terminal::say(&format!("{}: {}\n", file.display(), units::bytes(text.len() as u64)));
-    Ok(())
-}
-
-fn not_written(file: &Path, error: &std::io::Error) -> Complaint {
-    Complaint::failed("not-written", format!("{} can't be written: {error}", file.display()), "")
 }

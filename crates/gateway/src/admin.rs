@@ -29,7 +29,6 @@ use crate::cors;
 use crate::gateway::Gateway;
 use crate::listen::Listener;
 use crate::metrics::Process;
-use crate::readiness::State;
 use crate::respond;
 use refusal::Denied;
 
@@ -134,10 +133,9 @@ impl Seen {
 
     /// Whether a load balancer should send requests here.
     fn ready(&self) -> Response<Body> {
-        let (status, word, reason) = match self.gateway.readiness().state() {
-            State::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting", "it does not listen yet"),
-            State::Ready => (StatusCode::OK, "ready", ""),
-            State::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining", "it is about to end"),
+        let (status, word, reason) = match self.gateway.unready() {
+            Some((word, reason)) => (StatusCode::SERVICE_UNAVAILABLE, word, reason),
+            None => (StatusCode::OK, "ready", String::new()),
         };
         let mut document = serde_json::Map::new();
         document.insert("status".to_owned(), word.into());

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use services::Services;
 
 use crate::access::Audience;
-use crate::catalogue::{self, Catalogue};
+use crate::aggregates::{self, Declared};
+use crate::catalogue::Catalogue;
 use crate::config::{Config, LimitsConfig, Mistake, RouteConfig, Source};
 use crate::cors::Origins;
 use crate::documents;
@@ -52,6 +53,7 @@ struct Builder<'a> {
     filters: Option<Arc<filter::Filters>>,
     scripts: Option<Arc<script_runtime::Scripts>>,
     compiled: Vec<Compiled>,
+    declared: Vec<Declared>,
     deployed: script_runtime::Deployed,
     trusted: Arc<query::Trusted>,
     documents: query::Documents,
@@ -97,6 +99,7 @@ impl<'a> Builder<'a> {
         documents::warn(&documents);
         let compiled = scripts::read(config).map_err(BuildError::Config)?;
         scripts::warn(&compiled);
+        let declared = aggregates::read(config).map_err(BuildError::Config)?;
         let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
         let filters = filters(config, previous.and_then(|life| life.filters.as_ref()))?;
         let scripts = scripts(config, previous.and_then(|life| life.scripts.as_ref()))?;
@@ -108,6 +111,7 @@ impl<'a> Builder<'a> {
             filters,
             scripts,
             compiled,
+            declared,
             deployed: script_runtime::Deployed::default(),
             trusted: Arc::new(trusted),
             documents,
@@ -131,23 +135,23 @@ impl<'a> Builder<'a> {
                     filters,
                     way,
                 }),
-                Err(mistakes) => wrong.extend(mistakes),
+                Err(mistakes) => add(&mut wrong, mistakes),
             }
         }
         if !wrong.is_empty() {
             return Err(BuildError::Config(wrong));
         }
         let elsewhere = Origins::new(config.cors.as_ref(), config.listen.is_local());
-        let catalogue = Catalogue::of(&routes).map(|catalogue| Route {
-            metrics: metrics.route(catalogue::PATH, Way::CATALOGUE),
-            path: catalogue::PATH.into(),
+        let catalogues = Catalogue::all(&routes).into_iter().map(|catalogue| Route {
+            metrics: metrics.route(catalogue.path(), Way::CATALOGUE),
+            path: catalogue.path().into(),
             origins: elsewhere.clone(),
             limits: LimitsConfig::default(),
             encoding: Encoding::plain(config.compress.as_ref(), true),
             filters: None,
             way: Way::Catalogue(catalogue),
         });
-        Routes::new(routes, catalogue, elsewhere).map_err(|(index, clash)| {
+        Routes::new(routes, catalogues.collect(), elsewhere).map_err(|(index, clash)| {
             let pointer = format!("/routes/{index}/path");
             BuildError::Config(vec![self.source.mistake(&pointer, clash.to_string(), None)])
         })
@@ -174,6 +178,13 @@ impl<'a> Builder<'a> {
                 .map(Box::new)
                 .map(Way::Query)
                 .map_err(|problems| mistakes(self.source, &pointer, problems));
+        }
+        if let Some(config) = &route.aggregate
+            && let Some(declared) = self.declared.iter().find(|declared| declared.route == index)
+        {
+            let (services, documents) = (&self.services, &self.documents);
+            let ground = aggregate::Ground { path: &route.path, services, documents };
+            return declared.aggregate(config, &ground).map(Box::new).map(Way::Aggregate);
         }
         let proxy = route.proxy.as_ref().and_then(|config| Proxy::new(config, route, &self.services));
         let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];
@@ -264,12 +275,25 @@ fn ports(config: &Config, previous: Option<&Life>) -> Result<Ports, BuildError> 
         .map_err(|problems| BuildError::Config(mistakes(&config.source, "", problems)))
 }
 
-fn mistakes(source: &Source, base: &str, problems: Vec<services::config::ConfigProblem>) -> Vec<Mistake> {
+pub(crate) fn mistakes(
+    source: &Source,
+    base: &str,
+    problems: Vec<services::config::ConfigProblem>,
+) -> Vec<Mistake> {
     let mistake = |problem: services::config::ConfigProblem| {
         let hint = Some(problem.hint).filter(|hint| !hint.is_empty());
         source.mistake(&format!("{base}{}", problem.pointer), problem.message, hint)
     };
     problems.into_iter().map(mistake).collect()
+}
+
+/// Adds mistakes, those of a file that several routes name once.
+pub(crate) fn add(mistakes: &mut Vec<Mistake>, more: Vec<Mistake>) {
+    for mistake in more {
+        if !mistakes.contains(&mistake) {
+            mistakes.push(mistake);
+        }
+    }
 }
 
 fn lines(mistakes: &[Mistake]) -> String {

@@ -1,11 +1,14 @@
-//! `/.well-known/api-catalog` (RFC 9727): where the query routes are, for whoever knows the host only.
+//! What there is to ask, for whoever knows the host only: `/.well-known/api-catalog` (RFC 9727) says where the query routes
+//! and the S services are, and `/openapi.json` is the OpenAPI document of the aggregates, to which the catalogue leads.
 //!
-//! It is there as soon as the config has a query route, and no route of its own at that path. What a caller may not use
-//! is not in it.
+//! Each is there as soon as the config has anything to put in it, and no route of its own at that path. What a caller may
+//! not use is not in it.
+
+use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LINK};
 use http::{Method, Request, Response};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use services::{Body, Call};
 
 use crate::cors;
@@ -13,8 +16,10 @@ use crate::refusal::Refusal;
 use crate::routes::Route;
 use crate::way::Way;
 
-/// Where it is.
-pub(crate) const PATH: &str = "/.well-known/api-catalog";
+/// Where the catalogue is.
+const CATALOG: &str = "/.well-known/api-catalog";
+/// Where the OpenAPI document is.
+const OPENAPI: &str = "/openapi.json";
 /// The methods that it takes.
 pub(crate) const METHODS: &str = "GET, HEAD";
 
@@ -25,15 +30,26 @@ const ITSELF: &str = "</.well-known/api-catalog>; rel=\"api-catalog\"; type=\"ap
 /// The protocol, for people.
 const PROTOCOL: &str = "https://github.com/orfa-gateway/orfa/blob/main/docs/query.md";
 
-/// The query routes of a gateway.
+/// The routes of a gateway that describe themselves, told in one of two ways.
 pub(crate) struct Catalogue {
-    entries: Vec<Entry>,
+    entries: Arc<[Entry]>,
+    is_openapi: bool,
 }
 
 struct Entry {
     /// The route's path as the config has it.
     route: Box<str>,
-    types: String,
+    what: What,
+}
+
+/// What answers there.
+enum What {
+    /// Programs are run: where the types of what they can call are.
+    Query { types: String },
+    /// An S service: the resources that are there from the start, by their whole paths, with their methods.
+    Script(Vec<(String, String)>),
+    /// An aggregate: its method and its operation.
+    Aggregate { method: String, operation: Value },
 }
 
 /// The routes that a caller may read of; it travels with the request.
@@ -41,14 +57,18 @@ struct Entry {
 pub(crate) struct Readable(Vec<Box<str>>);
 
 impl Catalogue {
-    /// The catalogue of these routes, if there is anything in it.
-    pub(crate) fn of(routes: &[Route]) -> Option<Self> {
-        let entry = |route: &Route| match &route.way {
-            Way::Query(query) => Some(Entry { route: (&*route.path).into(), types: query.types() }),
-            Way::Proxy(_) | Way::Script(_) | Way::Catalogue(_) => None,
-        };
-        let entries: Vec<Entry> = routes.iter().filter_map(entry).collect();
-        (!entries.is_empty()).then_some(Self { entries })
+    /// Those of these routes that have anything in them.
+    pub(crate) fn all(routes: &[Route]) -> Vec<Self> {
+        let entries: Arc<[Entry]> = routes.iter().filter_map(Entry::of).collect();
+        let catalogue = |is_openapi| Self { entries: Arc::clone(&entries), is_openapi };
+        let has_aggregates = entries.iter().any(|entry| matches!(entry.what, What::Aggregate { .. }));
+        let catalog = (!entries.is_empty()).then(|| catalogue(false));
+        catalog.into_iter().chain(has_aggregates.then(|| catalogue(true))).collect()
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &'static str {
+        if self.is_openapi { OPENAPI } else { CATALOG }
     }
 
     /// Those that fit.
@@ -71,11 +91,15 @@ impl Catalogue {
         let readable = request.extensions().get::<Readable>();
         let is_readable =
             |entry: &&Entry| readable.is_some_and(|Readable(routes)| routes.contains(&entry.route));
-        let links: Vec<Value> =
-            self.entries.iter().filter(is_readable).map(|entry| entry.links(&origin)).collect();
-        let body = json!({ "linkset": links }).to_string();
-        let mut response = Response::new(services::body::full(body));
-        let headers = [(CONTENT_TYPE, LINKSET), (LINK, ITSELF), (CACHE_CONTROL, "no-cache")];
+        let entries: Vec<&Entry> = self.entries.iter().filter(is_readable).collect();
+        let (kind, text) = match self.is_openapi {
+            true => ("application/json", openapi(&entries, &origin)),
+            false => (LINKSET, linkset(&entries, &origin)),
+        };
+        let mut response = Response::new(services::body::full(text.to_string()));
+        let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")];
+        let itself = (!self.is_openapi).then_some((LINK, ITSELF));
+        let headers = headers.into_iter().chain(itself);
         let headers = headers.map(|(name, value): (HeaderName, _)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(headers);
         Ok(response)
@@ -83,15 +107,65 @@ impl Catalogue {
 }
 
 impl Entry {
-    fn links(&self, origin: &str) -> Value {
-        let anchor = format!("{origin}{}", self.route.trim_end_matches('*'));
-        json!({
-            "anchor": anchor,
-            "service-desc": [
-                { "href": anchor, "type": "application/json" },
-                { "href": format!("{origin}{}", self.types), "type": "text/typescript" },
-            ],
-            "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
-        })
+    fn of(route: &Route) -> Option<Self> {
+        let what = match &route.way {
+            Way::Query(query) => What::Query { types: query.types() },
+            Way::Script(script) => What::Script(script.resources().collect()),
+            Way::Aggregate(aggregate) => {
+                let method = aggregate.methods().split(',').next().unwrap_or_default();
+                What::Aggregate { method: method.to_ascii_lowercase(), operation: aggregate.operation() }
+            }
+            Way::Proxy(_) | Way::Catalogue(_) => return None,
+        };
+        Some(Self { route: (&*route.path).into(), what })
     }
+
+    /// Its context in the catalogue; aggregates have one together.
+    fn links(&self, origin: &str) -> Option<Value> {
+        let anchor = format!("{origin}{}", self.route.trim_end_matches('*'));
+        match &self.what {
+            What::Query { types } => Some(json!({
+                "anchor": anchor,
+                "service-desc": [
+                    { "href": anchor, "type": "application/json" },
+                    { "href": format!("{origin}{types}"), "type": "text/typescript" },
+                ],
+                "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
+            })),
+            What::Script(resources) => {
+                let item = |(path, methods): &(String, String)| {
+                    // An attribute of one's own is a list of texts (RFC 9264, 4.2.4.3).
+                    let methods: Vec<&str> = methods.split(", ").collect();
+                    json!({ "href": format!("{origin}{path}"), "methods": methods })
+                };
+                Some(json!({ "anchor": anchor, "item": resources.iter().map(item).collect::<Vec<_>>() }))
+            }
+            What::Aggregate { .. } => None,
+        }
+    }
+}
+
+fn linkset(entries: &[&Entry], origin: &str) -> Value {
+    let mut links: Vec<Value> = entries.iter().filter_map(|entry| entry.links(origin)).collect();
+    if links.len() < entries.len() {
+        let description = json!({ "href": format!("{origin}{OPENAPI}"), "type": "application/json" });
+        links.push(json!({ "anchor": format!("{origin}/"), "service-desc": [description] }));
+    }
+    json!({ "linkset": links })
+}
+
+/// The aggregates as an OpenAPI document.
+fn openapi(entries: &[&Entry], origin: &str) -> Value {
+    let mut paths = Map::new();
+    for entry in entries {
+        if let What::Aggregate { method, operation } = &entry.what {
+            paths.insert(entry.route.to_string(), json!({ method: operation }));
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "What this gateway puts together", "version": "1" },
+        "servers": [{ "url": origin }],
+        "paths": paths,
+    })
 }

@@ -5,6 +5,7 @@
 //! the JSON Schema (`schema.rs`), deserialised, then checked for what no schema can say (`check.rs`).
 //! [`crate::Gateway::build`] is the second stage and makes ready objects of it.
 
+pub(crate) mod beside;
 mod check;
 mod listen;
 mod mistake;
@@ -138,6 +139,10 @@ pub struct RouteConfig {
     /// Answer by a service written in S.
     #[serde(default)]
     pub script: Option<script_runtime::ScriptConfig>,
+    /// Answer by what several services say, put together as a file declares. Parts of the path in braces are inputs:
+    /// `/buyers/{id}`.
+    #[serde(default)]
+    pub aggregate: Option<aggregate::AggregateConfig>,
     /// Proxy-Wasm modules that every request of this route goes through, and every answer.
     #[serde(default)]
     pub filters: Vec<filter::FilterConfig>,
@@ -244,6 +249,16 @@ impl Config {
         finish(value, Source::new(Path::new("command line")), Vec::new())
     }
 
+    /// The same with a further route, which an aggregate answers.
+    ///
+    /// # Errors
+    /// When the path is none.
+    pub fn with_aggregate(mut self, path: &str, file: &Path) -> Result<Self, serde_json::Error> {
+        let route = json!({ "path": path, "aggregate": file });
+        self.routes.push(serde_json::from_value(route)?);
+        Ok(self)
+    }
+
     /// Every file that a field names is watched: the sections' own lists join here.
     fn note_files(&mut self) {
         let documents = self.services.values().filter_map(|service| service.openapi.as_deref());
@@ -254,6 +269,7 @@ impl Config {
         filters.for_each(|filter| self.source.note_file(&filter.wasm));
         self.note_stored();
         self.note_scripts();
+        self.note_aggregates();
         let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
         keys.filter(|keys| !crate::identity::config::is_url(keys))
             .iter()
@@ -268,6 +284,15 @@ impl Config {
             let imported = crate::scripts::imported(&self.source.folder().join(file));
             imported.into_iter().for_each(|file| self.source.note_file(file));
         }
+    }
+
+    /// Declarations of aggregates, and the files that fill in values of theirs.
+    fn note_aggregates(&mut self) {
+        let folder = self.source.folder().to_owned();
+        let aggregates = self.routes.iter().filter_map(|route| route.aggregate.as_ref());
+        let files: Vec<_> =
+            aggregates.flat_map(|aggregate| beside::files(&folder.join(aggregate.file()))).collect();
+        files.into_iter().for_each(|file| self.source.note_file(file));
     }
 
     /// Stored programs, and the folders that hold them, where new ones may come.
@@ -388,17 +413,9 @@ fn read_document(text: &str, file: &Path) -> Reading {
 fn finish(value: Value, source: Source, mut mistakes: Vec<Mistake>) -> Result<Config, Vec<Mistake>> {
     // Where a value could not even be filled in, nothing more is to be said of it.
     let unfilled: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
-    let found = schema::validate(&value, &source).into_iter().chain(check::check(&value, &source));
+    let found = schema::validate(&value, &source, &schema()).into_iter().chain(check::check(&value, &source));
     mistakes.extend(found.filter(|mistake| !unfilled.contains(&(mistake.line, mistake.column))));
-    if mistakes.is_empty() {
-        match serde_path_to_error::deserialize::<_, Config>(value) {
-            Ok(config) => return Ok(Config { source, ..config }),
-            Err(error) => mistakes.push(undeserialised(&error, &source)),
-        }
-    }
-    mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
-    mistakes.dedup();
-    Err(mistakes)
+    beside::deserialised::<Config>(value, &source, mistakes).map(|config| Config { source, ..config })
 }
 
 /// What the schema let through and a type refused.

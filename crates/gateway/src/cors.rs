@@ -28,7 +28,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const ALLOWED_HEADERS: [&str; 6] =
     ["content-type", "authorization", "prefer", "orfa-input", "orfa-limit", "orfa-debug"];
 /// What a page may read wherever its origin is allowed.
-const EXPOSED_HEADERS: [&str; 3] = ["orfa-cache", "server-timing", "retry-after"];
+const EXPOSED_HEADERS: [&str; 4] = ["orfa-cache", "orfa-parts", "server-timing", "retry-after"];
 /// What begins like this is the gateway's own.
 const OURS: &str = "orfa-";
 

@@ -76,6 +76,21 @@ impl Gateway {
         &self.current.readiness
     }
 
+    /// Why `/readyz` says no, if it does: in a word, and in more. Scripts have to have been put in force once; a
+    /// worker that is lost later is replaced, and keeps nobody away.
+    pub(crate) fn unready(&self) -> Option<(&'static str, String)> {
+        match self.readiness().state() {
+            State::Starting => Some(("starting", "it does not listen yet".to_owned())),
+            State::Draining => Some(("draining", "it is about to end".to_owned())),
+            State::Ready => {
+                let life = self.current.life();
+                let mut waiting =
+                    life.routes.scripts().filter_map(|(_, script)| Some((script.name(), script.waits()?)));
+                waiting.next().map(|(name, why)| ("starting", format!("the S service `{name}`: {why}")))
+            }
+        }
+    }
+
     /// What became of the configs so far.
     #[must_use]
     pub fn reloads(&self) -> &Arc<Reloads> {

@@ -8,7 +8,7 @@
 //!    In the code this comes after the route, whose cross-origin rule holds for refusals too.
 //! 4. **route** (`routes.rs`): by path; then the route's cross-origin rule (`cors.rs`).
 //! 5. **request filters** join here.
-//! 6. **handle** (`way.rs`): the route's way of answering, today `query`, `script` or `proxy`.
+//! 6. **handle** (`way.rs`): the route's way of answering, today `query`, `script`, `aggregate` or `proxy`.
 //! 7. **response filters** join here. What is there today: an error becomes a problem document
 //!    (`respond.rs`, the only place that does it), and cross-origin headers.
 //! 8. **encode** (`encode.rs`): deduplication and compression, as the client takes them.
@@ -19,6 +19,7 @@
 
 mod access;
 mod admin;
+pub mod aggregates;
 mod build;
 mod catalogue;
 mod client;

@@ -1,4 +1,4 @@
-//! Whether a load balancer should send requests here: what `/readyz` tells, and nothing else.
+//! Whether a load balancer should send requests here: what `/readyz` tells, with what scripts say (`Gateway::unready`).
 //!
 //! A gateway that is not ready still answers whatever comes; `serve` says when it stops listening.
 

@@ -41,14 +41,14 @@ impl Routes {
     /// The table, and who may read that a path has no route. Where two paths clash, the index of the second.
     pub(crate) fn new(
         routes: Vec<Route>,
-        catalogue: Option<Route>,
+        catalogues: Vec<Route>,
         elsewhere: Origins,
     ) -> Result<Self, (usize, Clash)> {
         let routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
         let all = routes.clone();
         let mut table = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
-            table.insert(pattern(&route.path), Arc::clone(route)).map_err(|clash| (index, clash.into()))?;
+            table.insert(pattern_of(route), Arc::clone(route)).map_err(|clash| (index, clash.into()))?;
         }
         // A wildcard of the table matches no empty rest, but `/shop/` is below `/shop/*` too, unless
         // it is a route of its own.
@@ -63,8 +63,10 @@ impl Routes {
             }
         }
         // The config's own routes go first, those with a wildcard too.
-        if let Some(catalogue) = catalogue.filter(|catalogue| table.at(&catalogue.path).is_err()) {
-            let _ = table.insert(literal(&catalogue.path), Arc::new(catalogue));
+        for catalogue in catalogues {
+            if table.at(&catalogue.path).is_err() {
+                let _ = table.insert(literal(&catalogue.path), Arc::new(catalogue));
+            }
         }
         Ok(Self { table, all, elsewhere })
     }
@@ -108,6 +110,14 @@ impl Routes {
     /// Those that may read what is answered where no route is.
     pub(crate) fn elsewhere(&self) -> &Origins {
         &self.elsewhere
+    }
+}
+
+/// The pattern of a route's path. Where an aggregate answers, braces name a part of it.
+fn pattern_of(route: &Route) -> String {
+    match &route.way {
+        Way::Aggregate(_) => route.path.to_string(),
+        _ => pattern(&route.path),
     }
 }
 

@@ -58,13 +58,13 @@ fn compile(config: &Config, route: usize, options: &ScriptOptions) -> Result<Com
     }
 }
 
-/// The files that a script imports by their paths. Of packages nobody knows before where they are found.
+/// The files that a script stands on.
 pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
     let compiled =
         read_file(file).ok().and_then(|text| script::compile(&text, "", &script::Options::default()).ok());
     let folder = file.parent().unwrap_or(Path::new(""));
-    let imports = compiled.into_iter().flat_map(|program| program.imports);
-    imports.filter(|import| import.starts_with(['.', '/'])).map(|import| folder.join(import)).collect()
+    let modules = compiled.map(|program| script_runtime::modules(&program, folder)).unwrap_or_default();
+    modules.into_iter().map(|(file, _)| file).collect()
 }
 
 /// Tells the log what may not be what its author means.
@@ -83,8 +83,8 @@ fn mistake(found: &Diagnostic, file: &Path, text: &str) -> Mistake {
     let place = Lines::new(text).position(found.primary.span.start);
     Mistake {
         file: file.display().to_string(),
-        line: place.line,
-        column: place.column,
+        line: place.line as usize,
+        column: place.column as usize,
         field: String::new(),
         message: format!("{} ({})", found.message, found.code.code()),
         hint: Some(found.help.clone()).filter(|help| !help.is_empty()),

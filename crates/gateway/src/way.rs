@@ -20,9 +20,11 @@ pub(crate) enum Way {
     Query(Box<query::Query>),
     /// By running a handler of a service in S.
     Script(Box<script_runtime::Script>),
+    /// By putting together what several services say, as a file declares.
+    Aggregate(Box<aggregate::Aggregate>),
     /// By passing the request on.
     Proxy(Proxy),
-    /// By telling where the query routes are.
+    /// By telling what there is to ask.
     Catalogue(Catalogue),
 }
 
@@ -39,6 +41,7 @@ impl Way {
         match self {
             Self::Query(query) => query.handle(request, call).await,
             Self::Script(script) => script.handle(request, call).await,
+            Self::Aggregate(aggregate) => aggregate.handle(request, call).await,
             // Boxed, since a query would keep the room for it otherwise.
             Self::Proxy(proxy) => Ok(Box::pin(proxy.handle(request, &call)).await?),
             Self::Catalogue(catalogue) => Ok(catalogue.handle(&request, &call)?),
@@ -57,7 +60,7 @@ impl Way {
         match self {
             Self::Query(query) => query.has_room(now),
             Self::Script(script) => script.has_room(now),
-            Self::Proxy(_) | Self::Catalogue(_) => true,
+            Self::Aggregate(_) | Self::Proxy(_) | Self::Catalogue(_) => true,
         }
     }
 
@@ -74,6 +77,7 @@ impl Way {
         match self {
             Self::Query(_) => "query",
             Self::Script(_) => "script",
+            Self::Aggregate(_) => "aggregate",
             Self::Proxy(_) => "proxy",
             Self::Catalogue(_) => Self::CATALOGUE,
         }
@@ -82,7 +86,7 @@ impl Way {
     /// The one service that is asked, where it is always the same.
     pub(crate) fn service(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Query(_) | Self::Script(_) | Self::Catalogue(_) => None,
+            Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Catalogue(_) => None,
             Self::Proxy(proxy) => Some(proxy.service()),
         }
     }
@@ -92,6 +96,7 @@ impl Way {
         match self {
             Self::Query(query) => query.methods(),
             Self::Script(script) => script.methods(),
+            Self::Aggregate(aggregate) => aggregate.methods(),
             Self::Proxy(_) => "GET, HEAD, POST, PUT, PATCH, DELETE, QUERY",
             Self::Catalogue(_) => catalogue::METHODS,
         }
@@ -99,20 +104,20 @@ impl Way {
 
     /// Whether it makes requests of its own, which get some of the client's headers.
     pub(crate) fn makes_calls(&self) -> bool {
-        matches!(self, Self::Query(_) | Self::Script(_))
+        matches!(self, Self::Query(_) | Self::Script(_) | Self::Aggregate(_))
     }
 
     /// Which of a client's headers its service gets, credentials included.
     pub(crate) fn forwarded(&self) -> &[HeaderName] {
         match self {
-            Self::Query(_) | Self::Script(_) | Self::Catalogue(_) => &[],
+            Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Catalogue(_) => &[],
             Self::Proxy(proxy) => proxy.forwarded(),
         }
     }
 
-    /// Whether a page of a foreign origin must not get this far: a program would run as its visitor.
-    /// A proxied service and a script see the `Origin` themselves.
+    /// Whether a page of a foreign origin must not get this far: a program would run, and an aggregate call, as its
+    /// visitor. A proxied service and a script see the `Origin` themselves.
     pub(crate) fn refuses_foreign_pages(&self) -> bool {
-        matches!(self, Self::Query(_))
+        matches!(self, Self::Query(_) | Self::Aggregate(_))
     }
 }

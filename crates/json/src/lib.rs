@@ -3,12 +3,16 @@
 //! A [`Document`] is a text that was checked once, all of it (RFC 8259), and an index of its tokens and
 //! longer containers, made on the way. A [`Node`] is a value in it: a place in the text. Walking to
 //! a member or an item jumps over what lies before it; numbers stay as they were spelt, keys keep their
-//! order, equal keys stay all; text that is handed on shares the document's memory. A [`Tree`] is a value
-//! composed of such texts.
+//! order, equal keys stay all; text that is handed on shares the document's memory. A [`Path`] leads to several
+//! values at once, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of such texts.
+//! A [`Checker`] judges a text that is too long to be held.
 
 mod block;
+mod checker;
 mod index;
+mod join;
 mod node;
+mod path;
 mod string;
 mod tree;
 mod walk;
@@ -18,9 +22,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use block::Found;
 use bytes::Bytes;
 
+pub use checker::Checker;
 pub use index::DEPTH;
 use index::{Container, Tokens};
+pub use join::{Grouped, Kinds, Scalar};
 pub use node::{Items, Key, Kind, Members, Node, Number};
+pub use path::{NotArray, NotPath, Path, Step};
 pub use tree::{Member, Pieces, Tree};
 
 /// Why a text or a pointer is refused.

@@ -25,6 +25,21 @@ pub enum Kind {
     Object,
 }
 
+impl Kind {
+    /// What such a value is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        }
+    }
+}
+
 /// A number. One that is neither is only what its text says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {

@@ -77,7 +77,7 @@ impl Tree {
     /// Its text, piece by piece. Long texts are pieces of their own and not copied.
     #[must_use]
     pub fn pieces(self) -> Pieces {
-        Pieces { gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
+        Pieces { rest: self.len(), gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
     }
 
     /// Whether they are one value in memory. Equal ones that are not say `false`.
@@ -128,6 +128,8 @@ fn is_empty(text: &[u8]) -> bool {
 /// The text of a [`Tree`] in pieces.
 #[derive(Debug)]
 pub struct Pieces {
+    /// The length of what is still to come.
+    rest: usize,
     gathered: Vec<u8>,
     /// A long text that comes behind what is gathered.
     long: Option<Bytes>,
@@ -213,11 +215,14 @@ impl Iterator for Pieces {
         loop {
             let done = self.next.is_none() && self.open.is_empty();
             let full = self.gathered.len() >= PIECE || self.long.is_some() || done;
-            if full && !self.gathered.is_empty() {
-                return Some(std::mem::take(&mut self.gathered).into());
-            }
             if full {
-                return self.long.take();
+                let gathered = Some(std::mem::take(&mut self.gathered)).filter(|text| !text.is_empty());
+                let piece = gathered.map(Bytes::from).or_else(|| self.long.take());
+                self.rest -= piece.as_ref().map_or(0, Bytes::len).min(self.rest);
+                return piece;
+            }
+            if self.gathered.capacity() == 0 {
+                self.gathered.reserve_exact(self.rest.min(PIECE + LONG));
             }
             match self.next.take() {
                 Some(tree) => self.begin(tree),

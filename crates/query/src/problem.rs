@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use query_abi::Failure;
 use serde_json::{Map, Value};
 use services::call::Outcome;
-use services::{Fault, Made, Overloaded, Problem, Report};
+use services::{Failed, Fault, Made, Overloaded, Problem, Report};
 
 use crate::limits::Limit;
 use crate::program::check::Refusal;
@@ -113,16 +113,6 @@ pub(crate) enum QueryError {
     Overloaded(#[from] Overloaded),
     #[error("the gateway could not run the program: {0}")]
     Gateway(String),
-}
-
-/// A run that ended badly: the error, and what the program did until then.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub(crate) struct Failed {
-    pub(crate) error: QueryError,
-    pub(crate) timing: String,
-    pub(crate) console: String,
-    pub(crate) report: Report,
 }
 
 /// A program's text as far as a problem quotes it: no limit of the answer bounds a problem.
@@ -354,42 +344,14 @@ fn failure_code(kind: Failure) -> &'static str {
     }
 }
 
-impl Problem for Failed {
-    fn code(&self) -> &'static str {
-        self.error.code()
-    }
-
-    fn status(&self) -> StatusCode {
-        self.error.status()
-    }
-
-    fn fault(&self) -> Fault {
-        self.error.fault()
-    }
-
-    fn hint(&self) -> String {
-        self.error.hint()
-    }
-
-    fn members(&self) -> Map<String, Value> {
-        let mut members = self.error.members();
-        let calls: Vec<Value> = self.report.made.iter().filter(|made| told(made)).map(call).collect();
-        members.insert("calls".into(), calls.into());
-        members.insert("console".into(), self.console.as_str().into());
-        members
-    }
-
-    fn headers(&self) -> HeaderMap {
-        let mut headers = self.error.headers();
-        if let Ok(timing) = HeaderValue::from_str(&self.timing) {
-            headers.insert(HeaderName::from_static("server-timing"), timing);
-        }
-        headers
-    }
-
-    fn report(&self) -> Option<&Report> {
-        Some(&self.report)
-    }
+/// A run that ended badly: the problem tells of its calls, of what it printed and of its time.
+pub(crate) fn failed(error: QueryError, timing: &str, console: String, report: Report) -> Failed<QueryError> {
+    let calls: Vec<Value> = report.made.iter().filter(|made| told(made)).map(call).collect();
+    let members = Map::from_iter([("calls".into(), calls.into()), ("console".into(), console.into())]);
+    let timing = HeaderValue::from_str(timing).ok();
+    let headers =
+        timing.map(|timing| (HeaderName::from_static("server-timing"), timing)).into_iter().collect();
+    Failed { error, report, members, headers }
 }
 
 /// Which calls a problem lists: every unsafe one, since it may have changed something, and every one that

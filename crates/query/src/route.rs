@@ -20,7 +20,7 @@ use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
 use crate::guest::{Access, Answer, Guest};
 use crate::limits::{Limit, Limits};
 use crate::owner::Owner;
-use crate::problem::{Failed, QueryError, short};
+use crate::problem::{QueryError, failed, short};
 use crate::program::Program;
 use crate::record::{ProgramFacts, Recorder, Tape};
 use crate::run::{self, Ended, run};
@@ -317,7 +317,7 @@ fn finish(
         ended = recorded(*recorder, ended);
     }
     if let Err(error) = ended.result {
-        return Err(Failed { error, timing, console: ended.console.into_text(), report }.into());
+        return Err(failed(error, &timing, ended.console.into_text(), report).into());
     }
     let vary = answer::vary(access, &report.made);
     let mut response = answer::respond(ended.answer, &timing, vary);

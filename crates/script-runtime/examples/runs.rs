@@ -12,8 +12,11 @@ use script::{Options, compile};
 use script_runtime::{Deployed, Ground, Script, ScriptConfig, Scripts, ScriptsConfig};
 use services::{Call, Services, body};
 
-const SCRIPT: &str = r"
-service runs {
+/// Listing 6 of the paper, the crawler.
+const LISTING: &str = include_str!("../../script/tests/listings/6.sjs");
+
+/// What stands beside it: its pages, and other things to measure.
+const BESIDE: &str = r"service crawler {
   state n = 0
   res '/hello' on GET { respond 'hello' }
   res '/count' on GET { respond n }
@@ -24,32 +27,20 @@ service runs {
     if (query.depth > 0) respond again.get(query.depth - 1)
     else respond 'the end'
   }
-  res '/crawl' on PUT {
-    function scan(page) { return page.match(/[/]page[?]n=[0-9]+/g) || [] }
-    res url = query.startFrom
-    var list = scan(url.get())
-    if(query.depth>1)
-      pfor(var i in list) {
-        par {
-          res crawl = '/crawl?startFrom=@&depth=@'
-          res discovered = '/urlsDiscovered?val=@'
-          crawl.put(list[i],query.depth-1)
-          discovered.put(list[i])
-        }
-      }
-    res '/urlsDiscovered' {
-      state urls = new Array()
-      on PUT { urls.push(query.val) }
-      on GET { respond urls }
-    }
-  }
-}";
+";
+
+/// The listing with all of it in one service, whose pages need no network.
+fn script() -> String {
+    let crawler = LISTING.replace(r#"https?:\/\/[^"'\s>]+"#, "[/]page[?]n=[0-9]+");
+    crawler.replacen("service crawler {", BESIDE, 1)
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
+    let text = script();
     let program =
-        compile(SCRIPT, "runs.sjs", &Options::default()).map_err(|_| "the script does not compile")?;
+        compile(&text, "runs.sjs", &Options::default()).map_err(|_| "the script does not compile")?;
     let scripts = Scripts::new(&ScriptsConfig::default(), folder.path(), None)?;
     let services = Services::new(&[].into()).map_err(|_| "no services are no mistake")?;
     let deployed = Deployed::default();
@@ -64,8 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workers = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1);
     (options.workers.least, options.workers.most) = (workers, Some(workers));
     options.limits.wall = services::Duration::from_secs(600);
-    let script =
-        Script::of(program, SCRIPT.to_owned(), options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
+    let script = Script::of(program, text, options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
     script.activate();
     script.settled().await;
     measure(&script, "hello, 32 at once", "GET", "/hello", 32, 100_000).await;

@@ -1,5 +1,7 @@
 //! What a handler answers, on its way to a client or to the handler that called.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
 use http::header::{
     ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, TE,
@@ -127,7 +129,7 @@ pub(crate) fn limited(body: Body, limit: u64) -> Body {
 }
 
 /// How a call with this status ended; `what` was called.
-pub(crate) fn outcome(what: &str, status: StatusCode, headers: &HeaderMap) -> Outcome {
+pub(crate) fn outcome(what: impl Display, status: StatusCode, headers: &HeaderMap) -> Outcome {
     if status.is_success() {
         return Outcome::Ok;
     }

@@ -54,8 +54,8 @@ impl Outside {
             match next(method, answer.status, &answer.headers, &target) {
                 Some(next) => url = next,
                 None => {
-                    let what = format!("{} {url}", method.word());
-                    let outcome = outcome(&what, answer.status, &answer.headers);
+                    let what = format_args!("{} {url}", method.word());
+                    let outcome = outcome(what, answer.status, &answer.headers);
                     return (outcome, ask::answered(&answer.headers, answer.body));
                 }
             }

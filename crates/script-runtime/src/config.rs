@@ -54,7 +54,8 @@ pub struct ScriptOptions {
 pub struct LimitsConfig {
     /// CPU time without a pause. What takes longer ends with its worker.
     pub time: Duration,
-    /// Time from its beginning to its end, with all that it waits for.
+    /// Time from its beginning to its end, with all that it waits for. The route's `limits.deadline` bounds an answer's
+    /// beginning besides.
     pub wall: Duration,
     /// Resource calls.
     pub calls: u32,
@@ -85,7 +86,7 @@ pub struct WorkersConfig {
 pub struct ResourcesConfig {
     /// As many there are at once.
     pub most: u64,
-    /// How long each of them stays. Without it: until it is deleted.
+    /// How long each that is made from now on stays. Without it: until it is deleted.
     pub ttl: Option<Duration>,
 }
 
@@ -93,7 +94,8 @@ pub struct ResourcesConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScriptsConfig {
-    /// The folder in which state is kept (mode 0700; made where there is none): a path relative to the config.
+    /// The folder in which state is kept (mode 0700; made where there is none): a path relative to the config. It can't
+    /// be that of a script, and is better not within one.
     pub state: PathBuf,
     /// What a change has outlasted before its answer leaves.
     pub durability: Durability,

@@ -9,6 +9,7 @@ use script::Program;
 use tokio::sync::watch;
 
 use crate::generation::{Generation, source};
+use crate::modules::Module;
 use crate::problem::ScriptError;
 use crate::scripts::Scripts;
 use crate::state::{self, Plan, Settings};
@@ -40,8 +41,10 @@ struct Kept {
 pub(crate) struct Home {
     pub(crate) folder: PathBuf,
     pub(crate) size: Size,
-    /// The modules that the script imports by their paths, as they are written. An engine reads each only once.
-    pub(crate) modules: Vec<Option<String>>,
+    /// The modules that the script stands on, as they are written. An engine reads each only once.
+    pub(crate) modules: Vec<Module>,
+    /// What is in its folder beside the state: workers can't read what has come since they began.
+    pub(crate) beside: Vec<(PathBuf, u64)>,
 }
 
 /// What is to be in force.
@@ -86,6 +89,17 @@ impl Deployment {
         }
     }
 
+    /// Why nothing is in force yet; what was once, stays until something else is.
+    pub(crate) fn waits(&self) -> Option<String> {
+        if self.current.load().is_some() {
+            return None;
+        }
+        Some(match &*self.standing.borrow() {
+            Some(why) => format!("it can't be put in force: {why}"),
+            None => "no worker has taken it yet".to_owned(),
+        })
+    }
+
     /// Whether requests are answered.
     pub(crate) fn is_ready(&self) -> bool {
         self.current.load().as_ref().is_some_and(|generation| generation.pool.is_ready(generation.number))
@@ -93,6 +107,11 @@ impl Deployment {
 
     pub(crate) fn stats(&self) -> PoolStats {
         self.current.load().as_ref().map(|generation| generation.pool.stats()).unwrap_or_default()
+    }
+
+    /// How many runs want a processor, and of how many workers.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        self.current.load().as_ref().map(|generation| generation.pool.load_now()).unwrap_or_default()
     }
 
     /// Puts a program in force, in a task of its own. If it can't be loaded, what was in force stays.
@@ -113,6 +132,7 @@ impl Deployment {
 
     async fn deploy(&self, plans: Plans) {
         let mut kept = self.state.lock().await;
+        kept.state.iter().for_each(|state| state.set(plans.settings));
         if kept.is_as(&plans) && self.current.load().is_some() {
             return;
         }

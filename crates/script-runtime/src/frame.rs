@@ -40,10 +40,22 @@ pub(crate) enum Kind {
 impl Payload {
     /// Text, if it is one; otherwise bytes.
     pub(crate) fn text(bytes: Bytes) -> Self {
-        let kind = match std::str::from_utf8(&bytes) {
-            Ok(text) if text.is_ascii() => Kind::AsciiText,
-            Ok(_) => Kind::Text,
-            Err(_) => Kind::Bytes,
+        // First what most texts are, and what is seen soonest.
+        let kind = match bytes.is_ascii() {
+            true => Kind::AsciiText,
+            false if std::str::from_utf8(&bytes).is_ok() => Kind::Text,
+            false => Kind::Bytes,
+        };
+        Self { kind, bytes }
+    }
+
+    /// What is said to be JSON: a text in any case, or else bytes.
+    pub(crate) fn claimed_json(bytes: Bytes) -> Self {
+        let Self { kind, bytes } = Self::text(bytes);
+        let kind = match kind {
+            Kind::AsciiText => Kind::AsciiJson,
+            Kind::Text => Kind::Json,
+            other => other,
         };
         Self { kind, bytes }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use services::{Fault, Problem, Report};
+use services::{Fault, Problem};
 
 use crate::state;
 
@@ -37,6 +37,8 @@ pub(crate) enum ScriptError {
     Calls { at: String, limit: u32 },
     #[error("the service did not answer within {}", services::Duration(*.limit))]
     Wall { limit: Duration },
+    #[error("the service's answer did not begin within {}, the deadline of its route", services::Duration(*.limit))]
+    Deadline { limit: Duration },
     #[error("a resource that the service needs did not answer as it should")]
     Resource,
     #[error("a resource that the service needs did not answer in time")]
@@ -57,18 +59,50 @@ pub(crate) enum ScriptError {
     Protocol { at: String, message: String },
 }
 
-/// A run that ended badly, and what it did until then.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub(crate) struct Failed {
-    pub(crate) error: ScriptError,
-    pub(crate) report: Report,
-}
-
 impl From<state::Error> for ScriptError {
     fn from(error: state::Error) -> Self {
         Self::Kept(error)
     }
+}
+
+impl ScriptError {
+    /// Status and fault, which go together.
+    fn kind(&self) -> (StatusCode, Fault) {
+        match self {
+            Self::NotFound => (StatusCode::NOT_FOUND, Fault::Client),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Fault::Client),
+            Self::BodySize(_) => (StatusCode::PAYLOAD_TOO_LARGE, Fault::Client),
+            Self::BrokenBody | Self::BodyJson(_) => (StatusCode::BAD_REQUEST, Fault::Client),
+            Self::Threw { .. }
+            | Self::State { .. }
+            | Self::Answer { .. }
+            | Self::Time { .. }
+            | Self::Calls { .. }
+            | Self::Broken(_)
+            | Self::Protocol { .. } => (StatusCode::INTERNAL_SERVER_ERROR, Fault::Gateway),
+            Self::Wall { .. } | Self::Deadline { .. } | Self::ResourceTime => {
+                (StatusCode::GATEWAY_TIMEOUT, Fault::Upstream)
+            }
+            Self::Resource => (StatusCode::BAD_GATEWAY, Fault::Upstream),
+            Self::Loop(_) => (StatusCode::LOOP_DETECTED, Fault::Upstream),
+            Self::Lost | Self::NotReady | Self::InternalCalls { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, Fault::Unavailable)
+            }
+            Self::Kept(error) => kept(error),
+        }
+    }
+}
+
+/// What state says, as HTTP says it.
+fn kept(error: &state::Error) -> (StatusCode, Fault) {
+    let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let fault = match status {
+        StatusCode::SERVICE_UNAVAILABLE => Fault::Unavailable,
+        StatusCode::LOOP_DETECTED => Fault::Upstream,
+        status if status.is_client_error() => Fault::Client,
+        _ => Fault::Gateway,
+    };
+    (status, fault)
 }
 
 impl Problem for ScriptError {
@@ -85,6 +119,7 @@ impl Problem for ScriptError {
             Self::Time { .. } => "script-time",
             Self::Calls { .. } => "script-calls",
             Self::Wall { .. } => "script-wall",
+            Self::Deadline { .. } => "script-deadline",
             Self::Resource => "script-resource",
             Self::ResourceTime => "script-resource-timeout",
             Self::Loop(_) => "script-loop",
@@ -98,51 +133,11 @@ impl Problem for ScriptError {
     }
 
     fn status(&self) -> StatusCode {
-        match self {
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::BodySize(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BrokenBody | Self::BodyJson(_) => StatusCode::BAD_REQUEST,
-            Self::Threw { .. }
-            | Self::State { .. }
-            | Self::Answer { .. }
-            | Self::Time { .. }
-            | Self::Calls { .. }
-            | Self::Broken(_)
-            | Self::Protocol { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Wall { .. } | Self::ResourceTime => StatusCode::GATEWAY_TIMEOUT,
-            Self::Resource => StatusCode::BAD_GATEWAY,
-            Self::Loop(_) => StatusCode::LOOP_DETECTED,
-            Self::Lost | Self::NotReady | Self::InternalCalls { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Kept(error) => {
-                StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-            }
-        }
+        self.kind().0
     }
 
     fn fault(&self) -> Fault {
-        match self {
-            Self::NotFound
-            | Self::Method { .. }
-            | Self::BodySize(_)
-            | Self::BrokenBody
-            | Self::BodyJson(_) => Fault::Client,
-            Self::Threw { .. }
-            | Self::State { .. }
-            | Self::Answer { .. }
-            | Self::Time { .. }
-            | Self::Calls { .. }
-            | Self::Broken(_)
-            | Self::Protocol { .. } => Fault::Gateway,
-            Self::Wall { .. } | Self::Resource | Self::ResourceTime | Self::Loop(_) => Fault::Upstream,
-            Self::Lost | Self::NotReady | Self::InternalCalls { .. } => Fault::Unavailable,
-            Self::Kept(_) => match self.status() {
-                StatusCode::SERVICE_UNAVAILABLE => Fault::Unavailable,
-                StatusCode::LOOP_DETECTED => Fault::Upstream,
-                status if status.is_client_error() => Fault::Client,
-                _ => Fault::Gateway,
-            },
-        }
+        self.kind().1
     }
 
     fn hint(&self) -> String {
@@ -166,31 +161,5 @@ impl Problem for ScriptError {
             _ => {}
         }
         headers
-    }
-}
-
-impl Problem for Failed {
-    fn code(&self) -> &'static str {
-        self.error.code()
-    }
-
-    fn status(&self) -> StatusCode {
-        self.error.status()
-    }
-
-    fn fault(&self) -> Fault {
-        self.error.fault()
-    }
-
-    fn hint(&self) -> String {
-        self.error.hint()
-    }
-
-    fn report(&self) -> Option<&Report> {
-        Some(&self.report)
-    }
-
-    fn headers(&self) -> HeaderMap {
-        self.error.headers()
     }
 }

@@ -1,6 +1,7 @@
 //! A script route: its config, and the way of a client's request through the other files.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -11,28 +12,28 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use script::Program;
-use services::{Body, Call, ConfigProblem, Hosts, Problem, Report, Services};
+use services::{Body, Call, ConfigProblem, Failed, Hosts, Problem, Report, Services};
 use tokio::time::timeout_at;
 
 use crate::answer::limited;
 use crate::ask::{self, Ask};
 use crate::call::Outside;
 use crate::config::ScriptOptions;
+use crate::confine;
 use crate::deployment::{Deployment, Home, Plans};
 use crate::generation::Generation;
-use crate::problem::{Failed, ScriptError};
+use crate::line::Line;
+use crate::modules::{self, Module};
+use crate::problem::ScriptError;
 use crate::run::{self, Answered, Asked, Cost, Origin};
 use crate::scripts::Scripts;
 use crate::setup::Setup;
 use crate::state::{Held, Settings};
-use crate::table::Found;
+use crate::table::{self, Found};
 use crate::workers::{PoolStats, Size};
 
 /// Which version of the state a handler saw or made, where the operator wants it told.
 const VERSION: HeaderName = HeaderName::from_static("s-state-version");
-
-/// As many runs that want a processor wait for each worker before the gateway refuses further ones.
-const LINE: usize = 512;
 
 /// A script route.
 pub struct Script {
@@ -44,9 +45,12 @@ pub struct Script {
     text: String,
     /// The folder of the script.
     folder: PathBuf,
-    /// What it imports by paths.
-    modules: Vec<Option<String>>,
+    /// What it stands on.
+    modules: Vec<Module>,
+    /// What is beside it, where the state is there as well.
+    beside: Vec<(PathBuf, u64)>,
     deployment: OnceLock<Arc<Deployment>>,
+    line: Line,
 }
 
 /// What a route is made of beside its own config.
@@ -103,6 +107,17 @@ impl Script {
                 "write `host:port`, `*.example.org` or `10.0.0.0/8`",
             ));
         });
+        let folder = std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
+        let folder = folder.unwrap_or_default();
+        let real = |folder: &Path| std::fs::canonicalize(folder).ok();
+        if let Some(folder) =
+            real(&folder).filter(|folder| real(&ground.scripts.kept).as_ref() == Some(folder))
+        {
+            let message =
+                format!("{} is the folder of the state, and workers could read all of it", folder.display());
+            let hint = "put the script into another folder, or name one of its own under `scripts.state`";
+            problems.push(problem("/file", message, hint));
+        }
         let (Ok(service), Ok(hosts), true) = (service, hosts, problems.is_empty()) else {
             return Err(problems);
         };
@@ -114,10 +129,13 @@ impl Script {
             mount,
             show_versions: options.show_versions,
         };
-        let folder = std::path::absolute(&file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
-        let folder = folder.unwrap_or_default();
-        let imports = program.imports.iter().filter(|import| import.starts_with(['.', '/']));
-        let modules = imports.map(|import| std::fs::read_to_string(folder.join(import)).ok()).collect();
+        let modules = modules::modules(&program, &folder);
+        let beside = confine::beside(&folder, &ground.scripts.kept).unwrap_or_default();
+        let is_other = |path: &PathBuf| path.file_name() != file.file_name();
+        let numbered = |path: PathBuf| Some((std::fs::metadata(&path).ok()?.ino(), path));
+        let beside =
+            beside.into_iter().filter(is_other).filter_map(numbered).map(|(number, path)| (path, number));
+        let beside = beside.collect::<BTreeSet<_>>().into_iter().collect();
         Ok(Self {
             setup: Arc::new(setup),
             program: Arc::new(program),
@@ -125,8 +143,10 @@ impl Script {
             text,
             folder,
             modules,
+            beside,
             options,
             deployment: OnceLock::new(),
+            line: Line::new(Instant::now()),
         })
     }
 
@@ -154,7 +174,12 @@ impl Script {
             program: Arc::clone(&self.program),
             service: self.service,
             text: self.text.clone(),
-            home: Home { folder: self.folder.clone(), size, modules: self.modules.clone() },
+            home: Home {
+                folder: self.folder.clone(),
+                size,
+                modules: self.modules.clone(),
+                beside: self.beside.clone(),
+            },
             settings,
         };
         deployment.begin(plans);
@@ -165,6 +190,13 @@ impl Script {
         if let Some(deployment) = self.deployment.get() {
             deployment.settled().await;
         }
+    }
+
+    /// Why no request can be answered yet, since it was put in force.
+    #[must_use]
+    pub fn waits(&self) -> Option<String> {
+        let of_none = || Some("it is not put in force yet".to_owned());
+        self.deployment.get().map_or_else(of_none, |deployment| deployment.waits())
     }
 
     /// Whether requests are answered.
@@ -185,6 +217,13 @@ impl Script {
         &self.program
     }
 
+    /// Its resources that are there from the start: their paths, that of the route in front, and the methods that each
+    /// takes.
+    pub fn resources(&self) -> impl Iterator<Item = (String, String)> {
+        let resources = table::fixed(&self.program.services[self.service]);
+        resources.map(|(path, methods)| (format!("{}{path}", self.setup.mount), methods))
+    }
+
     /// The methods that this route takes.
     #[must_use]
     pub fn methods(&self) -> &'static str {
@@ -199,9 +238,10 @@ impl Script {
 
     /// Whether a request that came now would be answered in good time.
     #[must_use]
-    pub fn has_room(&self, _: Instant) -> bool {
-        let stats = self.stats();
-        stats.busy <= LINE * stats.workers.max(1)
+    pub fn has_room(&self, now: Instant) -> bool {
+        let Some(deployment) = self.deployment.get() else { return true };
+        let (busy, workers) = deployment.load();
+        self.line.has_room(now, busy, workers)
     }
 
     /// Answers a request. `seen` is the caller, the client's headers and the hops; the allowance of each run is made of
@@ -224,9 +264,8 @@ impl Script {
         let answered = self.run(request, &seen, started).await;
         drop(phase);
         let report = |cost: Cost| Report { made: cost.made, since: Some(started), cpu: cost.cpu };
-        let Answered { reply, version, cost } = answered.map_err(|failure| {
-            Box::new(Failed { error: failure.error, report: report(failure.cost) }) as Box<dyn Problem>
-        })?;
+        let Answered { reply, version, cost } = answered
+            .map_err(|failure| Box::<dyn Problem>::from(Failed::new(failure.error, report(failure.cost))))?;
         let mut response = reply.respond(&self.setup.mount, is_head);
         if let Some(version) = version.filter(|_| self.setup.show_versions) {
             response.headers_mut().insert(VERSION, HeaderValue::from(version));
@@ -241,18 +280,19 @@ impl Script {
         seen: &Call,
         started: Instant,
     ) -> Result<Answered, run::Failure> {
-        let limits = &self.setup.limits;
-        let deadline = started + limits.wall.0;
+        let deadline = started + self.setup.limits.wall.0;
+        let route = &seen.budget;
+        let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
         let ready = async {
             let generation = self.current().await?;
             let ask = self.ask(&generation, request).await?;
             Ok::<_, ScriptError>((generation, ask))
         };
-        let ready = timeout_at(deadline.into(), ready).await;
+        let ready = timeout_at(deadline.min(answer_by.0).into(), ready).await;
         let (generation, ask) = ready.unwrap_or(Err(ScriptError::NotReady))?;
         // It is the operator's script that calls; a caller's rights don't bound it.
         let call = Call { rights: None, ..seen.clone() };
-        let origin = Origin { call, held: Held::none(), deadline };
+        let origin = Origin { call, held: Held::none(), deadline, answer_by: Some(answer_by) };
         run::answer(Asked { setup: Arc::clone(&self.setup), generation, origin, ask }).await
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Origin {
     pub(crate) held: Held,
     /// When nobody waits any more.
     pub(crate) deadline: Instant,
+    /// When a client's answer has to begin, and how long it had.
+    pub(crate) answer_by: Option<(Instant, Duration)>,
 }
 
 /// An answer, and what it took.
@@ -173,8 +175,7 @@ impl Run {
 
     /// Gets in line and runs: a writer in a task of its own, which nobody's leaving ends.
     async fn begin(mut self) -> Result<Answered, Failure> {
-        let deadline = self.origin.deadline;
-        let entered = match timeout_at(deadline.into(), self.prepare()).await {
+        let entered = match timeout_at(self.answer_by().into(), self.prepare()).await {
             Ok(entered) => entered,
             Err(_) => Err(self.late()),
         };
@@ -225,8 +226,7 @@ impl Run {
 
     /// To the answer; what is left to do behind it comes along.
     async fn first(mut self) -> (Result<Answered, Failure>, Option<Self>) {
-        let deadline = self.origin.deadline;
-        let result = match timeout_at(deadline.into(), self.until_answer()).await {
+        let result = match timeout_at(self.answer_by().into(), self.until_answer()).await {
             Ok(result) => result,
             Err(_) => Err(self.late()),
         };
@@ -254,7 +254,7 @@ impl Run {
         let error = match timeout_at(deadline.into(), rest).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            Err(_) => self.late(),
+            Err(_) => self.over_wall(),
         };
         let at = self.generation.place(self.handler);
         tracing::error!(target: "script", at, "behind its answer, the handler failed: {error}");
@@ -319,6 +319,11 @@ impl Run {
             From::End { answer, changes, cpu_micros } => {
                 self.over(cpu_micros);
                 self.end(answer, changes).await
+            }
+            From::Twice { stack } => {
+                let at = self.generation.origin(self.handler, 0, &stack);
+                tracing::error!(target: "script", at, "a second `respond` in one run: the first one counts (S rule 13)");
+                Ok(None)
             }
             From::Fail(fail) => {
                 self.over(0);
@@ -423,6 +428,11 @@ impl Run {
             (3, _) => ScriptError::Answer { at, message },
             (4, _) => ScriptError::Time { at, limit: self.setup.limits.time.0 },
             (5, _) => ScriptError::BodyJson(message),
+            (6, _) if let Some(error) = self.calls.refused.get(&fail.site) => {
+                let at = at.as_str();
+                tracing::warn!(target: "script", at, "a resource can't be declared, and the handler failed with it: {error}");
+                ScriptError::Kept(error.clone())
+            }
             (_, _) => ScriptError::Threw { at, message },
         }
     }
@@ -442,12 +452,26 @@ impl Run {
         }
     }
 
+    /// When its answer has to begin: the smaller limit holds.
+    fn answer_by(&self) -> Instant {
+        let deadline = self.origin.deadline;
+        self.origin.answer_by.map_or(deadline, |(moment, _)| moment.min(deadline))
+    }
+
+    /// Its answer did not begin in time.
     fn late(&self) -> ScriptError {
+        match self.origin.answer_by {
+            Some((moment, limit)) if moment < self.origin.deadline => ScriptError::Deadline { limit },
+            _ => self.over_wall(),
+        }
+    }
+
+    fn over_wall(&self) -> ScriptError {
         ScriptError::Wall { limit: self.setup.limits.wall.0 }
     }
 
     fn cost(&self) -> Cost {
-        Cost { made: self.call.budget.made(), cpu: self.cpu }
+        Cost { made: self.call.budget.take_made(), cpu: self.cpu }
     }
 
     fn failed(&self, error: ScriptError) -> Failure {

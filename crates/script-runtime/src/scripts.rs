@@ -1,7 +1,7 @@
 //! What all S services share: the store, the engine, what is deployed, and what is under way.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,6 +21,8 @@ const TICK: Duration = Duration::from_secs(1);
 pub struct Scripts {
     pub(crate) host: Arc<Host>,
     pub(crate) states: States,
+    /// The folder of the state.
+    pub(crate) kept: PathBuf,
     /// Heap of a worker, in bytes.
     pub(crate) memory: u64,
     most_internal: u32,
@@ -66,15 +68,17 @@ impl Scripts {
         if launcher.is_none() {
             tracing::warn!(target: "script", "workers are not confined: they can do what the gateway's user can");
         }
-        let launch = Launch::of(&config.engine, config.memory.0, launcher)?;
+        let kept = std::path::absolute(folder.join(&config.state))?;
+        let launch = Launch::of(&config.engine, config.memory.0, launcher, kept.clone())?;
         let durability = match config.durability {
             Durability::Process => store::Durability::Process,
             Durability::Machine => store::Durability::Machine,
         };
-        let states = States::open(&folder.join(&config.state), durability)?;
+        let states = States::open(&kept, durability)?;
         Ok(Arc::new(Self {
             host: Host::new(launch, config.workers as usize)?,
             states,
+            kept,
             memory: config.memory.0,
             most_internal: config.internal_calls,
             internal: Arc::default(),

@@ -73,6 +73,14 @@ fn found(resource: &Resource, method: Option<Method>, path: String, instance: Op
     }
 }
 
+/// The resources that are there from the start: their paths, and their methods as `Allow` lists them.
+pub(crate) fn fixed(service: &Service) -> impl Iterator<Item = (&str, String)> {
+    service.resources.iter().filter_map(|resource| match (&resource.path, resource.parent) {
+        (Path::Literal(path), None) => Some((&**path, allow(resource, false))),
+        _ => None,
+    })
+}
+
 /// The methods of a resource, as `Allow` lists them.
 fn allow(resource: &Resource, is_instance: bool) -> String {
     let has = |wanted: Method| resource.methods.iter().any(|(method, _)| *method == wanted);

@@ -249,6 +249,12 @@ impl Pool {
         stats
     }
 
+    /// How many runs want a processor of the workers that many share, and how many of those there are.
+    pub(crate) fn load_now(&self) -> (usize, usize) {
+        let shared = self.shared.load();
+        (shared.iter().map(|worker| worker.load().0).sum(), shared.len())
+    }
+
     /// Whether a program is ready somewhere.
     pub(crate) fn is_ready(&self, program: u32) -> bool {
         self.shared.load().iter().any(|worker| worker.is_ready(program))

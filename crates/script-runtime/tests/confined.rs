@@ -36,14 +36,16 @@ fn main() {
         panic!("{}", confined(arguments));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(a_worker_reaches_its_own_files_and_no_network());
+    runtime.block_on(a_worker_reaches_its_own_files_and_neither_the_state_nor_the_network());
 }
 
-async fn a_worker_reaches_its_own_files_and_no_network() {
+async fn a_worker_reaches_its_own_files_and_neither_the_state_nor_the_network() {
     let folder = tempfile::tempdir().expect("a folder");
     let own = folder.path().join("own");
     fs::create_dir_all(own.join("node_modules/word")).expect("a folder");
     fs::write(own.join("own.txt"), "own").expect("a file");
+    fs::create_dir_all(own.join("kept")).expect("a folder");
+    fs::write(own.join("kept/beside.txt"), "beside").expect("a file");
     fs::write(own.join("node_modules/word/package.json"), r#"{"name": "word", "type": "module"}"#)
         .expect("a file");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -55,7 +57,8 @@ async fn a_worker_reaches_its_own_files_and_no_network() {
         program: std::env::current_exe().expect("a path"),
         arguments: vec!["become-a-worker".into()],
     };
-    let scripts = Scripts::new(&ScriptsConfig::default(), folder.path(), Some(launcher)).expect("Node.js");
+    let config = ScriptsConfig { state: "own/kept/state".into(), ..ScriptsConfig::default() };
+    let scripts = Scripts::new(&config, folder.path(), Some(launcher)).expect("Node.js");
     let (services, deployed) = (Services::new(&[].into()).expect("none"), Deployed::default());
     let ground = Ground {
         path: "/*",
@@ -77,9 +80,20 @@ async fn a_worker_reaches_its_own_files_and_no_network() {
             answer.unwrap_or_else(|problem| panic!("{problem}")).into_body().collect().await.expect("a body");
         String::from_utf8(body.to_bytes().to_vec()).expect("text")
     };
+    let state = folder.path().join("own/kept/state");
+    assert!(state.join("state.db").is_file());
+    std::os::unix::fs::symlink(&state, own.join("link")).expect("a link");
     let own = own.display();
     assert_eq!(ask(format!("/read?file={own}/own.txt")).await, "own");
+    assert_eq!(ask(format!("/read?file={own}/kept/beside.txt")).await, "beside");
     assert_eq!(ask(format!("/read?file={own}/../other.txt")).await, "EACCES");
+    for state in ["kept/state", "link"] {
+        assert_eq!(
+            ask(format!("/read?file={own}/{state}/state.db")).await,
+            "EACCES",
+            "the state is nobody's to read"
+        );
+    }
     assert_eq!(ask(format!("/write?file={own}/new.txt")).await, "EACCES");
     assert_eq!(ask(format!("/read?file=/proc/{}/environ", std::process::id())).await, "EACCES");
     assert_eq!(ask("/connect".into()).await, "EACCES");

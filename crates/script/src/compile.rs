@@ -7,7 +7,7 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::emit::{self, Emitted};
 use crate::line::Lines;
 use crate::program::{
-    Capture, CaptureKind, Cell, Commit, Handler, Path, Position, Program, Resource, Scope, Service, Site,
+    Capture, CaptureKind, Cell, Commit, Handler, Path, Program, Resource, Scope, Service, Site,
 };
 use crate::{graph, parse, room};
 
@@ -39,11 +39,11 @@ fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Di
         return Err(found);
     }
     let Emitted { code, map } = emit::emit(&analysis);
-    let place = Places(Lines::new(source));
+    let lines = Lines::new(source);
     let sites =
-        emit::sites(&analysis).into_iter().map(|(_, (at, text))| Site { position: place.of(at), text });
+        emit::sites(&analysis).into_iter().map(|(_, (at, text))| Site { position: lines.position(at), text });
     let services =
-        (0..analysis.names.services.len()).map(|service| self::service(&analysis, &place, service));
+        (0..analysis.names.services.len()).map(|service| self::service(&analysis, &lines, service));
     Ok(Program {
         name: name.to_owned(),
         code,
@@ -51,36 +51,26 @@ fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Di
         imports: emit::imports(&analysis),
         services: services.collect(),
         warnings: found,
-        graphs: graph::graphs(&analysis, |offset| place.of(offset)),
+        graphs: graph::graphs(&analysis, |offset| lines.position(offset)),
         sites: sites.collect(),
     })
 }
 
-struct Places<'s>(Lines<'s>);
-
-impl Places<'_> {
-    fn of(&self, offset: usize) -> Position {
-        let at = self.0.position(offset);
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Position { line: count(at.line), column: count(at.column) }
-    }
-}
-
-fn service(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize) -> Service {
+fn service(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize) -> Service {
     let it = &analysis.names.services[index];
     let (groups, group_of) = cells::groups(&analysis.names, index, &analysis.handlers);
-    let construct = |id: usize| place.of(analysis.code.construct(id).span.start);
+    let construct = |id: usize| lines.position(analysis.code.construct(id).span.start);
     Service {
         name: it.name.clone(),
         position: construct(it.construct),
-        cells: it.cells.iter().map(|index| cell(analysis, place, *index, &group_of)).collect(),
+        cells: it.cells.iter().map(|index| cell(analysis, lines, *index, &group_of)).collect(),
         groups,
-        resources: it.resources.iter().map(|index| resource(analysis, place, *index)).collect(),
-        handlers: it.handlers.iter().map(|index| handler(analysis, place, *index, &group_of)).collect(),
+        resources: it.resources.iter().map(|index| resource(analysis, lines, *index)).collect(),
+        handlers: it.handlers.iter().map(|index| handler(analysis, lines, *index, &group_of)).collect(),
     }
 }
 
-fn cell(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize, group_of: &[usize]) -> Cell {
+fn cell(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize, group_of: &[usize]) -> Cell {
     let names = &analysis.names;
     let it = &names.cells[index];
     let scope = match it.scope {
@@ -95,11 +85,11 @@ fn cell(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize, group_of:
         scope,
         group: group_of[it.number],
         eager: it.initial.is_some() && !matches!(it.scope, Scope::Handler(_)),
-        position: place.of(it.place.start),
+        position: lines.position(it.place.start),
     }
 }
 
-fn resource(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize) -> Resource {
+fn resource(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize) -> Resource {
     let names = &analysis.names;
     let it = &names.resources[index];
     let capture = |symbol| {
@@ -119,15 +109,15 @@ fn resource(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize) -> Re
             .map(|it| (it.method, it.number))
             .collect(),
         cells: names.cells.iter().filter(|cell| own(cell.scope)).map(|cell| cell.number).collect(),
-        position: place.of(analysis.code.construct(it.constructs[0]).span.start),
+        position: lines.position(analysis.code.construct(it.constructs[0]).span.start),
     }
 }
 
-fn handler(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize, group_of: &[usize]) -> Handler {
+fn handler(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize, group_of: &[usize]) -> Handler {
     let names = &analysis.names;
     let (it, handling) = (&names.handlers[index], &analysis.handlers[index]);
     let cells: Vec<usize> = handling.classified.cells.iter().map(|cell| names.cells[*cell].number).collect();
-    let commit = handling.early.map(|statement| place.of(analysis.code.place(statement).end));
+    let commit = handling.early.map(|statement| lines.position(analysis.code.place(statement).end));
     Handler {
         method: it.method,
         resource: names.resources[it.resource].number,
@@ -137,6 +127,6 @@ fn handler(analysis: &Analysis<'_, '_>, place: &Places<'_>, index: usize, group_
         commit: commit.map_or(Commit::End, Commit::Early),
         reads: query::reads(&analysis.code, names, it.function),
         calls: analysis.calls.waits_in(&analysis.code, it.function),
-        position: place.of(analysis.code.construct(it.construct).span.start),
+        position: lines.position(analysis.code.construct(it.construct).span.start),
     }
 }

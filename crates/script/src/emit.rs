@@ -1,6 +1,6 @@
 //! Emission: the JavaScript that a worker runs, as edits of the S text. `edits` and `output` are how; the files beside
 //! are what: `handlers` for services, resources and state, `waits` for calls and what becomes asynchronous, `parallel`
-//! for `par` and `pfor`.
+//! and `lifts` for `par` and `pfor`.
 
 use oxc_ast::AstKind;
 use oxc_ast::ast::{ImportDeclarationSpecifier, ModuleExportName};
@@ -17,6 +17,7 @@ use edits::{Edits, Piece};
 
 pub(crate) mod edits;
 mod handlers;
+mod lifts;
 mod output;
 mod parallel;
 mod waits;
@@ -38,7 +39,7 @@ struct Emitter<'e, 'p, 'a> {
     /// Calls that units of a `par` make for later ones, numbered.
     hoisted: BTreeMap<NodeId, usize>,
     /// What blocks of `par` declare for their units.
-    lifts: parallel::Lifts,
+    lifts: lifts::Lifts,
 }
 
 /// Emits a text that breaks no rule.
@@ -51,7 +52,7 @@ pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
         edits: Edits::default(),
         sites: sites.collect(),
         hoisted: hoisted.collect(),
-        lifts: parallel::Lifts::of(analysis),
+        lifts: lifts::Lifts::of(analysis),
     };
     emitter.modules();
     emitter.services();

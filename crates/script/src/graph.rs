@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 
 use crate::analyse::Analysis;
 use crate::analyse::effects::Location;
+use crate::analyse::parallel::units::keyword;
 use crate::analyse::parallel::{Plan, Step, Unit};
-use crate::program::{Graph, Node, Position};
+use crate::line::Position;
+use crate::program::{Graph, Node};
 
 /// The graph of each `par`.
 pub(crate) fn graphs(analysis: &Analysis<'_, '_>, position: impl Fn(usize) -> Position) -> Vec<Graph> {
@@ -68,7 +70,10 @@ fn label(
         Step::Call(call) => code.text_of(*call).to_owned(),
         Step::Statement(node) => match code.construct_at(*node) {
             Some(id) => code.text(code.construct(id).span.clone()).to_owned(),
-            None => code.text_of(*node).to_owned(),
+            None => match keyword(code, *node) {
+                Some(word) => format!("{word} {}", code.text_of(*node)),
+                None => code.text_of(*node).to_owned(),
+            },
         },
     };
     let all: Vec<String> = unit.steps.iter().map(text).collect();

@@ -8,12 +8,15 @@ use oxc_allocator::Allocator;
 
 pub use compile::{Options, compile};
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
-pub use line::{Lines, Position as LinePosition};
+pub use line::{Lines, Position};
 pub use map::{Segment, SourceMap};
+pub use method::Method;
+pub use modules::modules;
 pub use program::{
-    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Method, Node, Path, Position, Program,
-    Reads, Resource, Scope, Service, Site,
+    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Node, Path, Program, Reads, Resource,
+    Scope, Service, Site,
 };
+pub use syntax::Outlined;
 
 mod analyse;
 mod compile;
@@ -25,22 +28,13 @@ mod graph;
 mod lex;
 mod line;
 pub mod map;
+mod method;
+mod modules;
 mod parse;
 mod prepass;
 pub mod program;
 mod room;
 mod syntax;
-
-/// A construct of S, as an outline of a file shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outlined {
-    /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
-    pub kind: &'static str,
-    /// Where it begins.
-    pub position: LinePosition,
-    /// How many constructs are around it.
-    pub depth: usize,
-}
 
 /// The constructs of a text, in its order, and all that is wrong with its grammar.
 #[must_use]

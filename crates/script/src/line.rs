@@ -3,6 +3,8 @@
 //! Characters and not UTF-16 units, since the rest of the house counts so and a terminal shows one place for each.
 //! `\n`, `\r\n`, `\r`, U+2028 and U+2029 end a line, as JavaScript has it.
 
+use serde::Serialize;
+
 /// Where a text's lines begin.
 #[derive(Clone, Debug)]
 pub struct Lines<'s> {
@@ -10,13 +12,13 @@ pub struct Lines<'s> {
     starts: Vec<usize>,
 }
 
-/// A place in a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A place in a text. Both count from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Position {
-    /// The line, from 1.
-    pub line: usize,
-    /// The column in characters, from 1.
-    pub column: usize,
+    /// The line.
+    pub line: u32,
+    /// The column, in characters.
+    pub column: u32,
 }
 
 impl<'s> Lines<'s> {
@@ -41,17 +43,23 @@ impl<'s> Lines<'s> {
         }
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts[line - 1];
-        Position { line, column: self.source[start..offset].chars().count() + 1 }
+        Position { line: count(line), column: count(self.source[start..offset].chars().count() + 1) }
     }
 
     /// A line's text without its end, by its number.
     #[must_use]
-    pub fn text(&self, line: usize) -> &'s str {
+    pub fn text(&self, line: u32) -> &'s str {
+        let line = line as usize;
         let start = line.checked_sub(1).and_then(|index| self.starts.get(index));
         let Some(&start) = start else { return "" };
         let end = self.starts.get(line).copied().unwrap_or(self.source.len());
         self.source[start..end].trim_end_matches(['\n', '\r', '\u{2028}', '\u{2029}'])
     }
+}
+
+/// Lines and columns as the house has them: a text that has more can't be compiled.
+pub(crate) fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl std::fmt::Display for Position {

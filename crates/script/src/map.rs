@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::program::Position;
+use crate::line::Position;
 
 /// The emitted text's places, and where each was in the S file. Lines and columns count from 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

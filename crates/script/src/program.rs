@@ -6,7 +6,9 @@
 use serde::Serialize;
 
 use crate::diagnostic::Diagnostic;
+use crate::line::Position;
 use crate::map::SourceMap;
+use crate::method::Method;
 
 /// A compiled S file.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -187,35 +189,6 @@ pub struct Reads {
     pub body: bool,
 }
 
-/// The methods, by their numbers in frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[repr(u8)]
-pub enum Method {
-    /// 0
-    Get,
-    /// 1
-    Head,
-    /// 2
-    Post,
-    /// 3
-    Put,
-    /// 4
-    Patch,
-    /// 5
-    Delete,
-    /// 6
-    Options,
-}
-
-/// A place in the S file. Both count from 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Position {
-    /// The line.
-    pub line: u32,
-    /// The column, in characters.
-    pub column: u32,
-}
-
 /// A numbered place.
 #[derive(Clone, Debug, Serialize)]
 pub struct Site {
@@ -249,41 +222,9 @@ pub struct Node {
     pub barrier: bool,
 }
 
-impl Method {
-    /// All, by number.
-    pub const ALL: [Self; 7] =
-        [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
-
-    /// The method of this name.
-    #[must_use]
-    pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.word() == word)
-    }
-
-    /// As HTTP spells it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-            Self::Options => "OPTIONS",
-        }
-    }
-}
-
 impl Default for Reads {
     /// Everything, where nobody has looked.
     fn default() -> Self {
         Self { query: true, headers: true, body: true }
-    }
-}
-
-impl std::fmt::Display for Position {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}:{}", self.line, self.column)
     }
 }

@@ -8,8 +8,8 @@ use std::ops::Range;
 use oxc_syntax::scope::ScopeId;
 use oxc_syntax::symbol::SymbolId;
 
-use crate::Outlined;
-use crate::line::Lines;
+use crate::line::{Lines, Position};
+use crate::method::Method;
 
 /// An index of a construct in `Syntax::constructs`. A construct comes after those around it.
 pub(crate) type ConstructId = usize;
@@ -18,6 +18,17 @@ pub(crate) type ConstructId = usize;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Syntax {
     pub(crate) constructs: Vec<Construct>,
+}
+
+/// A construct of S, as an outline of a file shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlined {
+    /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
+    pub kind: &'static str,
+    /// Where it begins.
+    pub position: Position,
+    /// How many constructs are around it.
+    pub depth: usize,
 }
 
 /// A construct.
@@ -78,46 +89,6 @@ pub(crate) struct Name {
     pub(crate) symbol: Option<SymbolId>,
 }
 
-/// The methods that a handler may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Method {
-    /// GET
-    Get,
-    /// HEAD, which is answered from GET where there is no handler for it.
-    Head,
-    /// POST
-    Post,
-    /// PUT
-    Put,
-    /// PATCH
-    Patch,
-    /// DELETE
-    Delete,
-}
-
-impl Method {
-    /// All of them.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
-
-    /// As it is written.
-    #[must_use]
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.name() == name)
-    }
-}
-
 impl ConstructKind {
     /// What an outline calls it.
     pub(crate) fn name(&self) -> &'static str {
@@ -167,6 +138,12 @@ impl Syntax {
     pub(crate) fn at(&self, encoded: u32) -> Option<(ConstructId, &Construct)> {
         let id = self.constructs.binary_search_by_key(&encoded, |construct| construct.encoded).ok()?;
         Some((id, &self.constructs[id]))
+    }
+
+    /// The constructs in one, however deep, in the order of the text.
+    pub(crate) fn within(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &Construct)> {
+        let end = self.constructs[id].span.end;
+        self.constructs.iter().enumerate().skip(id + 1).take_while(move |(_, it)| it.span.start < end)
     }
 
     /// The constructs around one, from the inside, without itself.

@@ -4,7 +4,7 @@
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
-use script::{Class, Commit, Lines, Options, Position, Program, compile};
+use script::{Class, Commit, Lines, Options, Program, compile};
 
 const LISTINGS: [(&str, &str); 6] = [
     ("1", include_str!("listings/1.sjs")),
@@ -95,14 +95,10 @@ fn each_word_that_is_the_authors_leads_back_to_where_it_was_written() {
         let (lines, emitted) = (Lines::new(source), Lines::new(&program.code));
         let mut led = 0;
         for (index, _) in source.match_indices("query.") {
-            let at = lines.position(index);
-            let original = Position { line: at.line as u32, column: at.column as u32 };
+            let original = lines.position(index);
             let place =
                 program.map.emitted(original).unwrap_or_else(|| panic!("{name}: nothing at {original}"));
-            assert!(
-                emitted.text(place.line as usize)[place.column as usize - 1..].starts_with("query."),
-                "{name}"
-            );
+            assert!(emitted.text(place.line)[place.column as usize - 1..].starts_with("query."), "{name}");
             assert_eq!(program.map.original(place.line, place.column), Some(original), "{name}");
             led += 1;
         }
@@ -117,7 +113,7 @@ fn a_call_leads_back_to_the_resource_that_it_names() {
         program.code.lines().enumerate().find(|(_, line)| line.contains("$r.call")).expect("a call");
     let column = text.find("$r.call").expect("a call") + 1;
     let original = program.map.original(line as u32 + 1, column as u32).expect("a place");
-    let written = Lines::new(source).text(original.line as usize);
+    let written = Lines::new(source).text(original.line);
     assert!(written[original.column as usize - 1..].starts_with("g.get(query.q)"), "{written} {original}");
 }
 

@@ -21,10 +21,10 @@ fn sequential(source: &str) -> String {
     source.replace("par {", "{").replace("pfor(", "/* S: sequential */ pfor(")
 }
 
-#[test]
-fn a_program_with_par_and_pfor_gives_the_answer_of_the_sequential_one_and_its_order_of_unsafe_calls() {
-    let node = RefCell::new(Node::start());
-    let config = Config { cases: 400, failure_persistence: None, ..Config::default() };
+/// Plays random programs with `par` and `pfor`, and the same ones one thing after the other.
+fn both_ways(engine: Node, cases: u32) {
+    let node = RefCell::new(engine);
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&(vec(any::<u8>(), 0..=160), any::<u32>()), |(bytes, seed)| {
         let source = Writer::program(&bytes);
         let mut node = node.borrow_mut();
@@ -41,6 +41,19 @@ fn a_program_with_par_and_pfor_gives_the_answer_of_the_sequential_one_and_its_or
 }
 
 #[test]
+fn a_program_with_par_and_pfor_gives_the_answer_of_the_sequential_one_and_its_order_of_unsafe_calls() {
+    both_ways(Node::start(), 400);
+}
+
+#[test]
+fn it_does_so_on_bun_too() {
+    match Node::bun() {
+        Some(bun) => both_ways(bun, 100),
+        None => eprintln!("Bun is not there: `scripts/setup script` fetches it"),
+    }
+}
+
+#[test]
 fn the_calls_of_a_par_overlap() {
     let source = "service s { res '/a' on POST { res a = 'http://a/@', b = 'http://b/@'
       par { var x = a.get(1); var y = b.get(x); var z = a.get(2)
@@ -52,6 +65,123 @@ fn the_calls_of_a_par_overlap() {
         [(0, 1, "x"), (1, 3, "y"), (2, 3, "z")]
     );
     assert_eq!(Node::start().run(&program, 0, 1, &json!({}))["error"], Value::Null);
+}
+
+/// The graph of the only `par` of a handler: each step, and those that it waits for.
+fn graph(declared: &str, statements: &str) -> Vec<(String, Vec<usize>)> {
+    let source = format!(
+        "service s {{ res '/a' on POST {{ res a = 'http://a/@', b = 'http://b/@'\n{declared}\npar {{ {statements} }} }} }}"
+    );
+    let program = program(&source);
+    let graph = &program.graphs[0];
+    let needs = |index| graph.edges.iter().filter(move |(_, to, _)| *to == index).map(|(from, _, _)| *from);
+    graph.nodes.iter().enumerate().map(|(index, node)| (node.label.clone(), needs(index).collect())).collect()
+}
+
+fn steps(expected: &[(&str, &[usize])]) -> Vec<(String, Vec<usize>)> {
+    expected.iter().map(|(label, needs)| ((*label).to_owned(), needs.to_vec())).collect()
+}
+
+#[test]
+fn rule_18_each_variable_of_a_declaration_is_a_step_of_its_own() {
+    let shown = graph("", "var x = a.get(1), y = b.get(2), z = a.get(x)\nrespond x + y + z");
+    let expected: [(&str, &[usize]); 4] = [
+        ("var x = a.get(1)", &[]),
+        ("var y = b.get(2)", &[]),
+        ("var z = a.get(x)", &[0]),
+        ("respond x + y + z", &[1, 2]),
+    ];
+    assert_eq!(shown, steps(&expected));
+}
+
+#[test]
+fn rule_18_variables_of_a_pattern_and_those_without_a_call_are_steps_too() {
+    let shown =
+        graph("", "let n = 1, { p, q: [r] } = a.get(n), [s] = b.get(2), t\nt = a.get(r)\nrespond [p, s, t]");
+    let expected: [(&str, &[usize]); 6] = [
+        ("let n = 1", &[]),
+        ("let { p, q: [r] } = a.get(n)", &[0]),
+        ("let [s] = b.get(2)", &[]),
+        ("let t", &[]),
+        ("t = a.get(r)", &[1, 3]),
+        ("respond [p, s, t]", &[2, 4]),
+    ];
+    assert_eq!(shown, steps(&expected));
+}
+
+#[test]
+fn rule_18_unsafe_calls_of_one_resource_keep_their_order_within_a_declaration() {
+    let shown = graph("", "const x = a.post(1), y = b.post(2), z = a.put(3)");
+    let expected: [(&str, &[usize]); 3] =
+        [("const x = a.post(1)", &[]), ("const y = b.post(2)", &[]), ("const z = a.put(3)", &[0])];
+    assert_eq!(shown, steps(&expected));
+}
+
+#[test]
+fn rule_18_a_variable_that_is_used_before_it_is_there_throws_in_a_par_as_elsewhere() {
+    let mut node = Node::start();
+    for statements in [
+        "let x = y, y = a.get(1), z = b.get(2)",
+        "let x = a.get(y), y = b.get(1), z = b.get(2)",
+        "const f = () => y; const x = f(); let y = a.get(1), z = b.get(2)",
+        "let x = x + a.get(1), z = b.get(2)",
+        "let { x = y, y } = a.get(1), z = b.get(2)",
+        "const x = a.get(1), z = b.get(2); x = 3",
+        "class A extends B {}; class B {}; let z = b.get(2), x = a.get(1)",
+        "x = 1; let x = a.get(1), z = b.get(2)",
+    ] {
+        let source = format!(
+            "service s {{ res '/a' on POST {{ res a = 'http://a/@', b = 'http://b/@'\npar {{ {statements} }} respond 1 }} }}"
+        );
+        let answer = node.run(&program(&source), 0, 1, &json!({}));
+        let error = answer["error"].as_str().unwrap_or("");
+        assert!(
+            error.starts_with("ReferenceError") || error.starts_with("TypeError"),
+            "{statements}: {answer}"
+        );
+        assert_eq!(answer, node.run(&program(&sequential(&source)), 0, 1, &json!({})), "{statements}");
+    }
+}
+
+#[test]
+fn rule_18_a_function_that_names_itself_does_not_stand_in_the_way() {
+    let shown = graph("", "const f = (n) => n ? f(n - 1) : 0, x = a.get(1), y = b.get(2)");
+    assert_eq!(
+        shown[1..],
+        steps(&[("", &[]), ("const x = a.get(1)", &[]), ("const y = b.get(2)", &[])])[1..]
+    );
+}
+
+#[test]
+fn rule_19_a_body_without_braces_is_repeated_whole() {
+    let mut node = Node::start();
+    let puts = |answer: &Value| answer["calls"]["http://a/@"].as_array().map_or(0, Vec::len);
+    for (body, expected, count) in [
+        ("if (i % 2) out[i] = a.get(i) * 0 + i; else out[i] = 'even'", json!(["even", 1, "even"]), 0),
+        ("if (i == 5) a.put(i); else pfor(var k in l) a.put(k); out[0] = 1", json!([1]), 9),
+        ("pfor(var k in l) a.put(k);", json!([]), 9),
+        ("try { null.x } catch { out[i] = a.get(i) * 0 + i } finally { i }", json!([0, 1, 2]), 0),
+        ("for (var k = 0; k < 2; k++) if (k) continue; else a.put(k);", json!([]), 3),
+    ] {
+        let source = format!(
+            "service s {{ res '/a' on POST {{ res a = 'http://a/@'\nvar out = [], l = [1, 2, 3]\npfor(var i in l) {body}\nrespond out }} }}"
+        );
+        let answer = node.run(&program(&source), 0, 1, &json!({}));
+        let sequential = node.run(&program(&sequential(&source)), 0, 1, &json!({}));
+        for answer in [answer, sequential] {
+            assert_eq!((&answer["answers"], puts(&answer)), (&json!([expected]), count), "{body}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_function_of_the_service_that_uses_state_has_its_own_arguments_and_can_be_constructed() {
+    let source = "service s { state n = 10
+      function count(a) { const all = () => arguments.length; return all() + n + (function () { return arguments.length })() }
+      function Item(x) { this.x = x + n }
+      res '/a' on POST { respond [count(1, 2), count(), [5].map(count), new Item(3).x, new (Item)(4).x, new Item instanceof Item] } }";
+    let answer = Node::start().run(&program(source), 0, 1, &json!({}));
+    assert_eq!(answer["answers"], json!([[12, 10, [13], 13, 14, true]]), "{answer}");
 }
 
 /// A handler that plays a statement; `head` declares what it plays with.

@@ -33,6 +33,11 @@ fn rule_3_get_changes_nothing_declares_nothing_and_makes_no_unsafe_call() {
 }
 
 #[test]
+fn rule_3_holds_for_head_and_for_other_names_of_the_same_thing() {
+    insta::assert_snapshot!(said(include_str!("rules/3-head.sjs")));
+}
+
+#[test]
 fn rule_6_a_resource_is_declared_after_the_state_in_its_path_is_committed() {
     insta::assert_snapshot!(said(include_str!("rules/6.sjs")));
 }
@@ -43,8 +48,18 @@ fn rule_9_what_is_captured_is_a_copy() {
 }
 
 #[test]
+fn rule_11_what_is_there_from_the_start_is_noted() {
+    insta::assert_snapshot!(said(include_str!("rules/11.sjs")));
+}
+
+#[test]
 fn rules_12_and_13_a_get_answers_once_on_each_path() {
     insta::assert_snapshot!(said(include_str!("rules/12.sjs")));
+}
+
+#[test]
+fn rule_14_a_number_that_is_added_to_from_a_url_is_a_warning() {
+    insta::assert_snapshot!(said(include_str!("rules/14.sjs")));
 }
 
 #[test]
@@ -55,6 +70,11 @@ fn rule_15_as_many_values_as_holes() {
 #[test]
 fn rule_17_calls_stand_where_they_can_be_waited_for() {
     insta::assert_snapshot!(said(include_str!("rules/17.sjs")));
+}
+
+#[test]
+fn rule_17_state_is_used_where_it_is_known_for_which_request() {
+    insta::assert_snapshot!(said(include_str!("rules/17-nobody.sjs")));
 }
 
 #[test]
@@ -71,6 +91,12 @@ fn rules_8_and_21_outside_of_handlers_nothing_runs_and_state_is_data() {
 fn rule_3_a_pragma_allows_unsafe_calls_in_get() {
     let source = "service s { res '/a' on GET { \"allow unsafe calls in GET\"; res g = 'http://a/'; g.post(1); respond 1 } }";
     assert_eq!(said(source), "");
+    for source in [
+        "\"allow unsafe calls in GET\"; service s { res '/a' on GET { res g = 'http://a/'; g.post(1); respond 1 } }",
+        "service s { \"allow unsafe calls in GET\"; res '/a' on GET { res g = 'http://a/'; g.post(1); respond 1 } }",
+    ] {
+        assert_eq!(said(source), "", "{source}");
+    }
 }
 
 #[test]
@@ -88,7 +114,7 @@ fn rule_4_a_handler_is_what_it_does() {
         let program = program(&format!(
             "service s {{ state list = [], n = 0, o = {{}}\n function change(l) {{ l.push(1) }}\n function look(l) {{ return l.length }}\n \
              function all() {{ return list }}\n function first(l) {{ return l[0] }}\n \
-             function bump() {{ n++ }}\n res '/a' on PUT {{ {body} }} }}"
+             function bump() {{ n++ }}\n function grow(l) {{ arguments[0].push(1) }}\n res '/a' on PUT {{ {body} }} }}"
         ));
         program.services[0].handlers[0].class
     };
@@ -124,6 +150,7 @@ fn rule_4_a_handler_is_what_it_does() {
         "[n] = [1]",
         "unknown(list)",
         "list.sort()",
+        "grow(list)",
         "var it = list.find((it) => it.a); it.b++",
     ] {
         assert_eq!(classes(writer), Class::Writer, "{writer}");

@@ -24,7 +24,7 @@ type Text = (String, String);
 struct Opinion {
     accepted: bool,
     error: String,
-    constructs: Vec<(String, usize, usize)>,
+    constructs: Vec<(String, u32, u32)>,
 }
 
 /// The plugin with its packages, installed once.

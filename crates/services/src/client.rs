@@ -173,7 +173,8 @@ impl Services {
         service: &Arc<Service>,
         request: Request,
     ) -> impl Future<Output = Result<Response, CallError>> + Send + 'static + use<> {
-        let started = self.start(call, service, request);
+        // Boxed, since it is large, and its callers would copy it from one of their futures into the next.
+        let started = self.start(call, service, request).map(Box::pin);
         async move { started?.await }
     }
 
@@ -217,6 +218,24 @@ impl Services {
             call.budget.end(exchange.number);
             result
         })
+    }
+
+    /// Reads what [`Services::start_streamed`] began to its end: decoded, and counted.
+    ///
+    /// # Errors
+    /// Those of an answer that breaks off, and [`CallError::Limit`].
+    pub async fn finish(
+        call: &Call,
+        service: &Service,
+        response: http::Response<Body>,
+    ) -> Result<Response, CallError> {
+        let (head, body) = response.into_parts();
+        let mut headers = head.headers;
+        let body = receive(&mut headers, body, &call.budget).await.map_err(|stopped| match stopped {
+            Stopped::Limit => CallError::Limit("limit-received"),
+            Stopped::Broken(source) => CallError::Broken { service: service.name().clone(), source },
+        })?;
+        Ok(Response { status: head.status, headers, body })
     }
 
     /// Checks a program's request, and takes it out of the allowance.
@@ -368,7 +387,7 @@ fn begin(
     if call.hops >= MAX_HOPS {
         return Err(CallError::Loop(service.name().clone()));
     }
-    let (name, method, path) = (service.name().clone(), method.clone(), path.to_string());
+    let (name, method, path) = (service.name().clone(), method.clone(), path.as_str().to_owned());
     if !call.budget.take_call() {
         call.budget.refuse(name, method, path);
         return Err(CallError::Limit("limit-calls"));

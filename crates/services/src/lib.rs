@@ -6,11 +6,12 @@
 //! status, whose fault; `gateway` alone turns it into HTTP.
 //!
 //! Read next: `call.rs` and `problem.rs` (the seam), `config.rs` (what an operator writes),
-//! `client.rs` (the way of one request), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
+//! `client.rs` (the way of one request), `calls.rs` (many for one request), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
 //! `transport.rs` (what may be swapped for a recording), `fetch.rs` (the gateway's own errands).
 
 pub mod body;
 pub mod call;
+pub mod calls;
 pub mod client;
 pub mod config;
 mod error;
@@ -34,12 +35,13 @@ mod fuzz;
 
 pub use body::Body;
 pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights};
+pub use calls::Calls;
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
 pub use fetch::{Fetch, FetchError};
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
-pub use problem::{Fault, Kind, Overloaded, Problem};
+pub use problem::{Failed, Fault, Kind, Overloaded, Problem};
 pub use service::Service;
 pub use stats::{EndpointStats, ServiceStats};
 pub use targets::{Resolve, SystemResolver};

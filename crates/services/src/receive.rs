@@ -17,6 +17,8 @@ use crate::body::{Body, Error};
 use crate::call::Budget;
 use crate::headers::strip_hop_by_hop;
 
+/// The most room that is made for a body before it comes, whatever length it claims to have.
+const ROOM: u64 = 1 << 20;
 /// How much is decoded at a time.
 const STEP: usize = 16 * 1024;
 /// The largest window that a zstd frame may ask for, as a power of two: 8 MB, as RFC 9659 has it.
@@ -44,7 +46,7 @@ pub(crate) async fn receive(headers: &mut HeaderMap, body: Body, budget: &Budget
     }
 }
 
-/// Keeps the frames of a body. One frame, which most are, is not copied.
+/// Keeps the frames of a body. One frame, which most are, is not copied; several are copied once, into room for all.
 async fn collect(mut body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
@@ -55,7 +57,9 @@ async fn collect(mut body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
             first = data;
         } else {
             if all.is_empty() {
-                all = BytesMut::from(std::mem::take(&mut first));
+                let to_come = body.size_hint().lower().min(ROOM) as usize;
+                all.reserve(first.len() + data.len() + to_come);
+                all.extend_from_slice(&std::mem::take(&mut first));
             }
             all.extend_from_slice(&data);
         }

@@ -83,6 +83,9 @@ pub enum Fault {
     /// Something else made it.
     #[error("the file is not a store")]
     NotOurs,
+    /// It was removed or replaced while it was open.
+    #[error("the file is not at its path any more")]
+    Gone,
     /// The system says no.
     #[error("the file can't be used")]
     Io,
@@ -128,6 +131,7 @@ impl Fault {
             Self::ReadOnly => "store-read-only",
             Self::Newer => "store-newer",
             Self::NotOurs => "store-not-ours",
+            Self::Gone => "store-gone",
             Self::Io => "store-io",
         }
     }
@@ -146,6 +150,7 @@ impl Fault {
             }
             Self::Newer => "start the version that made it, or name another file",
             Self::NotOurs => "name another file, or move this one away",
+            Self::Gone => "move it back, or end the gateway and start it on what is there now",
             Self::Io => "look at the path, the rights of the folder, and the system's log of the disk",
         }
     }

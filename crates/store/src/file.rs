@@ -6,7 +6,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -66,6 +66,11 @@ pub(crate) fn open(path: &Path, durability: Durability) -> Result<Connection, Fa
     lease::forget_ended(&transaction)?;
     transaction.commit()?;
     Ok(connection)
+}
+
+/// What a file is known by, whatever its name is; none where there is no file.
+pub(crate) fn number(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Makes the folder and the file if they are not there, for nobody else to read. Gives the folder.

@@ -133,6 +133,21 @@ impl Store {
         self.ask(Access::Read, move |connection| log::keys(connection, &prefix)).await
     }
 
+    /// The logs of the keys that begin with a prefix, in order: as many as `most`, from behind the key `after` on. Who
+    /// reads them all page by page asks from the prefix on, then from the last key of each page, until one is empty.
+    ///
+    /// # Errors
+    /// When the file can't be read.
+    pub async fn scan(
+        &self,
+        prefix: impl Into<Arc<str>>,
+        after: impl Into<Arc<str>>,
+        most: usize,
+    ) -> Result<Vec<(String, Log)>, Error> {
+        let (prefix, after) = (prefix.into(), after.into());
+        self.ask(Access::Read, move |connection| log::scan(connection, &prefix, &after, most)).await
+    }
+
     /// Takes a lease, unless another holder has it. Who has it already under the same name takes it over from itself:
     /// the former lease is lost.
     ///

@@ -4,6 +4,8 @@
 //! each write changes. A name never has the same version twice: one that comes back after it was removed begins above all that
 //! was removed (`floor`). So who knows an older version is never taken in by an equal number.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
@@ -145,11 +147,31 @@ pub(crate) fn load(connection: &Connection, key: &str, known: u64) -> Result<Opt
     let knows_base = (base..=version).contains(&known);
     let snapshot = if knows_base { None } else { Some((base, snapshot(connection, id)?)) };
     let from = if knows_base { known } else { base };
-    let changes = changes(connection, id, from)?;
-    if !changes.iter().map(|(version, _)| *version).eq(from + 1..=version) {
-        return Err(Fail::damage(&format!("`{key}` lacks changes")));
-    }
+    let changes = changes(connection, key, id, from..version)?;
     Ok(Some(Log { version, snapshot, changes }))
+}
+
+/// The logs of the keys behind one that begin so, in order; no more of them than that.
+pub(crate) fn scan(
+    connection: &Connection,
+    prefix: &str,
+    after: &str,
+    most: usize,
+) -> Result<Vec<(String, Log)>, Fail> {
+    let sql = "SELECT key, id, version, base, value FROM logs JOIN snapshots ON log = id
+               WHERE key > ? AND key < ? ORDER BY key LIMIT ?";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![after, End::of(prefix), number(most as u64)])?;
+    let mut logs = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (key, id): (String, i64) = (row.get(0)?, row.get(1)?);
+        let (version, base): (u64, u64) = (row.get(2)?, row.get(3)?);
+        let snapshot = Some((base, row.get::<_, Vec<u8>>(4)?.into()));
+        let changes =
+            if version == base { Vec::new() } else { changes(connection, &key, id, base..version)? };
+        logs.push((key, Log { version, snapshot, changes }));
+    }
+    Ok(logs)
 }
 
 fn snapshot(connection: &Connection, id: i64) -> Result<Bytes, Fail> {
@@ -157,12 +179,22 @@ fn snapshot(connection: &Connection, id: i64) -> Result<Bytes, Fail> {
     Ok(statement.query_one([id], |row| row.get::<_, Vec<u8>>(0))?.into())
 }
 
-fn changes(connection: &Connection, id: i64, known: u64) -> Result<Vec<(u64, Bytes)>, Fail> {
+/// The changes from a version that is known up to the last one; none may be missing.
+fn changes(
+    connection: &Connection,
+    key: &str,
+    id: i64,
+    versions: Range<u64>,
+) -> Result<Vec<(u64, Bytes)>, Fail> {
     let sql = "SELECT version, change FROM changes WHERE log = ? AND version > ? ORDER BY version";
     let mut statement = connection.prepare_cached(sql)?;
     let change = |row: &Row<'_>| Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)));
-    let rows = statement.query_map(params![id, known], change)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let rows = statement.query_map(params![id, versions.start], change)?;
+    let changes: Vec<(u64, Bytes)> = rows.collect::<Result<_, _>>()?;
+    if !changes.iter().map(|(version, _)| *version).eq(versions.start + 1..=versions.end) {
+        return Err(Fail::damage(&format!("`{key}` lacks changes")));
+    }
+    Ok(changes)
 }
 
 /// The keys that begin so, in order, with their versions.

@@ -184,6 +184,9 @@ async fn a_prefix_is_one_of_letters_and_the_last_letter_of_all_is_one_too() {
         expected.sort_unstable();
         let found: Vec<String> = store.keys(prefix).await.unwrap().into_iter().map(|(key, _)| key).collect();
         assert_eq!(found, expected, "{prefix:?}");
+        let behind = store.scan(prefix, prefix, 20).await.unwrap();
+        expected.retain(|name| *name != prefix);
+        assert_eq!(behind.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), expected, "{prefix:?}");
     }
     store
         .commit(batch().remove("a/1").remove("nobody").remove_all("a/1\0").remove_all("\u{d7ff}"))
@@ -225,6 +228,7 @@ fn every_error_has_a_code_of_its_own_and_says_what_to_do() {
         Fault::ReadOnly,
         Fault::Newer,
         Fault::NotOurs,
+        Fault::Gone,
         Fault::Io,
     ];
     let mut errors: Vec<Error> = faults.into_iter().map(file).collect();

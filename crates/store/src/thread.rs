@@ -13,6 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::watch;
 
 use crate::error::{Fail, Fault};
+use crate::file;
 use crate::request::{Access, Job};
 
 /// How often the file is asked whether another process wrote to it, while somebody wants to know.
@@ -40,6 +41,8 @@ impl Message {
 pub(crate) struct Keeper {
     connection: Connection,
     file: Arc<Path>,
+    /// That of the file when it was opened.
+    number: Option<(u64, u64)>,
     messages: Receiver<Message>,
     others: watch::Sender<()>,
     /// When it was looked whether others wrote, and what was seen.
@@ -54,7 +57,9 @@ impl Keeper {
         messages: Receiver<Message>,
         others: watch::Sender<()>,
     ) -> Self {
-        let mut keeper = Self { connection, file, messages, others, looked: Instant::now(), seen: None };
+        let number = file::number(&file);
+        let (looked, seen) = (Instant::now(), None);
+        let mut keeper = Self { connection, file, number, messages, others, looked, seen };
         keeper.look();
         keeper
     }
@@ -108,6 +113,12 @@ impl Keeper {
         let behavior = if writes { TransactionBehavior::Immediate } else { TransactionBehavior::Deferred };
         let transaction = self.connection.transaction_with_behavior(behavior)?;
         let attempted = jobs.iter_mut().try_for_each(|job| job.attempt(&transaction));
+        // What goes into a file that was removed would be acknowledged, and lost with the process.
+        let is_gone = writes && file::number(&self.file) != self.number;
+        let attempted = attempted.and_then(|()| match is_gone {
+            true => Err(Fail::File(Fault::Gone, String::new())),
+            false => Ok(()),
+        });
         let kept = attempted.and_then(|()| Ok(transaction.commit()?));
         if kept.is_err() {
             jobs.iter_mut().for_each(|job| job.undo());

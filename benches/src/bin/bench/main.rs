@@ -5,6 +5,7 @@
 //! that a noisy neighbour meets all of them. Rows go to `benches/results/NAME.json`, headlines to
 //! `scoreboard.json`.
 
+mod aggregate;
 mod awake;
 mod dead;
 mod dedup;
@@ -23,6 +24,7 @@ mod process;
 mod progress;
 mod proxy;
 mod query;
+mod ratios;
 mod reload;
 mod rivals;
 mod routes;
@@ -65,6 +67,7 @@ const BENCHES: &[Bench] = &[
     ("filter", filter::run),
     ("memory", memory::run),
     ("script", script::run),
+    ("aggregate", aggregate::run),
     ("strapi", strapi::run),
 ];
 
@@ -89,6 +92,8 @@ pub(crate) struct Tools {
     floor: PathBuf,
     /// The service that costs next to nothing.
     upstream: PathBuf,
+    /// What one who knows Rust writes in place of aggregates.
+    handwritten: PathBuf,
     /// The folder of the rivals that could be had.
     rivals: PathBuf,
     is_short: bool,
@@ -142,6 +147,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let tools = Tools {
         floor: orfa.with_file_name("floor"),
         upstream: orfa.with_file_name("upstream"),
+        handwritten: orfa.with_file_name("handwritten"),
         rivals: orfa.with_file_name("../rivals"),
         is_short: arguments.short,
         is_long: arguments.long,

@@ -7,7 +7,6 @@ mod compile;
 mod connections;
 pub(crate) mod curves;
 mod handlers;
-mod ratios;
 mod servers;
 mod state;
 mod svg;

@@ -77,6 +77,14 @@ impl Job {
         }
     }
 
+    /// What is asked of its aggregate, where there is one: `examples/marketplace/aggregates/`.
+    pub(crate) fn aggregate(self) -> Option<&'static str> {
+        match self {
+            Self::Orders => Some("/market/orders?limit=50"),
+            Self::Second | Self::Notify => None,
+        }
+    }
+
     /// Answers with a call for each item.
     pub(crate) async fn calls(self, session: &mut Session<'_>) -> Result<Value> {
         match self {

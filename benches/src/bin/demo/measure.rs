@@ -6,12 +6,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use benches::client::{Answer, Client, gzip_saves};
 use benches::delay::Traffic;
 use benches::stats;
 use bytes::Bytes;
 use http::Request;
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
@@ -39,6 +40,8 @@ pub(crate) enum Way {
     Query(Language),
     /// A script that is deployed on the gateway.
     Script,
+    /// Parts that the gateway's config puts together.
+    Aggregate,
 }
 
 /// What a program is written in.
@@ -62,6 +65,21 @@ pub(crate) struct Row {
     pub(crate) ms: f64,
     /// Whether every run of it gave the answer that the first run by REST gave.
     pub(crate) equal: bool,
+    /// What only aggregates have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sizes: Option<Sizes>,
+}
+
+/// Bytes of an answer's body, by what the client says that it understands.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Sizes {
+    pub(crate) plain: usize,
+    pub(crate) deduplicated: usize,
+    pub(crate) compressed: usize,
+    /// First without duplicates, then compressed.
+    pub(crate) both: usize,
+    /// How the gateway compressed it, of all that a browser understands.
+    pub(crate) encoding: String,
 }
 
 /// A way's figures.
@@ -100,18 +118,23 @@ struct Run {
 
 impl Way {
     /// In the order of the picture.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::OneByOne,
         Self::AtOnce,
         Self::Bulk,
         Self::Query(Language::Javascript),
         Self::Query(Language::C),
         Self::Script,
+        Self::Aggregate,
     ];
 
     /// Those in which a job can be done.
     fn all(job: Job) -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(move |way| *way != Self::Script || job.script().is_some())
+        Self::ALL.into_iter().filter(move |way| match way {
+            Self::Script => job.script().is_some(),
+            Self::Aggregate => job.aggregate().is_some(),
+            _ => true,
+        })
     }
 
     /// Its first run is another one than those that follow.
@@ -127,6 +150,7 @@ impl Way {
             Self::Query(Language::Javascript) => ("query", Some("javascript")),
             Self::Query(Language::C) => ("query", Some("c")),
             Self::Script => ("script", Some("s")),
+            Self::Aggregate => ("aggregate", None),
         }
     }
 }
@@ -185,6 +209,7 @@ impl Bench<'_> {
         let first = if way.has_first() { Some(self.run(way, &self.world.far).await?) } else { None };
         let runs = self.repeat(way, &self.world.far).await?;
         let last = runs.last().context("there were no runs")?;
+        let sizes = if way == Way::Aggregate { Some(self.sizes(expected).await?) } else { None };
         let row = Row {
             job: self.job.name(),
             way: name,
@@ -195,6 +220,7 @@ impl Bench<'_> {
             bytes_down: last.traffic.down,
             ms: rounded(median(&runs)),
             equal: first.iter().chain(&runs).all(|run| run.answer == *expected),
+            sizes,
         };
         let query = match (way, first) {
             (Way::Query(_), Some(first)) => Some(self.query_figures(way, &first).await?),
@@ -207,6 +233,32 @@ impl Bench<'_> {
         let _warm = self.run(way, &self.world.near).await?;
         let near = self.repeat(way, &self.world.near).await?;
         Ok(QueryFigures { first_ms: first.ms, compile_ms: first.timing.compile, near_ms: median(&near) })
+    }
+
+    /// What the aggregate's answer comes to for clients that understand more.
+    async fn sizes(&self, expected: &Value) -> Result<Sizes> {
+        let duplicates = (ACCEPT, Answer::WITHOUT_DUPLICATES);
+        let compressed = (ACCEPT_ENCODING, Answer::ENCODINGS);
+        let both = self.sized(&[duplicates.clone(), compressed.clone()], expected).await?;
+        Ok(Sizes {
+            plain: self.sized(&[], expected).await?.body.len(),
+            deduplicated: self.sized(&[duplicates], expected).await?.body.len(),
+            compressed: self.sized(&[compressed], expected).await?.body.len(),
+            both: both.body.len(),
+            encoding: both.encoding().to_owned(),
+        })
+    }
+
+    /// The aggregate's answer to a request with these headers, which has to say the same.
+    async fn sized(&self, headers: &[(HeaderName, &'static str)], expected: &Value) -> Result<Answer> {
+        let path = self.job.aggregate().context("this job is no aggregate")?;
+        let mut request = Request::get(path).body(Full::default())?;
+        let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+        request.headers_mut().extend(headers);
+        let answer = self.world.near.send(request).await?;
+        let decoded: Value = serde_json::from_slice(&answer.decoded().await?)?;
+        ensure!(decoded == *expected, "the answer is another one with {:?}", answer.headers);
+        Ok(answer)
     }
 
     async fn repeat(&mut self, way: Way, client: &Client) -> Result<Vec<Run>> {
@@ -223,8 +275,10 @@ impl Bench<'_> {
         let (before, began) = (self.world.delay.traffic(), Instant::now());
         let mut run = match way {
             Way::Query(language) => self.ask(request(self.world, self.job, language)?, client).await?,
-            Way::Script => {
-                let path = self.job.script().context("this job is no script")?;
+            Way::Script | Way::Aggregate => {
+                let (script, aggregate) = (self.job.script(), self.job.aggregate());
+                let path = if way == Way::Script { script } else { aggregate };
+                let path = path.with_context(|| format!("this job is no {}", way.names().0))?;
                 self.ask(Request::get(path).body(Full::default())?, client).await?
             }
             Way::OneByOne | Way::AtOnce | Way::Bulk => self.rest(way, client).await?,

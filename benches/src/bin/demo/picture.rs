@@ -7,7 +7,7 @@ use anyhow::Result;
 use http::header::HeaderValue;
 
 use crate::jobs::Job;
-use crate::measure::{self, Language, Measured, Way};
+use crate::measure::{self, Language, Measured, Sizes, Way};
 use crate::stranger::{Met, SPIN};
 use crate::terminal::{BOLD, CYAN, GREEN, RED, YELLOW, paint};
 use crate::timing::{Timed, Timing};
@@ -42,6 +42,23 @@ pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
         format!("\n{title}{checked}\n{:NAMES$}{:<width$}{columns}\n", "", scale.labels(), width = BARS + 5);
     ways.iter().for_each(|way| text.push_str(&row(way, &scale)));
     text.push_str(&queries(ways));
+    text.push_str(&sizes(ways));
+    text
+}
+
+/// What aggregates come to for clients that understand more than JSON.
+fn sizes(ways: &[Measured]) -> String {
+    let mut text = String::new();
+    for Measured { way, row, .. } in ways {
+        let Some(Sizes { plain, deduplicated, compressed, both, encoding }) = &row.sizes else { continue };
+        let [plain, deduplicated, compressed, both] =
+            [plain, deduplicated, compressed, both].map(|bytes| kilobytes(*bytes as u64));
+        let (name, _) = label(*way);
+        let _ = writeln!(
+            text,
+            " {name:<18}body {plain} kB, {deduplicated} without duplicates, {compressed} with {encoding}, {both} with both",
+        );
+    }
     text
 }
 
@@ -66,6 +83,7 @@ fn label(way: Way) -> (&'static str, Style) {
         Way::Query(Language::Javascript) => ("ORFA query, JS", GREEN),
         Way::Query(Language::C) => ("ORFA query, C", GREEN),
         Way::Script => ("ORFA script", GREEN),
+        Way::Aggregate => ("ORFA aggregate", GREEN),
     }
 }
 

@@ -66,7 +66,7 @@ impl World {
 fn config(marketplace: &Marketplace) -> String {
     let [services, routes] =
         [service, route].map(|line| Service::ALL.map(|of| line(of, marketplace)).concat());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace/scripts/orders.sjs");
+    let example = |file| Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(file);
     format!(
         "listen: 127.0.0.1:0
 log: {{ access: true }}
@@ -78,8 +78,10 @@ services:
       methods: [GET, POST]
       limits: {{ cpu: {CPU_LIMIT_MS}ms, deadline: 2s, memory: 16MiB, calls: 200, parallel: 32, output: 4MiB }}
   - {{ path: \"/shop/*\", script: '{}' }}
+  - {{ path: \"/market/orders\", aggregate: '{}' }}
 {routes}",
-        script.display()
+        example("scripts/orders.sjs").display(),
+        example("aggregates/q5.yaml").display()
     )
 }
 

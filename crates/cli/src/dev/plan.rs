@@ -71,7 +71,9 @@ impl Plan {
         let documents = documents.map(|document| config.source.folder().join(document));
         let scripts = config.routes.iter().filter_map(|route| route.script.as_ref());
         let scripts = scripts.map(|script| config.source.folder().join(script.options().file));
-        self.config_file().into_iter().chain(documents).chain(scripts).collect()
+        let aggregates = config.routes.iter().filter_map(|route| route.aggregate.as_ref());
+        let aggregates = aggregates.map(|aggregate| config.source.folder().join(aggregate.file()));
+        self.config_file().into_iter().chain(documents).chain(scripts).chain(aggregates).collect()
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0
 
 /// The whole text.
 pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, fmt::Error> {
-    let (life, is_ready) = (gateway.current.life(), gateway.readiness().is_ready());
+    let (life, is_ready) = (gateway.current.life(), gateway.unready().is_none());
     let (reloads, process) = (gateway.reloads().state(), Arc::clone(process));
     Page::of(move |page| {
         build(page)?;

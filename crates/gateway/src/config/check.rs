@@ -19,7 +19,7 @@ use super::{Config, TracesConfig};
 use crate::{cors, trusted};
 
 /// The ways of answering; a route has exactly one.
-const WAYS: [&str; 3] = ["query", "script", "proxy"];
+const WAYS: [&str; 4] = ["query", "script", "aggregate", "proxy"];
 
 struct Checker<'a> {
     root: &'a Value,
@@ -165,6 +165,7 @@ impl Checker<'_> {
             self.limits(&format!("{route}/limits"));
             self.limits(&format!("{route}/query/limits"));
             self.limits(&format!("{route}/script/limits"));
+            self.limits(&format!("{route}/aggregate/limits"));
         }
     }
 

@@ -5,6 +5,7 @@
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{JsonType, ValidationError};
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
@@ -25,20 +26,24 @@ const FORMS: [(&str, &str, &str); 6] = [
 /// The JSON Schema of `orfa.yaml`, for editors and for `orfa config schema`.
 #[must_use]
 pub fn schema() -> Value {
+    of::<Config>()
+}
+
+/// The JSON Schema of what is written like the config.
+pub(super) fn of<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
-    let mut schema = generator.into_root_schema_for::<Config>().to_value();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
     forbid_null(&mut schema);
     schema
 }
 
 /// Everything in the value that the schema does not allow.
-pub(super) fn validate(value: &Value, source: &Source) -> Vec<Mistake> {
-    let schema = schema();
-    let validator = match jsonschema::validator_for(&schema) {
+pub(super) fn validate(value: &Value, source: &Source, schema: &Value) -> Vec<Mistake> {
+    let validator = match jsonschema::validator_for(schema) {
         Ok(validator) => validator,
         Err(error) => return vec![source.mistake("", format!("the schema itself is wrong: {error}"), None)],
     };
-    let speaker = Speaker { schema: &schema, source };
+    let speaker = Speaker { schema, source };
     validator.iter_errors(value).flat_map(|error| speaker.say(&error)).collect()
 }
 

@@ -103,7 +103,7 @@ fn a_page_may_send_what_is_the_gateways_and_what_the_operator_lists() {
 fn a_page_may_read_what_the_operator_lists() {
     let config = CorsConfig { expose: vec!["X-Total".into()], ..CorsConfig::of(["http://a"]) };
     let exposed = &told(&config, "http://a")[header::ACCESS_CONTROL_EXPOSE_HEADERS];
-    assert_eq!(exposed, "orfa-cache, server-timing, retry-after, x-total");
+    assert_eq!(exposed, "orfa-cache, orfa-parts, server-timing, retry-after, x-total");
 }
 
 /// Origins that differ in as little as one can from those that are listed, and those themselves.

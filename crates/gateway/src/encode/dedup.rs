@@ -96,8 +96,8 @@ fn may(response: &Response<Body>) -> bool {
     }
     let kind = head::kind(response.headers());
     let is_json = kind.eq_ignore_ascii_case("application/json") || head::ends(kind, "+json");
-    let is_other = head::ends(kind, "dedup+json") || kind.eq_ignore_ascii_case("application/problem+json");
-    is_json && !is_other && response.status().is_success() && head::is_open(response)
+    let is_done = head::ends(kind, "dedup+json");
+    is_json && !is_done && response.status().is_success() && head::is_open(response)
 }
 
 /// The media type of a form, without parameters.

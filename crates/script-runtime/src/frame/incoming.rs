@@ -25,18 +25,39 @@ pub(crate) enum FrameError {
 /// What a worker says, of the run or program that stands beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    Hello { worker: u32, engine: String },
+    Hello {
+        worker: u32,
+        engine: String,
+    },
     Ready,
-    Broken { message: String, stack: String },
+    Broken {
+        message: String,
+        stack: String,
+    },
     Call(Call),
     Answer(Answer),
-    Commit { changes: Bytes },
+    Commit {
+        changes: Bytes,
+    },
     Declare(Declare),
-    End { answer: Option<Answer>, changes: Option<Bytes>, cpu_micros: u32 },
+    End {
+        answer: Option<Answer>,
+        changes: Option<Bytes>,
+        cpu_micros: u32,
+    },
     Fail(Fail),
-    Log { level: u8, text: String },
+    Log {
+        level: u8,
+        text: String,
+    },
+    /// The handler responded a second time, there.
+    Twice {
+        stack: String,
+    },
     Pong,
-    Stuck { millis: u32 },
+    Stuck {
+        millis: u32,
+    },
     Remove,
 }
 
@@ -162,6 +183,7 @@ impl Fields {
             74 => From::Pong,
             75 => From::Stuck { millis: self.u32()? },
             76 => From::Remove,
+            77 => From::Twice { stack: self.text()? },
             kind => return Err(FrameError::Type(kind)),
         })
     }

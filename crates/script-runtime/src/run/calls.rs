@@ -2,6 +2,7 @@
 //! each in a task, since they may call in turn, a hundred thousand deep. None of them holds a place that another
 //! waits for.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use crate::generation::Generation;
 use crate::problem::ScriptError;
 use crate::scripts::Internal;
 use crate::setup::Setup;
-use crate::state::{Declaration, Durable};
+use crate::state::{self, Declaration, Durable};
 use crate::workers::Place;
 
 /// What a run waits for.
@@ -33,6 +34,8 @@ pub(super) struct Calls {
     /// Runs that nobody waits for if this one is given up.
     inside: Vec<AbortHandle>,
     made: u32,
+    /// Why declarations were refused, by their places: the last time at each.
+    pub(super) refused: HashMap<u32, state::Error>,
 }
 
 /// What came back.
@@ -41,6 +44,8 @@ pub(super) enum Back {
     Done { call: u32, outcome: Outcome, body: Payload },
     /// To the client, without the handler.
     Passed { call: u32, reply: Reply },
+    /// Of a declaration.
+    Declared { call: u32, site: u32, refused: Option<state::Error> },
 }
 
 /// A call to the same service.
@@ -103,7 +108,7 @@ impl Run {
         let inside = Inside {
             setup: Arc::clone(&self.setup),
             generation: Arc::clone(&self.generation),
-            origin: Origin { held: self.held.clone(), ..self.origin.clone() },
+            origin: Origin { held: self.held.clone(), answer_by: None, ..self.origin.clone() },
             ask: Ask { method, path, query, headers: HeaderMap::new(), body: call.body },
             after: self.durable.clone(),
             _internal: internal,
@@ -148,11 +153,8 @@ impl Run {
                     initials: &initials,
                     after: after.as_ref(),
                 };
-                let outcome = match generation.edition.declare(declaration).await {
-                    Ok(_) => Outcome::Ok,
-                    Err(error) => Outcome::Refused(error.status(), error.to_string()),
-                };
-                Back::Done { call: declare.call, outcome, body: Payload::default() }
+                let refused = generation.edition.declare(declaration).await.err();
+                Back::Declared { call: declare.call, site: declare.site, refused }
             }
             .boxed(),
         );
@@ -169,6 +171,14 @@ impl Run {
             Back::Passed { call, reply } => {
                 done(&entered.place, call, &Outcome::TakenOver, Payload::default());
                 self.given(reply).await
+            }
+            Back::Declared { call, site, refused } => {
+                let outcome = refused.as_ref().map_or(Outcome::Ok, |error| {
+                    Outcome::Refused(error.status(), format!("{error} ({})", error.code()))
+                });
+                done(&entered.place, call, &outcome, Payload::default());
+                self.calls.refused.extend(refused.map(|error| (site, error)));
+                Ok(None)
             }
         }
     }

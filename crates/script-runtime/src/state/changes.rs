@@ -1,7 +1,8 @@
 //! A run's change set: JSON text, an array of edits in their order, each of one of the run's slots.
 //!
 //! `[slot, [steps…], value]` sets, `[slot, [steps…]]` deletes; a step is the number of an item or the name of a
-//! member, and the last one may be `"length"` of an array, which is made shorter. The text of the edits is what the
+//! member, and the last one may be `"length"` of an array, which is made shorter. `[slot, [steps…], count, [values…]]`
+//! puts the values where `count` items were, from the item of the last step on. The text of the edits is what the
 //! store keeps and what other workers get, as it came; here it is only checked, and told apart by cell.
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use super::tree::{self, Misfit, Node, Step, Undo};
 pub(crate) enum Refused {
     #[error("{0}")]
     NotJson(#[from] json::Error),
-    #[error("edit {0} is not `[slot, path]` or `[slot, path, value]`")]
+    #[error("edit {0} is not `[slot, path]`, `[slot, path, value]` or `[slot, path, count, values]`")]
     NoEdit(usize),
     #[error("edit {0} is of slot {1}, and the run has none of that number")]
     NoSlot(usize, u64),
@@ -43,8 +44,17 @@ pub(crate) struct Part {
 struct Item<'a> {
     slot: u64,
     path: json::Node<'a>,
-    value: Option<json::Node<'a>>,
+    what: What<'a>,
     text: Bytes,
+}
+
+/// What is done at its path.
+#[derive(Clone, Copy)]
+enum What<'a> {
+    Delete,
+    Set(json::Node<'a>),
+    /// So many items give their places to these.
+    Splice(usize, json::Node<'a>),
 }
 
 impl Changes {
@@ -79,8 +89,8 @@ impl Changes {
 
     fn part(&self, slot: usize, edits: &[(usize, Item<'_>)], alone: bool) -> Part {
         let whole = match edits {
-            [(_, only)] if only.path.items().next().is_none() => {
-                only.value.map(json::Node::slice).map(|value| self.own(value))
+            [(_, Item { what: What::Set(value), path, .. })] if path.items().next().is_none() => {
+                Some(self.own(value.slice()))
             }
             _ => None,
         };
@@ -105,9 +115,7 @@ impl Changes {
             let made = item.and_then(|item| {
                 let path =
                     item.path.items().map(step).collect::<Option<_>>().ok_or(Refused::NoEdit(number))?;
-                let (set, depth) = item.value.map(Node::read).unzip();
-                tree::edit(root, path, set, depth.unwrap_or_default())
-                    .map_err(|misfit| Refused::Misfit(number, misfit))
+                item.what.make(root, path).map_err(|misfit| Refused::Misfit(number, misfit))
             });
             match made {
                 Ok(undo) => undos.push(undo),
@@ -129,15 +137,44 @@ impl<'a> Item<'a> {
             _ => return None,
         };
         let path = parts.next().filter(|path| path.kind() == Kind::Array)?;
-        let value = parts.next();
-        parts.next().is_none().then(|| Self { slot, path, value, text: node.slice() })
+        let what = match (parts.next(), parts.next()) {
+            (None, _) => What::Delete,
+            (Some(value), None) => What::Set(value),
+            (Some(count), Some(values)) if values.kind() == Kind::Array => {
+                What::Splice(number(count)?, values)
+            }
+            _ => return None,
+        };
+        parts.next().is_none().then(|| Self { slot, path, what, text: node.slice() })
+    }
+}
+
+impl What<'_> {
+    fn make(self, root: &mut Option<Node>, path: Vec<Step>) -> Result<Undo, Misfit> {
+        match self {
+            Self::Delete => tree::edit(root, path, None, 0),
+            Self::Set(value) => {
+                let (node, depth) = Node::read(value);
+                tree::edit(root, path, Some(node), depth)
+            }
+            Self::Splice(count, values) => {
+                let (values, depths): (Vec<Node>, Vec<usize>) = values.items().map(Node::read).unzip();
+                tree::splice(root, path, count, values, depths.into_iter().max().unwrap_or_default())
+            }
+        }
     }
 }
 
 fn step(node: json::Node<'_>) -> Option<Step> {
-    match (node.kind(), node.number()) {
-        (Kind::String, _) => Some(Step::Member(node.text().into())),
-        (_, Some(Number::Unsigned(index))) => usize::try_from(index).ok().map(Step::Item),
+    match node.kind() {
+        Kind::String => Some(Step::Member(node.text().into())),
+        _ => number(node).map(Step::Item),
+    }
+}
+
+fn number(node: json::Node<'_>) -> Option<usize> {
+    match node.number()? {
+        Number::Unsigned(number) => usize::try_from(number).ok(),
         _ => None,
     }
 }

@@ -262,7 +262,7 @@ impl Edition {
             if let Some(known) = self.home.instance(declaration.path).await? {
                 return self.existing(known, site, declaration.resource);
             }
-            let most = self.home.settings.instances;
+            let most = self.home.settings().instances;
             let service = || Arc::clone(self.home.keys.service());
             let _room =
                 self.home.instances.room(most).ok_or_else(|| Error::TooMany { service: service(), most })?;

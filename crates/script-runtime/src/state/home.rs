@@ -52,7 +52,7 @@ impl Domain {
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) settings: Settings,
+    settings: Mutex<Settings>,
     pub(crate) keys: Keys,
     pub(crate) instances: Instances,
     pub(crate) waits: Waits,
@@ -77,13 +77,21 @@ impl Home {
     pub(crate) fn new(shared: Arc<Shared>, settings: Settings, keys: Keys) -> Self {
         Self {
             shared,
-            settings,
+            settings: Mutex::new(settings),
             keys,
             instances: Instances::default(),
             waits: Waits::default(),
             floor: AtomicU64::new(0),
             table: Mutex::default(),
         }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, settings: Settings) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -150,7 +158,7 @@ impl Home {
                         store.release(&left).await?;
                     }
                 }
-                Err(store::Error::LeaseTaken { .. }) if waited < self.settings.patience => {
+                Err(store::Error::LeaseTaken { .. }) if waited < self.settings().patience => {
                     tokio::time::sleep(pause).await;
                     waited += pause;
                     pause = (pause * 2).min(PAUSE.1);
@@ -223,7 +231,7 @@ impl Home {
             let broken = || Error::Unreadable { key, reason: "it is no number".to_owned() };
             self.floor.store(floor.ok_or_else(broken)?, Ordering::Relaxed);
         }
-        self.load_instances().await
+        self.load_all_instances().await
     }
 
     /// What is done about once a second.

@@ -166,6 +166,25 @@ impl Registry {
 }
 
 impl Home {
+    /// Loads all instances, where there are none here yet.
+    pub(crate) async fn load_all_instances(&self) -> Result<(), Error> {
+        let epoch = self.shared.epoch();
+        let prefix = self.keys.declared("");
+        let mut after = Arc::clone(&prefix);
+        loop {
+            let page = self.shared.store.scan(Arc::clone(&prefix), after, PAGE).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = last.as_str().into();
+            for (key, log) in page {
+                if let (Some(path), Some(text)) = (key.strip_prefix(&*prefix), log.snapshot) {
+                    self.instances.add(self, path, text, epoch)?;
+                }
+            }
+        }
+        self.instances.seen.store(epoch, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Loads the instances that are not here, and drops those that another gateway removed, or made anew.
     pub(crate) async fn load_instances(&self) -> Result<(), Error> {
         let epoch = self.shared.epoch();
@@ -241,7 +260,7 @@ impl Home {
 
     /// When an instance that is made now ends.
     pub(crate) fn ends(&self) -> Option<u64> {
-        let life: Duration = self.settings.ttl?;
+        let life: Duration = self.settings().ttl?;
         Some(
             milliseconds(SystemTime::now())
                 .saturating_add(u64::try_from(life.as_millis()).unwrap_or(u64::MAX)),

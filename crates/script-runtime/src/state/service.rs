@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::Settings;
 use super::edition::Edition;
 use super::home::Home;
 use super::plan::Plan;
@@ -41,6 +42,11 @@ impl Service {
     pub fn edition(&self) -> Edition {
         let editions = self.0.editions.lock().unwrap_or_else(PoisonError::into_inner);
         Edition { home: Arc::clone(&self.0.home), plan: Arc::clone(&editions.now) }
+    }
+
+    /// From now on these hold; a resource ends when those that held when it was made say.
+    pub fn set(&self, settings: Settings) {
+        self.0.home.set(settings);
     }
 
     /// Puts a changed program in force. Values stay, by the keys of their cells; those that the program no longer has stay in the

@@ -75,6 +75,8 @@ enum Was {
     Fewer(usize),
     /// The array at the path went on with these.
     More(Vec<Node>),
+    /// From the item at the last step on, these were where so many are now.
+    Items(Vec<Node>, usize),
     /// The member at the last step of the path, with its number in the order; none where it was not there.
     Member(Option<(u64, Node)>),
 }
@@ -90,6 +92,8 @@ pub(crate) enum Misfit {
     Deleted,
     #[error("an array gets a `length` that is not one, or by which it would grow")]
     Grown,
+    #[error("more items are taken out of an array than there are")]
+    Fewer,
     #[error("a value would be nested more than {DEPTH} levels deep")]
     TooDeep,
 }
@@ -206,6 +210,27 @@ pub(crate) fn edit(
     Ok(Undo { path, was })
 }
 
+/// Puts values in the place of so many items of an array, from the one at a path on. They are no more than `depth`
+/// containers deep.
+pub(crate) fn splice(
+    root: &mut Option<Node>,
+    path: Vec<Step>,
+    count: usize,
+    values: Vec<Node>,
+    depth: usize,
+) -> Result<Undo, Misfit> {
+    if path.len() + depth > DEPTH {
+        return Err(Misfit::TooDeep);
+    }
+    let Some((Step::Item(first), above)) = path.split_last() else { return Err(Misfit::NoSuchPlace) };
+    let place = root.as_mut().and_then(|root| root.at(above));
+    let Some(Node::Array(items)) = place else { return Err(Misfit::NoSuchPlace) };
+    let end = first.checked_add(count).filter(|end| *end <= items.len()).ok_or(Misfit::Fewer)?;
+    let added = values.len();
+    let were = items.splice(*first..end, values).collect();
+    Ok(Undo { path, was: Was::Items(were, added) })
+}
+
 /// Takes edits back, the last one first. They are those that made this value.
 pub(crate) fn take_back(root: &mut Option<Node>, undos: Vec<Undo>) {
     for Undo { mut path, was } in undos.into_iter().rev() {
@@ -215,7 +240,7 @@ pub(crate) fn take_back(root: &mut Option<Node>, undos: Vec<Undo>) {
                 continue;
             }
             Was::Fewer(_) | Was::More(_) => (was, None),
-            Was::Item(_) | Was::Member(_) => (was, path.pop()),
+            Was::Item(_) | Was::Member(_) | Was::Items(..) => (was, path.pop()),
         };
         match (was, root.as_mut().and_then(|root| root.at(&path))) {
             ((Was::Fewer(len), _), Some(Node::Array(items))) => items.truncate(len),
@@ -224,6 +249,11 @@ pub(crate) fn take_back(root: &mut Option<Node>, undos: Vec<Undo>) {
                 if let Some(item) = items.get_mut(index) {
                     *item = node;
                 }
+            }
+            ((Was::Items(were, added), Some(Step::Item(first))), Some(Node::Array(items)))
+                if first + added <= items.len() =>
+            {
+                items.splice(first..first + added, were);
             }
             ((Was::Member(was), Some(Step::Member(name))), Some(Node::Object(object))) => {
                 object.put_back(&name, was);

@@ -1,8 +1,13 @@
 //! Handlers that misbehave: each is contained, and its neighbours notice nothing.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use futures_util::future::join;
+use http::Request;
 use script::Method::{Get, Put};
-use testkit::misbehave;
+use services::{Budget, Call, body};
+use testkit::{misbehave, patiently};
 
 use super::rig::{Written, wish, written};
 
@@ -59,6 +64,33 @@ async fn a_handler_that_never_ends_is_given_up_when_its_time_is_over() {
     assert_eq!(rig.ask("GET", "/never").await, (504, "script-wall".into()));
     assert_eq!(rig.get("/ok").await, "ok");
     assert_eq!(rig.script.stats().restarts, 0);
+}
+
+#[tokio::test]
+async fn a_route_s_deadline_bounds_the_answer_and_not_what_a_handler_does_behind_it() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let behind = "async function (query, response, $r) { $r.respond('ok');
+        await $r.call(1, $s.resource(['http://up/hang']), 0, []).catch(() => {}); }";
+    let rig = bad().resource("/behind").on(Get, behind).start_as(wish).await;
+    rig.ready().await;
+    let within = |time| {
+        let unlimited = Call::unlimited();
+        let budget = Budget::since(Instant::now(), time, u32::MAX, u64::MAX, usize::MAX);
+        Call { budget: Arc::new(budget), ..unlimited }
+    };
+    let ask = |path: &str, time| {
+        let request = Request::get(path).body(body::empty()).expect("a request");
+        patiently("an answer", rig.script.handle(request, within(time)))
+    };
+    let time = Duration::from_secs(3);
+    assert!(ask("/behind", time).await.is_ok());
+    upstream.seen("/hang").await;
+    let late = ask("/never", time).await.expect_err("a problem");
+    assert_eq!((late.status().as_u16(), late.code()), (504, "script-deadline"));
+    assert!(late.to_string().contains("3s"), "{late}");
+    assert_eq!(rig.scripts.under_way(), 1, "the first one's deadline is over too, and it goes on");
 }
 
 #[tokio::test]

@@ -211,8 +211,12 @@ impl Rig {
 
     /// Another script in the place of this one, as a changed config has it.
     pub(crate) fn replace(&mut self, written: Written) {
+        self.replace_with(written, wish().options);
+    }
+
+    pub(crate) fn replace_with(&mut self, written: Written, options: ScriptOptions) {
         let (program, text) = written.program();
-        let script = route(program, text, wish().options, "/*", &self.scripts, &self.services, &self.folder);
+        let script = route(program, text, options, "/*", &self.scripts, &self.services, &self.folder);
         script.activate();
         self.script = script;
     }

@@ -142,6 +142,55 @@ async fn rule_10_a_cap_bounds_what_is_created() {
     let rig = composition().start_as(wish).await;
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
-    assert_ne!(rig.ask("POST", "/search").await.0, 302);
+    assert_eq!(rig.ask("POST", "/search").await, (503, "state-resources-full".into()));
     assert_eq!(rig.get("/total/2").await, "[2,20]", "those that are there stay");
+}
+
+#[tokio::test]
+async fn rule_10_a_path_that_another_declaration_has_is_an_error_of_its_own_and_a_handler_may_catch_it() {
+    let declares = "async function (query, response, $r) { await $r.declare(2, 1, '/made', {}); }";
+    let tries = "async function (query, response, $r) {
+        try { await $r.declare(3, 2, '/made', {}); } catch (error) { $r.respond([error.name, error.status, error.message]); } }";
+    let insists = "async function (query, response, $r) { await $r.declare(4, 2, '/made', {}); }";
+    let get = "function (query, response, $r) { $r.respond('made'); }";
+    let rig = written()
+        .resource("/first")
+        .on(Post, declares)
+        .nested(0, "/first > /made")
+        .on(Get, get)
+        .nested(0, "/other > /made")
+        .on(Get, get)
+        .resource("/other")
+        .on(Put, tries)
+        .on(Post, insists)
+        .start()
+        .await;
+    assert_eq!(rig.ask("POST", "/first").await.0, 204);
+    assert_eq!(rig.ask("POST", "/other").await, (500, "state-path-taken".into()));
+    let (status, caught) = rig.ask("PUT", "/other").await;
+    assert_eq!(status, 200);
+    assert!(
+        caught.starts_with("[\"DeclarationError\",500,\"the path `/made` is already taken by "),
+        "{caught}"
+    );
+    assert!(caught.ends_with("(state-path-taken)\"]"), "{caught}");
+    assert_eq!(rig.ask("POST", "/first").await.0, 204, "the same declaration may be made again");
+}
+
+#[tokio::test]
+async fn a_changed_cap_holds_at_once_and_keeps_what_is_there() {
+    let mut rig = composition().start().await;
+    assert_eq!(rig.ask("POST", "/search").await.0, 302);
+    let with = |most: u64| {
+        let mut wish = wish();
+        wish.options.resources.most = most;
+        wish.options
+    };
+    rig.replace_with(composition(), with(1));
+    rig.settled().await;
+    assert_eq!(rig.ask("POST", "/search").await, (503, "state-resources-full".into()));
+    assert_eq!(rig.get("/total/1").await, "[1,10]");
+    rig.replace_with(composition(), with(2));
+    rig.settled().await;
+    assert_eq!(rig.ask("POST", "/search").await.0, 302);
 }

@@ -1,7 +1,8 @@
 //! A worker's connection: one task reads what it says and writes what it is told.
 //!
-//! It is polled when there is something to read or to write. Reading wakes runs, and what they say at once is written
-//! in the same turn where they are quick: many frames, one system call.
+//! It is polled when there is something to read or to write. Whoever has something to say wakes it, and is seldom alone:
+//! so it lets all others that could go on do so first, and then writes what has come together. Many frames, one system
+//! call, and one for the worker that reads them, which would otherwise take the processor from those who write.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(super) struct Link {
     pub(super) reader: Reader,
     /// What is being written: taken whole, so that nobody waits for a system call who has something to say.
     pub(super) writing: Out,
+    /// Whether it has let others go first.
+    pub(super) has_waited: bool,
     /// What is told of a program or of a run that keeps it busy.
     pub(super) news: Tell,
 }
@@ -83,6 +86,12 @@ impl Link {
         if let Poll::Ready(end) = self.read(context)? {
             return Poll::Ready(Ok(end));
         }
+        if !self.has_waited && self.writing.is_empty() && !self.worker.out().is_empty() {
+            self.has_waited = true;
+            context.waker().wake_by_ref(); // Behind those that are awake already.
+            return Poll::Pending;
+        }
+        self.has_waited = false;
         match self.write(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,

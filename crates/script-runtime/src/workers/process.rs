@@ -26,6 +26,8 @@ pub(crate) struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
     launcher: Option<Launcher>,
+    /// The folder of the state, which no worker may read.
+    state: PathBuf,
 }
 
 /// The gateway's own binary, as it confines itself and becomes a worker: [`crate::confined`] takes what comes behind
@@ -49,6 +51,7 @@ impl Launch {
         engine: &EngineConfig,
         memory: u64,
         launcher: Option<Launcher>,
+        state: PathBuf,
     ) -> Result<Self, NoEngine> {
         let megabytes = (memory >> 20).max(16);
         let (name, arguments) = match engine {
@@ -67,7 +70,8 @@ impl Launch {
             },
         };
         let program = find(Path::new(name)).ok_or_else(|| NoEngine(name.to_owned()))?;
-        Ok(Self { program, arguments: arguments.into_iter().map(OsString::from).collect(), launcher })
+        let arguments = arguments.into_iter().map(OsString::from).collect();
+        Ok(Self { program, arguments, launcher, state })
     }
 
     /// Starts a worker that works in this folder.
@@ -82,7 +86,7 @@ impl Launch {
         let mut command = match &self.launcher {
             Some(launcher) => {
                 let mut command = Command::new(&launcher.program);
-                command.args(&launcher.arguments).arg(home).arg(folder).arg(&self.program);
+                command.args(&launcher.arguments).arg(home).arg(folder).arg(&self.state).arg(&self.program);
                 command
             }
             None => Command::new(&self.program),

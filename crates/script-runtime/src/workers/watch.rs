@@ -243,6 +243,7 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
                 stream,
                 reader,
                 writing: Out::default(),
+                has_waited: false,
                 news: news.clone(),
             };
             let served = tokio::spawn(link.serve());

@@ -12,7 +12,7 @@ use oxc_syntax::symbol::SymbolId;
 use super::code::{Called, Code, FunctionId, Role};
 use super::names::Names;
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::ConstructKind;
 
 /// Something that has to be waited for.

@@ -10,7 +10,8 @@ use super::names::Names;
 use super::reads::Reads;
 use super::{Analysis, Handling};
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::{Class, Group, Method, Scope};
+use crate::method::Method;
+use crate::program::{Class, Group, Scope};
 
 /// A place where state is touched.
 #[derive(Clone, Copy, Debug)]

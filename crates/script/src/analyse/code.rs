@@ -234,6 +234,38 @@ impl<'p, 'a> Code<'p, 'a> {
         (node.index()..self.ends[node.index()]).map(NodeId::from_usize)
     }
 
+    /// All nodes within one, without these and what stands in them. They are in the order of the text, and none stands
+    /// in another.
+    pub(crate) fn inside_without<'w>(
+        &'w self,
+        node: NodeId,
+        without: &'w [NodeId],
+    ) -> impl Iterator<Item = NodeId> + 'w {
+        let (mut out, mut at, end) = (without.iter(), node.index(), self.ends[node.index()]);
+        let mut next = out.next();
+        std::iter::from_fn(move || {
+            while next.is_some_and(|next| next.index() <= at) {
+                at = next.map_or(at, |next| at.max(self.ends[next.index()]));
+                next = out.next();
+            }
+            at += 1;
+            (at <= end).then(|| NodeId::from_usize(at - 1))
+        })
+    }
+
+    /// Those of some nodes that stand in no other, in the order of the text.
+    pub(crate) fn outermost(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        let mut sorted = nodes.to_vec();
+        sorted.sort_unstable();
+        let mut end = 0;
+        sorted.retain(|node| {
+            let is_outermost = node.index() >= end;
+            end = end.max(self.ends[node.index()]);
+            is_outermost
+        });
+        sorted
+    }
+
     /// Whether a node is `outer` or stands in it.
     pub(crate) fn is_inside(&self, node: NodeId, outer: NodeId) -> bool {
         (outer.index()..self.ends[outer.index()]).contains(&node.index())
@@ -272,6 +304,19 @@ impl<'p, 'a> Code<'p, 'a> {
     /// The functions around one, from itself.
     pub(crate) fn functions_around(&self, function: FunctionId) -> impl Iterator<Item = FunctionId> + '_ {
         std::iter::successors(Some(function), |id| (*id != 0).then(|| self.functions[*id].parent))
+    }
+
+    /// Where a function names its `arguments`, in functions with `=>` too.
+    pub(crate) fn arguments_of(&self, function: FunctionId) -> Vec<NodeId> {
+        let is_arrow = |id: &FunctionId| {
+            matches!(self.kind(self.functions[*id].node), AstKind::ArrowFunctionExpression(_))
+        };
+        let is_its = |node: &NodeId| {
+            let mut around = self.functions_around(self.function_of(*node));
+            matches!(self.kind(*node), AstKind::IdentifierReference(name) if name.name == "arguments")
+                && around.find(|id| !is_arrow(id)) == Some(function)
+        };
+        self.inside(self.functions[function].node).filter(is_its).collect()
     }
 
     /// The handler that a node stands in.
@@ -334,6 +379,13 @@ impl<'p, 'a> Code<'p, 'a> {
     /// A node's text in the S file.
     pub(crate) fn text_of(&self, node: NodeId) -> &'a str {
         self.text(self.place(node))
+    }
+
+    /// Where in S the comma of a gap between two parts of a list stands.
+    pub(crate) fn comma(&self, gap: Range<u32>) -> Option<usize> {
+        let is_comma = |at: &u32| self.parsed.encoded.as_bytes().get(*at as usize) == Some(&b',');
+        let mut commas = gap.filter(is_comma).filter(|at| !self.semantic.is_inside_comment(*at));
+        commas.next().map(|at| self.parsed.map.to_source(at as usize))
     }
 
     /// The outermost of the parentheses around an expression, or itself.

@@ -15,7 +15,7 @@ use super::flow::{member, roots};
 use super::names::Thing;
 use super::reads::PURE;
 use super::{Analysis, reads};
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::ConstructKind;
 
 /// Something that code can depend on.
@@ -53,11 +53,15 @@ impl Effects {
         both.next().or_else(|| self.reads.iter().find(|it| later.writes.contains(it))).copied()
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Whether there is more of it with another's.
+    fn add(&mut self, other: &Self) -> bool {
+        let size = |it: &Self| (it.reads.len(), it.writes.len(), it.barrier, it.full);
+        let before = size(self);
         self.reads.extend(&other.reads);
         self.writes.extend(&other.writes);
         self.barrier |= other.barrier;
         self.full |= other.full;
+        size(self) != before
     }
 }
 
@@ -103,9 +107,9 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
 
     /// What a node does, without what stands in `without`, whose results it uses.
     pub(crate) fn effects(&self, node: NodeId, without: &[NodeId]) -> Effects {
-        let mut effects = self.own(node, without);
-        let names =
-            self.code().inside(node).filter(|it| !without.iter().any(|out| self.code().is_inside(*it, *out)));
+        let without = self.code().outermost(without);
+        let mut effects = self.own(node, &without);
+        let names = self.code().inside_without(node, &without);
         for name in names.filter(|it| matches!(self.code().kind(*it), AstKind::IdentifierReference(_))) {
             let function = self.code().symbol(name).and_then(|symbol| self.code().named.get(&symbol));
             if let Some(it) = function.and_then(|function| self.functions.get(function)) {
@@ -114,10 +118,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 effects.add(it);
             }
         }
-        let own = without
-            .iter()
-            .filter(|out| !without.iter().any(|other| other != *out && self.code().is_inside(**out, *other)));
-        effects.reads.extend(own.map(|out| Location::Result(*out)));
+        effects.reads.extend(without.into_iter().map(Location::Result));
         effects
     }
 
@@ -133,21 +134,23 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         &self.it.code
     }
 
-    /// Each function's effects on what is outside of it, with those of the functions that it uses.
+    /// Each function's effects on what is outside of it, with those of the functions that it uses, up to a fixed point.
     fn of_functions(&self) -> BTreeMap<FunctionId, Effects> {
-        let own: BTreeMap<FunctionId, Effects> =
+        let mut all: BTreeMap<FunctionId, Effects> =
             self.code().named.values().map(|function| (*function, self.outwards(*function))).collect();
-        let mut all = BTreeMap::new();
-        for function in own.keys() {
-            let mut effects = Effects::default();
-            for reached in self.it.touched.reach(*function) {
-                if let Some(it) = own.get(&reached) {
-                    effects.add(it);
-                }
+        let mut callers: BTreeMap<FunctionId, Vec<FunctionId>> = BTreeMap::new();
+        for caller in all.keys() {
+            for (used, _) in self.it.touched.uses_of(*caller) {
+                callers.entry(*used).or_default().push(*caller);
             }
-            // What it leaves or answers is its own matter; who answers, answers.
-            (effects.full, effects.barrier) = (false, false);
-            all.insert(*function, effects);
+        }
+        let mut next: Vec<FunctionId> = all.keys().copied().collect();
+        while let Some(function) = next.pop() {
+            let Some(effects) = all.get(&function).cloned() else { continue };
+            for caller in callers.get(&function).into_iter().flatten() {
+                let changed = all.get_mut(caller).is_some_and(|it| it.add(&effects));
+                next.extend(changed.then_some(*caller));
+            }
         }
         all
     }
@@ -168,19 +171,23 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         };
         effects.reads.retain(|it| is_outside(it));
         effects.writes.retain(|it| is_outside(it));
+        // What it leaves or answers is its own matter; who answers, answers.
+        (effects.full, effects.barrier) = (false, false);
         effects
     }
 
+    /// The same, without what the functions do that it uses. `without` is in the order of the text.
     fn own(&self, node: NodeId, without: &[NodeId]) -> Effects {
         let code = self.code();
         let mut effects = Effects::default();
-        let is_out = |it: NodeId| without.iter().any(|out| code.is_inside(it, *out));
-        for inner in code.inside(node).filter(|it| !is_out(*it)) {
+        let is_out = |it: NodeId| {
+            let before = without.partition_point(|out| *out <= it);
+            before.checked_sub(1).is_some_and(|last| code.is_inside(it, without[last]))
+        };
+        for inner in code.inside_without(node, without) {
             self.visit(inner, node, &mut effects);
         }
-        for change in
-            self.it.flow.changes.iter().filter(|it| code.is_inside(it.node, node) && !is_out(it.node))
-        {
+        for change in self.it.flow.changes_in(code, node).filter(|it| !is_out(it.node)) {
             let location = if change.is_assignment {
                 Location::Variable(change.symbol)
             } else {
@@ -215,6 +222,11 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
             AstKind::IdentifierReference(_) => {
                 let reads = code.reference(inner).is_some_and(|reference| reference.is_read());
                 let Some(symbol) = code.symbol(inner).filter(|_| reads) else { return };
+                // A declared function is there from the beginning, and stays what it is.
+                let is_function = matches!(code.kind(code.declaration(symbol)), AstKind::Function(_));
+                if is_function && code.named.contains_key(&symbol) {
+                    return;
+                }
                 if self.it.names.external(symbol).is_none() || code.declaration(symbol) != inner {
                     effects.reads.insert(Location::Variable(symbol));
                     effects.reads.insert(Location::Content(self.holder(symbol)));
@@ -244,6 +256,10 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 }
             }
             AstKind::TaggedTemplateExpression(_) | AstKind::YieldExpression(_) => effects.barrier = true,
+            // What it declares is disposed of at the end of its block.
+            AstKind::VariableDeclaration(declaration) if inner == node => {
+                effects.full |= declaration.kind.is_using();
+            }
             _ => {}
         }
     }
@@ -268,7 +284,10 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
             }
             return self.unknown(arguments.chain([object]), effects);
         }
-        if !PURE.contains(&code.text(code.source(call.callee.span()))) {
+        let name = code.text(code.source(call.callee.span()));
+        // It may touch whatever it likes.
+        effects.full |= name == "eval";
+        if !PURE.contains(&name) {
             self.unknown(arguments, effects);
         }
     }

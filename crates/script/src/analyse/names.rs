@@ -10,7 +10,8 @@ use oxc_syntax::symbol::SymbolId;
 use super::capture::{self, Captured};
 use super::code::{Code, FunctionId, Role};
 use super::template::Template;
-use crate::program::{Method, Scope};
+use crate::method::Method;
+use crate::program::Scope;
 use crate::syntax::{ConstructId, ConstructKind, Name};
 
 /// What a symbol stands for.
@@ -31,6 +32,9 @@ pub(crate) struct Names {
     pub(crate) services: Vec<Service>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) resources: Vec<Resource>,
+    /// The resource that each `res` declares.
+    declarations: HashMap<ConstructId, usize>,
+    /// In the order of the text.
     pub(crate) handlers: Vec<Handler>,
     pub(crate) externals: Vec<External>,
 }
@@ -120,11 +124,11 @@ impl Names {
 
     /// The handler of a construct.
     pub(crate) fn handler_at(&self, construct: ConstructId) -> Option<usize> {
-        self.handlers.iter().position(|handler| handler.construct == construct)
+        self.handlers.binary_search_by_key(&construct, |handler| handler.construct).ok()
     }
 
     pub(crate) fn resource_at(&self, construct: ConstructId) -> Option<usize> {
-        self.resources.iter().position(|resource| resource.constructs.contains(&construct))
+        self.declarations.get(&construct).copied()
     }
 
     fn find_services(&mut self, code: &Code<'_, '_>) {
@@ -138,7 +142,7 @@ impl Names {
     }
 
     fn service_at(&self, construct: ConstructId) -> Option<usize> {
-        self.services.iter().position(|service| service.construct == construct)
+        self.services.binary_search_by_key(&construct, |service| service.construct).ok()
     }
 
     fn find_symbols(&mut self, code: &Code<'_, '_>) {
@@ -201,6 +205,7 @@ impl Names {
     }
 
     fn find_resources(&mut self, code: &Code<'_, '_>) {
+        let mut by_path: HashMap<(usize, String), usize> = HashMap::new();
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             let ConstructKind::Res { literal, .. } = &it.kind else { continue };
             let statement = code.statements[construct];
@@ -210,13 +215,14 @@ impl Names {
             let captured = capture::of(code, self, construct);
             let is_nested = code.handler_of(statement).is_some();
             let is_static = literal.is_some() && (!is_nested || captured.is_empty());
-            let same = |resource: &Resource| {
-                resource.service == service && resource.parent.is_none() && resource.literal == *literal
-            };
-            if is_static && let Some(resource) = self.resources.iter_mut().find(|resource| same(resource)) {
-                resource.constructs.push(construct);
+            let known = literal.as_ref().filter(|_| is_static).map(|path| (service, path.clone()));
+            if let Some(resource) = known.as_ref().and_then(|known| by_path.get(known)) {
+                self.resources[*resource].constructs.push(construct);
+                self.declarations.insert(construct, *resource);
                 continue;
             }
+            by_path.extend(known.map(|known| (known, self.resources.len())));
+            self.declarations.insert(construct, self.resources.len());
             // Handlers are numbered below; until then it is the construct.
             let parent = code.handler_of(statement).filter(|_| !is_static);
             let number = self.services[service].resources.len();
@@ -232,20 +238,17 @@ impl Names {
             let ConstructKind::On { method, .. } = &it.kind else { continue };
             let resource = it.parent.and_then(|parent| self.resource_at(parent));
             let (Some(resource), Some(function)) = (resource, code.function_for(construct)) else { continue };
-            let Some(method) = Method::named(method.name()) else { continue };
             let service = self.resources[resource].service;
             let number = self.services[service].handlers.len();
             self.services[service].handlers.push(self.handlers.len());
-            self.handlers.push(Handler { construct, function, method, resource, number });
+            self.handlers.push(Handler { construct, function, method: *method, resource, number });
         }
+        let mut keys = vec![Numbered::default(); self.services.len()];
         for index in 0..self.resources.len() {
             self.resources[index].parent =
                 self.resources[index].parent.and_then(|parent| self.handler_at(parent));
             let key = self.key(code, index);
-            let same =
-                self.resources[..index].iter().filter(|it| it.service == self.resources[index].service);
-            let nth = same.filter(|it| it.key == key || it.key.starts_with(&format!("{key}#"))).count() + 1;
-            self.resources[index].key = if nth == 1 { key } else { format!("{key}#{nth}") };
+            self.resources[index].key = keys[self.resources[index].service].unique(key, '#');
         }
     }
 
@@ -275,6 +278,8 @@ impl Names {
     }
 
     fn finish_cells(&mut self, code: &Code<'_, '_>) {
+        let (mut views, mut keys) =
+            (vec![Numbered::default(); self.services.len()], vec![Numbered::default(); self.services.len()]);
         for index in 0..self.cells.len() {
             let around = code.construct(self.cells[index].construct).parent;
             let statement = code.statements[self.cells[index].construct];
@@ -292,16 +297,11 @@ impl Names {
                 Scope::Resource(resource) => format!("{} {name}", self.resources[resource].key),
                 Scope::Handler(handler) => format!("{} {name}", self.handler_key(handler)),
             };
-            let before = |taken: &dyn Fn(&Cell) -> bool| {
-                self.cells[..index].iter().filter(|cell| cell.service == service && taken(cell)).count() + 1
-            };
-            let (views, keys) =
-                (before(&|cell| cell.name == name), before(&|cell| cell.key.split('#').next() == Some(&key)));
             let number = self.services[service].cells.len();
             self.services[service].cells.push(index);
             let cell = &mut self.cells[index];
-            cell.view = if views == 1 { name } else { format!("{name}${views}") };
-            cell.key = if keys == 1 { key } else { format!("{key}#{keys}") };
+            cell.view = views[service].unique(name, '$');
+            cell.key = keys[service].unique(key, '#');
             (cell.scope, cell.number) = (scope, number);
         }
     }
@@ -310,6 +310,29 @@ impl Names {
     fn is_directly_in(&self, code: &Code<'_, '_>, statement: NodeId, handler: ConstructId) -> bool {
         let mut roles = code.functions_around(code.function_of(statement)).map(|id| code.functions[id].role);
         roles.find(|role| *role != Role::Plain) == Some(Role::Handler(handler))
+    }
+}
+
+/// Names that are there once each: `id`, and `id$2` for the next of that name.
+#[derive(Clone, Debug, Default)]
+struct Numbered {
+    /// Each name that was given, and how many of it there were.
+    given: HashMap<String, usize>,
+}
+
+impl Numbered {
+    fn unique(&mut self, name: String, sign: char) -> String {
+        let mut nth = self.given.get(&name).copied().unwrap_or(0);
+        let unique = loop {
+            nth += 1;
+            let next = if nth == 1 { name.clone() } else { format!("{name}{sign}{nth}") };
+            if !self.given.contains_key(&next) {
+                break next;
+            }
+        };
+        self.given.insert(unique.clone(), 1);
+        self.given.insert(name, nth);
+        unique
     }
 }
 

@@ -133,7 +133,7 @@ impl Turn<'_, '_, '_> {
 
     fn changes(&self, observer: &Observer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
         let code = self.code();
-        let mut told = BTreeSet::new();
+        let (mut told, mut looked_at) = (BTreeSet::new(), BTreeSet::new());
         for change in self.analysis.flow.changes_in(code, self.body) {
             if self.declares(change.symbol, self.body) || told.contains(&change.symbol) {
                 continue;
@@ -141,6 +141,9 @@ impl Turn<'_, '_, '_> {
             let at_index = !change.is_assignment && change.index.is_some() && change.index == self.index;
             let is_cell = self.analysis.names.cell(change.symbol).is_some();
             if at_index && !is_cell {
+                if !looked_at.insert(change.symbol) {
+                    continue;
+                }
                 if let Some(other) = self.other_use(observer, change.symbol) {
                     told.insert(change.symbol);
                     found.push(self.dependence(

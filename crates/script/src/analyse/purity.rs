@@ -10,7 +10,7 @@ use super::Analysis;
 use super::calls::Wait;
 use super::code::{Code, FunctionId};
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// What a file, service or handler says first, where its GET may call what is not safe.
@@ -51,7 +51,7 @@ impl Safe<'_, '_, '_> {
 
     fn declarations(&self, found: &mut Vec<Diagnostic>) {
         let code = self.code();
-        for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
+        for (id, construct) in code.parsed.syntax.within(self.construct) {
             if code.handler_of(code.statements[id]) != Some(self.construct) {
                 continue;
             }

@@ -226,6 +226,9 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             let index = call.arguments.iter().position(|argument| argument.span() == code.span(node));
             let Some(index) = index else { return false };
             let parameters = parameters(code, function);
+            if !code.arguments_of(function).is_empty() {
+                return false;
+            }
             let only_reads =
                 parameters.get(index).is_some_and(|symbols| symbols.iter().all(|it| self.symbol(*it)));
             return only_reads && self.value(call_node);

@@ -7,7 +7,7 @@ use super::Analysis;
 use super::code::Code;
 use super::commit::{children, statements};
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::ConstructKind;
 
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
@@ -30,7 +30,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             Diagnostic::error(
                 Says::RespondMissing,
                 construct.span.start..method_span.end,
-                "a GET handler may end without an answer",
+                format!("a {} handler may end without an answer", handler.method.word()),
                 label,
                 "add a `respond` at its end; without one the answer is 204, and has no body",
             )

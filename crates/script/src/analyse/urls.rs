@@ -6,7 +6,7 @@ use oxc_ast::ast::Argument;
 use super::Analysis;
 use super::calls::Wait;
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::ConstructKind;
 
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {

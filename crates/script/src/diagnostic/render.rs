@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::{Diagnostic, Severity};
-use crate::line::Lines;
+use crate::line::{Lines, count};
 
 impl Diagnostic {
     /// The diagnostic with the lines that it speaks of. `file` is what the reader calls the text.
@@ -45,8 +45,8 @@ impl Severity {
 
 /// A line to show and what to write below it.
 struct Mark<'d> {
-    line: usize,
-    column: usize,
+    line: u32,
+    column: u32,
     length: usize,
     text: &'d str,
     sign: char,
@@ -55,17 +55,18 @@ struct Mark<'d> {
 impl<'d> Mark<'d> {
     fn new(lines: &Lines<'_>, span: &Range<usize>, text: &'d str, sign: char) -> Self {
         let (from, to) = (lines.position(span.start), lines.position(span.end));
-        let end = if to.line == from.line { to.column } else { lines.text(from.line).chars().count() + 1 };
+        let end =
+            if to.line == from.line { to.column } else { count(lines.text(from.line).chars().count() + 1) };
         Self {
             line: from.line,
             column: from.column,
-            length: end.saturating_sub(from.column).max(1),
+            length: end.saturating_sub(from.column).max(1) as usize,
             text,
             sign,
         }
     }
 
-    fn write(&self, text: &mut String, lines: &Lines<'_>, width: usize, last: Option<usize>) {
+    fn write(&self, text: &mut String, lines: &Lines<'_>, width: usize, last: Option<u32>) {
         let line = lines.text(self.line);
         if last.is_some_and(|last| last + 1 < self.line) {
             let _ = writeln!(text, "{:.<width$}...", "");
@@ -74,7 +75,7 @@ impl<'d> Mark<'d> {
             let _ = writeln!(text, "{}", format!("{:width$} | {line}", self.line).trim_end());
         }
         // Tabs stay, so that the signs stand below what they mean.
-        let before = line.chars().take(self.column - 1).map(|c| if c == '\t' { '\t' } else { ' ' });
+        let before = line.chars().take(self.column as usize - 1).map(|c| if c == '\t' { '\t' } else { ' ' });
         let indent: String = before.collect();
         let signs = self.sign.to_string().repeat(self.length);
         let _ = writeln!(text, "{:width$} | {indent}{signs} {}", "", self.text);

@@ -14,7 +14,7 @@ use crate::analyse::cells::captured_at;
 use crate::analyse::code::Role;
 use crate::analyse::names::Thing;
 use crate::program::Scope;
-use crate::syntax::{ConstructId, ConstructKind};
+use crate::syntax::{Construct, ConstructId, ConstructKind};
 
 impl Emitter<'_, '_, '_> {
     pub(super) fn services(&mut self) {
@@ -57,8 +57,8 @@ impl Emitter<'_, '_, '_> {
 
     /// The handlers of a block, each where it stands.
     fn handlers_of(&mut self, resource: ConstructId) {
-        let constructs = &self.it.code.parsed.syntax.constructs;
-        for (id, construct) in constructs.iter().enumerate().filter(|(_, it)| it.parent == Some(resource)) {
+        let syntax = &self.it.code.parsed.syntax;
+        for (id, construct) in syntax.within(resource).filter(|(_, it)| it.parent == Some(resource)) {
             if matches!(construct.kind, ConstructKind::On { .. }) {
                 let pieces = self.handler(id);
                 self.edits.replace(construct.span.clone(), pieces);
@@ -67,22 +67,18 @@ impl Emitter<'_, '_, '_> {
     }
 
     fn inline_handler(&self, resource: ConstructId) -> Vec<Piece> {
-        let constructs = &self.it.code.parsed.syntax.constructs;
-        let on = constructs
-            .iter()
-            .position(|it| it.parent == Some(resource) && matches!(it.kind, ConstructKind::On { .. }));
-        on.map(|on| self.handler(on)).unwrap_or_default()
+        let mut within = self.it.code.parsed.syntax.within(resource);
+        let is_its = |construct: &Construct| {
+            construct.parent == Some(resource) && matches!(construct.kind, ConstructKind::On { .. })
+        };
+        within.find(|(_, it)| is_its(it)).map(|(on, _)| self.handler(on)).unwrap_or_default()
     }
 
     /// The handlers of all resources that are nested in one, however deep.
     fn lifted(&self, top: ConstructId) -> Vec<Piece> {
-        let code = &self.it.code;
         let mut pieces = Vec::new();
-        for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
+        for (id, construct) in self.it.code.parsed.syntax.within(top) {
             let ConstructKind::Res { inline, .. } = construct.kind else { continue };
-            if !code.parsed.syntax.around(id).any(|(around, _)| around == top) {
-                continue;
-            }
             pieces.push(Piece::words(" "));
             match construct.body.clone() {
                 Some(_) if inline => pieces.extend(self.inline_handler(id)),
@@ -144,9 +140,11 @@ impl Emitter<'_, '_, '_> {
     fn sees_cells(&self, handler: NodeId, captured: &Captured) -> bool {
         let code = &self.it.code;
         let own = code.function_at(handler);
-        let cells = self.it.names.cells.iter();
-        let mut uses = cells.flat_map(|cell| code.uses(cell.symbol).map(|it| (it.node_id(), cell.symbol)));
-        uses.any(|(node, symbol)| {
+        let mut nodes =
+            std::iter::once(handler).chain(captured.copies.keys().copied()).flat_map(|it| code.inside(it));
+        nodes.any(|node| {
+            let symbol = code.symbol(node).filter(|symbol| self.it.names.cell(*symbol).is_some());
+            let Some(symbol) = symbol.filter(|_| code.reference(node).is_some()) else { return false };
             let seen = captured_at(code, node, code.declaration(symbol)).unwrap_or(node);
             let mut around = code.functions_around(code.function_of(seen));
             let is_own = around.find(|id| code.functions[*id].role != Role::Plain) == own;

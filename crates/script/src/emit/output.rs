@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use crate::line::{Position, count};
 use crate::map::{Segment, SourceMap};
-use crate::program::Position;
 
 /// A text with its map.
 #[derive(Debug)]
@@ -97,8 +97,4 @@ impl Output {
         let line = self.starts.partition_point(|start| *start <= offset);
         (count(line), self.starts[line - 1])
     }
-}
-
-fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,19 +1,15 @@
 //! `par` as units that `$r.par` runs as soon as what they need is there, and `pfor` as turns that `$r.pfor` runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use oxc_ast::AstKind;
-use oxc_ast::ast::VariableDeclaration;
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
-use oxc_syntax::symbol::SymbolId;
 
 use super::Emitter;
 use super::edits::Piece;
-use crate::analyse::Analysis;
-use crate::analyse::code::Code;
 use crate::analyse::effects::target;
-use crate::analyse::flow::bound;
+use crate::analyse::parallel::units::keyword;
 use crate::analyse::parallel::{Plan, Segment, Step, Unit};
 use crate::analyse::pfor;
 use crate::syntax::{ConstructId, ConstructKind};
@@ -44,6 +40,8 @@ impl Emitter<'_, '_, '_> {
         let list = it.code.source(each.right.span());
         let construct = it.code.construct(id);
         let Some(text) = construct.body.clone() else { return };
+        // The tree knows where a body without braces ends: `if (a) b(); else c()`.
+        let text = text.start..it.code.place(body).end.max(text.start);
         let span = construct.span.start..it.code.place(statement).end.max(construct.span.end);
         let waits = !it.calls.inside(&it.code, body).is_empty();
         if !waits || pfor::is_sequential(&it.code, id) {
@@ -133,23 +131,58 @@ impl Emitter<'_, '_, '_> {
                 }
                 // In a sequence the call stays where it was.
                 Step::Call(_) => {}
-                Step::Statement(statement) => {
-                    let place = self.statement(*statement);
+                Step::Statement(part) => {
+                    let place = self.statement(*part);
                     // What stands before it, comments too, but no function, which was moved.
                     let functions = plan.functions.iter().map(|function| code.place(*function));
                     let before =
                         functions.filter(|it| it.end <= place.start).map(|it| it.end).max().unwrap_or(0);
-                    pieces.push(Piece::Source((*at).max(before).min(place.start)..place.start));
+                    let before = (*at).max(before).min(place.start)..place.start;
+                    match keyword(code, *part) {
+                        Some(word) => self.declarator(*part, word, before, pieces),
+                        None => pieces.push(Piece::Source(before)),
+                    }
                     pieces.push(Piece::Source(place.clone()));
                     pieces.push(Piece::words(";"));
-                    *at = place.end.max(*at);
+                    *at = self.end_of(*part).max(*at);
                 }
             }
         }
     }
 
+    /// What stands before a declarator that is a unit of its own, with a `var` of its own for the common one or the comma.
+    fn declarator(&self, part: NodeId, word: &str, before: Range<usize>, pieces: &mut Vec<Piece>) {
+        let code = &self.it.code;
+        let declaration = code.parent(part);
+        let AstKind::VariableDeclaration(it) = code.kind(declaration) else { return };
+        let index = it.declarations.iter().position(|it| it.node_id.get() == part).unwrap_or(0);
+        let gap = index.checked_sub(1).map(|last| it.declarations[last].span.end..code.span(part).start);
+        let cut = match gap.and_then(|gap| code.comma(gap)) {
+            Some(comma) => comma..comma + 1,
+            None => code.place(declaration).start..code.place(declaration).start + word.len(),
+        };
+        pieces.push(Piece::Source(before.start.min(cut.start)..cut.start));
+        pieces.push(Piece::Source(cut.end..before.end));
+        if !self.lifts.assigned.contains(&part) {
+            pieces.push(Piece::words(format!(" {word} ")));
+        }
+    }
+
+    /// Where the source goes on after a part: behind the semicolon, if it is the last variable of a declaration.
+    fn end_of(&self, part: NodeId) -> usize {
+        let code = &self.it.code;
+        match code.kind(code.parent(part)) {
+            AstKind::VariableDeclaration(it)
+                if it.declarations.last().map(|it| it.node_id.get()) == Some(part) =>
+            {
+                code.place(code.parent(part)).end
+            }
+            _ => self.statement(part).end,
+        }
+    }
+
     /// Where a statement stands in S, with its semicolon.
-    fn statement(&self, node: NodeId) -> std::ops::Range<usize> {
+    fn statement(&self, node: NodeId) -> Range<usize> {
         let code = &self.it.code;
         let place = code.place(node);
         match code.construct_at(node) {
@@ -166,144 +199,4 @@ impl Emitter<'_, '_, '_> {
     pub(super) fn result(&self, call: NodeId) -> String {
         format!("${}", self.hoisted.get(&call).copied().unwrap_or(0))
     }
-
-    /// Names that a block declares for its units: with `var` what belongs to the function around.
-    fn declared_by(&self, block: NodeId, is_var: bool) -> Vec<String> {
-        let names = self.lifts.names.iter().filter(|((of, _), var)| *of == block && **var == is_var);
-        names.map(|((_, symbol), _)| self.it.code.name(*symbol).to_owned()).collect()
-    }
-
-    /// Declarations in units become assignments, where others see what they declare.
-    pub(super) fn lift(&mut self) {
-        let it = self.it;
-        for node in &self.lifts.assigned {
-            match it.code.kind(*node) {
-                AstKind::VariableDeclaration(declaration) => {
-                    let pieces = assignments(self, *node, declaration);
-                    self.edits.replace(it.code.place(*node), pieces);
-                }
-                AstKind::Class(class) => {
-                    let name = class.id.as_ref().map_or("", |id| id.name.as_str());
-                    self.edits.wrap(it.code.place(*node), &format!("{name} = "), "");
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// What blocks of `par` declare for their units.
-#[derive(Debug, Default)]
-pub(super) struct Lifts {
-    /// By the block, and whether it is a `var`.
-    names: BTreeMap<(NodeId, SymbolId), bool>,
-    /// Declarations that become assignments.
-    pub(super) assigned: BTreeSet<NodeId>,
-}
-
-impl Lifts {
-    /// From the inside: the outermost block whose units share a name has it.
-    pub(super) fn of(it: &Analysis<'_, '_>) -> Self {
-        let mut lifts = Self::default();
-        for plan in it.plans.iter().rev() {
-            for statement in plan.moved() {
-                for node in it.code.inside(statement) {
-                    lifts.visit(it, it.code.statements[plan.construct], statement, node);
-                }
-            }
-        }
-        lifts
-    }
-
-    fn visit(&mut self, it: &Analysis<'_, '_>, block: NodeId, statement: NodeId, node: NodeId) {
-        let code = &it.code;
-        let (symbols, is_var) = match code.kind(node) {
-            AstKind::VariableDeclaration(declaration) => {
-                let symbols =
-                    declaration.declarations.iter().flat_map(|it| bound(&it.id)).collect::<Vec<_>>();
-                (symbols, declaration.kind.is_var())
-            }
-            AstKind::Class(class) => {
-                (class.id.as_ref().and_then(|id| id.symbol_id.get()).into_iter().collect(), false)
-            }
-            _ => return,
-        };
-        let is_state = code
-            .construct_at(node)
-            .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }));
-        let is_shared = if is_var {
-            code.function_of(node) == code.function_of(statement)
-                && !is_in_turn(it, node, statement)
-                && symbols.iter().any(|symbol| is_seen_outside(code, *symbol, statement))
-        } else {
-            node == statement && !is_state
-        };
-        if is_shared {
-            self.assigned.insert(node);
-            for symbol in symbols {
-                // A block within, of the same turn, has it no longer.
-                let is_within =
-                    |it_block: NodeId| code.is_inside(it_block, block) && !is_in_turn(it, it_block, block);
-                self.names.retain(|(of, name), _| *name != symbol || *of == block || !is_within(*of));
-                self.names.insert((block, symbol), is_var);
-            }
-        }
-    }
-}
-
-/// Whether a node stands in a turn of a `pfor` within a statement: such a turn has its own variables.
-fn is_in_turn(it: &Analysis<'_, '_>, node: NodeId, statement: NodeId) -> bool {
-    let code = &it.code;
-    let mut around = code.ancestors(node).take_while(|outer| code.is_inside(*outer, statement));
-    around.any(|outer| {
-        code.construct_at(outer)
-            .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Pfor { .. }) && outer != node)
-    })
-}
-
-fn is_seen_outside(code: &Code<'_, '_>, symbol: SymbolId, statement: NodeId) -> bool {
-    let scoping = code.semantic.scoping();
-    let declared = scoping.symbol_declarations(symbol);
-    let used = code.uses(symbol).map(|reference| reference.node_id());
-    declared.chain(used).any(|node| !code.is_inside(node, statement))
-}
-
-/// `x = 1` for `var x = 1`.
-fn assignments(
-    emitter: &Emitter<'_, '_, '_>,
-    node: NodeId,
-    declaration: &VariableDeclaration<'_>,
-) -> Vec<Piece> {
-    let code = &emitter.it.code;
-    let is_external = code
-        .construct_at(node)
-        .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::External { .. }));
-    let parent = code.parent(node);
-    let in_head = match code.kind(parent) {
-        AstKind::ForInStatement(each) => each.left.span() == code.span(node),
-        AstKind::ForOfStatement(each) => each.left.span() == code.span(node),
-        _ => false,
-    };
-    let mut pieces = Vec::new();
-    for declarator in &declaration.declarations {
-        let target = code.source(declarator.id.span());
-        if in_head {
-            return vec![Piece::Source(target)];
-        }
-        let Some(init) = &declarator.init else { continue };
-        pieces.push(Piece::words(if pieces.is_empty() { "" } else { ", " }));
-        let is_pattern = declarator.id.get_binding_identifier().is_none();
-        pieces.push(Piece::words(if is_pattern { "(" } else { "" }));
-        pieces.push(Piece::Source(target));
-        pieces.push(Piece::words(" = "));
-        let symbol = bound(&declarator.id).first().copied();
-        match symbol.and_then(|symbol| emitter.it.names.external(symbol)).filter(|_| is_external) {
-            Some(external) => pieces.extend(emitter.template(external)),
-            None => pieces.push(Piece::Source(code.source(init.span()))),
-        }
-        pieces.push(Piece::words(if is_pattern { ")" } else { "" }));
-    }
-    let is_in_for = matches!(code.kind(parent), AstKind::ForStatement(_));
-    pieces.push(Piece::words(if is_in_for { "" } else { ";" }));
-    pieces
 }

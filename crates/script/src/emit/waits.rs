@@ -13,7 +13,7 @@ use crate::analyse::calls::{Wait, call_by};
 use crate::analyse::code::{Called, Code, FunctionId};
 use crate::analyse::names::node_of;
 use crate::analyse::template::Part;
-use crate::program::Method;
+use crate::method::Method;
 use crate::syntax::ConstructKind;
 
 impl<'a> Emitter<'_, '_, 'a> {
@@ -100,6 +100,9 @@ impl<'a> Emitter<'_, '_, 'a> {
             let is_empty = text[1..].trim_start().starts_with(')');
             self.edits.words(parameters.start..parameters.start + 1, if is_empty { "($r" } else { "($r, " });
         }
+        for own in code.arguments_of(function) {
+            self.edits.words(code.place(own), "[...arguments].slice(1)");
+        }
         let Called::ByName(symbol) = code.functions[function].called else { return };
         let uses: Vec<NodeId> = code.uses(symbol).map(|reference| reference.node_id()).collect();
         for name in uses {
@@ -125,7 +128,11 @@ impl<'a> Emitter<'_, '_, 'a> {
         }
         let text = code.text_of(name);
         let bound = format!("{text}.bind(null, $r)");
-        let words = if self.is_shorthand(name) { format!("{text}: {bound}") } else { bound };
+        let words = match code.kind(code.parent(name)) {
+            _ if self.is_shorthand(name) => format!("{text}: {bound}"),
+            AstKind::NewExpression(new) if new.callee.span() == code.span(name) => format!("({bound})"),
+            _ => bound,
+        };
         self.edits.words(code.place(name), words);
     }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::syntax::{Construct, ConstructId, ConstructKind, Method, Syntax};
+use crate::method::Method;
+use crate::syntax::{Construct, ConstructId, ConstructKind, Syntax};
 
 pub(super) fn check(syntax: &Syntax, diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.extend(services(syntax));
@@ -57,7 +58,7 @@ fn handlers(syntax: &Syntax) -> Vec<Diagnostic> {
             continue;
         };
         let of = path.map_or_else(|| "this resource".to_owned(), |path| format!("`{path}`"));
-        let message = format!("{of} has two handlers for {}", method.name());
+        let message = format!("{of} has two handlers for {}", method.word());
         let help = "keep one of them; resources of the same path are one resource";
         let error =
             Diagnostic::error(Code::HandlerTwice, method_span.clone(), message, "the second one", help);

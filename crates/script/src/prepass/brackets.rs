@@ -112,7 +112,7 @@ fn misaligned(lexed: &Lexed<'_>, wrong: impl Fn(usize, usize) -> bool) -> Option
         let text = lines.text(lines.position(span(lexed, id).start).line);
         text.chars().take_while(|c| c.is_whitespace()).count()
     };
-    let column = |id: TokenId| lines.position(span(lexed, id).start).column - 1;
+    let column = |id: TokenId| lines.position(span(lexed, id).start).column as usize - 1;
     let mut braces: Vec<(TokenId, TokenId)> =
         lexed.frames.iter().filter_map(|frame| Some((frame.close?, frame.open?))).collect();
     braces.sort_unstable();

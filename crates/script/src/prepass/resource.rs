@@ -3,7 +3,8 @@
 use super::{Finder, Place};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lex::{Kind, TokenId};
-use crate::syntax::{ConstructKind, Method, Name};
+use crate::method::Method;
+use crate::syntax::{ConstructKind, Name};
 
 /// What stands behind a resource's path.
 enum Behind {
@@ -116,7 +117,7 @@ impl Finder<'_> {
             Behind::Block(id)
         } else if self.lexed.is_name(id, "on") && (method || braces) {
             Behind::Handler { from: id, word: id + 1 }
-        } else if self.names(id) && braces && Method::named(&self.lexed.text(id).to_uppercase()).is_some() {
+        } else if self.names(id) && braces && Method::handled(&self.lexed.text(id).to_uppercase()).is_some() {
             Behind::Handler { from: id, word: id }
         } else {
             Behind::Nothing
@@ -256,7 +257,7 @@ impl Finder<'_> {
     /// The method, if it is one, and the brace of `on METHOD {`.
     fn handler_head(&mut self, word: TokenId) -> Option<(Option<Method>, TokenId)> {
         let open = if self.lexed.is(word, "{") { word } else { word + 1 };
-        let method = Method::named(self.lexed.text(word));
+        let method = Method::handled(self.lexed.text(word));
         if method.is_none() {
             self.unknown_method(word);
         }
@@ -275,14 +276,14 @@ impl Finder<'_> {
 
     fn unknown_method(&mut self, word: TokenId) {
         let text = self.lexed.text(word);
-        let all = Method::ALL.map(Method::name).join(", ");
-        let (message, help) = match Method::named(&text.to_uppercase()) {
+        let all = Method::HANDLED.map(Method::word).join(", ");
+        let (message, help) = match Method::handled(&text.to_uppercase()) {
             _ if text == "{" => {
                 ("`on` needs a method".into(), format!("write one of {all} before the brace"))
             }
             Some(method) => (
                 format!("`{text}` is not an HTTP method"),
-                format!("write it in capitals: `on {}`", method.name()),
+                format!("write it in capitals: `on {}`", method.word()),
             ),
             None if text == "OPTIONS" => (
                 "`OPTIONS` has no handler of its own".into(),

@@ -1,6 +1,7 @@
-//! Node, which runs what was compiled.
+//! Node, or Bun, which run what was compiled.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use script::{Options, Program, compile};
@@ -15,9 +16,21 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start() -> Self {
+        Self::of(Path::new("node"))
+    }
+
+    /// Bun, where `scripts/setup script` has fetched it.
+    pub(crate) fn bun() -> Option<Self> {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
+        let bun = target.join("tools/engines/node_modules/.bin/bun");
+        bun.exists().then(|| Self::of(&bun))
+    }
+
+    fn of(engine: &Path) -> Self {
         let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/meaning/worker.mjs");
-        let node = Command::new("node").arg(worker).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut process = node.unwrap_or_else(|error| panic!("node has to be installed: {error}"));
+        let process = Command::new(engine).arg(worker).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process =
+            process.unwrap_or_else(|error| panic!("{} has to be there: {error}", engine.display()));
         let input = process.stdin.take().expect("a pipe");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
         Self { process, input, output }

@@ -1,9 +1,11 @@
-// Runs handlers as a worker would, with nothing around: resources are made up, and time is.
+// Runs handlers as a worker would, with its `par` and `pfor`, and nothing around: resources are made up, and time is.
 //
 // Reads a run a line from stdin, as JSON `{code, handler, seed, query, cells}`, and answers each with a line: what was
 // responded, the calls that are not safe by resource, the cells, and an error if one was thrown.
 
 import { createInterface } from "node:readline";
+
+import { par, pfor } from "../../../../worker/par.js";
 
 const METHODS = ["get", "head", "post", "put", "patch", "delete", "options"];
 const AT_ONCE = 3;
@@ -57,9 +59,9 @@ class Run {
 
   async call(_site, resource, method, values) {
     const name = resource.filter((piece) => typeof piece === "string").join("@");
-    const calls = (this.calls[name] ??= []);
     await this.clock.after();
-    if (METHODS[method] !== "get") calls.push([METHODS[method], ...values]);
+    if (METHODS[method] !== "get") (this.calls[name] ??= []).push([METHODS[method], ...values]);
+    const calls = this.calls[name] ?? [];
     const result = (name.length + calls.length * 3 + values.reduce((sum, value) => sum * 5 + Number(value), 1)) % 11;
     await this.clock.after();
     return result;
@@ -85,31 +87,11 @@ class Run {
   }
 
   par(...units) {
-    return this.limited(units.map(([, unit]) => unit), units.map(([needs]) => needs), Infinity);
+    return par(units);
   }
 
   pfor(list, turn) {
-    const keys = Array.isArray(list) ? Object.keys(list).map(Number) : Object.keys(Object(list));
-    return this.limited(keys.map((key) => () => turn(key)), keys.map(() => []), AT_ONCE);
-  }
-
-  async limited(units, needs, most) {
-    const done = new Set();
-    const running = new Map();
-    const errors = new Map();
-    let waiting = units.map((_, index) => index);
-    for (;;) {
-      for (const index of errors.size > 0 ? [] : waiting) {
-        if (running.size >= most || !needs[index].every((need) => done.has(need))) continue;
-        waiting = waiting.filter((it) => it !== index);
-        running.set(index, units[index]().catch((error) => errors.set(index, error)).then(() => index));
-      }
-      if (running.size === 0) break;
-      const index = await Promise.race(running.values());
-      running.delete(index);
-      done.add(index);
-    }
-    if (errors.size > 0) throw errors.get(Math.min(...errors.keys()));
+    return pfor(list, turn, AT_ONCE);
   }
 }
 

@@ -143,15 +143,29 @@ impl<'b> Writer<'b> {
         format!("{begin}{}", self.fresh)
     }
 
+    /// One variable or several, of which later ones use earlier ones, and now and then the other way round.
     fn declaration(&mut self, depth: usize) {
         let word = ["var", "let", "const"][self.pick(3)];
-        let (name, value) = (self.name("n"), self.value(0));
-        if self.pick(4) == 0 {
-            self.line(depth, &format!("{word} {{ length: {name} }} = [{value}, {value}]"));
-        } else {
-            self.line(depth, &format!("{word} {name} = {value}"));
+        let count = [1, 1, 2, 3][self.pick(4)];
+        let mut all: Vec<String> = (0..count).map(|_| self.declarator(word)).collect();
+        if word == "var" && count > 1 && self.pick(3) == 0 {
+            let last = format!("n{}", self.fresh);
+            all.insert(0, format!("{} = typeof {last}", self.name("n")));
         }
+        let gap = [", ", ", // a comma, and a comment\n      ", " /* , */\n    , "][self.pick(3)];
+        self.line(depth, &format!("{word} {}", all.join(gap)));
+    }
+
+    fn declarator(&mut self, word: &str) -> String {
+        let (name, value) = (self.name("n"), self.value(0));
+        let text = match self.pick(24) {
+            0..=3 => format!("{{ length: {name} }} = [{value}, {value}]"),
+            4 | 5 => format!("[, {name} = {value}] = [{value}]"),
+            6 if word == "let" => name.clone(),
+            _ => format!("{name} = {value}"),
+        };
         self.known.push(name);
+        text
     }
 
     fn block(&mut self, depth: usize, head: &str) {

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-/// How much is asked for at first, and at most: twice as much each time that all of it came.
+/// How much is asked for at first, and at most: four times as much each time that all of it came.
 const STEP: usize = 8 << 10;
 const MAX_STEP: usize = 64 << 10;
 /// The room that a connection keeps while nothing goes on: there may be tens of thousands.
@@ -76,7 +76,7 @@ impl Input {
 
     fn grow(&mut self, read: usize) {
         if read >= self.step {
-            self.step = (self.step * 2).min(MAX_STEP);
+            self.step = (self.step * 4).min(MAX_STEP);
         }
     }
 

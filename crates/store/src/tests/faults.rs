@@ -31,6 +31,21 @@ async fn a_full_disk_refuses_what_does_not_fit_and_keeps_what_does() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_removed_or_replaced_is_written_to_no_more_and_is_again_where_it_is_back() {
+    let bench = Bench::new();
+    bench.store.commit(batch().create("a", "0")).await.unwrap();
+    let (file, aside) = (bench.path(), bench.path().with_extension("aside"));
+    fs::rename(&file, &aside).unwrap();
+    assert_eq!(fault(bench.store.commit(batch().append("a", 1, "lost")).await), Fault::Gone);
+    fs::copy(&aside, &file).unwrap();
+    assert_eq!(fault(bench.store.commit(batch().append("a", 1, "lost")).await), Fault::Gone);
+    assert_eq!(read(&bench.store, "a").await, read_as(1, "0"));
+    fs::rename(&aside, &file).unwrap();
+    bench.store.commit(batch().append("a", 1, "1")).await.unwrap();
+    assert_eq!(read(&bench.store, "a").await, read_as(2, "01"));
+}
+
+#[tokio::test]
 async fn a_conflict_in_a_transaction_that_did_not_fit_is_judged_again() {
     let bench = Bench::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
     let Bench { store, .. } = &bench;

@@ -149,9 +149,27 @@ async fn commit(model: &mut Model, store: &Store, ops: &[Op]) {
 async fn check(model: &Model, store: &Store) {
     let keys: Vec<_> = model.cells.iter().map(|(key, cell)| (key.clone(), cell.version())).collect();
     assert_eq!(store.keys("").await.unwrap(), keys);
+    check_scan(model, store).await;
     for (key, cell) in &model.cells {
         assert_eq!(read(store, key).await, read_as(cell.version(), cell.values.last().unwrap()));
     }
+}
+
+/// All logs, page by page.
+async fn check_scan(model: &Model, store: &Store) {
+    let mut cells = model.cells.iter();
+    let mut after = String::new();
+    loop {
+        let page = store.scan("", &*after, 2).await.unwrap();
+        assert!(page.len() <= 2);
+        let Some((last, _)) = page.last() else { break };
+        after.clone_from(last);
+        for (key, log) in page {
+            let (expected, cell) = cells.next().unwrap();
+            assert_eq!((&key, Ok(Some(log))), (expected, store.load(&*key).await), "{cell:?}");
+        }
+    }
+    assert_eq!(cells.next().map(|(key, _)| key), None);
 }
 
 async fn check_after(model: &Model, store: &Store, key: &str, by: i64) {

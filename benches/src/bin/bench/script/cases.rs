@@ -7,10 +7,10 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::ratios::{Headline, at_least, at_most, ratio};
 use super::servers::{ALL_CORES, Scripted, cluster, example};
 use crate::process::Server;
 use crate::progress::Progress;
+use crate::ratios::{Headline, at_least, at_most, ratio};
 use crate::{Tools, open};
 
 pub(super) mod crawl;

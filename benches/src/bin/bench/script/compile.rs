@@ -9,8 +9,8 @@ use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use script::{Options, compile};
 
-use super::ratios::Headline;
 use crate::progress::Progress;
+use crate::ratios::Headline;
 
 const LINES: usize = 1_000;
 const TURNS: usize = 20;

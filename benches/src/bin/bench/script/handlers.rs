@@ -12,12 +12,12 @@ use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::ratios::{Headline, at_least, ratio};
 use super::servers::{Scripted, bun, fastify};
 use crate::load::{Load, Round, load};
 use crate::process::Server;
 use crate::progress::Progress;
 use crate::query::program;
+use crate::ratios::{Headline, at_least, ratio};
 use crate::rivals::present;
 use crate::{Tools, open};
 

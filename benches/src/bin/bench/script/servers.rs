@@ -22,20 +22,23 @@ pub(super) struct Scripted<'a> {
     /// What `engine` says.
     pub(super) engine: String,
     pub(super) durability: &'a str,
+    /// Whether requests are refused that would have to wait for the gateway's own threads.
+    pub(super) sheds: bool,
 }
 
 impl Scripted<'_> {
     /// One worker, on Node, on the servers' core.
     pub(super) fn by(script: PathBuf, service: SocketAddr) -> Self {
         let (engine, durability) = ("node".to_owned(), "process");
-        Self { script, service, cores: SERVER_CORE, workers: 1, engine, durability }
+        Self { script, service, cores: SERVER_CORE, workers: 1, engine, durability, sheds: true }
     }
 
     pub(super) fn start(&self, tools: &Tools) -> Result<Server> {
-        let Self { service, workers, engine, durability, .. } = self;
+        let Self { service, workers, engine, durability, sheds, .. } = self;
         let yaml = format!(
             "services: {{ service: {{ url: 'http://{service}' }} }}\n\
              scripts: {{ engine: {engine}, durability: {durability} }}\n\
+             shed: {{ automatic: {sheds} }}\n\
              routes:\n  - path: /*\n    script:\n      file: '{}'\n      hosts: ['{service}']\n      \
              workers: {{ least: {workers}, most: {workers} }}\n      limits: {{ wall: 10m }}\n",
             self.script.display()

@@ -13,12 +13,12 @@ use http::{Method, Request};
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::ratios::{Headline, at_most, ratio};
 use super::servers::Scripted;
 use crate::load::{Load, Round, load};
 use crate::process::{NOBODY, Server};
 use crate::progress::Progress;
 use crate::query::program;
+use crate::ratios::{Headline, at_most, ratio};
 use crate::{Tools, open};
 
 const ROUNDS: usize = 3;

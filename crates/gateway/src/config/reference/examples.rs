@@ -30,6 +30,8 @@ routes:
   - { path: /query, query: { services: [catalog] } }
   - { path: /catalog/*, proxy: catalog }
   - { path: /shop/*, script: shop.sjs }
+  - { path: '/buyers/{id}', aggregate: buyers.yaml }
+compress: true
 drain: { timeout: 1m }
 log: { access: true }
 traces: { otlp: http://collector:4318 }
@@ -291,6 +293,23 @@ routes:
         "\
 routes:
   - { path: /shop/*, script: { file: shop.sjs, resources: { most: 10000, ttl: 1h } } }
+",
+    ),
+    (
+        "routes[].aggregate",
+        "\
+routes:
+  - { path: /buyers, aggregate: { file: buyers.yaml } }
+",
+    ),
+    (
+        "routes[].aggregate.limits",
+        "\
+routes:
+  - path: /buyers
+    aggregate:
+      file: buyers.yaml
+      limits: { calls: 100, parallel: 8, fan_out: 50, received: 16MiB, deadline: 5s, body: 64KiB }
 ",
     ),
     (

@@ -96,7 +96,6 @@ fn what_is_no_json_answer_that_went_well_stays_as_it_is() {
     encoded.headers_mut().insert("content-encoding", "br".parse().unwrap());
     for response in [
         answer("text/plain", repeated()),
-        answer("application/problem+json", repeated()),
         answer("application/vnd.orfa.dedup+json", repeated()),
         status(404),
         status(206),

@@ -90,6 +90,12 @@ pub(super) fn apply(root: &mut Option<Value>, edit: &Value) {
             step => place.get_mut(usize::try_from(step.as_u64().unwrap()).unwrap()).unwrap(),
         };
     }
+    if let (Value::Array(items), Some(values)) = (&mut *place, edit.get(3)) {
+        let number = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
+        let first = number(last);
+        items.splice(first..first + number(&edit[2]), values.as_array().unwrap().iter().cloned());
+        return;
+    }
     match (place, last, edit.get(2)) {
         (Value::Array(items), Value::String(_), Some(len)) => {
             items.truncate(usize::try_from(len.as_u64().unwrap()).unwrap());

@@ -63,6 +63,13 @@ impl Wish {
             place = Some(inner);
         }
         match place {
+            Some(Value::Array(items)) if self.what.is_multiple_of(5) => {
+                let first = self.place.index(items.len() + 1);
+                let count = usize::from(self.what) % (items.len() - first + 1);
+                path.push(json!(first));
+                let values = vec![&self.value; usize::from(self.what) % 3];
+                return json!([slot, path, count, values]);
+            }
             Some(Value::Array(items)) if self.what.is_multiple_of(3) => {
                 path.push(json!("length"));
                 return json!([slot, path, self.place.index(items.len() + 1)]);
@@ -78,6 +85,8 @@ impl Wish {
         json!([slot, path, self.value])
     }
 }
+
+const NO_EDIT: &str = "edit 0 is not `[slot, path]`, `[slot, path, value]` or `[slot, path, count, values]`";
 
 fn text(root: Option<&Node>) -> Option<String> {
     let mut text = Vec::new();
@@ -172,8 +181,20 @@ fn what_does_not_fit_is_refused_by_name() {
         ),
         (r#"[[0,["list"],1],[0,["list",0],1]]"#, "edit 1 does not fit: there is nothing at its path"),
         (r#"[[0,["text","length"],0]]"#, "edit 0 does not fit: there is nothing at its path"),
-        (r#"[[0,["list",-1],1]]"#, "edit 0 is not `[slot, path]` or `[slot, path, value]`"),
-        (r#"[[0,[],1,2]]"#, "edit 0 is not `[slot, path]` or `[slot, path, value]`"),
+        (
+            r#"[[0,["list",1],2,[]]]"#,
+            "edit 0 does not fit: more items are taken out of an array than there are",
+        ),
+        (
+            r#"[[0,["list",18446744073709551615],1,[]]]"#,
+            "edit 0 does not fit: more items are taken out of an array than there are",
+        ),
+        (r#"[[0,["text",0],0,[]]]"#, "edit 0 does not fit: there is nothing at its path"),
+        (r#"[[0,[],0,[1]]]"#, "edit 0 does not fit: there is nothing at its path"),
+        (r#"[[0,["list",-1],1]]"#, NO_EDIT),
+        (r#"[[0,["list",0],1,2]]"#, NO_EDIT),
+        (r#"[[0,["list",0],"1",[]]]"#, NO_EDIT),
+        (r#"[[0,["list",0],1,[],0]]"#, NO_EDIT),
         (r#"[[0,["list"#, "byte 10: this is not JSON"),
     ] {
         assert_eq!(refused(changes), reason, "{changes}");

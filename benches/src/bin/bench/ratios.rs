@@ -4,16 +4,16 @@ use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 
 /// A headline of this name.
-pub(super) type Headline = (String, Score);
+pub(crate) type Headline = (String, Score);
 
 /// What more of the rounds has is better, or less.
-pub(super) struct Wanted {
-    pub(super) better: Better,
-    pub(super) target: f64,
+pub(crate) struct Wanted {
+    pub(crate) better: Better,
+    pub(crate) target: f64,
 }
 
 /// One by the other, round by round; none where one of them was not there.
-pub(super) fn ratio(
+pub(crate) fn ratio(
     name: &str,
     over: &[f64],
     under: &[f64],
@@ -27,10 +27,10 @@ pub(super) fn ratio(
     (!values.is_empty()).then(|| (name.to_owned(), score))
 }
 
-pub(super) fn at_least(target: f64) -> Wanted {
+pub(crate) fn at_least(target: f64) -> Wanted {
     Wanted { better: Better::Higher, target }
 }
 
-pub(super) fn at_most(target: f64) -> Wanted {
+pub(crate) fn at_most(target: f64) -> Wanted {
     Wanted { better: Better::Lower, target }
 }

@@ -1,0 +1,58 @@
+//! Aggregates: the marketplace's Q4 and Q5 beside the same written by hand in Rust and on Fastify, and what it costs to
+//! leave out duplicates (`joins.rs`); the three test cases of the study that the marketplace comes from (`study.rs`);
+//! answers of 10 MB (`large.rs`).
+
+mod joins;
+mod large;
+mod study;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use marketplace::Service;
+use serde::Serialize;
+
+use crate::Tools;
+use crate::progress::Progress;
+
+/// About as long as all of it takes.
+const TAKES: Duration = Duration::from_secs(200);
+/// The aggregates of the marketplace, and where their routes are here.
+const ROUTES: [(&str, &str); 5] =
+    [("q1", "/q1"), ("q2", "/q2/{id}"), ("q3", "/q3"), ("q4", "/q4"), ("q5", "/q5")];
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Join(joins::Row),
+    Cell(study::Row),
+    Large(large::Row),
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let progress = Progress::new(tools.time(TAKES));
+    let (joins, mut scores) = joins::run(tools, &progress)?;
+    let (cells, errors) = study::run(tools, &progress)?;
+    let (large, memory) = large::run(tools, &progress)?;
+    let rows = joins.into_iter().map(Row::Join).chain(cells.into_iter().map(Row::Cell));
+    let rows: Vec<Row> = rows.chain(large.into_iter().map(Row::Large)).collect();
+    scores.extend([errors, memory]);
+    tools.results("aggregate", &rows, scores)
+}
+
+/// The config of a gateway with the marketplace's aggregates, in the order of [`Service::ALL`] before services there.
+fn config(services: [SocketAddr; 3]) -> String {
+    let service =
+        |(service, at): (Service, SocketAddr)| format!("  {}: {{ url: 'http://{at}' }}\n", service.name());
+    let route = |(name, path)| format!("  - {{ path: '{path}', aggregate: '{}' }}\n", file(name).display());
+    let services = Service::ALL.into_iter().zip(services).map(service).collect::<String>();
+    format!("services:\n{services}routes:\n{}", ROUTES.map(route).concat())
+}
+
+/// The declaration of this name.
+fn file(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace/aggregates");
+    folder.join(name).with_extension("yaml")
+}

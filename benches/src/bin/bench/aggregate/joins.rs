@@ -1,0 +1,222 @@
+//! Q4 and Q5, all buyers and all orders, in turns with the rivals. The services are played: each answers from its
+//! memory what the marketplace answered once, so that their databases take no part in what is measured.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::client::{Answer, Client};
+use benches::stats::median;
+use benches::upstream::Played;
+use bytes::Bytes;
+use http::Request;
+use http::header::ACCEPT;
+use http_body_util::Full;
+use marketplace::{Data, Marketplace, Service};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::config;
+use crate::load::{Load, Round, load};
+use crate::process::{LOAD_CORE, SERVER_CORE, Server, pinned};
+use crate::progress::Progress;
+use crate::ratios::{Headline, at_least, at_most, ratio};
+use crate::rivals::present;
+use crate::{Tools, open};
+
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(2);
+const WARM_UP: Duration = Duration::from_secs(2);
+/// All of the orders.
+const LIMIT: usize = 2000;
+/// More is asked than can be done, on purpose: what a request costs is measured, and a refusal costs nothing.
+const UNSHED: &str = "shed: { automatic: false }\n";
+const PLAIN: &str = "application/json";
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    query: &'static str,
+    server: &'static str,
+    round: usize,
+    bytes: usize,
+    #[serde(flatten)]
+    measured: Round,
+}
+
+/// Who is asked, and for what kind of answer.
+struct Way<'a> {
+    name: &'static str,
+    server: &'a Server,
+    accept: &'static str,
+}
+
+pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<Headline>)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("answers.json");
+    std::fs::write(&file, serde_json::to_vec(&open::run(recorded())??)?)?;
+    let played = Service::ALL.map(|_| played(tools, &file)).into_iter().collect::<Result<Vec<_>>>()?;
+    let services = std::array::from_fn(|place| played[place].address);
+    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
+    let handwritten = handwritten(tools, services)?;
+    let fastify = fastify(tools, services)?;
+    let deduplicated = dedup::media_type(dedup::Form::Json);
+    let mut ways = vec![
+        Way { name: "orfa", server: &orfa, accept: PLAIN },
+        Way { name: "handwritten", server: &handwritten, accept: PLAIN },
+        Way { name: "orfa.dedup", server: &orfa, accept: deduplicated },
+    ];
+    ways.extend(fastify.iter().map(|server| Way { name: "fastify", server, accept: PLAIN }));
+    let mut rows = Vec::new();
+    for (query, path) in [("q4", "/q4".to_owned()), ("q5", format!("/q5?limit={LIMIT}"))] {
+        rows.extend(measure(tools, query, &path, &ways, progress)?);
+    }
+    let headlines = headlines(&rows);
+    Ok((rows, headlines))
+}
+
+/// What the marketplace answers to all that is asked for Q4 and Q5.
+async fn recorded() -> Result<Played> {
+    let marketplace = Marketplace::start(Data::fresh()?).await?;
+    let orders = format!("/orders?limit={LIMIT}");
+    let listed: Value = serde_json::from_str(&get(&marketplace, Service::Order, &orders).await?)?;
+    let ids = |field| {
+        let rows = listed.as_array().into_iter().flatten();
+        let mut ids: Vec<String> = rows.map(|row| row[field].to_string()).collect();
+        let mut seen = std::collections::HashSet::new();
+        ids.retain(|id| seen.insert(id.clone()));
+        ids.join(",")
+    };
+    let asked = [
+        (Service::Profile, "/buyers".to_owned()),
+        (Service::Catalog, "/catalogs".to_owned()),
+        (Service::Order, orders),
+        (Service::Catalog, format!("/catalogs?ids={}", ids("catalog_id"))),
+        (Service::Profile, format!("/freelancers?ids={}", ids("freelancer_id"))),
+    ];
+    let mut played = Played::new();
+    for (service, path) in asked {
+        let answer = get(&marketplace, service, &path).await?;
+        played.insert(path, answer);
+    }
+    Ok(played)
+}
+
+async fn get(marketplace: &Marketplace, service: Service, path: &str) -> Result<String> {
+    let answer = ask(marketplace.address(service), path, PLAIN).await?;
+    Ok(String::from_utf8(answer.body.to_vec())?)
+}
+
+async fn ask(address: SocketAddr, path: &str, accept: &str) -> Result<Answer> {
+    let request = Request::get(path).header(ACCEPT, accept).body(Full::<Bytes>::default())?;
+    let answer = Client::new(address).send(request).await?;
+    let text = || String::from_utf8_lossy(&answer.body);
+    ensure!(answer.status == 200, "{path}: {} {}", answer.status, text());
+    Ok(answer)
+}
+
+/// A service that answers out of a file, beside the load.
+fn played(tools: &Tools, file: &Path) -> Result<Server> {
+    Server::start(|address, _| {
+        let mut command = pinned(LOAD_CORE, &tools.upstream);
+        command.arg(address.to_string()).arg(file);
+        Ok(command)
+    })
+}
+
+fn handwritten(tools: &Tools, services: [SocketAddr; 3]) -> Result<Server> {
+    Server::start(|address, _| {
+        let mut command = pinned(SERVER_CORE, &tools.handwritten);
+        command.arg(address.to_string()).args(services.map(|service| service.to_string()));
+        Ok(command)
+    })
+}
+
+/// Fastify with undici. None where it is not there.
+fn fastify(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option<Server>> {
+    let Some(program) = present(tools, "aggregate") else { return Ok(None) };
+    let server = Server::start(|address, _| {
+        let mut command = pinned(SERVER_CORE, Path::new("node"));
+        command.arg(program).arg(address.ip().to_string()).arg(address.port().to_string());
+        command.args(services.map(|service| format!("http://{service}"))).env("NODE_ENV", "production");
+        Ok(command)
+    });
+    server.map(Some)
+}
+
+/// Rounds of all ways in turn, after each has answered as the first does.
+fn measure(
+    tools: &Tools,
+    query: &'static str,
+    path: &str,
+    ways: &[Way<'_>],
+    progress: &Progress,
+) -> Result<Vec<Row>> {
+    let (mut expected, mut bytes) = (None, Vec::new());
+    for way in ways {
+        let (answer, length) = way.answer(path).with_context(|| way.name)?;
+        let expected = expected.get_or_insert_with(|| answer.clone());
+        ensure!(answer == *expected, "{} answers {query} otherwise", way.name);
+        bytes.push(length);
+        load(way.server, Load::Script(&way.script(path)), tools.time(WARM_UP)).with_context(|| way.name)?;
+    }
+    let mut rows = Vec::new();
+    for round in 0..tools.rounds(ROUNDS) {
+        for (way, bytes) in ways.iter().zip(&bytes) {
+            let script = way.script(path);
+            let measured =
+                load(way.server, Load::Script(&script), tools.time(ROUND)).with_context(|| way.name)?;
+            let (Round { per_second, cpu_us, .. }, Way { name, .. }) = (measured, way);
+            progress.say(&format!(
+                "{query} {name:<11} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU  {bytes:>8} bytes"
+            ));
+            rows.push(Row { query, server: name, round, bytes: *bytes, measured });
+        }
+    }
+    Ok(rows)
+}
+
+impl Way<'_> {
+    /// What is answered, and its length as it came.
+    fn answer(&self, path: &str) -> Result<(Value, usize)> {
+        let answer = open::run(ask(self.server.address, path, self.accept))??;
+        let plain = open::run(answer.decoded())??;
+        Ok((serde_json::from_slice(&plain)?, answer.body.len()))
+    }
+
+    /// The same for wrk, in Lua.
+    fn script(&self, path: &str) -> String {
+        format!("wrk.path = '{path}'\nwrk.headers['Accept'] = '{}'\n", self.accept)
+    }
+}
+
+fn headlines(rows: &[Row]) -> Vec<Headline> {
+    let of = |query, server| -> Vec<f64> {
+        let those = rows.iter().filter(|row| row.query == query && row.server == server);
+        those.map(|row| row.measured.cpu_us).collect()
+    };
+    let against = |query, server| format!("{server}: {:.0} us CPU a request", median(&of(query, server)));
+    let cheap = |name, query, target| {
+        ratio(
+            name,
+            &of(query, "orfa"),
+            &of(query, "handwritten"),
+            at_most(target),
+            against(query, "handwritten"),
+        )
+    };
+    let faster = ratio(
+        "aggregate.q5.vs_fastify",
+        &of("q5", "fastify"),
+        &of("q5", "orfa"),
+        at_least(3.0),
+        against("q5", "fastify"),
+    );
+    let plain = of("q5", "orfa");
+    let more: Vec<f64> =
+        of("q5", "orfa.dedup").iter().zip(&plain).map(|(with, plain)| with - plain).collect();
+    let share = ratio("dedup.encode_cpu_share", &more, &plain, at_most(0.15), against("q5", "orfa"));
+    let q4 = cheap("aggregate.q4.cpu_vs_handwritten", "q4", 1.25);
+    let q5 = cheap("aggregate.q5.cpu_vs_handwritten", "q5", 1.25);
+    [q4, q5, faster, share].into_iter().flatten().collect()
+}

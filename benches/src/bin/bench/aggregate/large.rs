@@ -1,0 +1,191 @@
+//! Answers of 10 MB: what they add to resident memory. One service's answer as it is, which goes on while it comes: the
+//! service holds its last piece back until the client has the first one. And the same joined with another answer.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use benches::scoreboard::{Better, Score};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::ratios::Headline;
+use crate::service::{Answer, Service, text};
+use crate::{Tools, open};
+
+/// Bytes of the answer, about.
+const LENGTH: usize = 10_000_000;
+const PIECE: usize = 64 << 10;
+const SAMPLE: Duration = Duration::from_millis(2);
+/// How long the last piece is held back at most.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Those who wrote the rows.
+const AUTHORS: usize = 100;
+
+/// A shape, and its declaration.
+const SHAPES: [(&str, &str); 2] = [
+    ("as it comes", "parts:\n  rows: { get: service/rows }\nanswer: rows\n"),
+    (
+        "joined",
+        "parts:\n  rows: { get: service/rows }\n  authors:\n    get: service/authors\n    \
+         join: { into: rows, on: author_id = id, as: author, one: true }\nanswer: rows\n",
+    ),
+];
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    shape: &'static str,
+    bytes: usize,
+    rss_before_mb: f64,
+    rss_highest_mb: f64,
+    /// By the length of the answer.
+    rss_ratio: f64,
+    /// Whether the client had the first byte before the service had sent its last.
+    first_before_last: bool,
+}
+
+/// Between the service and the client.
+#[derive(Default)]
+struct Gate {
+    first_came: Notify,
+    last_sent: AtomicBool,
+}
+
+/// What came.
+struct Came {
+    bytes: usize,
+    first_before_last: bool,
+}
+
+pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Headline)> {
+    let rows = open::run(async {
+        let mut rows = Vec::new();
+        for (shape, declaration) in SHAPES {
+            rows.push(measure(tools, shape, declaration, progress).await.context(shape)?);
+        }
+        anyhow::Ok(rows)
+    })??;
+    let worst = rows.iter().map(|row| row.rss_ratio).fold(0.0, f64::max);
+    let streamed =
+        rows.iter().filter(|row| row.first_before_last).map(|row| row.shape).collect::<Vec<_>>().join(", ");
+    let score = Score {
+        value: worst,
+        unit: "ratio".into(),
+        better: Better::Lower,
+        target: Some(4.0),
+        against: format!("the answer's length; first byte before the service's last: {streamed}"),
+        spread: 0.0,
+    };
+    Ok((rows, ("aggregate.10mb.rss_ratio".into(), score)))
+}
+
+async fn measure(tools: &Tools, shape: &'static str, declaration: &str, progress: &Progress) -> Result<Row> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("large.yaml");
+    std::fs::write(&file, declaration)?;
+    let (gate, rows) = (Arc::<Gate>::default(), Bytes::from(rows()));
+    let (at, held) = (SocketAddr::from(([127, 0, 0, 1], 0)), Arc::clone(&gate));
+    let service = Service::start(at, move |request| answer(request, rows.clone(), Arc::clone(&held)))?;
+    let server = Server::gateway(&tools.orfa, SERVER_CORE, &config(service.address, &file))?;
+    // What is there before anything is asked is there whatever is asked.
+    let warm = Client::new(server.address).send(Request::get("/authors").body(Full::default())?).await?;
+    ensure!(warm.status == 200, "{}", warm.status);
+    let before = server.usage()?.rss;
+    let asked = ask(server.address, gate);
+    let (came, highest) = open::with_highest(&server, SAMPLE, asked).await?;
+    let Came { bytes, first_before_last } = came?;
+    ensure!(bytes >= LENGTH, "only {bytes} bytes came");
+    let (rss_before_mb, rss_highest_mb) = (before as f64 / 1e6, highest as f64 / 1e6);
+    let rss_ratio = (highest - before) as f64 / bytes as f64;
+    let first = if first_before_last { "before" } else { "after" };
+    progress.say(&format!(
+        "{shape:<11} {rss_before_mb:.1} to {rss_highest_mb:.1} MB, {rss_ratio:.2} of the answer; first byte {first} the last"
+    ));
+    Ok(Row { shape, bytes, rss_before_mb, rss_highest_mb, rss_ratio, first_before_last })
+}
+
+fn config(service: SocketAddr, declaration: &Path) -> String {
+    format!(
+        "services: {{ service: {{ url: 'http://{service}' }} }}\n\
+         routes:\n  - {{ path: /large, aggregate: '{}' }}\n  - {{ path: /authors, proxy: service }}\n",
+        declaration.display()
+    )
+}
+
+/// The service: `/rows` stops before its last piece until somebody has the first one.
+async fn answer(request: Request<Incoming>, rows: Bytes, gate: Arc<Gate>) -> Answer {
+    let mut answer = match request.uri().path() {
+        "/rows" => {
+            let pieces = stream::iter((0..rows.len()).step_by(PIECE)).then(move |from| {
+                let piece = rows.slice(from..(from + PIECE).min(rows.len()));
+                let (is_last, gate) = (from + PIECE >= rows.len(), Arc::clone(&gate));
+                async move {
+                    if is_last {
+                        // A gateway that wants all of it before it answers gets all of it, later.
+                        let _ = tokio::time::timeout(PATIENCE, gate.first_came.notified()).await;
+                        gate.last_sent.store(true, Relaxed);
+                    }
+                    Ok::<_, Infallible>(Frame::data(piece))
+                }
+            });
+            Response::new(StreamBody::new(pieces).boxed_unsync())
+        }
+        _ => text(authors()),
+    };
+    answer.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
+    answer
+}
+
+fn rows() -> String {
+    let (mut rows, mut id) = (String::from("["), 0);
+    while rows.len() < LENGTH {
+        let comma = if id == 0 { "" } else { "," };
+        let author = id % AUTHORS;
+        rows += &format!(
+            r#"{comma}{{"id":{id},"author_id":{author},"title":"The row with number {id}","text":"{}","tags":["one","two"],"open":true}}"#,
+            "some words about it ".repeat(8)
+        );
+        id += 1;
+    }
+    rows + "]"
+}
+
+fn authors() -> String {
+    let author = |id| format!(r#"{{"id":{id},"name":"Author {id}"}}"#);
+    format!("[{}]", (0..AUTHORS).map(author).collect::<Vec<_>>().join(","))
+}
+
+/// Asks, says when the first byte has come, and counts them all.
+async fn ask(address: SocketAddr, gate: Arc<Gate>) -> Result<Came> {
+    let (mut client, connection) = handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
+    tokio::spawn(connection);
+    let request = Request::get("/large").header("host", address.to_string()).body(Full::<Bytes>::default())?;
+    let answer = client.send_request(request).await?;
+    let (status, mut body, mut bytes) = (answer.status(), answer.into_body(), 0);
+    let mut first_before_last = false;
+    while let Some(frame) = body.frame().await {
+        let length = frame?.data_ref().map_or(0, Bytes::len);
+        if bytes == 0 && length > 0 {
+            first_before_last = !gate.last_sent.load(Relaxed);
+            gate.first_came.notify_one();
+        }
+        bytes += length;
+    }
+    ensure!(status == 200, "{status}");
+    Ok(Came { bytes, first_before_last })
+}

@@ -1,0 +1,135 @@
+//! An aggregate as a way of answering: from a request to its answer, through the other files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use json::Document;
+use services::{Body, Budget, Call, Calls, Problem, Report, Services};
+
+use crate::answer;
+use crate::config::LimitsConfig;
+use crate::declaration::Declaration;
+use crate::mistake::Mistake;
+use crate::plan::{self, Plan};
+use crate::problem::{AggregateError, Failed};
+use crate::run::Run;
+
+/// An aggregate.
+pub struct Aggregate {
+    pub(crate) plan: Plan,
+    pub(crate) declared: Declaration,
+    services: Services,
+    pub(crate) documents: Documents,
+    pub(crate) path: Box<str>,
+}
+
+/// The services' OpenAPI documents, by their names.
+pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
+
+/// What an aggregate is made of beside its declaration.
+#[derive(Clone, Copy)]
+pub struct Ground<'a> {
+    /// The route's path: `/buyers/{id}`.
+    pub path: &'a str,
+    /// The services of the gateway.
+    pub services: &'a Services,
+    /// What they say of themselves.
+    pub documents: &'a Documents,
+}
+
+impl Aggregate {
+    /// An aggregate, or every mistake in its declaration that a schema can't see.
+    ///
+    /// # Errors
+    /// See `docs/errors.md`, "Of an aggregate's declaration".
+    pub fn new(
+        declared: &Declaration,
+        limits: &LimitsConfig,
+        ground: &Ground<'_>,
+    ) -> Result<Self, Vec<Mistake>> {
+        let Ground { path, services, documents } = *ground;
+        let plan = Plan::new(declared, &plan::Ground { path, services, limits })?;
+        let (services, documents) = (services.clone(), documents.clone());
+        Ok(Self { plan, declared: declared.clone(), services, documents, path: path.into() })
+    }
+
+    /// The methods that it takes.
+    #[must_use]
+    pub fn methods(&self) -> &'static str {
+        match self.plan.method {
+            Method::POST => "POST",
+            Method::PUT => "PUT",
+            Method::PATCH => "PATCH",
+            Method::DELETE => "DELETE",
+            _ => "GET, HEAD",
+        }
+    }
+
+    /// Answers a request. `seen` is the caller, the headers that services get some of, and how much time there is; the
+    /// rest of the allowance is made here, of the limits. The response carries a [`Report`] and, where it was not
+    /// streamed, its [`json::Tree`] in its extensions.
+    ///
+    /// # Errors
+    /// Everything in `problem.rs`.
+    pub fn handle(
+        &self,
+        request: Request<Body>,
+        seen: Call,
+    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+        let limits = &self.plan.limits;
+        let (started, deadline) = (seen.budget.started, seen.budget.deadline);
+        let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
+        let parallel = limits.parallel as usize;
+        let budget = Arc::new(Budget::since(started, time, limits.calls, limits.received.0, parallel));
+        let call = Call { budget: Arc::clone(&budget), ..seen };
+        async move {
+            self.answer(request, call).await.map_err(|error| Failed { error, report: report(&budget) }.into())
+        }
+        .boxed()
+    }
+
+    async fn answer(&self, request: Request<Body>, call: Call) -> Result<Response<Body>, AggregateError> {
+        let method = request.method();
+        let is_head = *method == Method::HEAD;
+        if *method != self.plan.method && !(is_head && self.plan.method == Method::GET) {
+            return Err(AggregateError::Method { method: method.clone(), allow: self.methods() });
+        }
+        let (head, body) = request.into_parts();
+        let inputs = self.plan.inputs.read(&head)?;
+        let body = match self.plan.reads_body {
+            true => Some(Document::new(self.read(body).await?).map_err(AggregateError::BodyJson)?),
+            false => None,
+        };
+        let budget = Arc::clone(&call.budget);
+        let run = Run::new(&self.plan, inputs, body, Calls::new(self.services.clone(), call), is_head);
+        let failures = run.all().await?;
+        if let Some(response) = answer::streamed(&run, &failures, report(&budget))? {
+            return Ok(response);
+        }
+        let (tree, failures) = answer::tree(&run, failures)?;
+        Ok(answer::response(tree, &failures, self.plan.partial, is_head, report(&budget)))
+    }
+
+    async fn read(&self, mut body: Body) -> Result<Bytes, AggregateError> {
+        let limit = self.plan.limits.body;
+        let mut read = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| AggregateError::BodyBroken)?.into_data() else { continue };
+            if read.len() + data.len() > limit.as_usize() {
+                return Err(AggregateError::BodySize(limit.0));
+            }
+            read.extend_from_slice(&data);
+        }
+        Ok(read.freeze())
+    }
+}
+
+fn report(budget: &Budget) -> Report {
+    Report { made: budget.take_made(), since: Some(budget.started), cpu: Duration::ZERO }
+}

@@ -1,0 +1,230 @@
+//! The response: one part, several by their names, or one object of the members of several; with what failed.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use json::{Document, Kind, Member, Pieces, Tree};
+use services::{Body, Report};
+
+use crate::assemble::Assembly;
+use crate::declaration::Conflict;
+use crate::plan::{ERRORS, Shape, quoted};
+use crate::problem::{AggregateError, Failure};
+use crate::run::Run;
+use crate::stream::{Segment, Streaming};
+use crate::value::Value;
+
+/// Tells which parts failed: a list by RFC 9651.
+pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
+/// As many of them are told in the header.
+const MOST: usize = 20;
+
+/// The tree of the answer, and all parts that failed and may.
+pub(crate) fn tree(run: &Run<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Failure>), AggregateError> {
+    let assembly = Assembly { run, failures: RefCell::new(failed) };
+    let mut members = match &run.plan.answer {
+        Shape::Part(part) => {
+            let tree = assembly.tree(*part)?;
+            return Ok((tree, assembly.failures.into_inner()));
+        }
+        Shape::Parts(parts) => {
+            let member = |(name, part): &(Bytes, usize)| Ok((name.clone(), assembly.tree(*part)?));
+            parts.iter().map(member).collect::<Result<Vec<Member>, AggregateError>>()?
+        }
+        Shape::Merged(parts, conflict) => merged(&assembly, parts, *conflict)?,
+    };
+    let failures = assembly.failures.into_inner();
+    if !failures.is_empty() {
+        let entries: serde_json::Value = failures.iter().map(Failure::entry).collect();
+        let errors = quoted(ERRORS);
+        members.retain(|(name, _)| *name != errors);
+        members.push((errors, Tree::Text(entries.to_string().into())));
+    }
+    Ok((Tree::Object(members.into()), failures))
+}
+
+/// The response while long parts of it are on their way; `None` if there are none.
+pub(crate) fn streamed(
+    run: &Run<'_>,
+    failed: &[Failure],
+    report: Report,
+) -> Result<Option<Response<Body>>, AggregateError> {
+    let long = |part: usize| match run.value(part) {
+        Some(Value::Long(held, _)) => held.take(),
+        _ => None,
+    };
+    let parts = match &run.plan.answer {
+        Shape::Part(part) => match long(*part) {
+            Some(long) => return Ok(Some(on_its_way(run, vec![Segment::Long(long)], failed, report))),
+            None => return Ok(None),
+        },
+        Shape::Parts(parts) => parts,
+        Shape::Merged(..) => return Ok(None),
+    };
+    if !parts.iter().any(|(_, part)| matches!(run.value(*part), Some(Value::Long(..)))) {
+        return Ok(None);
+    }
+    let assembly = Assembly { run, failures: RefCell::new(failed.to_vec()) };
+    let mut segments = Vec::new();
+    for (place, (name, part)) in parts.iter().enumerate() {
+        let before = if place == 0 { &b"{"[..] } else { b"," };
+        segments.push(Segment::Text([before, name, b":"].concat().into()));
+        segments.push(match long(*part) {
+            Some(long) => Segment::Long(long),
+            None => Segment::Tree(assembly.tree(*part)?),
+        });
+    }
+    let failures = assembly.failures.into_inner();
+    let end = match failures.is_empty() {
+        true => "}".to_owned(),
+        false => {
+            format!(",\"{ERRORS}\":{}}}", failures.iter().map(Failure::entry).collect::<serde_json::Value>())
+        }
+    };
+    segments.push(Segment::Text(end.into()));
+    Ok(Some(on_its_way(run, segments, &failures, report)))
+}
+
+fn on_its_way(run: &Run<'_>, segments: Vec<Segment>, failures: &[Failure], report: Report) -> Response<Body> {
+    let status = if failures.is_empty() { StatusCode::OK } else { run.plan.partial };
+    let mut response = Streaming::response(segments, status);
+    head(response.headers_mut(), failures);
+    response.extensions_mut().insert(report);
+    response
+}
+
+/// The members of several parts. Names are compared by what they say.
+fn merged(
+    assembly: &Assembly<'_>,
+    parts: &[usize],
+    conflict: Conflict,
+) -> Result<Vec<Member>, AggregateError> {
+    let mut members: Vec<(Vec<u8>, usize, Member)> = Vec::new();
+    for number in parts {
+        let part = &assembly.run.plan.parts[*number];
+        for (name, value) in members_of(assembly.tree(*number)?, &part.name)? {
+            let said = said(&name);
+            match members.iter().position(|(known, ..)| *known == said) {
+                None => members.push((said, *number, (name, value))),
+                // A part that has a name twice keeps the first, as everywhere.
+                Some(place) if members[place].1 == *number => {}
+                Some(place) => match conflict {
+                    Conflict::First => {}
+                    Conflict::Last => members[place] = (said, *number, (name, value)),
+                    Conflict::Error => {
+                        let one = Arc::clone(&assembly.run.plan.parts[members[place].1].name);
+                        let name = String::from_utf8_lossy(&said).chars().take(40).collect();
+                        return Err(AggregateError::MergeConflict {
+                            one,
+                            other: Arc::clone(&part.name),
+                            name,
+                        });
+                    }
+                },
+            }
+        }
+    }
+    Ok(members.into_iter().map(|(.., member)| member).collect())
+}
+
+/// The members of a part's tree; a part that failed and may has none.
+fn members_of(tree: Tree, part: &Arc<str>) -> Result<Vec<Member>, AggregateError> {
+    let of_text = |text: &Bytes| {
+        let document = Document::new(text.clone()).ok();
+        let kind = document.as_ref().map_or(Kind::Null, |document| document.root().kind());
+        let members = document.iter().flat_map(|document| document.root().members());
+        let member =
+            |(key, value): (json::Key<'_>, json::Node<'_>)| (key.node().slice(), Tree::Text(value.slice()));
+        match kind {
+            Kind::Object => Ok(members.map(member).collect()),
+            Kind::Null => Ok(Vec::new()),
+            other => Err(AggregateError::MergeKind { part: Arc::clone(part), kind: other.name() }),
+        }
+    };
+    match tree {
+        Tree::Text(text) => of_text(&text),
+        Tree::Object(members) => Ok(members.to_vec()),
+        Tree::Extended(text, more) => {
+            let mut members: Vec<Member> = of_text(&text)?;
+            members.extend(more.iter().cloned());
+            Ok(members)
+        }
+        Tree::Array(_) => Err(AggregateError::MergeKind { part: Arc::clone(part), kind: Kind::Array.name() }),
+    }
+}
+
+/// What a name says, without quotes and escapes.
+fn said(name: &Bytes) -> Vec<u8> {
+    let document = Document::new(name.clone()).ok();
+    document
+        .and_then(|document| Some(document.root().string()?.into_owned()))
+        .unwrap_or_else(|| name.to_vec())
+}
+
+/// The response that says a tree.
+pub(crate) fn response(
+    tree: Tree,
+    failures: &[Failure],
+    partial: StatusCode,
+    is_head: bool,
+    report: Report,
+) -> Response<Body> {
+    let length = tree.len();
+    let body = match is_head {
+        true => services::body::empty(),
+        false => Written { pieces: tree.clone().pieces(), rest: length as u64 }.boxed_unsync(),
+    };
+    let mut response = Response::new(body);
+    if !failures.is_empty() {
+        *response.status_mut() = partial;
+    }
+    head(response.headers_mut(), failures);
+    response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    response.extensions_mut().insert(report);
+    response.extensions_mut().insert(tree);
+    response
+}
+
+fn head(headers: &mut http::HeaderMap, failures: &[Failure]) {
+    headers.insert(CONTENT_TYPE, const { HeaderValue::from_static("application/json") });
+    if !failures.is_empty() {
+        let items: Vec<String> = failures.iter().take(MOST).map(Failure::item).collect();
+        headers.extend(HeaderValue::from_str(&items.join(", ")).ok().map(|value| (PARTS, value)));
+    }
+}
+
+/// A tree on its way out. Nothing is written before it is asked for.
+struct Written {
+    pieces: Pieces,
+    rest: u64,
+}
+
+impl http_body::Body for Written {
+    type Data = Bytes;
+    type Error = services::body::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = self.get_mut();
+        let piece = this.pieces.next();
+        this.rest -= piece.as_ref().map_or(0, |piece| piece.len() as u64).min(this.rest);
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest)
+    }
+}

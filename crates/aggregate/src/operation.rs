@@ -1,0 +1,290 @@
+//! An aggregate as an operation of OpenAPI 3.1: parameters of its inputs, the answer as far as the services' own documents
+//! say what their answers are.
+
+use json::{Path, Step};
+use openapi::{Content, Document, Schema};
+use serde_json::{Map, Value, json};
+
+use crate::aggregate::Aggregate;
+use crate::declaration::{InputType, One};
+use crate::input::{Input, LONGEST, Place};
+use crate::plan::{ERRORS, Part, Shape};
+
+/// Schemas within schemas are written out this far; below, anything may stand.
+const DEPTH: usize = 12;
+
+impl Aggregate {
+    /// The operation. Its path is the route's, its method the first of [`Aggregate::methods`].
+    #[must_use]
+    pub fn operation(&self) -> Value {
+        let plan = &self.plan;
+        let parameters: Vec<Value> = plan.inputs.all.iter().map(parameter).collect();
+        let answer = json!({
+            "description": "The answer.",
+            "headers": { "ORFA-Parts": {
+                "description": "The optional parts that failed, as a list by RFC 9651.", "schema": { "type": "string" } } },
+            "content": { "application/json": { "schema": self.answer_schema() } },
+        });
+        let mut responses = Map::new();
+        responses.insert("200".to_owned(), answer.clone());
+        if plan.partial.as_u16() != 200 {
+            responses.insert(plan.partial.as_u16().to_string(), answer);
+        }
+        responses.insert("default".to_owned(), json!({ "description": "A problem by RFC 9457." }));
+        let mut operation = Map::new();
+        let words = [("summary", &self.declared.summary), ("description", &self.declared.description)];
+        operation.extend(
+            words
+                .iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(name, text)| ((*name).to_owned(), Value::from(text.as_str()))),
+        );
+        operation.insert("parameters".to_owned(), parameters.into());
+        if plan.reads_body {
+            let body = json!({ "required": true, "content": { "application/json": { "schema": {} } } });
+            operation.insert("requestBody".to_owned(), body);
+        }
+        operation.insert("responses".to_owned(), responses.into());
+        operation.into()
+    }
+
+    fn answer_schema(&self) -> Value {
+        let object = |members: Vec<(String, Value, bool)>| {
+            let required: Vec<Value> =
+                members.iter().filter(|member| member.2).map(|member| member.0.as_str().into()).collect();
+            let mut properties: Map<String, Value> =
+                members.into_iter().map(|(name, schema, _)| (name, schema)).collect();
+            properties.insert(
+                ERRORS.to_owned(),
+                json!({ "type": "array", "items": { "type": "object" },
+                "description": "The optional parts that failed; absent where none did." }),
+            );
+            json!({ "type": "object", "properties": properties, "required": required })
+        };
+        match &self.plan.answer {
+            Shape::Part(part) => self.part_schema(*part),
+            Shape::Parts(parts) => {
+                let member =
+                    |part: &usize| (self.plan.parts[*part].name.to_string(), self.part_schema(*part), true);
+                object(parts.iter().map(|(_, part)| member(part)).collect())
+            }
+            Shape::Merged(parts, _) => {
+                let members = parts.iter().flat_map(|part| properties(self.part_schema(*part)));
+                object(members.map(|(name, schema)| (name, schema, false)).collect())
+            }
+        }
+    }
+
+    /// What a part is in the answer.
+    fn part_schema(&self, number: usize) -> Value {
+        let schema = self.value_schema(number);
+        if self.plan.parts[number].is_required() { schema } else { or_null(schema) }
+    }
+
+    /// What a part's value looks like, with all that is put into it.
+    fn value_schema(&self, number: usize) -> Value {
+        let part = &self.plan.parts[number];
+        let mut schema = self.called(part).unwrap_or_else(|| json!({}));
+        if let Ok(path) = Path::parse(&part.at) {
+            schema = at(schema, path.steps());
+        }
+        if part.joins.is_some() && !is_array(&schema) {
+            schema = json!({ "type": "array", "items": schema });
+        }
+        if let Some(fields) = &part.fields {
+            schema = chosen(schema, fields.iter().map(|(name, path)| (name, path)));
+        }
+        if part.each.as_ref().is_some_and(|each| each.into.is_none()) {
+            schema = json!({ "type": "array", "items": schema });
+        }
+        for child in &part.children {
+            let child_part = &self.plan.parts[*child];
+            let Some(target) = child_part.goes_into() else { continue };
+            let value = match &child_part.joins {
+                Some(joins) if joins.one != One::Only(false) => or_null(items(self.value_schema(*child))),
+                _ => self.part_schema(*child),
+            };
+            put(&mut schema, target.path.steps(), &target.name, value);
+        }
+        schema
+    }
+
+    /// What the service's document says of a part's call.
+    fn called(&self, part: &Part) -> Option<Value> {
+        let document = self.documents.get(&**part.service.name())?;
+        let path = crate::plan::sample(&part.url.path);
+        let operations =
+            document.operations.iter().filter(|operation| operation.method == part.method.as_str());
+        let mut fitting: Vec<_> = operations.filter(|operation| fits(&operation.path, &path)).collect();
+        // `/users/me` goes before `/users/{id}`.
+        fitting.sort_by_key(|operation| operation.path.matches('{').count());
+        fitting.first()?.answers.iter().find_map(|content| match content {
+            Content::Json(schema) => Some(written(schema, document, DEPTH)),
+            _ => None,
+        })
+    }
+}
+
+/// Whether a path is one of a template.
+fn fits(template: &str, path: &str) -> bool {
+    let is_same = |(known, found): (&str, &str)| known == found || (known.contains('{') && !found.is_empty());
+    template.split('/').count() == path.split('/').count()
+        && template.split('/').zip(path.split('/')).all(is_same)
+}
+
+fn parameter(input: &Input) -> Value {
+    let name = match &input.place {
+        Place::Path(_) => input.declared.name.as_deref().unwrap_or(&input.name),
+        Place::Query(name) => name,
+        Place::Header(name) => name.as_str(),
+    };
+    let mut schema = Map::new();
+    let kind = |kind| match kind {
+        InputType::Integer => "integer",
+        InputType::Number => "number",
+        InputType::Boolean => "boolean",
+        InputType::String | InputType::List => "string",
+    };
+    schema.insert("type".to_owned(), kind(input.item).into());
+    for (word, bound) in [("minimum", input.declared.minimum), ("maximum", input.declared.maximum)] {
+        schema.extend(bound.map(|bound| (word.to_owned(), number(bound))));
+    }
+    if !input.declared.values.is_empty() {
+        schema.insert("enum".to_owned(), input.declared.values.clone().into());
+    }
+    let longest = input.declared.longest.unwrap_or(LONGEST);
+    if input.item == InputType::String {
+        schema.insert("maxLength".to_owned(), longest.into());
+    }
+    let is_list = input.declared.kind == InputType::List;
+    let mut schema = match is_list {
+        true => json!({ "type": "array", "maxItems": longest, "items": schema }),
+        false => schema.into(),
+    };
+    if let Some(default) = &input.declared.default {
+        schema["default"] = default.clone();
+    }
+    let is_required = matches!(input.place, Place::Path(_)) || input.declared.required;
+    let mut parameter =
+        json!({ "name": name, "in": input.place.name(), "required": is_required, "schema": schema });
+    if !input.declared.description.is_empty() {
+        parameter["description"] = input.declared.description.as_str().into();
+    }
+    if is_list && matches!(input.place, Place::Query(_)) {
+        parameter["explode"] = false.into();
+    }
+    parameter
+}
+
+/// A bound, without a fraction where it has none.
+#[expect(clippy::cast_possible_truncation, reason = "whole numbers below 2^53 only")]
+fn number(bound: f64) -> Value {
+    match bound.fract() == 0.0 && bound.abs() < 9e15 {
+        true => (bound as i64).into(),
+        false => bound.into(),
+    }
+}
+
+/// A schema as OpenAPI 3.1 writes it, named ones in their places.
+fn written(schema: &Schema, document: &Document, depth: usize) -> Value {
+    let Some(depth) = depth.checked_sub(1) else { return json!({}) };
+    let inner = |schema: &Schema| written(schema, document, depth);
+    let formatted = |kind: &str, format: &Option<String>| match format {
+        Some(format) => json!({ "type": kind, "format": format }),
+        None => json!({ "type": kind }),
+    };
+    match schema {
+        Schema::Unknown => json!({}),
+        Schema::Never => json!(false),
+        Schema::Null => json!({ "type": "null" }),
+        Schema::Boolean => json!({ "type": "boolean" }),
+        Schema::Integer(format) => formatted("integer", format),
+        Schema::Number => json!({ "type": "number" }),
+        Schema::Text(format) => formatted("string", format),
+        Schema::Literals(values) => json!({ "enum": values }),
+        Schema::List(items) => json!({ "type": "array", "items": inner(items) }),
+        Schema::Tuple(first, rest) => {
+            let rest = rest.as_ref().map_or(json!(false), |rest| inner(rest));
+            json!({ "type": "array", "prefixItems": first.iter().map(inner).collect::<Vec<_>>(), "items": rest })
+        }
+        Schema::Object(object) => {
+            let properties: Map<String, Value> =
+                object.members.iter().map(|member| (member.name.clone(), inner(&member.schema))).collect();
+            let required: Vec<&str> = object
+                .members
+                .iter()
+                .filter(|member| member.is_required)
+                .map(|member| &*member.name)
+                .collect();
+            let mut written = json!({ "type": "object", "properties": properties, "required": required });
+            if let Some(others) = &object.others {
+                written["additionalProperties"] = inner(others);
+            }
+            written
+        }
+        Schema::Named(name) => document.schema(name).map_or_else(|| json!({}), inner),
+        Schema::Any(all) => json!({ "anyOf": all.iter().map(inner).collect::<Vec<_>>() }),
+        Schema::All(all) => json!({ "allOf": all.iter().map(inner).collect::<Vec<_>>() }),
+    }
+}
+
+/// The schema of what a path leads to.
+fn at(schema: Value, steps: &[Step]) -> Value {
+    steps.iter().fold(schema, |mut schema, step| match step {
+        Step::Each => items(schema),
+        Step::Name(name) => schema["properties"][&**name].take(),
+    })
+}
+
+/// The schema of an array's items.
+fn items(mut schema: Value) -> Value {
+    match schema["items"].take() {
+        Value::Null => json!({}),
+        items => items,
+    }
+}
+
+fn is_array(schema: &Value) -> bool {
+    schema["type"] == "array"
+}
+
+fn properties(mut schema: Value) -> Map<String, Value> {
+    match schema["properties"].take() {
+        Value::Object(properties) => properties,
+        _ => Map::new(),
+    }
+}
+
+/// The schema of an object, or of each item, with these fields only.
+fn chosen<'a>(schema: Value, fields: impl Iterator<Item = (&'a bytes::Bytes, &'a Path)>) -> Value {
+    if is_array(&schema) {
+        return json!({ "type": "array", "items": chosen(items(schema), fields) });
+    }
+    let of_field = |(name, path): (&bytes::Bytes, &Path)| {
+        let name: String = serde_json::from_slice(name).unwrap_or_default();
+        let schema = at(schema.clone(), path.steps());
+        (name, if schema.is_null() { json!({}) } else { schema })
+    };
+    let properties: Map<String, Value> = fields.map(of_field).collect();
+    json!({ "type": "object", "properties": properties })
+}
+
+/// Puts a member into what a path leads to.
+fn put(schema: &mut Value, steps: &[Step], name: &str, value: Value) {
+    match steps {
+        [] if is_array(schema) => put(&mut schema["items"], steps, name, value),
+        [] => {
+            if !schema.is_object() {
+                *schema = json!({});
+            }
+            schema["type"] = "object".into();
+            schema["properties"][name] = value;
+        }
+        [Step::Each, rest @ ..] => put(&mut schema["items"], rest, name, value),
+        [Step::Name(member), rest @ ..] => put(&mut schema["properties"][&**member], rest, name, value),
+    }
+}
+
+fn or_null(schema: Value) -> Value {
+    json!({ "anyOf": [schema, { "type": "null" }] })
+}

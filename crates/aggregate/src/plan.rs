@@ -1,0 +1,281 @@
+//! What a declaration means: parts with parsed texts, what each needs, and what the answer is made of. Made once; every
+//! mistake in the declaration is found here.
+
+mod links;
+mod parts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, Method, StatusCode};
+use json::{Document, Path};
+use services::{Service, Services};
+
+pub(crate) use parts::{is_safe, sample};
+
+use crate::config::LimitsConfig;
+use crate::declaration::{Answer, Conflict, Declaration, Join, Missing, One};
+use crate::input::Inputs;
+use crate::mistake::{Kind, Mistake, Mistakes, below};
+use crate::template::{self, BodyTemplate, Names, Template, Url};
+
+/// The name under which answers tell of parts that failed.
+pub(crate) const ERRORS: &str = "errors";
+
+/// An aggregate, ready to run.
+pub(crate) struct Plan {
+    pub(crate) inputs: Inputs,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) answer: Shape,
+    /// The method that requests have; `GET` stands for `HEAD` too.
+    pub(crate) method: Method,
+    /// Whether the client's body is looked at.
+    pub(crate) reads_body: bool,
+    pub(crate) partial: StatusCode,
+    /// Calls under way at once.
+    pub(crate) parallel: usize,
+    pub(crate) limits: LimitsConfig,
+}
+
+/// A part, ready to run.
+pub(crate) struct Part {
+    pub(crate) name: Arc<str>,
+    pub(crate) method: Method,
+    pub(crate) service: Arc<Service>,
+    pub(crate) url: Url,
+    /// What is called, as it is written.
+    pub(crate) target: String,
+    pub(crate) headers: Vec<(HeaderName, Template)>,
+    pub(crate) body: Option<BodyTemplate>,
+    pub(crate) each: Option<Each>,
+    pub(crate) joins: Option<Joins>,
+    pub(crate) at: String,
+    /// Of each field its name as JSON, and where its value is.
+    pub(crate) fields: Option<Vec<(Bytes, Path)>>,
+    pub(crate) fallback: Fallback,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) batch: Option<usize>,
+    /// The parts that have to be there before it is called.
+    pub(crate) needs: Vec<usize>,
+    /// Whether nobody looks into its value, so that a long one can be handed on while it comes.
+    pub(crate) streams: bool,
+    /// The parts whose values are put into its own, each where it says.
+    pub(crate) children: Vec<usize>,
+}
+
+/// The items that a part is called for.
+#[derive(Clone)]
+pub(crate) struct Each {
+    pub(crate) over: Over,
+    /// Where the answers go, if not apart.
+    pub(crate) into: Option<Target>,
+}
+
+/// Where items are.
+#[derive(Clone)]
+pub(crate) enum Over {
+    Part(usize, Path),
+    Input(usize),
+}
+
+/// Where values are put: into the items of an array, or the object, that is there in another part.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) part: usize,
+    pub(crate) path: Path,
+    pub(crate) name: Box<str>,
+    /// The same as JSON.
+    pub(crate) quoted: Bytes,
+}
+
+/// How rows find their items.
+#[derive(Clone)]
+pub(crate) struct Joins {
+    pub(crate) into: Target,
+    pub(crate) item_key: Path,
+    pub(crate) row_key: Path,
+    pub(crate) one: One,
+    pub(crate) missing: Missing,
+    pub(crate) text: bool,
+    /// The keys as they are written.
+    pub(crate) on: String,
+}
+
+/// What a part is if it fails.
+#[derive(Clone)]
+pub(crate) enum Fallback {
+    /// The request fails with it.
+    Required,
+    Null,
+    Default(Arc<Document>),
+}
+
+/// What the answer is made of.
+pub(crate) enum Shape {
+    Part(usize),
+    /// Each with its name as JSON.
+    Parts(Vec<(Bytes, usize)>),
+    Merged(Vec<usize>, Conflict),
+}
+
+impl Part {
+    pub(crate) fn is_required(&self) -> bool {
+        matches!(self.fallback, Fallback::Required)
+    }
+
+    /// Where its values are put, if they are.
+    pub(crate) fn goes_into(&self) -> Option<&Target> {
+        let joins = self.joins.as_ref().map(|joins| &joins.into);
+        joins.or_else(|| self.each.as_ref()?.into.as_ref())
+    }
+}
+
+/// What a plan is made of beside the declaration.
+pub(crate) struct Ground<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) services: &'a Services,
+    pub(crate) limits: &'a LimitsConfig,
+}
+
+impl Plan {
+    /// Makes sense of a declaration, or names every mistake in it.
+    pub(crate) fn new(declared: &Declaration, ground: &Ground<'_>) -> Result<Self, Vec<Mistake>> {
+        let mut mistakes = Mistakes::default();
+        let inputs = Inputs::new(&declared.input, ground.path, &mut mistakes);
+        let input_names: Vec<&str> = declared.input.keys().map(String::as_str).collect();
+        let part_names: Vec<&str> = declared.parts.keys().map(String::as_str).collect();
+        let names = Names { inputs: &input_names, parts: &part_names };
+        if part_names.is_empty() {
+            mistakes.add(Kind::Call, "/parts", "there are no parts", "declare a call");
+        }
+        let mut parts = Vec::with_capacity(part_names.len());
+        for (name, part) in &declared.parts {
+            let mut reader = parts::Reader {
+                place: below("/parts", name),
+                names,
+                declared,
+                ground,
+                mistakes: &mut mistakes,
+            };
+            parts.extend(reader.part(name, part));
+        }
+        if parts.len() < part_names.len() {
+            return Err(mistakes.into_vec());
+        }
+        links::link(&mut parts, declared, &mut mistakes);
+        let answer = shape(declared, names, &parts, &mut mistakes);
+        for part in 0..parts.len() {
+            parts[part].streams = answer.as_ref().is_some_and(|answer| streams(&parts, part, answer));
+        }
+        let reads_body = parts.iter().any(parts::reads_body);
+        let is_unsafe = |part: &&Part| !parts::is_safe(&part.method);
+        let method = parts.iter().find(is_unsafe).map_or(Method::GET, |part| part.method.clone());
+        if reads_body && method == Method::GET {
+            let message =
+                "placeholders read the request's body, but all calls are safe: requests are GETs without one";
+            mistakes.add(Kind::Placeholder, "/parts", message, "declare an input for it");
+        }
+        let partial = declared.partial.and_then(|partial| StatusCode::from_u16(partial).ok());
+        match answer {
+            Some(answer) if mistakes.is_empty() => Ok(Self {
+                inputs,
+                parts,
+                answer,
+                method,
+                reads_body,
+                partial: partial.unwrap_or(StatusCode::OK),
+                parallel: if declared.sequential { 1 } else { ground.limits.parallel as usize },
+                limits: *ground.limits,
+            }),
+            _ => Err(mistakes.into_vec()),
+        }
+    }
+}
+
+/// Whether a part goes into the answer as it comes, and nowhere else.
+fn streams(parts: &[Part], number: usize, answer: &Shape) -> bool {
+    let part = &parts[number];
+    let is_there = match answer {
+        Shape::Part(answer) => *answer == number,
+        Shape::Parts(answer) => answer.iter().any(|(_, part)| *part == number),
+        Shape::Merged(..) => false,
+    };
+    let is_plain = part.each.is_none() && part.joins.is_none() && part.fields.is_none() && part.at.is_empty();
+    let is_asked_of = |other: &Part| {
+        // One that makes the same call gets the same answer.
+        template::parts(parts::slots(other).into_iter()).contains(&number)
+            || matches!(&other.each, Some(Each { over: Over::Part(over, _), .. }) if *over == number)
+            || (other.name != part.name
+                && other.service.name() == part.service.name()
+                && may_be_equal(other, part))
+    };
+    let is_get = part.method == Method::GET;
+    is_there && is_plain && is_get && part.children.is_empty() && !parts.iter().any(is_asked_of)
+}
+
+/// Whether the paths of two parts may be the same.
+fn may_be_equal(one: &Part, other: &Part) -> bool {
+    let [one, other] = [one, other].map(|part| part.target.split('?').next().unwrap_or_default().split('/'));
+    let is_equal = |(one, other): (&str, &str)| one == other || one.contains('{') || other.contains('{');
+    one.clone().count() == other.clone().count() && one.zip(other).all(is_equal)
+}
+
+/// What the answer is made of.
+fn shape(declared: &Declaration, names: Names<'_>, parts: &[Part], mistakes: &mut Mistakes) -> Option<Shape> {
+    let mut find = |place: String, name: &str| {
+        let found = names.parts.iter().position(|part| *part == name);
+        if found.is_none() {
+            let hint = format!("the parts are `{}`", names.parts.join("`, `"));
+            mistakes.add(Kind::Answer, place, format!("there is no part `{name}`"), hint);
+        }
+        found
+    };
+    let numbered = |list: &[String], folder: &str, find: &mut dyn FnMut(String, &str) -> Option<usize>| {
+        let found = list.iter().enumerate().map(|(place, name)| find(format!("{folder}/{place}"), name));
+        found.collect::<Vec<_>>().into_iter().collect::<Option<Vec<usize>>>()
+    };
+    let keyed = |parts: &[usize]| parts.iter().map(|part| (quoted(names.parts[*part]), *part)).collect();
+    let shape = match &declared.answer {
+        Some(Answer::Part(name)) => Shape::Part(find("/answer".into(), name)?),
+        Some(Answer::Parts(list)) => Shape::Parts(keyed(&numbered(list, "/answer", &mut find)?)),
+        Some(Answer::Merged(merged)) => {
+            Shape::Merged(numbered(&merged.merge, "/answer/merge", &mut find)?, merged.conflict)
+        }
+        None => {
+            let own: Vec<usize> =
+                (0..parts.len()).filter(|part| parts[*part].goes_into().is_none()).collect();
+            Shape::Parts(keyed(&own))
+        }
+    };
+    if let Shape::Parts(list) = &shape {
+        for (place, (name, part)) in list.iter().enumerate() {
+            if list[..place].iter().any(|(before, _)| before == name) {
+                let message = format!("the part `{}` stands here twice", names.parts[*part]);
+                mistakes.add(Kind::Answer, format!("/answer/{place}"), message, "name it once");
+            }
+        }
+        if list.iter().any(|(_, part)| names.parts[*part] == ERRORS) {
+            let message =
+                "a part of the answer can't be called `errors`: parts that failed are told under that name";
+            mistakes.add(Kind::Answer, below("/parts", ERRORS), message, "give it another name");
+        }
+    }
+    Some(shape)
+}
+
+/// A name as JSON.
+pub(crate) fn quoted(name: &str) -> Bytes {
+    serde_json::Value::from(name).to_string().into()
+}
+
+/// The two keys of `on`.
+fn keys(join: &Join) -> Result<(Path, Path), String> {
+    let (item, row) = join.on.split_once('=').ok_or("write the item's key, `=`, and the row's key")?;
+    let path = |text: &str| {
+        let text = text.trim();
+        let text = if text.starts_with(['.', '[', '/']) { text.to_owned() } else { format!(".{text}") };
+        Path::parse(&text).map_err(|error| format!("`{text}`: {error}"))
+    };
+    Ok((path(item)?, path(row)?))
+}

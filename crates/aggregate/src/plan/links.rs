@@ -1,0 +1,173 @@
+//! What parts are to each other: which waits for which, which is put into which.
+
+use http::Method;
+use json::{Path, Step};
+
+use super::{Part, parts};
+use crate::declaration::Declaration;
+use crate::mistake::{Kind, Mistakes, below};
+
+/// Links the parts, and finds what can't be.
+pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mistakes) {
+    for part in 0..list.len() {
+        if let Some(into) = list[part].goes_into().map(|into| into.part).filter(|into| *into != part) {
+            list[into].children.push(part);
+            // A member gives way to what is put in under its name.
+            let quoted = list[part].goes_into().map(|target| target.quoted.clone());
+            if let Some(fields) = &mut list[into].fields {
+                fields.retain(|(name, _)| Some(name) != quoted.as_ref());
+            }
+        }
+    }
+    let count = mistakes_of(list, declared, mistakes);
+    if count > 0 {
+        return;
+    }
+    if declared.sequential {
+        for (before, part) in list.iter_mut().skip(1).enumerate() {
+            add(&mut part.needs, before);
+        }
+        circle(
+            list,
+            mistakes,
+            |part| &part.needs,
+            "needs",
+            "parts are called in the order in which they stand: put it further down",
+        );
+        return;
+    }
+    // An unsafe call is made once nothing can fail any more that does not need it.
+    let is_unsafe = |part: &Part| !parts::is_safe(&part.method);
+    if let Some(last) = list.iter().position(is_unsafe) {
+        let before: Vec<usize> =
+            (0..list.len()).filter(|part| *part != last && !needs(list, *part, last)).collect();
+        before.into_iter().for_each(|part| add(&mut list[last].needs, part));
+    }
+}
+
+/// Finds what is wrong, and says how many things.
+fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -> usize {
+    let mut found = Mistakes::default();
+    circle(
+        list,
+        &mut found,
+        |part| &part.needs,
+        "needs",
+        "each waits for the other: take one of the placeholders out",
+    );
+    circle(
+        list,
+        &mut found,
+        |part| &part.children,
+        "gets",
+        "each is put into the other: leave one of them out",
+    );
+    let mut unsafe_ones = list.iter().filter(|part| !parts::is_safe(&part.method));
+    if let (Some(first), Some(second), false) = (unsafe_ones.next(), unsafe_ones.next(), declared.sequential)
+    {
+        let word = |method: &Method| method.as_str().to_ascii_lowercase();
+        let message = format!("`{}` and `{}` both change something", first.name, second.name);
+        let hint = "write `sequential: true` at the top: then the calls are made one after the other";
+        let place = below(&below("/parts", &second.name), &word(&second.method));
+        found.add(Kind::Unsafe, place, message, hint);
+    }
+    for part in list {
+        let place = below("/parts", &part.name);
+        let children: Vec<_> = part.children.iter().filter_map(|child| list[*child].goes_into()).collect();
+        for (number, into) in children.iter().enumerate() {
+            let same = |other: &&&super::Target| other.name == into.name && other.path == into.path;
+            if children[..number].iter().any(|other| same(&other)) {
+                let message = format!("two parts are put into `{}` as `{}`", part.name, into.name);
+                found.add(Kind::Join, &place, message, "say by `as` what each is called");
+            }
+            if part.fields.is_some() && !is_item(&into.path) {
+                let message = "`fields` and something that is put deep into the part don't go together";
+                found.add(Kind::Fields, below(&place, "fields"), message, "leave `fields` out");
+            }
+        }
+        if let (Some(each), false) = (&part.each, children.is_empty())
+            && each.into.is_some()
+        {
+            let message =
+                format!("something is put into `{}`, whose own values are put into items", part.name);
+            found.add(Kind::Each, below(&place, "each"), message, "write `apart: true`, or put it elsewhere");
+        }
+    }
+    let found = found.into_vec();
+    let count = found.len();
+    for mistake in found {
+        mistakes.push(mistake);
+    }
+    count
+}
+
+/// Whether a path leads to the value itself, or its items.
+fn is_item(path: &Path) -> bool {
+    matches!(path.steps(), [] | [Step::Each])
+}
+
+/// Tells of a circle, if there is one.
+fn circle(
+    list: &[Part],
+    mistakes: &mut Mistakes,
+    next: impl Fn(&Part) -> &Vec<usize>,
+    word: &str,
+    hint: &str,
+) {
+    // 0 is new, 1 on the way, 2 done.
+    fn walk(
+        list: &[Part],
+        part: usize,
+        states: &mut [u8],
+        way: &mut Vec<usize>,
+        next: &dyn Fn(&Part) -> &Vec<usize>,
+    ) -> bool {
+        states[part] = 1;
+        way.push(part);
+        for other in next(&list[part]) {
+            if states[*other] == 1 {
+                let begin = way.iter().position(|known| known == other).unwrap_or(0);
+                way.drain(..begin);
+                way.push(*other);
+                return true;
+            }
+            if states[*other] == 0 && walk(list, *other, states, way, next) {
+                return true;
+            }
+        }
+        states[part] = 2;
+        way.pop();
+        false
+    }
+    let mut states = vec![0; list.len()];
+    for part in 0..list.len() {
+        let mut way = Vec::new();
+        if states[part] == 0 && walk(list, part, &mut states, &mut way, &next) {
+            let names: Vec<String> = way.iter().map(|part| format!("`{}`", list[*part].name)).collect();
+            let place = below("/parts", &list[way[0]].name);
+            let message = format!("this is a circle: {}", names.join(&format!(" {word} ")));
+            mistakes.add(Kind::Cycle, place, message, hint);
+            return;
+        }
+    }
+}
+
+/// Whether a part needs another one, directly or not.
+fn needs(list: &[Part], part: usize, other: usize) -> bool {
+    let mut seen = vec![false; list.len()];
+    let mut next = vec![part];
+    while let Some(part) = next.pop() {
+        for need in &list[part].needs {
+            if !std::mem::replace(&mut seen[*need], true) {
+                next.push(*need);
+            }
+        }
+    }
+    seen[other]
+}
+
+fn add(needs: &mut Vec<usize>, need: usize) {
+    if !needs.contains(&need) {
+        needs.push(need);
+    }
+}

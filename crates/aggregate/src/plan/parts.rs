@@ -1,0 +1,395 @@
+//! One part of a declaration, understood by itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderName, Method};
+use json::{Document, Path};
+use services::{Service, path};
+
+use super::{Each, Fallback, Ground, Joins, Over, Part, Target, keys, quoted};
+use crate::declaration::{self, Declaration, Fields, InputType, One};
+use crate::mistake::{Kind, Mistakes, below};
+use crate::template::{self, BodyTemplate, Names, Slot, Source, Template, Url};
+
+/// Reads a part, and notes what is wrong with it.
+pub(super) struct Reader<'a> {
+    pub(super) place: String,
+    pub(super) names: Names<'a>,
+    pub(super) declared: &'a Declaration,
+    pub(super) ground: &'a Ground<'a>,
+    pub(super) mistakes: &'a mut Mistakes,
+}
+
+/// Whether a method changes nothing.
+pub(crate) fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Whether a part looks at the client's body.
+pub(super) fn reads_body(part: &Part) -> bool {
+    slots(part).iter().any(|slot| matches!(slot.source, Source::Body(_)))
+}
+
+/// All placeholders of a part.
+pub(crate) fn slots(part: &Part) -> Vec<&Slot> {
+    let headers = part.headers.iter().flat_map(|(_, template)| template::slots(template));
+    let body = part.body.iter().flat_map(BodyTemplate::slots);
+    part.url.slots().chain(headers).chain(body).collect()
+}
+
+impl Reader<'_> {
+    fn wrong(&mut self, kind: Kind, member: &str, message: impl Into<String>, hint: &str) {
+        let place = if member.is_empty() { self.place.clone() } else { below(&self.place, member) };
+        self.mistakes.add(kind, place, message, hint);
+    }
+
+    pub(super) fn part(&mut self, name: &str, part: &declaration::Part) -> Option<Part> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.bytes().all(plain) {
+            let hint =
+                "use letters, digits, `_` and `-`, a letter first: it stands in placeholders and headers";
+            self.wrong(Kind::Call, "", format!("`{name}` is no name of a part"), hint);
+        }
+        let (method, word, target) = self.method(part)?;
+        let call = self.call(word, target);
+        let headers = self.headers(part);
+        let body = part.body.as_ref().and_then(|body| {
+            let read = BodyTemplate::parse(body, self.names);
+            read.map_err(|message| self.wrong(Kind::Placeholder, "body", message, PLACEHOLDERS)).ok()
+        });
+        if part.body.is_some() && is_safe(&method) {
+            self.wrong(Kind::Call, "body", format!("a {method} sends no body"), "use another method");
+        }
+        let each = part.each.as_ref().map(|each| self.each(name, part, each));
+        let joins = part.join.as_ref().map(|join| self.join(name, join));
+        if part.each.is_some() && part.join.is_some() {
+            let hint = "leave `join` out: what `each` calls is put into its items anyway";
+            self.wrong(Kind::Join, "join", "a part has `each` or `join`, not both", hint);
+        }
+        if part.each.is_none() && (part.name.is_some() || part.apart) {
+            let hint = "with `join`, write `as` within it";
+            self.wrong(Kind::Each, "", "`as` and `apart` belong to `each`", hint);
+        }
+        if part.each.is_some() && !is_safe(&method) && !self.declared.sequential {
+            let hint = "write `sequential: true` at the top if this is meant";
+            self.wrong(Kind::Unsafe, "each", format!("`each` would send many a {method}"), hint);
+        }
+        let at = part.at.clone().unwrap_or_default();
+        let known = Document::new(Bytes::from_static(b"null")).ok()?;
+        if let Err(error) = known.root().pointer(&at) {
+            self.wrong(Kind::Call, "at", error.to_string(), "write it as in `/items`");
+        }
+        let fields = part.fields.as_ref().map(|fields| self.fields(fields));
+        let (service, url) = call?;
+        let read = Part {
+            name: name.into(),
+            method,
+            service,
+            url,
+            target: target.to_owned(),
+            headers,
+            body,
+            each: each.transpose_or_none()?,
+            joins: joins.transpose_or_none()?,
+            at,
+            fields: fields.transpose_or_none()?,
+            fallback: fallback(part),
+            timeout: part.timeout.map(Into::into),
+            batch: part.batch,
+            needs: Vec::new(),
+            streams: false,
+            children: Vec::new(),
+        };
+        self.check_slots(&read, word);
+        Some(Part { needs: needs(&read).into_iter().collect(), ..read })
+    }
+
+    /// The method, its word, and what is called.
+    fn method<'p>(&mut self, part: &'p declaration::Part) -> Option<(Method, &'static str, &'p str)> {
+        let all = [
+            (Method::GET, "get", &part.get),
+            (Method::HEAD, "head", &part.head),
+            (Method::POST, "post", &part.post),
+            (Method::PUT, "put", &part.put),
+            (Method::PATCH, "patch", &part.patch),
+            (Method::DELETE, "delete", &part.delete),
+        ];
+        let mut written =
+            all.into_iter().filter_map(|(method, word, call)| Some((method, word, &**call.as_ref()?)));
+        let first = written.next();
+        if first.is_none() || written.next().is_some() {
+            let message = "a part has exactly one of `get`, `head`, `post`, `put`, `patch` and `delete`";
+            self.wrong(Kind::Call, "", message, "write it as in `get: \"profile/buyers\"`");
+            return None;
+        }
+        first
+    }
+
+    fn call(&mut self, word: &str, target: &str) -> Option<(Arc<Service>, Url)> {
+        let plain = target.strip_prefix("http://").unwrap_or(target);
+        let Some((service, path)) = plain.find(['/', '?']).map(|end| plain.split_at(end)) else {
+            let hint = "write the service's name, then the path: `profile/buyers?limit=20`";
+            self.wrong(Kind::Call, word, format!("`{target}` has no path"), hint);
+            return None;
+        };
+        let services = self.ground.services;
+        let Some(service) = services.get(service).cloned() else {
+            let names: Vec<&str> = services.names().map(|name| &**name).collect();
+            let hint = format!("the services are `{}`", names.join("`, `"));
+            self.wrong(Kind::Call, word, format!("there is no service `{service}`"), &hint);
+            return None;
+        };
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let url = Url::parse(&path, self.names);
+        let url = url.map_err(|message| self.wrong(Kind::Placeholder, word, message, PLACEHOLDERS)).ok()?;
+        let sample = sample(&url.path);
+        let checked = match path::parse_target(&format!("http://{}{sample}", service.name())) {
+            Ok(_) => service.check_path(&sample),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = checked {
+            let hint = "write the path as the service has it, percent-encoded where needed";
+            self.wrong(Kind::Call, word, error.to_string(), hint);
+        }
+        let literal = url.query.iter().flat_map(|pair| pair.value.iter().flatten());
+        let texts = literal.filter_map(|piece| match piece {
+            template::Piece::Text(text) => Some(text),
+            template::Piece::Slot(_) => None,
+        });
+        if texts.chain(url.query.iter().map(|pair| &pair.name)).any(|text| !is_query(text)) {
+            let hint = "percent-encode what is no letter, digit or one of -._~,:;@!$'()*+/";
+            self.wrong(Kind::Call, word, "the query has a character that can't stand in a URL", hint);
+        }
+        Some((service, url))
+    }
+
+    fn headers(&mut self, part: &declaration::Part) -> Vec<(HeaderName, Template)> {
+        let mut headers = Vec::new();
+        for (name, value) in &part.headers {
+            let member = format!("headers/{}", name.replace('~', "~0").replace('/', "~1"));
+            let place = format!("{}/{member}", self.place);
+            let template = self.names.template(value);
+            match (HeaderName::try_from(name.as_str()), template) {
+                (Ok(known), Ok(template)) => {
+                    let alone =
+                        http::HeaderMap::from_iter([(known.clone(), http::HeaderValue::from_static(""))]);
+                    if let Err(error) = services::headers::check(&alone) {
+                        self.mistakes.add(Kind::Call, place, error.to_string(), "leave it out");
+                    }
+                    headers.push((known, template));
+                }
+                (Err(_), _) => {
+                    self.mistakes.add(
+                        Kind::Call,
+                        place,
+                        format!("`{name}` is no header"),
+                        "use its name in HTTP",
+                    );
+                }
+                (_, Err(message)) => self.mistakes.add(Kind::Placeholder, place, message, PLACEHOLDERS),
+            }
+        }
+        headers
+    }
+
+    fn each(&mut self, name: &str, part: &declaration::Part, each: &str) -> Option<Each> {
+        if let Some(input) = self.names.inputs.iter().position(|input| *input == each) {
+            if self.declared.input.get_index(input).is_none_or(|(_, input)| input.kind != InputType::List) {
+                let message = format!("the input `{each}` is no list");
+                self.wrong(Kind::Each, "each", message, "declare it with `type: list`");
+                return None;
+            }
+            return Some(Each { over: Over::Input(input), into: None });
+        }
+        let (over, path) = self.place_of(Kind::Each, "each", each)?;
+        let name = part.name.as_deref().unwrap_or(name);
+        let into = (!part.apart).then(|| Target {
+            part: over,
+            path: path.clone(),
+            name: name.into(),
+            quoted: quoted(name),
+        });
+        Some(Each { over: Over::Part(over, path), into })
+    }
+
+    fn join(&mut self, name: &str, join: &declaration::Join) -> Option<Joins> {
+        let into = self.place_of(Kind::Join, "join/into", &join.into);
+        let keys = keys(join).map_err(|message| {
+            self.wrong_in_join("on", message, "write it as in `id = buyer_id`");
+        });
+        let ((part, path), (item_key, row_key)) = (into?, keys.ok()?);
+        if row_key.is_many() {
+            self.wrong_in_join("on", "a row has one key", "`[*]` stands on the left only");
+        }
+        if item_key.is_many() && join.one != One::Only(false) {
+            self.wrong_in_join("one", "an item with several keys gets a list", "leave `one` out");
+        }
+        let name = join.name.as_deref().unwrap_or(name);
+        let into = Target { part, path, name: name.into(), quoted: quoted(name) };
+        let (one, missing, text, on) = (join.one, join.missing, join.text, join.on.clone());
+        Some(Joins { into, item_key, row_key, one, missing, text, on })
+    }
+
+    fn wrong_in_join(&mut self, member: &str, message: impl Into<String>, hint: &str) {
+        self.mistakes.add(Kind::Join, format!("{}/join/{member}", self.place), message, hint);
+    }
+
+    fn place_of(&mut self, kind: Kind, member: &str, text: &str) -> Option<(usize, Path)> {
+        let place = format!("{}/{member}", self.place);
+        let found = self.names.place(text);
+        found
+            .map_err(|message| {
+                self.mistakes.add(kind, place, message, "write it as in `$.buyers` or `$.page.items`")
+            })
+            .ok()
+    }
+
+    fn fields(&mut self, fields: &Fields) -> Option<Vec<(Bytes, Path)>> {
+        let pairs: Vec<(&str, String)> = match fields {
+            Fields::Some(names) => names
+                .iter()
+                .map(|name| (&**name, format!("/{}", name.replace('~', "~0").replace('/', "~1"))))
+                .collect(),
+            Fields::Renamed(map) => map
+                .iter()
+                .map(|(name, from)| {
+                    let is_path = from.starts_with(['.', '[', '/']);
+                    (&**name, if is_path { from.clone() } else { format!(".{from}") })
+                })
+                .collect(),
+        };
+        let mut read = Vec::new();
+        for (name, from) in pairs {
+            match Path::parse(&from) {
+                Ok(path) if !path.is_many() => read.push((quoted(name), path)),
+                Ok(_) => self.wrong(
+                    Kind::Fields,
+                    "fields",
+                    format!("`{from}` is several values"),
+                    "name one value",
+                ),
+                Err(error) => self.wrong(
+                    Kind::Fields,
+                    "fields",
+                    format!("`{from}`: {error}"),
+                    "write it as in `.address.city`",
+                ),
+            }
+        }
+        let names: BTreeSet<&Bytes> = read.iter().map(|(name, _)| name).collect();
+        if names.len() < read.len() {
+            self.wrong(Kind::Fields, "fields", "a field stands here twice", "name it once");
+        }
+        Some(read)
+    }
+
+    /// What placeholders say that can't be.
+    fn check_slots(&mut self, part: &Part, word: &str) {
+        let has_each = part.each.is_some();
+        let wrong = slots(part).into_iter().find(|slot| !has_each && matches!(slot.source, Source::Each(_)));
+        if let Some(slot) = wrong {
+            let message = format!("`{{{}}}` stands for an item, but the part has no `each`", slot.text);
+            self.wrong(Kind::Placeholder, word, message, "say by `each` what the items are");
+        }
+        let may_miss = |slot: &&Slot| match &slot.source {
+            Source::Input(input) => self.declared.input.get_index(*input).is_some_and(|(name, input)| {
+                let is_in_path = self
+                    .ground
+                    .path
+                    .split('/')
+                    .any(|segment| segment == format!("{{{}}}", input.name.as_ref().unwrap_or(name)));
+                input.default.is_none() && !input.required && !is_in_path && input.kind != InputType::List
+            }),
+            _ => false,
+        };
+        if let Some(slot) = template::slots(&part.url.path).find(may_miss) {
+            let message = format!("the input `{}` may be missing, and the path needs it", slot.text);
+            self.wrong(Kind::Placeholder, word, message, "give it a `default`, or write `required: true`");
+        }
+        let is_list = |slot: &&Slot| match &slot.source {
+            Source::Input(input) => {
+                self.declared.input.get_index(*input).is_some_and(|(_, input)| input.kind == InputType::List)
+            }
+            source => source.is_many(),
+        };
+        if part.url.slots().filter(is_list).count() > 1 {
+            let hint = "divide it into two parts";
+            self.wrong(Kind::Placeholder, word, "a call has one list in its URL at most", hint);
+        }
+        let alone = |pair: &template::Pair| {
+            let slots: Vec<_> = pair.value.iter().flat_map(|value| template::slots(value)).collect();
+            slots.iter().all(|slot| !slot.explode)
+                || pair.value.as_ref().is_some_and(|value| value.len() == 1)
+        };
+        if !part.url.query.iter().all(alone) || template::slots(&part.url.path).any(|slot| slot.explode) {
+            let hint = "write it as in `?id={$.buyers[*].id*}`";
+            self.wrong(
+                Kind::Placeholder,
+                word,
+                "a `*` belongs to a placeholder that is a whole query parameter",
+                hint,
+            );
+        }
+        let parts = self.names.parts;
+        if parts
+            .get(part.goes_into().map_or(usize::MAX, |into| into.part))
+            .is_some_and(|into| **into == *part.name)
+        {
+            let message = "a part can't be put into itself";
+            self.wrong(Kind::Cycle, if has_each { "each" } else { "join" }, message, "name another part");
+        }
+    }
+}
+
+const PLACEHOLDERS: &str = "write an input (`{limit}`), a value of a part (`{$.buyers[*].id}`), of an item (`{each.id}`) or of the body (`{body.name}`)";
+
+/// The parts that a part's texts need.
+fn needs(part: &Part) -> BTreeSet<usize> {
+    let mut needs = template::parts(slots(part).into_iter());
+    if let Some(Each { over: Over::Part(over, _), .. }) = &part.each {
+        needs.insert(*over);
+    }
+    needs
+}
+
+fn fallback(part: &declaration::Part) -> Fallback {
+    match (&part.default, part.optional) {
+        (Some(value), _) => match Document::new(value.to_string().into()) {
+            Ok(document) => Fallback::Default(Arc::new(document)),
+            Err(_) => Fallback::Null,
+        },
+        (None, true) => Fallback::Null,
+        (None, false) => Fallback::Required,
+    }
+}
+
+/// A path with a word in the place of each placeholder.
+pub(crate) fn sample(path: &Template) -> String {
+    let piece = |piece: &template::Piece| match piece {
+        template::Piece::Text(text) => text.clone(),
+        template::Piece::Slot(_) => "x".to_owned(),
+    };
+    path.iter().map(piece).collect()
+}
+
+/// Whether a text can stand in a query as it is.
+fn is_query(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%,:;@!$'()*+/".contains(&byte))
+}
+
+/// What could not be read was told, and stops the part.
+trait Read<T> {
+    fn transpose_or_none(self) -> Option<Option<T>>;
+}
+
+impl<T> Read<T> for Option<Option<T>> {
+    fn transpose_or_none(self) -> Option<Option<T>> {
+        match self {
+            None => Some(None),
+            Some(None) => None,
+            Some(some) => Some(some),
+        }
+    }
+}

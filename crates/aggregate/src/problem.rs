@@ -1,0 +1,301 @@
+//! All that can go wrong with a request to an aggregate, with code, status and fault beside each.
+//!
+//! What a service did wrong is told by its name, its status and what was expected of it; nothing of its body is.
+
+use std::sync::Arc;
+
+use http::header::{ALLOW, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use json::Error as JsonError;
+use serde_json::{Map, Value, json};
+use services::{CallError, Duration, Fault, Problem, Report};
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum AggregateError {
+    #[error("the aggregate takes {allow}, and not {method}")]
+    Method { method: Method, allow: &'static str },
+    #[error("the input `{input}` is missing from the {place}")]
+    InputMissing { input: Box<str>, place: &'static str },
+    #[error("the input `{input}` must {must}")]
+    InputInvalid { input: Box<str>, must: String },
+    #[error("the body is larger than {0} bytes")]
+    BodySize(u64),
+    #[error("the body broke off")]
+    BodyBroken,
+    #[error("the body is not JSON: {0}")]
+    BodyJson(JsonError),
+    #[error("the body has nothing at `{0}`, which the aggregate needs")]
+    BodyLacks(String),
+    #[error("{0}")]
+    Part(Box<Failure>),
+    #[error("the parts `{one}` and `{other}` both have `{name}`")]
+    MergeConflict { one: Arc<str>, other: Arc<str>, name: String },
+    #[error("the part `{part}` is {kind} and can't be merged: only objects can")]
+    MergeKind { part: Arc<str>, kind: &'static str },
+}
+
+/// A part that failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) part: Arc<str>,
+    pub(crate) service: Arc<str>,
+    pub(crate) reason: Reason,
+    /// Of an `each`: the numbers of the items that are without it.
+    pub(crate) items: Vec<usize>,
+}
+
+/// Why a part failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Reason {
+    #[error("the service answered {0}")]
+    Status(StatusCode),
+    #[error("{0}")]
+    Call(Arc<CallError>),
+    #[error("it took longer than {0}")]
+    Time(Duration),
+    #[error("the service's answer is not JSON: {0}")]
+    NotJson(JsonError),
+    #[error("the service's answer has no body")]
+    NoBody,
+    #[error("the service's answer has nothing at `{0}`")]
+    NothingAt(String),
+    #[error("`{{{0}}}` has no value")]
+    NoValue(String),
+    #[error("`{{{0}}}` is {1}, which can't stand there")]
+    WrongKind(String, &'static str),
+    #[error(
+        "`{{{0}}}` is no part of a path: it is empty, `.` or `..`, or has a slash, a backslash or a control character"
+    )]
+    NoSegment(String),
+    #[error("`{0}` is {1} and no array")]
+    EachNotArray(String, &'static str),
+    #[error("it would take {0} calls, and {1} are allowed")]
+    FanOut(usize, u32),
+    #[error("it should be an array to be joined, and is {0}")]
+    JoinNotArray(&'static str),
+    #[error("it should be put into objects, and `{0}` is or has {1}")]
+    JoinNotObject(Arc<str>, &'static str),
+    #[error("two rows have the same key: {0}")]
+    JoinDuplicate(String),
+    #[error("no row has the key of an item: {0}")]
+    JoinMissing(String),
+    #[error("no key can be equal in `{on}`: the items have {left}, the rows {right}")]
+    JoinKinds { on: String, left: String, right: String },
+    #[error("several calls were made for a long list, and one of the answers is no array")]
+    BatchNotArray,
+}
+
+impl Reason {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Status(status) if status.is_client_error() => "part-refused",
+            Self::Status(_) => "part-status",
+            Self::Call(error) => match (error.code(), &**error) {
+                (_, CallError::Path(_)) => "value-path",
+                ("limit-deadline", _) => "part-timeout",
+                ("limit-calls", _) => "part-calls",
+                ("limit-received", _) => "part-received",
+                (code, _) => code,
+            },
+            Self::Time(_) => "part-timeout",
+            Self::NotJson(_) | Self::NoBody => "part-not-json",
+            Self::NothingAt(_) => "part-value",
+            Self::NoValue(_) => "value-missing",
+            Self::WrongKind(..) => "value-kind",
+            Self::NoSegment(_) => "value-path",
+            Self::EachNotArray(..) => "each-not-array",
+            Self::FanOut(..) => "each-too-many",
+            Self::JoinNotArray(_) | Self::BatchNotArray => "join-not-array",
+            Self::JoinNotObject(..) => "join-not-object",
+            Self::JoinDuplicate(_) => "join-duplicate",
+            Self::JoinMissing(_) => "join-missing",
+            Self::JoinKinds { .. } => "join-kinds",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Status(status) if status.is_client_error() => *status,
+            Self::Call(error) => match (self.code(), error.status()) {
+                ("part-timeout", _) => StatusCode::GATEWAY_TIMEOUT,
+                (_, StatusCode::UNPROCESSABLE_ENTITY) => StatusCode::BAD_GATEWAY,
+                (_, status) => status,
+            },
+            Self::Time(_) => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Status(status) if status.is_client_error() => Fault::Client,
+            Self::Call(error) if error.status() != StatusCode::UNPROCESSABLE_ENTITY => error.fault(),
+            _ => Fault::Upstream,
+        }
+    }
+
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Status(status) if *status == StatusCode::UNAUTHORIZED => {
+                "The service wants credentials; the operator says under `forward` which of the client's it gets."
+            }
+            Self::Call(error) if self.code() == "part-calls" || error.code() == "limit-received" => {
+                "Ask for less, or have the operator raise the aggregate's `limits`."
+            }
+            Self::FanOut(..) => "Ask for fewer items, or have the operator raise `limits.fan_out`.",
+            Self::JoinDuplicate(_) => "The operator can write `one: first`, or join a list.",
+            Self::JoinKinds { .. } => "The operator can write `text: true` in the join.",
+            Self::NothingAt(_) | Self::NoValue(_) | Self::WrongKind(..) | Self::EachNotArray(..) => {
+                "The operator should compare the declaration with what the service answers."
+            }
+            _ => "",
+        }
+    }
+
+    /// The status that the service answered, if it did.
+    fn upstream_status(&self) -> Option<u16> {
+        match self {
+            Self::Status(status) => Some(status.as_u16()),
+            _ => None,
+        }
+    }
+}
+
+impl Failure {
+    /// The failure as an entry of `errors`.
+    pub(crate) fn entry(&self) -> Value {
+        let mut entry = json!({
+            "part": *self.part,
+            "service": *self.service,
+            "status": self.shown_status(),
+            "code": self.reason.code(),
+            "detail": self.reason.to_string(),
+        });
+        if let (Some(entry), false) = (entry.as_object_mut(), self.items.is_empty()) {
+            entry.insert("items".to_owned(), self.items.iter().take(MOST_ITEMS).copied().collect());
+            entry.insert("count".to_owned(), self.items.len().into());
+        }
+        entry
+    }
+
+    /// The same, short enough for a header.
+    pub(crate) fn item(&self) -> String {
+        format!("{};status={};code=\"{}\"", self.part, self.shown_status(), self.reason.code())
+    }
+
+    fn shown_status(&self) -> u16 {
+        self.reason.upstream_status().unwrap_or_else(|| self.reason.status().as_u16())
+    }
+}
+
+/// As many numbers of items an entry of `errors` has.
+const MOST_ITEMS: usize = 100;
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "the part `{}` of service `{}` failed: {}", self.part, self.service, self.reason)
+    }
+}
+
+impl From<Failure> for AggregateError {
+    fn from(failure: Failure) -> Self {
+        Self::Part(Box::new(failure))
+    }
+}
+
+impl AggregateError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Method { .. } => "method-not-allowed",
+            Self::InputMissing { .. } => "input-missing",
+            Self::InputInvalid { .. } => "input-invalid",
+            Self::BodySize(_) => "body-too-large",
+            Self::BodyBroken => "body-broken",
+            Self::BodyJson(_) => "body-not-json",
+            Self::BodyLacks(_) => "body-lacks",
+            Self::Part(failure) => failure.reason.code(),
+            Self::MergeConflict { .. } => "merge-conflict",
+            Self::MergeKind { .. } => "merge-not-object",
+        }
+    }
+}
+
+/// A request that failed, and what was done until then.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct Failed {
+    pub(crate) error: AggregateError,
+    pub(crate) report: Report,
+}
+
+impl Problem for Failed {
+    fn code(&self) -> &'static str {
+        self.error.code()
+    }
+
+    fn status(&self) -> StatusCode {
+        match &self.error {
+            AggregateError::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            AggregateError::BodySize(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            AggregateError::Part(failure) => failure.reason.status(),
+            AggregateError::MergeConflict { .. } | AggregateError::MergeKind { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match &self.error {
+            AggregateError::Part(failure) => failure.reason.fault(),
+            AggregateError::MergeConflict { .. } | AggregateError::MergeKind { .. } => Fault::Upstream,
+            _ => Fault::Client,
+        }
+    }
+
+    fn hint(&self) -> String {
+        match &self.error {
+            AggregateError::Part(failure) => failure.reason.hint(),
+            AggregateError::BodyJson(_) => "Send JSON, in UTF-8.",
+            AggregateError::MergeConflict { .. } => {
+                "The operator can write which stays: `conflict: first` or `last`."
+            }
+            _ => "",
+        }
+        .to_owned()
+    }
+
+    fn members(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        match &self.error {
+            AggregateError::Part(failure) => {
+                members.insert("part".to_owned(), (*failure.part).into());
+                members.insert("service".to_owned(), (*failure.service).into());
+                members.extend(
+                    failure
+                        .reason
+                        .upstream_status()
+                        .map(|status| ("upstream_status".to_owned(), status.into())),
+                );
+            }
+            AggregateError::InputMissing { input, .. } | AggregateError::InputInvalid { input, .. } => {
+                members.insert("parameter".to_owned(), (**input).into());
+            }
+            _ => {}
+        }
+        members
+    }
+
+    fn report(&self) -> Option<&Report> {
+        Some(&self.report)
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let AggregateError::Method { allow, .. } = &self.error {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        headers
+    }
+}

@@ -1,0 +1,389 @@
+//! Requests of their templates: values are put into URLs, headers and bodies, each spelt as its place wants it.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::uri::PathAndQuery;
+use json::{Kind, Node, Path};
+use services::{CallError, PathError, Request, calls};
+
+use crate::plan::Part;
+use crate::problem::{AggregateError, Reason};
+use crate::run::Run;
+use crate::template::{BodyTemplate, Pair, Piece, Slot, Source, Template, slots};
+
+/// URLs are kept this short where a list can be divided: what common servers take at least.
+const ROOM: usize = 8000;
+
+/// Why there is no request.
+pub(crate) enum Stop {
+    /// The part fails.
+    Part(Reason),
+    /// The client's request was wrong.
+    Request(AggregateError),
+}
+
+impl From<Reason> for Stop {
+    fn from(reason: Reason) -> Self {
+        Self::Part(reason)
+    }
+}
+
+/// The item that a request is made for.
+#[derive(Clone, Copy)]
+pub(crate) enum Item<'a> {
+    Node(Node<'a>),
+    /// Of an input that is a list; whether it stands in JSON without quotes.
+    Text(&'a str, bool),
+}
+
+/// The value of a placeholder.
+enum Found<'a> {
+    Nothing,
+    One(Text<'a>),
+    Many(Vec<Text<'a>>),
+}
+
+/// A scalar as text.
+struct Text<'a> {
+    text: Cow<'a, str>,
+    /// Whether it stands in JSON without quotes.
+    is_bare: bool,
+}
+
+/// Makes the requests of a part, for an item or for none.
+pub(crate) struct Renderer<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) part: &'a Part,
+    pub(crate) item: Option<Item<'a>>,
+}
+
+impl<'a> Renderer<'a> {
+    /// The requests; none where a list is empty, several where it is long.
+    pub(crate) fn requests(&self) -> Result<Vec<Request>, Stop> {
+        let found = self.part.url.slots().map(|slot| self.find(slot)).collect::<Result<Vec<_>, _>>()?;
+        let is_many = |found: &Found<'_>| matches!(found, Found::Many(_));
+        let Some(place) = found.iter().position(is_many) else {
+            return Ok(vec![self.request(&self.url(&found, &[])?)?]);
+        };
+        let Found::Many(values) = &found[place] else { return Ok(Vec::new()) };
+        let values: Vec<String> = values.iter().map(|value| encode(&value.text)).collect();
+        let lengths: Vec<usize> = values.iter().map(String::len).collect();
+        let base = self.url(&found, &[])?.len();
+        let (most, room) = match self.item {
+            None => (self.part.batch.unwrap_or(usize::MAX), ROOM.saturating_sub(base)),
+            Some(_) => (usize::MAX, usize::MAX),
+        };
+        let chunks = calls::divide(&lengths, self.between(place), most, room);
+        chunks.into_iter().map(|chunk| self.request(&self.url(&found, &values[chunk])?)).collect()
+    }
+
+    /// How many bytes stand before each value of the list at a placeholder.
+    fn between(&self, place: usize) -> usize {
+        let exploded =
+            |pair: &&Pair| pair.value.iter().flat_map(|value| slots(value)).any(|slot| slot.explode);
+        let slot = self.part.url.slots().nth(place);
+        match slot.filter(|slot| slot.explode).and_then(|_| self.part.url.query.iter().find(exploded)) {
+            Some(pair) => pair.name.len() + 2,
+            None => 1,
+        }
+    }
+
+    /// Path and query; `list` stands where the list does.
+    fn url(&self, found: &[Found<'_>], list: &[String]) -> Result<String, Stop> {
+        let url = &self.part.url;
+        let mut found = found.iter();
+        let mut text = String::new();
+        for piece in &url.path {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Slot(slot) => match found.next() {
+                    Some(Found::One(value)) => {
+                        text.push_str(&segment(slot, &value.text, &self.run.plan.inputs.all)?)
+                    }
+                    Some(Found::Many(_)) => text.push_str(&list.join(",")),
+                    _ => return Err(self.missing(slot)),
+                },
+            }
+        }
+        let mut first = true;
+        for pair in &url.query {
+            let Some(value) = &pair.value else {
+                separate(&mut text, &mut first);
+                text.push_str(&pair.name);
+                continue;
+            };
+            let mut written = String::new();
+            let (mut is_missing, mut is_exploded) = (None, false);
+            for piece in value {
+                match piece {
+                    Piece::Text(plain) => written.push_str(plain),
+                    Piece::Slot(slot) => match found.next() {
+                        Some(Found::One(value)) => written.push_str(&encode(&value.text)),
+                        Some(Found::Many(_)) if slot.explode => is_exploded = true,
+                        Some(Found::Many(_)) => written.push_str(&list.join(",")),
+                        _ => is_missing = Some(slot),
+                    },
+                }
+            }
+            match is_missing {
+                // A parameter whose input is not there is not there either.
+                Some(slot) if matches!(slot.source, Source::Input(_)) => continue,
+                Some(slot) => return Err(self.missing(slot)),
+                None => {}
+            }
+            let values = if is_exploded { list } else { std::slice::from_ref(&written) };
+            for value in values {
+                separate(&mut text, &mut first);
+                text.push_str(&pair.name);
+                text.push('=');
+                text.push_str(value);
+            }
+        }
+        Ok(text)
+    }
+
+    fn request(&self, url: &str) -> Result<Request, Stop> {
+        let path = || CallError::Path(PathError::Invalid);
+        let path_and_query = PathAndQuery::try_from(url).map_err(|_| Reason::Call(Arc::new(path())))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, const { HeaderValue::from_static("application/json") });
+        for (name, template) in &self.part.headers {
+            if let Some(value) = self.text(template)? {
+                let value = HeaderValue::from_str(&value);
+                let wrong = |_| Reason::WrongKind(name.to_string(), "no text of a header");
+                headers.insert(name.clone(), value.map_err(wrong)?);
+            }
+        }
+        let body = match &self.part.body {
+            None => Bytes::new(),
+            Some(template) => {
+                headers.entry(CONTENT_TYPE).or_insert(const { HeaderValue::from_static("application/json") });
+                let mut out = Vec::new();
+                if !self.body(template, &mut out)? {
+                    out.extend_from_slice(b"null");
+                }
+                out.into()
+            }
+        };
+        Ok(Request { method: self.part.method.clone(), path_and_query, headers, body })
+    }
+
+    /// A text with its values; `None` if one of them is not there.
+    fn text(&self, template: &Template) -> Result<Option<String>, Stop> {
+        let mut text = String::new();
+        for piece in template {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Slot(slot) => match self.find(slot)? {
+                    Found::Nothing => return Ok(None),
+                    Found::One(value) => text.push_str(&value.text),
+                    Found::Many(values) => {
+                        let values: Vec<&str> = values.iter().map(|value| &*value.text).collect();
+                        text.push_str(&values.join(","));
+                    }
+                },
+            }
+        }
+        Ok(Some(text))
+    }
+
+    /// Writes a JSON body; `false` if there is nothing to write.
+    fn body(&self, template: &BodyTemplate, out: &mut Vec<u8>) -> Result<bool, Stop> {
+        match template {
+            BodyTemplate::Text(text) => out.extend_from_slice(text.as_bytes()),
+            BodyTemplate::Slot(slot) => return self.json(slot, out),
+            BodyTemplate::Template(template) => match self.text(template)? {
+                Some(text) => quote(&text, out),
+                None => return Ok(false),
+            },
+            BodyTemplate::Object(members) => {
+                out.push(b'{');
+                let mut first = true;
+                for (name, value) in members {
+                    let before = out.len();
+                    if !first {
+                        out.push(b',');
+                    }
+                    out.extend_from_slice(name.as_bytes());
+                    out.push(b':');
+                    match self.body(value, out)? {
+                        true => first = false,
+                        false => out.truncate(before),
+                    }
+                }
+                out.push(b'}');
+            }
+            BodyTemplate::Array(items) => {
+                out.push(b'[');
+                for (place, item) in items.iter().enumerate() {
+                    if place > 0 {
+                        out.push(b',');
+                    }
+                    if !self.body(item, out)? {
+                        out.extend_from_slice(b"null");
+                    }
+                }
+                out.push(b']');
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes a value of any kind as JSON.
+    fn json(&self, slot: &Slot, out: &mut Vec<u8>) -> Result<bool, Stop> {
+        if let Some((root, path)) = self.root(&slot.source)
+            && !path.is_many()
+        {
+            let found = path.find(root);
+            if let Some(node) = found {
+                out.extend_from_slice(node.text());
+            }
+            return Ok(found.is_some());
+        }
+        let write = |value: &Text<'_>, out: &mut Vec<u8>| match value.is_bare {
+            true => out.extend_from_slice(value.text.as_bytes()),
+            false => quote(&value.text, out),
+        };
+        match self.find(slot)? {
+            Found::Nothing => return Ok(false),
+            Found::One(value) => write(&value, out),
+            Found::Many(values) => {
+                out.push(b'[');
+                for (place, value) in values.iter().enumerate() {
+                    if place > 0 {
+                        out.push(b',');
+                    }
+                    write(value, out);
+                }
+                out.push(b']');
+            }
+        }
+        Ok(true)
+    }
+
+    /// The JSON that a placeholder looks into, and where.
+    fn root<'s>(&self, source: &'s Source) -> Option<(Node<'a>, &'s Path)> {
+        match (source, self.item) {
+            (Source::Part(part, path), _) => Some((self.run.value(*part)?.root(), path)),
+            (Source::Each(path), Some(Item::Node(node))) => Some((node, path)),
+            (Source::Body(path), _) => Some((self.run.body.as_ref()?.root(), path)),
+            _ => None,
+        }
+    }
+
+    fn find(&self, slot: &Slot) -> Result<Found<'a>, Stop> {
+        match (&slot.source, self.item) {
+            (Source::Input(input), _) => {
+                let value = self.run.inputs.get(*input).and_then(Option::as_ref);
+                let text = |value: &'a crate::input::Value, text: &'a String| Text {
+                    text: Cow::Borrowed(text.as_str()),
+                    is_bare: value.is_bare,
+                };
+                return Ok(match value {
+                    None => Found::Nothing,
+                    Some(value) if value.is_list => {
+                        Found::Many(value.texts.iter().map(|item| text(value, item)).collect())
+                    }
+                    Some(value) => {
+                        value.texts.first().map_or(Found::Nothing, |item| Found::One(text(value, item)))
+                    }
+                });
+            }
+            (Source::Each(path), Some(Item::Text(text, is_bare))) if path.steps().is_empty() => {
+                return Ok(Found::One(Text { text: Cow::Borrowed(text), is_bare }));
+            }
+            _ => {}
+        }
+        let Some((root, path)) = self.root(&slot.source) else { return Ok(Found::Nothing) };
+        if !path.is_many() {
+            let Some(node) = path.find(root) else { return Ok(Found::Nothing) };
+            return Ok(match scalar(node, slot)? {
+                Some(value) => Found::One(value),
+                None => Found::Nothing,
+            });
+        }
+        let (mut values, mut wrong) = (Vec::new(), None);
+        let mut seen = HashSet::new();
+        let visited = path.visit(root, &mut |node| match scalar(node, slot) {
+            Ok(Some(value)) => {
+                if seen.insert(value.text.clone()) {
+                    values.push(value);
+                }
+            }
+            Ok(None) => {}
+            Err(reason) => wrong = Some(reason),
+        });
+        visited
+            .map_err(|not| Reason::EachNotArray(slot.text.clone(), not.0.map_or("nothing", Kind::name)))?;
+        wrong.map_or(Ok(Found::Many(values)), |reason| Err(reason.into()))
+    }
+
+    fn missing(&self, slot: &Slot) -> Stop {
+        match slot.source {
+            Source::Body(_) => Stop::Request(AggregateError::BodyLacks(slot.text.clone())),
+            _ => Stop::Part(Reason::NoValue(slot.text.clone())),
+        }
+    }
+}
+
+/// A scalar as text; `None` for `null`.
+fn scalar<'a>(node: Node<'a>, slot: &Slot) -> Result<Option<Text<'a>>, Reason> {
+    let kind = node.kind();
+    let bytes = match kind {
+        Kind::Null => return Ok(None),
+        Kind::String => node.string().unwrap_or_default(),
+        Kind::Bool(_) | Kind::Number => Cow::Borrowed(node.text()),
+        Kind::Array | Kind::Object => return Err(Reason::WrongKind(slot.text.clone(), kind.name())),
+    };
+    let text = match bytes {
+        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+    };
+    Ok(Some(Text { text, is_bare: kind != Kind::String }))
+}
+
+/// A value as a segment of a path, or part of one.
+fn segment(slot: &Slot, text: &str, inputs: &[crate::input::Input]) -> Result<String, Stop> {
+    let is_plain = |letter: char| !matches!(letter, '/' | '\\') && !letter.is_control();
+    if !text.is_empty() && !matches!(text, "." | "..") && text.chars().all(is_plain) {
+        return Ok(encode(text));
+    }
+    Err(match slot.source {
+        Source::Input(input) => {
+            let must =
+                "be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character"
+                    .to_owned();
+            let input = inputs.get(input).map_or_else(|| "".into(), |input| input.name.clone());
+            Stop::Request(AggregateError::InputInvalid { input, must })
+        }
+        _ => Stop::Part(Reason::NoSegment(slot.text.clone())),
+    })
+}
+
+fn separate(text: &mut String, first: &mut bool) {
+    text.push(if std::mem::take(first) { '?' } else { '&' });
+}
+
+/// A value as it stands in a URL: all but RFC 3986's unreserved characters is encoded.
+fn encode(text: &str) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+    }
+    out
+}
+
+fn quote(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
+}

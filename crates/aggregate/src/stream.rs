@@ -1,0 +1,196 @@
+//! Long answers of parts that go into the answer as they are: they are handed on while they come.
+//!
+//! The beginning is waited for: an answer that is short, as most are, is treated as all others are, so that half a JSON
+//! is an error with a status. Of a longer one each piece is checked before it leaves; one that is no JSON after all, or
+//! breaks off, breaks the answer off.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_ENCODING;
+use http::{Response, StatusCode};
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt;
+use json::{Checker, Pieces, Tree};
+use services::body::Error;
+use services::{Body, Budget, Call, CallError, Request, Services};
+use tokio::time::{Instant, timeout_at};
+
+use crate::plan::Part;
+use crate::problem::Reason;
+
+/// As much of an answer is waited for.
+pub(crate) const BEGINNING: usize = 256 * 1024;
+
+/// What a part's service began to answer.
+pub(crate) enum Begun {
+    /// All of it.
+    Whole(services::Response),
+    /// So much that the rest is not waited for.
+    Long(Long),
+}
+
+/// A long answer on its way.
+pub(crate) struct Long {
+    beginning: Option<Bytes>,
+    body: Body,
+    checker: Checker,
+    budget: Arc<Budget>,
+}
+
+/// One that is taken by who writes the answer.
+#[derive(Debug)]
+pub(crate) struct Held(Mutex<Option<Long>>);
+
+impl std::fmt::Debug for Long {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Long")
+    }
+}
+
+impl Held {
+    pub(crate) fn new(long: Long) -> Self {
+        Self(Mutex::new(Some(long)))
+    }
+
+    pub(crate) fn take(&self) -> Option<Long> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Makes a call, and waits for the beginning of its answer.
+pub(crate) async fn begin(
+    services: &Services,
+    call: &Call,
+    part: &Part,
+    request: Request,
+) -> Result<Begun, Reason> {
+    let wrong = |error: CallError| Reason::Call(Arc::new(error));
+    let _place = call.budget.place().await;
+    let until = Instant::now() + part.service.timeout();
+    let started = services.start_streamed(call, &part.service, request).map_err(wrong)?;
+    let response = started.await.map_err(wrong)?;
+    let late = |_| {
+        let timeout = services::Duration(part.service.timeout());
+        let (service, waited) = (part.service.name().clone(), services::client::Waited::Answer);
+        Reason::Call(Arc::new(CallError::Timeout { service, timeout, waited }))
+    };
+    let is_plain = response.status().is_success() && !response.headers().contains_key(CONTENT_ENCODING);
+    if !is_plain {
+        let whole = timeout_at(until, Services::finish(call, &part.service, response)).await.map_err(late)?;
+        return Ok(Begun::Whole(whole.map_err(wrong)?));
+    }
+    timeout_at(until, first(call, part, response)).await.map_err(late)?
+}
+
+/// Reads the beginning of an answer.
+async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Begun, Reason> {
+    let (head, mut body) = response.into_parts();
+    let mut beginning = BytesMut::new();
+    while beginning.len() < BEGINNING {
+        let Some(frame) = body.frame().await else {
+            let (status, headers) = (head.status, head.headers);
+            return Ok(Begun::Whole(services::Response { status, headers, body: beginning.freeze() }));
+        };
+        let frame = frame.map_err(|source| {
+            Reason::Call(Arc::new(CallError::Broken { service: part.service.name().clone(), source }))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if !call.budget.take_received(data.len() as u64) {
+            return Err(Reason::Call(Arc::new(CallError::Limit("limit-received"))));
+        }
+        beginning.extend_from_slice(&data);
+    }
+    if beginning.starts_with(b"\xef\xbb\xbf") {
+        let _ = beginning.split_to(3);
+    }
+    let mut checker = Checker::default();
+    checker.feed(&beginning).map_err(Reason::NotJson)?;
+    let budget = Arc::clone(&call.budget);
+    Ok(Begun::Long(Long { beginning: Some(beginning.freeze()), body, checker, budget }))
+}
+
+impl Long {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        if let Some(beginning) = self.beginning.take() {
+            return Poll::Ready(Some(Ok(beginning)));
+        }
+        loop {
+            let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else {
+                return Poll::Ready(self.checker.end().err().map(|error| Err(error.into())));
+            };
+            let piece = match frame.map(Frame::into_data) {
+                Ok(Ok(piece)) => piece,
+                Ok(Err(_)) => continue,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            if !self.budget.take_received(piece.len() as u64) {
+                return Poll::Ready(Some(Err(CallError::Limit("limit-received").into())));
+            }
+            return Poll::Ready(Some(match self.checker.feed(&piece) {
+                Ok(()) => Ok(piece),
+                Err(error) => Err(error.into()),
+            }));
+        }
+    }
+}
+
+/// What an answer is written of.
+pub(crate) enum Segment {
+    Text(Bytes),
+    Tree(Tree),
+    Long(Long),
+}
+
+/// An answer in which long ones are.
+pub(crate) struct Streaming {
+    segments: VecDeque<Segment>,
+    pieces: Option<Pieces>,
+}
+
+impl Streaming {
+    pub(crate) fn response(segments: Vec<Segment>, status: StatusCode) -> Response<Body> {
+        let body = Self { segments: segments.into(), pieces: None };
+        let mut response = Response::new(body.boxed_unsync());
+        *response.status_mut() = status;
+        response
+    }
+}
+
+impl http_body::Body for Streaming {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(piece) = this.pieces.as_mut().and_then(Iterator::next) {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            this.pieces = None;
+            if let Some(Segment::Long(long)) = this.segments.front_mut() {
+                let polled = ready!(long.poll(context));
+                match polled {
+                    Some(Ok(piece)) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
+                    Some(Err(error)) => {
+                        this.segments.clear();
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                    None => {}
+                }
+            }
+            match this.segments.pop_front() {
+                None => return Poll::Ready(None),
+                Some(Segment::Text(text)) => return Poll::Ready(Some(Ok(Frame::data(text)))),
+                Some(Segment::Tree(tree)) => this.pieces = Some(tree.pieces()),
+                Some(Segment::Long(_)) => {}
+            }
+        }
+    }
+}

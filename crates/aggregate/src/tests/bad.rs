@@ -1,0 +1,171 @@
+//! Services that do not do their part, and clients that ask for what can't be.
+
+use http::Request;
+
+use super::rig::Rig;
+use crate::LimitsConfig;
+
+const TWO: &str = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "each": "a"}}}"#;
+
+#[tokio::test]
+async fn a_required_part_that_fails_is_the_requests_problem_without_its_body() {
+    for (status, body, code, answered) in [
+        (401, "secret", "part-refused", 401),
+        (404, "secret", "part-refused", 404),
+        (500, "secret", "part-status", 502),
+        (503, "secret", "part-status", 502),
+        (302, "secret", "part-status", 502),
+        (200, "<html>secret</html>", "part-not-json", 502),
+        (200, r#"[{"secret": 1}"#, "part-not-json", 502),
+        (200, "", "part-not-json", 502),
+    ] {
+        let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}}"#, &[("profile/a", status, body)]);
+        let (found, sent, text) = rig.fails("/here").await;
+        assert_eq!((found, sent), (code, answered), "{text}");
+        assert!(text.contains("the part `a` of service `profile`") && !text.contains("secret"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn no_content_is_null() {
+    let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}, "answer": "a"}"#, &[("profile/a", 204, "")]);
+    assert_eq!(rig.get("/here").await.text, "null");
+}
+
+#[tokio::test]
+async fn each_over_what_is_no_array_says_what_it_is() {
+    for (text, known) in [("{}", "an object"), ("7", "a number"), (r#""x""#, "a string")] {
+        let (code, status, told) = Rig::new(TWO, &[("profile/a", 200, text)]).fails("/here").await;
+        assert_eq!((code, status), ("each-not-array", 502));
+        assert!(told.contains(known), "{told}");
+    }
+    let deep = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b?x={$.a.list[*].id}"}}}"#;
+    assert_eq!(Rig::new(deep, &[("profile/a", 200, "{}")]).fails("/here").await.0, "each-not-array");
+}
+
+#[tokio::test]
+async fn a_value_that_is_missing_or_of_the_wrong_kind_is_told() {
+    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b/{$.a.id}"}}}"#;
+    for (answer, code) in [
+        ("{}", "value-missing"),
+        (r#"{"id":null}"#, "value-missing"),
+        (r#"{"id":[1]}"#, "value-kind"),
+        (r#"{"id":".."}"#, "value-path"),
+        (r#"{"id":"a/b"}"#, "value-path"),
+        (r#"{"id":""}"#, "value-path"),
+    ] {
+        let (found, status, told) = Rig::new(text, &[("profile/a", 200, answer)]).fails("/here").await;
+        assert_eq!((found, status), (code, 502), "{answer}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_can_not_climb_out_of_a_path() {
+    let text = r#"{"input": {"id": {"type": "string", "required": true}}, "parts": {"a": {"get": "profile/a/{id}"}}}"#;
+    for id in ["..", ".", "", "%2e%2e", "a%2Fb", "a%5Cb", "a%0Ab"] {
+        let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?id={id}")).await;
+        assert_eq!((code, status), ("input-invalid", 400), "{id}: {told}");
+    }
+    assert_eq!(Rig::new(text, &[]).fails("/here").await.0, "input-missing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_takes_too_long_is_given_up() {
+    let rig = Rig::new(
+        r#"{"parts": {"a": {"get": "profile/a", "timeout": "50ms", "optional": true}}}"#,
+        &[("profile/a", 0, "never")],
+    );
+    assert_eq!(rig.get("/here").await.json()["errors"][0]["code"], "part-timeout");
+    let rig = Rig::new(
+        r#"{"parts": {"a": {"get": "profile/a", "timeout": "50ms"}}}"#,
+        &[("profile/a", 0, "never")],
+    );
+    let (code, status, _) = rig.fails("/here").await;
+    assert_eq!((code, status), ("part-timeout", 504));
+}
+
+#[tokio::test]
+async fn limits_on_calls_fan_out_and_bytes_hold() {
+    let limits =
+        LimitsConfig { fan_out: 2, calls: 2, received: services::Bytes(100), ..LimitsConfig::default() };
+    let each = r#"{"input": {"ids": {"type": "list", "of": "integer"}}, "parts": {"a": {"get": "profile/{each}", "each": "ids"}, "b": {"get": "order/b"}}}"#;
+    let long = "1".repeat(101);
+    let answers = [("profile/1", 200, "1"), ("profile/2", 200, "2"), ("order/b", 200, "3")];
+    let rig = |answers: &[(&str, u16, &str)]| Rig::at("/here", each, limits, answers);
+    assert_eq!(rig(&answers).get("/here?ids=1,1").await.text, r#"{"a":[1,1],"b":3}"#);
+    assert_eq!(rig(&answers).fails("/here?ids=1,2,3").await.0, "each-too-many");
+    assert_eq!(rig(&answers).fails("/here?ids=1,2").await.0, "part-calls");
+    assert_eq!(
+        rig(&[("profile/1", 200, "1"), ("order/b", 200, &long)]).fails("/here?ids=1").await.0,
+        "part-received"
+    );
+}
+
+#[tokio::test]
+async fn an_each_may_fail_in_part_and_says_for_which_items() {
+    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each.id}", "each": "a", "default": {"none": true}}}}"#;
+    let rig = Rig::new(
+        text,
+        &[
+            ("profile/a", 200, r#"[{"id":1},{},{"id":2},null,{"id":2}]"#),
+            ("order/1", 200, "1"),
+            ("order/2", 404, ""),
+        ],
+    );
+    let got = rig.get("/here").await;
+    assert!(
+        got.text.starts_with(
+            r#"{"a":[{"id":1,"b":1},{"b":null},{"id":2,"b":{"none":true}},null,{"id":2,"b":{"none":true}}]"#
+        ),
+        "{}",
+        got.text
+    );
+    assert_eq!(got.json()["errors"][0]["items"], serde_json::json!([1, 2, 4]));
+}
+
+#[tokio::test]
+async fn what_needs_a_part_that_failed_fails_itself_or_is_asked_for_its_default() {
+    let text = r#"{"parts": {"a": {"get": "profile/a", "DEFAULT": 0}, "b": {"get": "order/{$.a.id}", "optional": true}}}"#;
+    let text = |with: &str| text.replace(r#""DEFAULT": 0"#, with);
+    let answers = [("profile/a", 500, ""), ("order/7", 200, "7")];
+    let got = Rig::new(&text(r#""optional": true"#), &answers).get("/here").await.json();
+    assert_eq!(got["errors"][1]["code"], "value-missing");
+    let got = Rig::new(&text(r#""default": {"id": 7}"#), &answers).get("/here").await.json();
+    assert_eq!((&got["b"], got["errors"].as_array().unwrap().len()), (&7.into(), 1));
+}
+
+#[tokio::test]
+async fn methods_and_bodies_that_do_not_fit_are_refused_before_any_call() {
+    let rig = Rig::at(
+        "/here",
+        r#"{"parts": {"a": {"post": "profile/a/{body.id}", "body": "{body}"}}}"#,
+        LimitsConfig { body: services::Bytes(20), ..LimitsConfig::default() },
+        &[],
+    );
+    let post = |body: &'static str| Request::post("/here").body(body).unwrap();
+    for (request, code, status) in [
+        (Request::get("/here").body("").unwrap(), "method-not-allowed", 405),
+        (post(""), "body-not-json", 400),
+        (post("{\"id\":"), "body-not-json", 400),
+        (post("{}"), "body-lacks", 400),
+        (post(r#"{"id":"0123456789012345"}"#), "body-too-large", 413),
+    ] {
+        let problem = rig.send(request).await.err().unwrap();
+        assert_eq!((problem.code(), problem.status().as_u16()), (code, status));
+    }
+    assert!(rig.lines().is_empty());
+}
+
+#[tokio::test]
+async fn numbers_names_and_surrogates_go_through_as_they_are() {
+    let text = r#"{"a":9007199254740993,"a":1e400,"__proto__":{"s":"\udc00"}}"#;
+    let rig = Rig::new(
+        r#"{"parts": {"x": {"get": "profile/a"}, "y": {"get": "profile/a", "fields": ["a", "__proto__"]}}}"#,
+        &[("profile/a", 200, text)],
+    );
+    let got = rig.get("/here").await;
+    assert_eq!(
+        got.text,
+        format!(r#"{{"x":{text},"y":{{"a":9007199254740993,"__proto__":{{"s":"\udc00"}}}}}}"#)
+    );
+}

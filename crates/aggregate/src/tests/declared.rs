@@ -1,0 +1,182 @@
+//! Mistakes in declarations: where each is told, and by which code.
+
+use super::rig::{declaration, mistakes};
+
+fn told(text: &str) -> Vec<(String, &'static str, String)> {
+    mistakes("/here", text)
+        .into_iter()
+        .map(|mistake| (mistake.place, mistake.code, mistake.message))
+        .collect()
+}
+
+#[test]
+fn each_mistake_has_its_place_and_code() {
+    for (text, place, code, message) in [
+        (
+            r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/{$.c.id}"}}}"#,
+            "/parts/b/get",
+            "declared-placeholder",
+            "`c.id` begins",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"nobody/a"}}}"#,
+            "/parts/a/get",
+            "declared-call",
+            "there is no service `nobody`",
+        ),
+        (r#"{"parts":{"a":{"get":"profile"}}}"#, "/parts/a/get", "declared-call", "has no path"),
+        (r#"{"parts":{"a":{"get":"profile/../x"}}}"#, "/parts/a/get", "declared-call", "`.` or `..`"),
+        (
+            r#"{"parts":{"a":{"get":"profile/x?a=b c"}}}"#,
+            "/parts/a/get",
+            "declared-call",
+            "can't stand in a URL",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","put":"profile/a"}}}"#,
+            "/parts/a",
+            "declared-call",
+            "exactly one of",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","body":1}}}"#,
+            "/parts/a/body",
+            "declared-call",
+            "sends no body",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","headers":{"host":"x"}}}}"#,
+            "/parts/a/headers/host",
+            "declared-call",
+            "`host`",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/{$.b.x}"},"b":{"get":"order/{$.a.x}"}}}"#,
+            "/parts/a",
+            "declared-cycle",
+            "`a` needs `b` needs `a`",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","join":{"into":"b","on":"x=y"}},"b":{"get":"order/b","join":{"into":"a","on":"x=y"}}}}"#,
+            "/parts/a",
+            "declared-cycle",
+            "`a` gets `b` gets `a`",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","join":{"into":"a","on":"x=y"}}}}"#,
+            "/parts/a/join",
+            "declared-cycle",
+            "into itself",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/{each.id}"}}}"#,
+            "/parts/a/get",
+            "declared-placeholder",
+            "has no `each`",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","join":{"into":"b","on":"x"}},"b":{"get":"order/b"}}}"#,
+            "/parts/a/join/on",
+            "declared-join",
+            "`=`",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b?x={$.a[*].x}&y={$.a[*].y}"}}}"#,
+            "/parts/b/get",
+            "declared-placeholder",
+            "one list",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b?x=1{$.a[*].x*}"}}}"#,
+            "/parts/b/get",
+            "declared-placeholder",
+            "whole query parameter",
+        ),
+        (
+            r#"{"parts":{"a":{"post":"profile/a"},"b":{"put":"order/b"}}}"#,
+            "/parts/b/put",
+            "declared-unsafe",
+            "both change something",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a"},"b":{"post":"order/b","each":"a"}}}"#,
+            "/parts/b/each",
+            "declared-unsafe",
+            "many a POST",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a"}},"answer":"b"}"#,
+            "/answer",
+            "declared-answer",
+            "there is no part `b`",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a"}},"answer":["a","a"]}"#,
+            "/answer/1",
+            "declared-answer",
+            "twice",
+        ),
+        (
+            r#"{"parts":{"errors":{"get":"profile/a"}}}"#,
+            "/parts/errors",
+            "declared-answer",
+            "can't be called `errors`",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","fields":{"x":"[*]"}}}}"#,
+            "/parts/a/fields",
+            "declared-fields",
+            "several values",
+        ),
+        (
+            r#"{"input":{"n":{"type":"integer"}},"parts":{"a":{"get":"profile/a","each":"n"}}}"#,
+            "/parts/a/each",
+            "declared-each",
+            "is no list",
+        ),
+        (
+            r#"{"input":{"n":{"type":"integer"}},"parts":{"a":{"get":"profile/{n}"}}}"#,
+            "/parts/a/get",
+            "declared-placeholder",
+            "may be missing",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a/{body.x}"}}}"#,
+            "/parts",
+            "declared-placeholder",
+            "all calls are safe",
+        ),
+        (
+            r#"{"sequential":true,"parts":{"a":{"get":"profile/{$.b.x}"},"b":{"get":"order/b"}}}"#,
+            "/parts/a",
+            "declared-cycle",
+            "`a` needs `b` needs `a`",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/{each.x}","each":"a"},"c":{"get":"order/c","join":{"into":"b","on":"x=y"}}}}"#,
+            "/parts/b/each",
+            "declared-each",
+            "put into items",
+        ),
+    ] {
+        let found = told(text);
+        let fits = |mistake: &(String, &str, String)| {
+            mistake.0 == place && mistake.1 == code && mistake.2.contains(message)
+        };
+        assert!(found.iter().any(fits), "{text}\n{found:?}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let found = told(
+        r#"{"input":{"each":{"type":"integer"}},"parts":{"a":{"get":"nobody/a"},"b":{"get":"profile/{x}"},"c":{"get":"order/c","body":1}}}"#,
+    );
+    assert_eq!(found.len(), 4, "{found:?}");
+}
+
+#[test]
+fn a_default_of_null_is_a_default() {
+    let declared = declaration(r#"{"parts":{"a":{"get":"profile/a","default":null}}}"#);
+    assert_eq!(declared.parts["a"].default, Some(serde_json::Value::Null));
+}

@@ -1,0 +1,138 @@
+//! Joins as whole answers, against one that is written with trees of values.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::rig::Rig;
+
+fn rig(join: &str, items: &str, rows: &str) -> Rig {
+    let text = format!(
+        r#"{{"parts": {{"items": {{"get": "profile/items"}},
+        "rows": {{"get": "order/rows", "join": {{"into": "items", "on": "k = key", {join}}}}}}}, "answer": "items"}}"#
+    );
+    Rig::new(&text, &[("profile/items", 200, items), ("order/rows", 200, rows)])
+}
+
+#[tokio::test]
+async fn items_without_a_key_or_a_row_get_null_or_an_empty_list() {
+    let items = r#"[{"k":1},{"k":null},{},{"k":3},null]"#;
+    let rows = r#"[{"key":1},{"key":null},{}]"#;
+    let list = rig(r#""as": "r""#, items, rows).get("/here").await.text;
+    assert_eq!(list, r#"[{"k":1,"r":[{"key":1}]},{"k":null,"r":[]},{"r":[]},{"k":3,"r":[]},null]"#);
+    let one = rig(r#""as": "r", "one": true"#, items, rows).get("/here").await.text;
+    assert_eq!(one, r#"[{"k":1,"r":{"key":1}},{"k":null,"r":null},{"r":null},{"k":3,"r":null},null]"#);
+}
+
+#[tokio::test]
+async fn what_has_the_name_of_a_member_takes_its_place() {
+    let got = rig(r#""as": "k", "one": true"#, r#"[{"k":1,"x":2}]"#, r#"[{"key":1}]"#).get("/here").await;
+    assert_eq!(got.text, r#"[{"x":2,"k":{"key":1}}]"#);
+    let rig = Rig::new(
+        r#"{"parts": {"items": {"get": "profile/items", "fields": ["k", "x"]},
+        "rows": {"get": "order/rows", "join": {"into": "items", "on": "k = key", "as": "k", "one": true}}}, "answer": "items"}"#,
+        &[("profile/items", 200, r#"[{"k":1,"x":2}]"#), ("order/rows", 200, r#"[{"key":1}]"#)],
+    );
+    assert_eq!(rig.get("/here").await.text, r#"[{"x":2,"k":{"key":1}}]"#);
+}
+
+#[tokio::test]
+async fn each_way_in_which_rows_do_not_fit_has_its_own_code() {
+    let ok = r#"[{"k":1}]"#;
+    for (join, items, rows, known) in [
+        (r#""one": true"#, ok, r#"[{"key":1},{"key":1.0}]"#, "join-duplicate"),
+        (r#""missing": "error""#, ok, "[]", "join-missing"),
+        (r#""one": false"#, ok, r#"[{"key":"1"}]"#, "join-kinds"),
+        (r#""one": false"#, "[7]", "[]", "join-not-object"),
+        (r#""one": false"#, ok, r#"{"key":1}"#, "join-not-array"),
+    ] {
+        let (code, status, text) = rig(join, items, rows).fails("/here").await;
+        assert_eq!((code, status), (known, 502), "{text}");
+    }
+    let first = rig(r#""one": "first""#, ok, r#"[{"key":1,"n":1},{"key":1,"n":2}]"#).get("/here").await;
+    assert_eq!(first.text, r#"[{"k":1,"rows":{"key":1,"n":1}}]"#);
+    let text = rig(r#""text": true, "one": true"#, ok, r#"[{"key":"1"}]"#).get("/here").await;
+    assert_eq!(text.text, r#"[{"k":1,"rows":{"key":"1"}}]"#);
+}
+
+#[tokio::test]
+async fn an_optional_part_whose_rows_do_not_fit_is_null() {
+    let rig = Rig::new(
+        r#"{"parts": {"items": {"get": "profile/items"},
+        "rows": {"get": "order/rows", "optional": true, "join": {"into": "items", "on": "k = key", "one": true}}}}"#,
+        &[("profile/items", 200, r#"[{"k":1}]"#), ("order/rows", 200, r#"[{"key":1},{"key":1}]"#)],
+    );
+    let got = rig.get("/here").await.json();
+    assert_eq!(got["items"], json!([{"k": 1, "rows": null}]));
+    assert_eq!(got["errors"][0]["code"], "join-duplicate");
+}
+
+#[tokio::test]
+async fn rows_of_rows_are_joined_and_shared_between_items() {
+    let rig = Rig::new(
+        r#"{"parts": {
+            "orders": {"get": "order/orders"},
+            "catalogs": {"get": "catalog/catalogs", "fields": ["id", "t"], "join": {"into": "orders", "on": "c = id", "as": "catalog", "one": true}},
+            "buyers": {"get": "profile/buyers", "join": {"into": "catalogs", "on": "b = id", "as": "buyer", "one": true}},
+            "tags": {"get": "catalog/tags", "join": {"into": "orders", "on": "tags[*] = id", "as": "tags"}}},
+            "answer": "orders"}"#,
+        &[
+            ("order/orders", 200, r#"[{"c":1,"tags":[2,1]},{"c":1}]"#),
+            ("catalog/catalogs", 200, r#"[{"id":1,"t":"x","b":5,"more":0}]"#),
+            ("profile/buyers", 200, r#"[{"id":5}]"#),
+            ("catalog/tags", 200, r#"[{"id":1},{"id":2}]"#),
+        ],
+    );
+    let got = rig.get("/here").await;
+    let catalog = r#"{"id":1,"t":"x","buyer":{"id":5}}"#;
+    assert_eq!(
+        got.text,
+        format!(
+            r#"[{{"c":1,"catalog":{catalog},"tags":[{{"id":2}},{{"id":1}}]}},{{"c":1,"catalog":{catalog},"tags":[]}}]"#
+        )
+    );
+    let Some(json::Tree::Array(items)) = got.tree else { panic!("an array") };
+    let catalog = |place: usize| match &items[place] {
+        json::Tree::Object(members) => {
+            members.iter().find(|(name, _)| &name[..] == b"\"catalog\"").unwrap().1.clone()
+        }
+        json::Tree::Extended(_, more) => more[0].1.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(catalog(0).same(&catalog(1)));
+}
+
+fn any_items(name: &'static str) -> impl Strategy<Value = Vec<Value>> {
+    let key = prop_oneof![(0..5_u64).prop_map(Value::from), "[ab]".prop_map(Value::from), Just(Value::Null)];
+    let member = (prop::option::of(key), 0..100_u64).prop_map(move |(key, n)| match key {
+        Some(key) => json!({ "n": n, name: key, "s": "a,]}\"" }),
+        None => json!({ "n": n }),
+    });
+    prop::collection::vec(member, 0..12)
+}
+
+/// The same join as anybody would write it.
+fn naive(items: &[Value], rows: &[Value], one: bool) -> Value {
+    let joined = items.iter().map(|item| {
+        let is_key = !item["k"].is_null();
+        let found: Vec<Value> =
+            rows.iter().filter(|row| is_key && row["key"] == item["k"]).cloned().collect();
+        let mut item = item.clone();
+        item["rows"] = if one { found.into_iter().next().unwrap_or_default() } else { found.into() };
+        item
+    });
+    joined.collect()
+}
+
+proptest! {
+    #[test]
+    fn a_join_answers_what_a_naive_one_does(items in any_items("k"), mut rows in any_items("key"), one: bool) {
+        // Kinds that can never be equal are an error of their own.
+        rows.push(json!({"key": 0}));
+        rows.push(json!({"key": "a"}));
+        let join = if one { r#""one": "first""# } else { r#""one": false"# };
+        let (items_text, rows_text) = (Value::from(items.clone()).to_string(), Value::from(rows.clone()).to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let got = runtime.block_on(async { rig(join, &items_text, &rows_text).get("/here").await });
+        prop_assert_eq!(got.json(), naive(&items, &rows, one));
+    }
+}

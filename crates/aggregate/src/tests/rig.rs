@@ -1,0 +1,167 @@
+//! Three services in this process that answer what a test says, and an aggregate before them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use services::transport::Endpoint;
+use services::{Body, Call, Problem, ServiceConfig, Services, Transport, TransportError};
+
+use crate::{Aggregate, Declaration, Ground, LimitsConfig, Mistake};
+
+/// Answers calls by `METHOD service/path?query`, and remembers them with their headers and bodies.
+pub(super) struct Stage {
+    pub(super) answers: Mutex<BTreeMap<String, Answer>>,
+    pub(super) seen: Mutex<Vec<Seen>>,
+}
+
+#[derive(Clone)]
+pub(super) enum Answer {
+    Says(u16, String),
+    Never,
+    /// A body that a test sends.
+    Sends(Arc<Mutex<Option<Body>>>),
+}
+
+/// A call that came.
+pub(super) struct Seen {
+    pub(super) line: String,
+    pub(super) headers: http::HeaderMap,
+    pub(super) body: String,
+}
+
+/// An aggregate and its services.
+pub(super) struct Rig {
+    pub(super) stage: Arc<Stage>,
+    pub(super) aggregate: Aggregate,
+}
+
+/// What a client got.
+pub(super) struct Got {
+    pub(super) status: u16,
+    pub(super) text: String,
+    pub(super) headers: http::HeaderMap,
+    pub(super) tree: Option<json::Tree>,
+}
+
+impl Got {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+}
+
+/// The way to the stage.
+struct Wire(Arc<Stage>);
+
+impl Transport for Wire {
+    fn send(
+        &self,
+        endpoint: &Endpoint,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let line = format!("{} {}{path}", request.method(), endpoint.origin.service);
+        let stage = Arc::clone(&self.0);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.map_err(TransportError::Broken)?.to_bytes();
+            let body = String::from_utf8_lossy(&body).into_owned();
+            stage.seen.lock().unwrap().push(Seen { line: line.clone(), headers: head.headers, body });
+            let answer = stage.answers.lock().unwrap().get(&line).cloned();
+            match answer {
+                Some(Answer::Says(status, text)) => {
+                    let body = services::body::full(Bytes::from(text));
+                    Ok(Response::builder().status(status).body(body).unwrap())
+                }
+                Some(Answer::Sends(body)) => Ok(Response::new(body.lock().unwrap().take().unwrap())),
+                Some(Answer::Never) => std::future::pending().await,
+                None => panic!("nobody answers {line}"),
+            }
+        }
+        .boxed()
+    }
+}
+
+pub(super) fn services(stage: &Arc<Stage>) -> Services {
+    let names = ["profile", "catalog", "order"];
+    let config = names.map(|name| (name.to_owned(), ServiceConfig::at("http://127.0.0.1:1")));
+    let services = Services::new(&BTreeMap::from(config)).unwrap();
+    services.with_transport(Arc::new(Wire(Arc::clone(stage))))
+}
+
+/// A declaration, written in JSON.
+pub(super) fn declaration(text: &str) -> Declaration {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+pub(super) fn mistakes(path: &str, text: &str) -> Vec<Mistake> {
+    let stage = Arc::new(Stage { answers: Mutex::default(), seen: Mutex::default() });
+    let ground = Ground { path, services: &services(&stage), documents: &BTreeMap::new() };
+    Aggregate::new(&declaration(text), &LimitsConfig::default(), &ground).err().unwrap_or_default()
+}
+
+impl Rig {
+    pub(super) fn new(text: &str, answers: &[(&str, u16, &str)]) -> Self {
+        Self::at("/here", text, LimitsConfig::default(), answers)
+    }
+
+    pub(super) fn at(path: &str, text: &str, limits: LimitsConfig, answers: &[(&str, u16, &str)]) -> Self {
+        let says = |(line, status, text): &(&str, u16, &str)| {
+            let answer =
+                if *text == "never" { Answer::Never } else { Answer::Says(*status, (*text).to_owned()) };
+            let line = if line.contains(' ') { (*line).to_owned() } else { format!("GET {line}") };
+            (line, answer)
+        };
+        let answers = Mutex::new(answers.iter().map(says).collect());
+        let stage = Arc::new(Stage { answers, seen: Mutex::default() });
+        let ground = Ground { path, services: &services(&stage), documents: &BTreeMap::new() };
+        let aggregate = Aggregate::new(&declaration(text), &limits, &ground);
+        let aggregate = aggregate.unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        Self { stage, aggregate }
+    }
+
+    /// Has a call answered by what a test sends.
+    pub(super) fn sends(&self, line: &str) -> http_body_util::channel::Sender<Bytes, services::body::Error> {
+        let (sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(64);
+        let body = Answer::Sends(Arc::new(Mutex::new(Some(body.boxed_unsync()))));
+        self.stage.answers.lock().unwrap().insert(format!("GET {line}"), body);
+        sender
+    }
+
+    /// The response as it comes.
+    pub(super) async fn begin(&self, target: &str) -> Response<Body> {
+        let request = Request::get(target).body(services::body::empty()).unwrap();
+        self.aggregate.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"))
+    }
+
+    pub(super) async fn send(&self, request: Request<&str>) -> Result<Got, Box<dyn Problem>> {
+        let request = request.map(|body| services::body::full(body.to_owned()));
+        let response = self.aggregate.handle(request, Call::unlimited()).await?;
+        let (head, body) = response.into_parts();
+        let tree = head.extensions.get::<json::Tree>().cloned();
+        let text = body.collect().await.expect("a body to its end").to_bytes();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        Ok(Got { status: head.status.as_u16(), text, headers: head.headers, tree })
+    }
+
+    pub(super) async fn get(&self, target: &str) -> Got {
+        self.send(Request::get(target).body("").unwrap()).await.unwrap_or_else(|problem| panic!("{problem}"))
+    }
+
+    /// Code, status and text of what goes wrong.
+    pub(super) async fn fails(&self, target: &str) -> (&'static str, u16, String) {
+        let request = Request::get(target).body("").unwrap();
+        let problem = self.send(request).await.err().expect("a problem");
+        (problem.code(), problem.status().as_u16(), problem.to_string())
+    }
+
+    /// What was called, in order.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.stage.seen.lock().unwrap().iter().map(|seen| seen.line.clone()).collect()
+    }
+}

@@ -1,0 +1,264 @@
+//! What answers look like, and which calls are made for them.
+
+use http::Request;
+use serde_json::json;
+
+use super::rig::Rig;
+use crate::LimitsConfig;
+
+const BUYERS: (&str, u16, &str) =
+    ("profile/buyers?limit=2", 200, r#"[{"id":1,"name":"Ann"},{"id":2.0,"name":"Bob"}]"#);
+
+/// The declaration of TARGET-EXPERIENCE: rows in one call, joined; a call for each, at once.
+const TARGET: &str = r#"{
+    "input": {"limit": {"type": "integer", "default": 2, "maximum": 100}},
+    "parts": {
+        "buyers": {"get": "profile/buyers?limit={limit}"},
+        "catalogs": {"get": "catalog/catalogs?buyers={$.buyers[*].id}&sort=-created",
+                     "join": {"into": "buyers", "on": "id = buyer_id", "as": "catalogs"}, "fields": ["id", "title"]},
+        "rating": {"get": "order/buyers/{each.id}/rating", "each": "buyers", "optional": true}
+    },
+    "answer": "buyers"}"#;
+
+#[tokio::test]
+async fn rows_are_joined_and_calls_for_each_item_are_put_into_it() {
+    let rig = Rig::new(
+        TARGET,
+        &[
+            BUYERS,
+            (
+                "catalog/catalogs?buyers=1,2.0&sort=-created",
+                200,
+                r#"[{"id":9,"buyer_id":2,"title":"x","price":1},{"id":8,"buyer_id":1,"title":"y"},{"id":7,"buyer_id":2,"title":"z"}]"#,
+            ),
+            ("order/buyers/1/rating", 200, r#"{"stars":4.50}"#),
+            ("order/buyers/2.0/rating", 404, r#"{"secret":"the body of an error"}"#),
+        ],
+    );
+    let got = rig.get("/here").await;
+    assert_eq!(got.status, 200);
+    assert_eq!(
+        got.text,
+        concat!(
+            r#"[{"id":1,"name":"Ann","catalogs":[{"id":8,"title":"y"}],"rating":{"stars":4.50}},"#,
+            r#"{"id":2.0,"name":"Bob","catalogs":[{"id":9,"title":"x"},{"id":7,"title":"z"}],"rating":null}]"#
+        )
+    );
+    assert_eq!(got.headers["orfa-parts"], r#"rating;status=404;code="part-refused""#);
+    assert_eq!(got.headers["content-length"], got.text.len().to_string().as_str());
+    assert_eq!(rig.lines().len(), 4);
+    let mut written = Vec::new();
+    got.tree.unwrap().write(&mut written);
+    assert_eq!(written, got.text.as_bytes());
+}
+
+#[tokio::test]
+async fn without_an_answer_all_parts_stand_under_their_names_with_what_failed() {
+    let rig = Rig::new(
+        r#"{"parts": {
+            "n": {"get": "profile/n"}, "text": {"get": "catalog/t"}, "gone": {"get": "order/g", "optional": true},
+            "usual": {"get": "order/u", "default": {"stars": 0}}}, "partial": 203}"#,
+        &[
+            ("profile/n", 200, "12345678901234567890.50"),
+            ("catalog/t", 200, r#""\ud800""#),
+            ("order/g", 401, "<html>"),
+            ("order/u", 500, ""),
+        ],
+    );
+    let got = rig.get("/here").await;
+    assert_eq!(got.status, 203);
+    let start = r#"{"n":12345678901234567890.50,"text":"\ud800","gone":null,"usual":{"stars":0},"errors":["#;
+    assert!(got.text.starts_with(start), "{}", got.text);
+    let known = r#""part":"gone","service":"order","status":401,"code":"part-refused","detail":"the service answered 401 Unauthorized""#;
+    assert!(got.text.contains(known) && got.text.contains(r#""status":500"#) && !got.text.contains("html"));
+}
+
+#[tokio::test]
+async fn when_all_is_well_nothing_is_said_of_errors() {
+    let rig = Rig::new(
+        r#"{"parts": {"a": {"get": "profile/a", "optional": true}}}"#,
+        &[("profile/a", 200, " [ 1 ] ")],
+    );
+    let got = rig.get("/here").await;
+    assert_eq!((got.text.as_str(), got.headers.get("orfa-parts")), (r#"{"a":[ 1 ]}"#, None));
+}
+
+#[tokio::test]
+async fn parts_are_merged_by_the_rule_for_conflicts() {
+    let merge = |conflict: &str| {
+        let text = format!(
+            r#"{{"parts": {{"a": {{"get": "profile/a"}}, "b": {{"get": "order/b"}}}},
+            "answer": {{"merge": ["a", "b"], "conflict": "{conflict}"}}}}"#
+        );
+        Rig::new(
+            &text,
+            &[("profile/a", 200, r#"{"id":1,"x":2}"#), ("order/b", 200, r#"{"\u0069d":3,"y":4}"#)],
+        )
+    };
+    assert_eq!(merge("first").get("/here").await.text, r#"{"id":1,"x":2,"y":4}"#);
+    assert_eq!(merge("last").get("/here").await.text, r#"{"\u0069d":3,"x":2,"y":4}"#);
+    let (code, status, text) = merge("error").fails("/here").await;
+    assert_eq!((code, status), ("merge-conflict", 502));
+    assert!(text.contains("`a` and `b` both have `id`"), "{text}");
+}
+
+#[tokio::test]
+async fn values_are_encoded_by_where_they_stand() {
+    let text = r#"{
+        "input": {"id": {"type": "string"}, "q": {"type": "string"}, "tags": {"type": "list"}, "tenant": {"type": "string", "in": "header", "name": "x-tenant"}},
+        "parts": {"a": {"get": "profile/p/{id}/x?q={q}&tag={tags*}&fixed=a%20b&flag", "headers": {"x-for": "t={tenant}"}}}}"#;
+    let answers = [
+        ("profile/p/a%3F%26%C3%A9/x?q=1%2B1%3D2&tag=x&tag=y%2Cz&fixed=a%20b&flag", 200, "1"),
+        ("profile/p/7/x?fixed=a%20b&flag", 200, "1"),
+    ];
+    let rig = Rig::at("/a/{id}", text, LimitsConfig::default(), &answers);
+    let request =
+        Request::get("/a/a%3F%26%C3%A9?q=1%2B1%3D2&tags=x&tags=y%2Cz").header("x-tenant", "acme").body("");
+    // A comma divides a list, encoded or not: so the second value is two.
+    let rig_two = Rig::at(
+        "/a/{id}",
+        text,
+        LimitsConfig::default(),
+        &[("profile/p/a%3F%26%C3%A9/x?q=1%2B1%3D2&tag=x&tag=y&tag=z&fixed=a%20b&flag", 200, "1")],
+    );
+    rig_two.send(request.unwrap()).await.unwrap();
+    assert_eq!(rig_two.stage.seen.lock().unwrap()[0].headers["x-for"], "t=acme");
+    // What is not there is left out; a list that is not there, too.
+    rig.get("/a/7").await;
+    assert!(!rig.stage.seen.lock().unwrap()[0].headers.contains_key("x-for"));
+}
+
+#[tokio::test]
+async fn a_dependent_call_takes_any_value_of_another_answer() {
+    let rig = Rig::new(
+        r#"{"parts": {
+            "order": {"get": "order/orders/1"},
+            "posting": {"get": "catalog/catalogs/{$.order.posting.id}", "join": {"into": "order", "on": ".posting.id = id", "one": true}},
+            "again": {"get": "catalog/catalogs/{$.order/posting/id}", "fields": {"t": "title", "town": ".at.town"}}},
+            "answer": ["order", "again"]}"#,
+        &[
+            ("order/orders/1", 200, r#"{"id":1,"posting":{"id":7}}"#),
+            ("catalog/catalogs/7", 200, r#"{"id":7,"title":"x","at":{"town":"Ulm"}}"#),
+        ],
+    );
+    // A single object is no array of rows.
+    let (code, _, text) = rig.fails("/here").await;
+    assert_eq!(code, "join-not-array", "{text}");
+    assert_eq!(rig.lines(), ["GET order/orders/1", "GET catalog/catalogs/7"]);
+}
+
+#[tokio::test]
+async fn what_is_put_into_one_object_or_deep_into_a_page_keeps_all_else() {
+    let rig = Rig::new(
+        r#"{"parts": {
+            "page": {"get": "order/orders"},
+            "people": {"get": "profile/people?ids={$.page.items[*].who}", "at": "/rows",
+                       "join": {"into": "$.page.items", "on": "who = id", "as": "who", "one": true}},
+            "rating": {"get": "order/rating/{each.id}", "each": "$.page.items[*].lines"}},
+            "answer": "page"}"#,
+        &[
+            (
+                "order/orders",
+                200,
+                r#"{"total": 2, "items": [{"who":1,"lines":[{"id":"a"},null]},{"who":3,"lines":[]}]}"#,
+            ),
+            ("profile/people?ids=1,3", 200, r#"{"rows":[{"id":1,"name":"Ann"}]}"#),
+            ("order/rating/a", 200, "5"),
+        ],
+    );
+    let got = rig.get("/here").await;
+    assert_eq!(
+        got.text,
+        r#"{"total":2,"items":[{"lines":[{"id":"a","rating":5},null],"who":{"id":1,"name":"Ann"}},{"lines":[],"who":null}]}"#
+    );
+}
+
+#[tokio::test]
+async fn equal_calls_of_items_and_parts_are_made_once() {
+    let rig = Rig::new(
+        r#"{"input": {"ids": {"type": "list", "of": "integer"}}, "parts": {
+            "each": {"get": "profile/users/{each}", "each": "ids"}, "one": {"get": "profile/users/7"}}}"#,
+        &[("profile/users/7", 200, r#"{"id":7}"#), ("profile/users/8", 200, "8")],
+    );
+    let got = rig.get("/here?ids=7,8,7,7").await;
+    assert_eq!(got.text, r#"{"each":[{"id":7},8,{"id":7},{"id":7}],"one":{"id":7}}"#);
+    assert_eq!(rig.lines().len(), 2);
+}
+
+#[tokio::test]
+async fn an_empty_list_is_asked_of_nobody_and_a_long_one_in_several_calls() {
+    let text = r#"{"input": {"ids": {"type": "list", "of": "integer"}},
+        "parts": {"a": {"get": "profile/a?ids={ids}", "batch": 2}}, "answer": "a"}"#;
+    let rig = Rig::new(
+        text,
+        &[
+            ("profile/a?ids=1,2", 200, "[1, 2]"),
+            ("profile/a?ids=3", 200, "[]"),
+            ("profile/a?ids=3,4", 200, "[3]"),
+            ("profile/a?ids=5", 200, "{}"),
+        ],
+    );
+    assert_eq!(rig.get("/here?ids=,").await.text, "[]");
+    assert!(rig.lines().is_empty());
+    assert_eq!(rig.get("/here?ids=1,2,3").await.text, "[1,2]");
+    assert_eq!(rig.fails("/here?ids=3,4,5").await.0, "join-not-array");
+}
+
+#[tokio::test]
+async fn an_unsafe_call_gets_the_body_and_waits_for_all_that_could_fail_before_it() {
+    let rig = Rig::at(
+        "/b/{id}",
+        r#"{"input": {"id": {"type": "integer"}}, "parts": {
+            "saved": {"put": "profile/buyers/{id}", "body": {"id": "{id}", "name": "{body.name}", "note": "by {body.by}", "tags": ["{body.missing}"], "gone": "{body.missing}", "rate": 1.0}},
+            "old": {"get": "profile/buyers/{id}"}, "after": {"get": "order/x/{$.saved.v}"}}}"#,
+        LimitsConfig::default(),
+        &[
+            ("PUT profile/buyers/7", 200, r#"{"v":1}"#),
+            ("profile/buyers/7", 200, "{}"),
+            ("order/x/1", 200, "2"),
+        ],
+    );
+    let put = |body: &'static str| Request::put("/b/7").body(body).unwrap();
+    let got = rig.send(put(r#"{"name": {"first": "A\u0042"}, "by": "me"}"#)).await.unwrap();
+    assert_eq!(got.json(), json!({"saved": {"v": 1}, "old": {}, "after": 2}));
+    assert_eq!(rig.lines(), ["GET profile/buyers/7", "PUT profile/buyers/7", "GET order/x/1"]);
+    let seen = rig.stage.seen.lock().unwrap();
+    assert_eq!(
+        seen[1].body,
+        r#"{"id":7,"name":{"first": "A\u0042"},"note":"by me","tags":[null],"rate":1.0}"#
+    );
+    assert_eq!(seen[1].headers["content-type"], "application/json");
+}
+
+#[tokio::test]
+async fn sequential_calls_go_in_the_order_of_the_file() {
+    let rig = Rig::new(
+        r#"{"sequential": true, "parts": {
+            "first": {"post": "order/orders", "body": "{body}"}, "second": {"get": "order/orders"}, "third": {"delete": "order/orders/1"}}}"#,
+        &[("POST order/orders", 201, "{}"), ("order/orders", 200, "[]"), ("DELETE order/orders/1", 204, "")],
+    );
+    let got = rig.send(Request::post("/here").body("[1]").unwrap()).await.unwrap();
+    assert_eq!(got.text, r#"{"first":{},"second":[],"third":null}"#);
+    assert_eq!(rig.lines(), ["POST order/orders", "GET order/orders", "DELETE order/orders/1"]);
+}
+
+#[tokio::test]
+async fn equal_calls_that_change_something_are_all_made() {
+    let rig = Rig::new(
+        r#"{"sequential": true, "input": {"ids": {"type": "list", "of": "integer"}},
+            "parts": {"a": {"post": "order/x", "body": {"n": 1}, "each": "ids"}}}"#,
+        &[("POST order/x", 200, "1")],
+    );
+    let got = rig.send(Request::post("/here?ids=1,1").body("").unwrap()).await.unwrap();
+    assert_eq!((got.text.as_str(), rig.lines().len()), (r#"{"a":[1,1]}"#, 2));
+}
+
+#[tokio::test]
+async fn head_makes_the_same_calls_and_says_the_length() {
+    let rig = Rig::new(
+        r#"{"parts": {"a": {"get": "profile/a"}, "there": {"head": "profile/b"}}}"#,
+        &[("profile/a", 200, "1"), ("HEAD profile/b", 200, "")],
+    );
+    let got = rig.send(Request::head("/here").body("").unwrap()).await.unwrap();
+    assert_eq!((got.text.as_str(), &got.headers["content-length"]), ("", &"20".parse().unwrap()));
+}

@@ -1,0 +1,70 @@
+//! Long answers that are handed on while they come.
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use services::Body;
+
+use super::rig::Rig;
+use crate::stream::BEGINNING;
+
+const TWO: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
+
+/// The beginning of an array that is long.
+fn beginning() -> Bytes {
+    format!("[\"{}\"", "x".repeat(BEGINNING)).into()
+}
+
+async fn next(body: &mut Body) -> Result<Bytes, services::body::Error> {
+    Ok(body.frame().await.expect("more of it")?.into_data().expect("data"))
+}
+
+#[tokio::test]
+async fn the_first_byte_leaves_before_the_last_has_come() {
+    let rig = Rig::new(TWO, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
+    let mut sender = rig.sends("catalog/long");
+    sender.send_data(beginning()).await.unwrap();
+    let response = rig.begin("/here").await;
+    assert!(response.extensions().get::<json::Tree>().is_none());
+    assert_eq!(response.headers()["orfa-parts"], r#"other;status=500;code="part-status""#);
+    let mut body = response.into_body();
+    let mut text = Vec::new();
+    while text.len() < BEGINNING {
+        text.extend_from_slice(&next(&mut body).await.unwrap());
+    }
+    sender.send_data(Bytes::from_static(b",2")).await.unwrap();
+    text.extend_from_slice(&next(&mut body).await.unwrap());
+    sender.send_data(Bytes::from_static(b"]")).await.unwrap();
+    drop(sender);
+    text.extend_from_slice(&body.collect().await.unwrap().to_bytes());
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.starts_with(r#"{"small":1,"long":["x"#), "{}", &text[..40]);
+    assert!(
+        text.contains(r#"x",2],"other":null,"errors":[{"part":"other""#),
+        "{}",
+        &text[text.len() - 200..]
+    );
+}
+
+#[tokio::test]
+async fn a_long_answer_that_turns_out_to_be_no_json_breaks_off() {
+    for end in ["]]", "", "<html>"] {
+        let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
+        let mut sender = rig.sends("catalog/long");
+        sender.send_data(beginning()).await.unwrap();
+        let body = rig.begin("/here").await.into_body();
+        if !end.is_empty() {
+            sender.send_data(Bytes::from_static(end.as_bytes())).await.unwrap();
+        }
+        drop(sender);
+        assert!(body.collect().await.is_err(), "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_short_answer_that_is_no_json_is_an_error_with_a_status() {
+    let rig = Rig::new(
+        r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#,
+        &[("catalog/long", 200, "[1,")],
+    );
+    assert_eq!(rig.fails("/here").await.0, "part-not-json");
+}

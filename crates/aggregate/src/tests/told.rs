@@ -1,0 +1,71 @@
+//! What aggregates say of themselves, to people and in OpenAPI.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use super::rig::{Stage, declaration, services};
+use crate::{Aggregate, Ground, LimitsConfig};
+
+const DECLARED: &str = r#"{
+    "summary": "Buyers with their postings",
+    "input": {"limit": {"type": "integer", "default": 20, "maximum": 100}, "town": {"type": "string"}},
+    "parts": {
+        "buyers": {"get": "profile/buyers?limit={limit}"},
+        "catalogs": {"get": "catalog/catalogs?buyers={$.buyers[*].id}", "join": {"into": "buyers", "on": "id = buyer_id"}, "fields": ["id", "title"]},
+        "rating": {"get": "order/buyers/{each.id}/rating", "each": "buyers", "optional": true}
+    },
+    "answer": "buyers"}"#;
+
+const PROFILE: &str = r##"{"openapi": "3.1.0", "paths": {"/buyers": {"get": {"responses": {"200": {"content": {"application/json": {"schema":
+    {"type": "array", "items": {"$ref": "#/components/schemas/Buyer"}}}}}}}}},
+    "components": {"schemas": {"Buyer": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}}}}"##;
+
+fn aggregate() -> Aggregate {
+    let stage = Arc::new(Stage { answers: Mutex::default(), seen: Mutex::default() });
+    let profile = openapi::Document::read(PROFILE).unwrap();
+    let documents = BTreeMap::from([("profile".to_owned(), Arc::new(profile))]);
+    let ground = Ground { path: "/buyers/{town}", services: &services(&stage), documents: &documents };
+    Aggregate::new(&declaration(DECLARED), &LimitsConfig::default(), &ground).unwrap()
+}
+
+#[test]
+fn an_explanation_shows_the_calls_wave_by_wave() {
+    assert_eq!(aggregate().explain().to_string(), "\
+GET, HEAD /buyers/{town}
+  takes limit (query, integer, 20 where it is missing, at most 100); town (path, string)
+  1  buyers    GET profile/buyers?limit={limit}
+               one call
+  2  catalogs  GET catalog/catalogs?buyers={$.buyers[*].id}
+               one call, several if the URL had more than 8000 bytes; into buyers as `catalogs`, a list by id = buyer_id
+     rating    GET order/buyers/{each.id}/rating
+               a call for each of buyers, equal ones once: at most 200, 16 at once; into buyers as `rating`; optional
+  answers buyers
+  at most 500 calls, 16 at once, 64MiB from services, 10s
+");
+    let chart = aggregate().explain().mermaid();
+    assert!(chart.contains("  buyers --> catalogs\n  catalogs -.-> buyers\n"), "{chart}");
+}
+
+#[test]
+fn the_operation_says_what_it_takes_and_answers() {
+    let operation = aggregate().operation();
+    assert_eq!(operation["summary"], "Buyers with their postings");
+    assert_eq!(
+        operation["parameters"],
+        json!([
+            {"name": "limit", "in": "query", "required": false, "schema": {"type": "integer", "maximum": 100, "default": 20}},
+            {"name": "town", "in": "path", "required": true, "schema": {"type": "string", "maxLength": 1000}},
+        ])
+    );
+    let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(
+        *schema,
+        json!({"type": "array", "items": {"type": "object", "required": ["id"], "properties": {
+            "id": {"type": "integer"},
+            "catalogs": {"type": "array", "items": {"type": "object", "properties": {"id": {}, "title": {}}}},
+            "rating": {"anyOf": [{}, {"type": "null"}]},
+        }}})
+    );
+}

@@ -1,0 +1,105 @@
+//! `orfa aggregate`: what a declared aggregate will do, told before it does it.
+
+use std::path::{Path, PathBuf};
+
+use aggregate::Explanation;
+use gateway::aggregates::{self, Ready};
+use gateway::{Config, Mistake};
+use script::{Graph, Node, Position};
+
+use crate::exit::{Complaint, Exit};
+use crate::{check, file, terminal};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Verb {
+    Explain(Arguments),
+}
+
+/// Tell which calls an aggregate will make, in which order, and what becomes of their answers.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The path of a route, or a declaration, which need not be a route's yet.
+    #[arg(value_name = "ROUTE | FILE")]
+    what: String,
+    /// The config with its services.
+    #[arg(short, long, value_name = "FILE", default_value = "orfa.yaml")]
+    config: PathBuf,
+    /// Draw it, as SVG; as a flowchart of Mermaid if the file's name ends in `.mmd`.
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn explain(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let Arguments { what, config, out } = arguments;
+    let ready = match found(what, config)? {
+        Ok(ready) => ready,
+        Err(mistakes) => return Ok(check::refuse(&mistakes)),
+    };
+    let explanation = ready.aggregate.explain();
+    match out {
+        None => terminal::say(&explanation.to_string()),
+        Some(out) if out.extension().is_some_and(|end| end == "mmd") => {
+            file::write(out, &explanation.mermaid())?
+        }
+        Some(out) => file::write(out, &graph(&explanation).svg())?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// The aggregate that is meant, or what is wrong with the config or with a declaration.
+fn found(what: &str, config: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>>> {
+    let config = match gateway::config::read(config) {
+        Ok(config) => config,
+        Err(mistakes) => return Ok(Err(mistakes)),
+    };
+    let path = match route(&config, what) {
+        Some(path) => path,
+        None => return declared(config, Path::new(what)),
+    };
+    Ok(aggregates::ready(&config).and_then(|all| one(all, &path)))
+}
+
+/// The path of the route that is meant, by it or by its file.
+fn route(config: &Config, what: &str) -> Option<String> {
+    let here = Path::new(what).canonicalize().ok();
+    let is_it = |path: &str, file: &Path| {
+        path == what || (here.is_some() && config.source.folder().join(file).canonicalize().ok() == here)
+    };
+    let mut routes = config.routes.iter().filter_map(|route| Some((&route.path, route.aggregate.as_ref()?)));
+    routes.find(|(path, aggregate)| is_it(path, aggregate.file())).map(|(path, _)| path.clone())
+}
+
+/// A declaration that no route of the config names, as if one did.
+fn declared(config: Config, file: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>>> {
+    let Ok(here) = file.canonicalize() else {
+        let message = format!("{} is neither the path of an aggregate's route nor a file", file.display());
+        let hint = "name a route of the config with `aggregate:`, or its declaration";
+        return Err(Complaint::usage("no-such-aggregate", message, hint).into());
+    };
+    let path = format!("/{}", here.file_stem().unwrap_or_default().to_string_lossy());
+    let mut config = config;
+    config.routes.retain(|route| route.aggregate.is_none());
+    let config = config.with_aggregate(&path, &here)?;
+    Ok(aggregates::ready(&config).and_then(|all| one(all, &path)))
+}
+
+fn one(all: Vec<Ready>, path: &str) -> Result<Ready, Vec<Mistake>> {
+    all.into_iter().find(|ready| ready.path == path).ok_or_else(Vec::new)
+}
+
+/// What waits for what, and what is put where.
+fn graph(explanation: &Explanation) -> Graph {
+    let number = |part: &str| explanation.steps.iter().position(|step| step.part == part);
+    let position = Position { line: 1, column: 1 };
+    let nodes = explanation.steps.iter().map(|step| {
+        let label = format!("{}: {}", step.part, step.call);
+        Node { label, position, io: 1, barrier: false }
+    });
+    let edges = explanation.steps.iter().enumerate().flat_map(|(to, step)| {
+        step.needs.iter().filter_map(move |need| {
+            let why = if step.into.as_ref() == Some(need) { "goes into it" } else { "" };
+            Some((number(need)?, to, why.to_owned()))
+        })
+    });
+    Graph { position, nodes: nodes.collect(), edges: edges.collect() }
+}

@@ -1,0 +1,17 @@
+//! Files that verbs write.
+
+use std::path::Path;
+
+use crate::exit::Complaint;
+use crate::{terminal, units};
+
+/// Writes a file and says so.
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), Complaint> {
+    std::fs::write(file, text).map_err(|error| not_written(file, &error))?;
+    terminal::say(&format!("{}: {}\n", file.display(), units::bytes(text.len() as u64)));
+    Ok(())
+}
+
+pub(crate) fn not_written(file: &Path, error: &std::io::Error) -> Complaint {
+    Complaint::failed("not-written", format!("{} can't be written: {error}", file.display()), "")
+}

@@ -1,0 +1,113 @@
+//! The aggregates of a config: their declarations are read when it is put to work, like the config itself.
+//!
+//! A declaration with mistakes is a mistake of the config, each at its place in the declaration's own file: a reload leaves
+//! what is in force alone.
+
+use std::path::PathBuf;
+
+use aggregate::{Aggregate, AggregateConfig, Declaration, Ground};
+use services::Services;
+
+use crate::build::{add, mistakes};
+use crate::config::{Config, Mistake, RouteConfig, Source, beside, read_file};
+use crate::documents;
+
+/// A declaration whose form is right.
+pub(crate) struct Declared {
+    /// The index of its route.
+    pub(crate) route: usize,
+    declaration: Declaration,
+    source: Source,
+}
+
+/// An aggregate of a config, ready to be looked at.
+pub struct Ready {
+    /// The path of its route.
+    pub path: String,
+    /// The file of its declaration, as the reader finds it.
+    pub file: PathBuf,
+    /// What it does.
+    pub aggregate: Aggregate,
+}
+
+/// Reads the declarations that a config names.
+///
+/// # Errors
+/// A mistake for each file that can't be read, and all that are in one.
+pub(crate) fn read(config: &Config) -> Result<Vec<Declared>, Vec<Mistake>> {
+    let (mut declared, mut mistakes) = (Vec::new(), Vec::new());
+    for (route, aggregate) in aggregates(config) {
+        match declaration(config, route, aggregate) {
+            Ok(read) => declared.push(read),
+            Err(wrong) => add(&mut mistakes, wrong),
+        }
+    }
+    if mistakes.is_empty() { Ok(declared) } else { Err(mistakes) }
+}
+
+/// The aggregates of a config without a gateway around them.
+///
+/// # Errors
+/// All mistakes of theirs, of the services and of their documents.
+pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
+    let source = &config.source;
+    let services = Services::read(&config.services, source.folder());
+    let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
+    let documents = documents::read(config)?;
+    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    for declared in read(config)? {
+        let Some(RouteConfig { path, aggregate: Some(aggregate), .. }) = config.routes.get(declared.route)
+        else {
+            continue;
+        };
+        let ground = Ground { path, services: &services, documents: &documents };
+        match declared.aggregate(aggregate, &ground) {
+            Ok(made) => {
+                let file = source.folder().join(aggregate.file());
+                all.push(Ready { path: path.clone(), file, aggregate: made });
+            }
+            Err(mistakes) => add(&mut wrong, mistakes),
+        }
+    }
+    if wrong.is_empty() { Ok(all) } else { Err(wrong) }
+}
+
+impl Declared {
+    /// The aggregate that it declares.
+    ///
+    /// # Errors
+    /// All that no form can say.
+    pub(crate) fn aggregate(
+        &self,
+        config: &AggregateConfig,
+        ground: &Ground<'_>,
+    ) -> Result<Aggregate, Vec<Mistake>> {
+        let made = Aggregate::new(&self.declaration, &config.limits(), ground);
+        made.map_err(|mistakes| {
+            let hint = |hint: String| Some(hint).filter(|hint| !hint.is_empty());
+            let told = mistakes.into_iter().map(|mistake| {
+                let message = format!("{} ({})", mistake.message, mistake.code);
+                self.source.mistake(&mistake.place, message, hint(mistake.hint))
+            });
+            let mut told: Vec<Mistake> = told.collect();
+            told.sort_by_key(|mistake| (mistake.line, mistake.column));
+            told
+        })
+    }
+}
+
+fn aggregates(config: &Config) -> impl Iterator<Item = (usize, &AggregateConfig)> {
+    let routes = config.routes.iter().enumerate();
+    routes.filter_map(|(index, route)| Some((index, route.aggregate.as_ref()?)))
+}
+
+fn declaration(config: &Config, route: usize, aggregate: &AggregateConfig) -> Result<Declared, Vec<Mistake>> {
+    let file = config.source.folder().join(aggregate.file());
+    let text = read_file(&file).map_err(|error| {
+        let message = format!("the declaration {} can't be read: {error}", aggregate.file().display());
+        let hint = "name a file in YAML, relative to the config".to_owned();
+        vec![config.source.mistake(&format!("/routes/{route}/aggregate"), message, Some(hint))]
+    })?;
+    let (declaration, source) = beside::read(&text, &file)?;
+    Ok(Declared { route, declaration, source })
+}

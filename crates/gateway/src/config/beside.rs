@@ -1,0 +1,49 @@
+//! Files beside the config that are written like it: YAML of a struct, all mistakes told with their places.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::mistake::Mistake;
+use super::source::Source;
+use super::{read_file, schema, undeserialised, yaml};
+
+/// Such a file from its text, and where everything stands in it.
+///
+/// # Errors
+/// All its mistakes, in the order of the file.
+pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
+    text: &str,
+    file: &Path,
+) -> Result<(T, Source), Vec<Mistake>> {
+    let yaml::Document { value, source, mut mistakes } =
+        yaml::read(text, file).map_err(|mistake| vec![mistake])?;
+    mistakes.extend(schema::validate(&value, &source, &schema::of::<T>()));
+    let read = deserialised(value, &source, mistakes)?;
+    Ok((read, source))
+}
+
+/// The files that such a file is made of, itself first.
+pub(crate) fn files(file: &Path) -> Vec<PathBuf> {
+    let document = read_file(file).ok().and_then(|text| yaml::read(&text, file).ok());
+    document.map_or_else(|| vec![file.to_owned()], |document| document.source.files().to_vec())
+}
+
+/// What a value says, where nothing is wrong with it.
+pub(super) fn deserialised<T: DeserializeOwned>(
+    value: Value,
+    source: &Source,
+    mut mistakes: Vec<Mistake>,
+) -> Result<T, Vec<Mistake>> {
+    if mistakes.is_empty() {
+        match serde_path_to_error::deserialize(value) {
+            Ok(read) => return Ok(read),
+            Err(error) => mistakes.push(undeserialised(&error, source)),
+        }
+    }
+    mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+    mistakes.dedup();
+    Err(mistakes)
+}

@@ -1,0 +1,91 @@
+//! Which keys are equal, by example, and joins against one that is written with trees of values.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::Document;
+
+fn document(text: &str) -> Document {
+    Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+fn equal(one: &str, other: &str) -> bool {
+    let (one, other) = (document(one), document(other));
+    Scalar::of(one.root()) == Scalar::of(other.root())
+}
+
+#[test]
+fn keys_are_equal_as_values_of_json() {
+    for (one, other) in [("7", "7.0"), ("7", "70e-1"), ("0", "-0.0e9"), ("1e2", "100"), ("-1.50", "-15E-1")] {
+        assert!(equal(one, other), "{one} {other}");
+    }
+    assert!(equal(r#""a""#, r#""\u0061""#) && equal("true", "true"));
+}
+
+#[test]
+fn numbers_and_texts_are_never_equal_nor_are_large_numbers_that_differ() {
+    for (one, other) in [
+        ("7", r#""7""#),
+        ("true", r#""true""#),
+        ("9007199254740993", "9007199254740992"),
+        ("18446744073709551617", "18446744073709551616"),
+        ("1e400", "1e401"),
+        ("1", "-1"),
+        (r#""\ud800""#, r#""\ud801""#),
+        (r#""\ud800""#, r#""\ufffd""#),
+        ("1e99999999999999999999", "1e99999999999999999998"),
+    ] {
+        assert!(!equal(one, other), "{one} {other}");
+    }
+    assert!(equal("18446744073709551617", "18446744073709551617.0"));
+}
+
+#[test]
+fn as_text_a_number_is_its_spelling() {
+    let (number, text) = (document("7"), document(r#""7""#));
+    assert_eq!(Scalar::text(number.root()), Scalar::text(text.root()));
+}
+
+#[test]
+fn kinds_that_can_never_meet_are_told() {
+    let kinds = |text: &str| Scalar::of(document(text).root()).unwrap().kind();
+    assert!(kinds("1").are_apart(kinds(r#""1""#)));
+    assert!(!kinds("1").are_apart(kinds("2.5")));
+    assert!(!kinds("1").are_apart(Kinds::default()));
+    assert_eq!((kinds("1") | kinds("true")).names(), "numbers and booleans");
+}
+
+fn any_key() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (0..6_u64).prop_map(Value::from),
+        (0..6_u64).prop_map(|number| Value::from(number.to_string())),
+        any::<bool>().prop_map(Value::from),
+        Just(Value::Null),
+        Just(json!([1])),
+        (-3..3_i64).prop_map(Value::from),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_join_finds_what_a_search_through_all_items_finds(
+        left in prop::collection::vec(any_key(), 0..20),
+        right in prop::collection::vec(any_key(), 0..40),
+    ) {
+        let (left_text, right_text) = (Value::from(left.clone()).to_string(), Value::from(right.clone()).to_string());
+        let (left_side, right_side) = (document(&left_text), document(&right_text));
+        let mut grouped = Grouped::with_capacity(right.len());
+        for item in right_side.root().items() {
+            grouped.add(Scalar::of(item));
+        }
+        for (node, key) in left_side.root().items().zip(&left) {
+            let is_key = !key.is_null() && !key.is_array();
+            let known: Vec<usize> = (0..right.len()).filter(|place| is_key && right[*place] == *key).collect();
+            let group = Scalar::of(node).and_then(|key| grouped.find(&key));
+            let found: Vec<usize> = group.map(|group| grouped.items(group).collect()).unwrap_or_default();
+            prop_assert_eq!(found, known);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Paths: where values stand, one of them or all of an array's items at once.
+//!
+//! `.page.items[*].id`, `[0]["a b"]`, or as a JSON Pointer (RFC 6901) whose step `*` is all items:
+//! `/page/items/*/id`. Nothing at all is the value itself.
+
+use crate::string::{pointer_index, pointer_step};
+use crate::{Kind, Node};
+
+/// Where values stand, seen from another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Path(Box<[Step]>);
+
+/// A step from a value to those in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To a member; in an array, to the item of this number.
+    Name(Box<str>),
+    /// To all items of an array.
+    Each,
+}
+
+/// Why a text is no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no path: write `.name`, `[0]`, `[*]` or `[\"name\"]` for each step, or a JSON Pointer")]
+pub struct NotPath;
+
+/// Where all items are wanted is no array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("where all items are wanted is {}", .0.map_or("nothing", Kind::name))]
+pub struct NotArray(pub Option<Kind>);
+
+impl Path {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parse(text: &str) -> Result<Self, NotPath> {
+        let mut steps = Vec::new();
+        if let Some(pointer) = text.strip_prefix('/') {
+            for step in pointer.split('/') {
+                steps.push(match step {
+                    "*" => Step::Each,
+                    name => Step::Name(pointer_step(name).map_err(|_| NotPath)?.into()),
+                });
+            }
+            return Ok(Self(steps.into()));
+        }
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (step, behind) = step(rest).ok_or(NotPath)?;
+            steps.push(step);
+            rest = behind;
+        }
+        Ok(Self(steps.into()))
+    }
+
+    /// Its steps.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// Whether it may lead to several values.
+    #[must_use]
+    pub fn is_many(&self) -> bool {
+        self.0.contains(&Step::Each)
+    }
+
+    /// The only value that it leads to.
+    #[must_use]
+    pub fn find<'a>(&self, from: Node<'a>) -> Option<Node<'a>> {
+        self.0.iter().try_fold(from, |node, step| child(node, step))
+    }
+
+    /// Shows every value that it leads to, in order. What is not there is passed over below an item, and so is `null`
+    /// in the place of an array.
+    ///
+    /// # Errors
+    /// When something else is in the place of an array.
+    pub fn visit<'a>(&self, from: Node<'a>, see: &mut dyn FnMut(Node<'a>)) -> Result<(), NotArray> {
+        walk(&self.0, from, false, see)
+    }
+}
+
+fn walk<'a>(
+    steps: &[Step],
+    node: Node<'a>,
+    is_item: bool,
+    see: &mut dyn FnMut(Node<'a>),
+) -> Result<(), NotArray> {
+    match steps {
+        [] => {
+            see(node);
+            Ok(())
+        }
+        [Step::Each, rest @ ..] => match node.kind() {
+            Kind::Array => node.items().try_for_each(|item| walk(rest, item, true, see)),
+            Kind::Null => Ok(()),
+            other => Err(NotArray(Some(other))),
+        },
+        [step, rest @ ..] => match child(node, step) {
+            Some(node) => walk(rest, node, is_item, see),
+            None if !is_item && rest.contains(&Step::Each) => Err(NotArray(None)),
+            None => Ok(()),
+        },
+    }
+}
+
+fn child<'a>(node: Node<'a>, step: &Step) -> Option<Node<'a>> {
+    let Step::Name(name) = step else { return None };
+    match node.kind() {
+        Kind::Array => node.item(pointer_index(name)?),
+        _ => node.member(name.as_bytes()),
+    }
+}
+
+/// The first step of a path that is no pointer, and what follows it.
+fn step(text: &str) -> Option<(Step, &str)> {
+    if let Some(rest) = text.strip_prefix("[*]") {
+        return Some((Step::Each, rest));
+    }
+    if let Some(rest) = text.strip_prefix('.') {
+        let end = rest.find(['.', '[', '/']).unwrap_or(rest.len());
+        let (name, rest) = rest.split_at(end);
+        return (!name.is_empty() && !name.contains(['"', ']'])).then(|| (Step::Name(name.into()), rest));
+    }
+    let inside = text.strip_prefix('[')?;
+    for quote in ['"', '\''] {
+        if let Some(quoted) = inside.strip_prefix(quote) {
+            let (name, rest) = quoted.split_once(quote)?;
+            return Some((Step::Name(name.into()), rest.strip_prefix(']')?));
+        }
+    }
+    let (number, rest) = inside.split_once(']')?;
+    pointer_index(number)?;
+    Some((Step::Name(number.into()), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::Document;
+
+    fn found(text: &'static str, path: &str) -> Result<Vec<String>, NotArray> {
+        let document = Document::new(Bytes::from_static(text.as_bytes())).unwrap();
+        let mut found = Vec::new();
+        let see = &mut |node: Node<'_>| found.push(String::from_utf8(node.text().to_vec()).unwrap());
+        Path::parse(path).unwrap().visit(document.root(), see)?;
+        Ok(found)
+    }
+
+    #[test]
+    fn a_path_leads_to_all_items_with_their_numbers_as_spelt() {
+        let text = r#"{"a":[{"id":1.0},{"id":[2]},{}],"b c":{"*":3}}"#;
+        assert_eq!(found(text, ".a[*].id").unwrap(), ["1.0", "[2]"]);
+        assert_eq!(found(text, "/a/*/id").unwrap(), ["1.0", "[2]"]);
+        assert_eq!(found(text, ".a[1].id[0]").unwrap(), ["2"]);
+        assert_eq!(found(text, r#"["b c"]['*']"#).unwrap(), ["3"]);
+        assert_eq!(found("[1]", "").unwrap(), ["[1]"]);
+        assert!(found(text, ".c").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_array_is_told_and_null_is_an_empty_one() {
+        assert_eq!(found(r#"{"a":7}"#, ".a[*]").unwrap_err(), NotArray(Some(Kind::Number)));
+        assert_eq!(found("{}", ".a[*].id").unwrap_err().to_string(), "where all items are wanted is nothing");
+        assert!(found(r#"{"a":null}"#, ".a[*]").unwrap().is_empty());
+        // Below an item, an array may be missing.
+        assert_eq!(found(r#"[{"x":[1]},{},{"x":null}]"#, "[*].x[*]").unwrap(), ["1"]);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for text in ["a", ".", ".a.", "[", "[a]", "[-1]", r#"["a]"#, "/~2", ".a b[01]", ".a/b"] {
+            assert_eq!(Path::parse(text), Err(NotPath), "{text}");
+        }
+    }
+}

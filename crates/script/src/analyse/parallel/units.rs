@@ -1,0 +1,224 @@
+//! Rule 18: the units of a `par`, before they know of each other: its statements, each variable of a declaration, and
+//! the calls that can be made before the rest of either.
+
+use std::collections::BTreeMap;
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::{VariableDeclarationKind, VariableDeclarator};
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+use oxc_syntax::symbol::SymbolId;
+
+use super::super::Analysis;
+use super::super::calls::Wait;
+use super::super::code::Code;
+use super::super::commit::children;
+use super::super::effects::{Location, Observer};
+use super::super::flow::bound;
+use super::{Step, Unit};
+use crate::syntax::ConstructKind;
+
+/// What a block is made of: statements, and of a declaration of several variables each one.
+pub(super) fn parts(code: &Code<'_, '_>, block: NodeId) -> Vec<NodeId> {
+    let parts = |statement| declarators(code, statement).unwrap_or_else(|| vec![statement]);
+    children(code, block).into_iter().flat_map(parts).collect()
+}
+
+fn declarators(code: &Code<'_, '_>, statement: NodeId) -> Option<Vec<NodeId>> {
+    use VariableDeclarationKind::{Const, Let, Var};
+    let AstKind::VariableDeclaration(declaration) = code.kind(statement) else { return None };
+    let is_ours = code.construct_at(statement).is_some();
+    let several = declaration.declarations.len() > 1 && matches!(declaration.kind, Var | Let | Const);
+    let nodes = declaration.declarations.iter().map(|it| it.node_id.get());
+    (several && !is_ours).then(|| nodes.collect())
+}
+
+/// What a declarator that is a part has before it: `var`, `let` or `const`.
+pub(crate) fn keyword(code: &Code<'_, '_>, part: NodeId) -> Option<&'static str> {
+    let AstKind::VariableDeclarator(_) = code.kind(part) else { return None };
+    match code.kind(code.parent(part)) {
+        AstKind::VariableDeclaration(declaration) => Some(declaration.kind.as_str()),
+        _ => None,
+    }
+}
+
+/// Whether declarations may become assignments to variables that are there from the block's beginning. Not so where one
+/// is touched before it is declared, or a constant is set: both throw, and have to go on doing so.
+pub(super) fn mean_the_same_without_their_declarations(code: &Code<'_, '_>, units: &[Unit]) -> bool {
+    let scoping = code.semantic.scoping();
+    units.iter().enumerate().all(|(index, unit)| {
+        let mut symbols = unit.steps.iter().flat_map(|step| match step {
+            Step::Statement(part) => declared(code, *part),
+            Step::Call(_) => Vec::new(),
+        });
+        symbols.all(|symbol| {
+            let variable = Location::Variable(symbol);
+            let touches = |unit: &Unit| {
+                unit.effects.reads.contains(&variable) || unit.effects.writes.contains(&variable)
+            };
+            let is_set = scoping.symbol_flags(symbol).is_const_variable()
+                && code.uses(symbol).any(|reference| reference.is_write());
+            !(is_set || is_early_in_itself(code, symbol) || units[..index].iter().any(touches))
+        })
+    })
+}
+
+/// The variables that a part declares for the rest of its block alone.
+fn declared(code: &Code<'_, '_>, part: NodeId) -> Vec<SymbolId> {
+    let of = |declarator: &VariableDeclarator<'_>| bound(&declarator.id);
+    let symbols = match code.kind(part) {
+        AstKind::VariableDeclaration(declaration) => declaration.declarations.iter().flat_map(of).collect(),
+        AstKind::VariableDeclarator(declarator) => of(declarator),
+        AstKind::Class(class) => class.id.iter().filter_map(|id| id.symbol_id.get()).collect(),
+        _ => Vec::new(),
+    };
+    let is_state = code
+        .construct_at(part)
+        .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }));
+    let scoping = code.semantic.scoping();
+    let is_in_block = |symbol: &SymbolId| scoping.symbol_flags(*symbol).is_block_scoped() && !is_state;
+    symbols.into_iter().filter(is_in_block).collect()
+}
+
+/// Whether a variable is used in its own initial value, or before its place in a pattern: `let a = a`. A function that
+/// is called by its name may: it runs later.
+fn is_early_in_itself(code: &Code<'_, '_>, symbol: SymbolId) -> bool {
+    let declaration = code.declaration(symbol);
+    let AstKind::VariableDeclarator(declarator) = code.kind(declaration) else { return false };
+    let name = code.semantic.scoping().symbol_span(symbol);
+    let initial = declarator.init.as_ref().map(GetSpan::span);
+    let mut uses = code.uses(symbol).map(|reference| reference.node_id());
+    uses.any(|node| {
+        let span = code.span(node);
+        let is_before = span.start < name.start || initial.is_some_and(|it| it.contains_inclusive(span));
+        code.is_inside(node, declaration) && is_before && code.home(node) == code.home(declaration)
+    })
+}
+
+/// A part as units: the calls that are made whatever happens, each its own; then what is left of it.
+pub(super) fn split(
+    analysis: &Analysis<'_, '_>,
+    observer: &Observer<'_, '_, '_>,
+    statement: NodeId,
+) -> Vec<Unit> {
+    let code = &analysis.code;
+    let whole =
+        |effects| vec![Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() }];
+    let calls = taken_out(analysis, observer, statement);
+    if calls.is_empty() {
+        return whole(observer.effects(statement, &[]));
+    }
+    let mut units = Vec::new();
+    // Those that stand in no other so far.
+    let mut outer: Vec<NodeId> = Vec::new();
+    for call in &calls {
+        let inner = outer.split_off(outer.partition_point(|it| !code.is_inside(*it, *call)));
+        let mut effects = observer.effects(*call, &inner);
+        outer.push(*call);
+        effects.io = 1;
+        effects.writes.insert(Location::Result(*call));
+        units.push(Unit { steps: vec![Step::Call(*call)], effects, needs: BTreeMap::new() });
+    }
+    let mut rest = observer.effects(statement, &outer);
+    rest.io = 0;
+    let mut effects = rest;
+    if let Some(last) = calls.last() {
+        // The last call stands for all of the statement, or its result is only put into a variable.
+        let is_alone = matches!(code.kind(code.parent(*last)), AstKind::ExpressionStatement(_));
+        let puts = effects.writes.iter().all(|it| matches!(it, Location::Variable(_)));
+        let reads = effects.reads.iter().all(|it| *it == Location::Result(*last));
+        if (is_alone || (puts && reads)) && !effects.barrier && !effects.full {
+            let call = units.pop().map(|unit| unit.effects).unwrap_or_default();
+            effects.io = 1;
+            effects.reads.extend(call.reads);
+            effects.writes.extend(call.writes);
+            effects.barrier |= call.barrier;
+            effects.reads.remove(&Location::Result(*last));
+        }
+    }
+    units.push(Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() });
+    units
+}
+
+/// The calls of a statement that can be made before the rest of it, in the order in which they are made. None if the
+/// statement branches, or changes something on the way.
+fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement: NodeId) -> Vec<NodeId> {
+    let code = &analysis.code;
+    let is_plain = matches!(
+        code.kind(statement),
+        AstKind::ExpressionStatement(_)
+            | AstKind::VariableDeclaration(_)
+            | AstKind::VariableDeclarator(_)
+            | AstKind::ThrowStatement(_)
+            | AstKind::ReturnStatement(_)
+    );
+    let is_nested = code
+        .construct_at(statement)
+        .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Res { .. }));
+    let waits = analysis.calls.inside(code, statement);
+    if !is_plain || is_nested || waits.iter().any(|(_, wait)| matches!(wait, Wait::Await | Wait::Declare(_)))
+    {
+        return Vec::new();
+    }
+    let has_order = code.inside(statement).any(|node| orders(code, statement, node));
+    if has_order
+        || waits.iter().any(|(node, _)| is_called_at_once(code, *node))
+        || is_passed_on(code, statement, &waits)
+    {
+        return Vec::new();
+    }
+    let mut calls: Vec<NodeId> = waits.into_iter().map(|(node, _)| node).collect();
+    if code.inside(statement).any(|node| disturbs(code, observer, &calls, node)) {
+        return Vec::new();
+    }
+    calls.sort_by_key(|node| code.order(*node));
+    calls
+}
+
+/// Whether a call changes something that the rest of its statement may have looked at before, or may look at later. One
+/// that is made after all calls that are taken out stays where it was.
+fn disturbs(code: &Code<'_, '_>, observer: &Observer<'_, '_, '_>, calls: &[NodeId], node: NodeId) -> bool {
+    let is_call = matches!(code.kind(node), AstKind::CallExpression(_) | AstKind::NewExpression(_));
+    let is_last = !calls.contains(&node) && calls.iter().all(|call| code.is_inside(*call, node));
+    if !is_call || is_last {
+        return false;
+    }
+    let effects = observer.effects(node, &[]);
+    let changes = effects.writes.iter().any(|it| matches!(it, Location::Variable(_) | Location::Content(_)));
+    changes || effects.barrier
+}
+
+fn is_called_at_once(code: &Code<'_, '_>, node: NodeId) -> bool {
+    matches!(code.kind(node), AstKind::CallExpression(call) if call.callee.get_inner_expression().is_function())
+}
+
+/// `respond g.get(x)` hands the answer on.
+fn is_passed_on(code: &Code<'_, '_>, statement: NodeId, waits: &[(NodeId, Wait)]) -> bool {
+    let AstKind::ThrowStatement(throw) = code.kind(statement) else { return false };
+    let value = throw.argument.without_parentheses().span();
+    code.construct_at(statement).is_some()
+        && waits.iter().any(|(node, wait)| code.span(*node) == value && matches!(wait, Wait::Resource { .. }))
+}
+
+/// Whether an expression branches, or changes a variable before the rest is looked at.
+fn orders(code: &Code<'_, '_>, statement: NodeId, node: NodeId) -> bool {
+    if code.function_of(node) != code.function_of(statement) {
+        return false;
+    }
+    match code.kind(node) {
+        AstKind::LogicalExpression(_)
+        | AstKind::ConditionalExpression(_)
+        | AstKind::ChainExpression(_)
+        | AstKind::UpdateExpression(_)
+        | AstKind::AssignmentPattern(_)
+        | AstKind::AssignmentTargetWithDefault(_)
+        | AstKind::YieldExpression(_) => true,
+        AstKind::UnaryExpression(unary) => unary.operator == oxc_syntax::operator::UnaryOperator::Delete,
+        AstKind::AssignmentExpression(assignment) => {
+            let is_outer = matches!(code.kind(code.parent(node)), AstKind::ExpressionStatement(_));
+            !is_outer || !assignment.operator.is_assign()
+        }
+        AstKind::VariableDeclaration(declaration) => declaration.declarations.len() > 1,
+        _ => false,
+    }
+}

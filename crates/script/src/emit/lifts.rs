@@ -1,0 +1,181 @@
+//! What the units of a `par` declare for each other: its block has the variables, and the units set them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::{VariableDeclaration, VariableDeclarator};
+use oxc_semantic::NodeId;
+use oxc_span::GetSpan;
+use oxc_syntax::symbol::SymbolId;
+
+use super::Emitter;
+use super::edits::Piece;
+use crate::analyse::Analysis;
+use crate::analyse::code::Code;
+use crate::analyse::flow::bound;
+use crate::analyse::parallel::units::keyword;
+use crate::syntax::ConstructKind;
+
+impl Emitter<'_, '_, '_> {
+    /// Names that a block declares for its units: with `var` what belongs to the function around.
+    pub(super) fn declared_by(&self, block: NodeId, is_var: bool) -> Vec<String> {
+        let names = self.lifts.names.iter().filter(|((of, _), var)| *of == block && **var == is_var);
+        names.map(|((_, symbol), _)| self.it.code.name(*symbol).to_owned()).collect()
+    }
+
+    /// Declarations in units become assignments, where others see what they declare.
+    pub(super) fn lift(&mut self) {
+        let it = self.it;
+        for node in &self.lifts.assigned {
+            match it.code.kind(*node) {
+                AstKind::VariableDeclaration(declaration) => {
+                    let pieces = assignments(self, *node, declaration);
+                    self.edits.replace(it.code.place(*node), pieces);
+                }
+                AstKind::VariableDeclarator(declarator) => {
+                    let pieces = assignment(self, declarator, false);
+                    self.edits.replace(it.code.place(*node), pieces);
+                }
+                AstKind::Class(class) => {
+                    let name = class.id.as_ref().map_or("", |id| id.name.as_str());
+                    self.edits.wrap(it.code.place(*node), &format!("{name} = "), "");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What blocks of `par` declare for their units.
+#[derive(Debug, Default)]
+pub(super) struct Lifts {
+    /// By the block, and whether it is a `var`.
+    names: BTreeMap<(NodeId, SymbolId), bool>,
+    /// Declarations that become assignments.
+    pub(super) assigned: BTreeSet<NodeId>,
+}
+
+impl Lifts {
+    /// From the inside: the outermost block whose units share a name has it.
+    pub(super) fn of(it: &Analysis<'_, '_>) -> Self {
+        let mut lifts = Self::default();
+        for plan in it.plans.iter().rev() {
+            for statement in plan.moved() {
+                for node in it.code.inside(statement) {
+                    lifts.visit(it, it.code.statements[plan.construct], statement, node);
+                }
+            }
+        }
+        lifts
+    }
+
+    fn visit(&mut self, it: &Analysis<'_, '_>, block: NodeId, statement: NodeId, node: NodeId) {
+        let code = &it.code;
+        let (symbols, is_var) = match code.kind(node) {
+            AstKind::VariableDeclaration(declaration) => {
+                let symbols =
+                    declaration.declarations.iter().flat_map(|it| bound(&it.id)).collect::<Vec<_>>();
+                (symbols, declaration.kind.is_var())
+            }
+            AstKind::VariableDeclarator(declarator) if node == statement => {
+                (bound(&declarator.id), keyword(code, node) == Some("var"))
+            }
+            AstKind::Class(class) => {
+                (class.id.as_ref().and_then(|id| id.symbol_id.get()).into_iter().collect(), false)
+            }
+            _ => return,
+        };
+        let is_state = code
+            .construct_at(node)
+            .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }));
+        let is_shared = if is_var {
+            code.function_of(node) == code.function_of(statement)
+                && !is_in_turn(it, node, statement)
+                && symbols.iter().any(|symbol| is_seen_outside(code, *symbol, statement))
+        } else {
+            node == statement && !is_state
+        };
+        if is_shared {
+            self.assigned.insert(node);
+            for symbol in symbols {
+                // A block within, of the same turn, has it no longer.
+                let is_within =
+                    |it_block: NodeId| code.is_inside(it_block, block) && !is_in_turn(it, it_block, block);
+                self.names.retain(|(of, name), _| *name != symbol || *of == block || !is_within(*of));
+                self.names.insert((block, symbol), is_var);
+            }
+        }
+    }
+}
+
+/// Whether a node stands in a turn of a `pfor` within a statement: such a turn has its own variables.
+fn is_in_turn(it: &Analysis<'_, '_>, node: NodeId, statement: NodeId) -> bool {
+    let code = &it.code;
+    let mut around = code.ancestors(node).take_while(|outer| code.is_inside(*outer, statement));
+    around.any(|outer| {
+        code.construct_at(outer)
+            .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Pfor { .. }) && outer != node)
+    })
+}
+
+fn is_seen_outside(code: &Code<'_, '_>, symbol: SymbolId, statement: NodeId) -> bool {
+    let scoping = code.semantic.scoping();
+    let declared = scoping.symbol_declarations(symbol);
+    let used = code.uses(symbol).map(|reference| reference.node_id());
+    declared.chain(used).any(|node| !code.is_inside(node, statement))
+}
+
+/// `x = 1` for `var x = 1`.
+fn assignments(
+    emitter: &Emitter<'_, '_, '_>,
+    node: NodeId,
+    declaration: &VariableDeclaration<'_>,
+) -> Vec<Piece> {
+    let code = &emitter.it.code;
+    let is_external = code
+        .construct_at(node)
+        .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::External { .. }));
+    let parent = code.parent(node);
+    let in_head = match code.kind(parent) {
+        AstKind::ForInStatement(each) => each.left.span() == code.span(node),
+        AstKind::ForOfStatement(each) => each.left.span() == code.span(node),
+        _ => false,
+    };
+    let mut pieces = Vec::new();
+    for declarator in &declaration.declarations {
+        if in_head {
+            return vec![Piece::Source(code.source(declarator.id.span()))];
+        }
+        let assigned = assignment(emitter, declarator, is_external);
+        if !pieces.is_empty() && !assigned.is_empty() {
+            pieces.push(Piece::words(", "));
+        }
+        pieces.extend(assigned);
+    }
+    let is_in_for = matches!(code.kind(parent), AstKind::ForStatement(_));
+    pieces.push(Piece::words(if is_in_for { "" } else { ";" }));
+    pieces
+}
+
+/// `x = 1` for the variable of a declaration; nothing for one without a value.
+fn assignment(
+    emitter: &Emitter<'_, '_, '_>,
+    declarator: &VariableDeclarator<'_>,
+    is_external: bool,
+) -> Vec<Piece> {
+    let code = &emitter.it.code;
+    let Some(init) = &declarator.init else { return Vec::new() };
+    let is_pattern = declarator.id.get_binding_identifier().is_none();
+    let mut pieces = vec![
+        Piece::words(if is_pattern { "(" } else { "" }),
+        Piece::Source(code.source(declarator.id.span())),
+        Piece::words(" = "),
+    ];
+    let symbol = bound(&declarator.id).first().copied();
+    match symbol.and_then(|symbol| emitter.it.names.external(symbol)).filter(|_| is_external) {
+        Some(external) => pieces.extend(emitter.template(external)),
+        None => pieces.push(Piece::Source(code.source(init.span()))),
+    }
+    pieces.push(Piece::words(if is_pattern { ")" } else { "" }));
+    pieces
+}

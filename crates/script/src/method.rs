@@ -1,0 +1,58 @@
+//! The methods of HTTP, as handlers, calls and frames have them.
+
+use serde::Serialize;
+
+/// A method, by its number in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[repr(u8)]
+pub enum Method {
+    /// 0
+    Get,
+    /// 1
+    Head,
+    /// 2
+    Post,
+    /// 3
+    Put,
+    /// 4
+    Patch,
+    /// 5
+    Delete,
+    /// 6
+    Options,
+}
+
+impl Method {
+    /// All, by number.
+    pub const ALL: [Self; 7] =
+        [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
+
+    /// Those that a handler may be for: OPTIONS is answered from them.
+    pub(crate) const HANDLED: [Self; 6] =
+        [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
+
+    /// The method of this name, if a handler may be for it.
+    pub(crate) fn handled(word: &str) -> Option<Self> {
+        Self::HANDLED.into_iter().find(|method| method.word() == word)
+    }
+
+    /// The method of this name.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.word() == word)
+    }
+
+    /// As HTTP spells it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+        }
+    }
+}

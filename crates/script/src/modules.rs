@@ -1,0 +1,98 @@
+//! Which modules a module names: a script stands on what it imports, and on what that imports in its turn.
+//!
+//! Only names that are written out are seen; what a program computes when it runs nobody knows before.
+
+use std::path::Path;
+
+use oxc_allocator::Allocator;
+use oxc_ast::ast::{
+    Argument, CallExpression, ExportAllDeclaration, ExportFromDeclaration, Expression, ImportDeclaration,
+    ImportExpression,
+};
+use oxc_ast_visit::{Visit, walk};
+use oxc_parser::Parser;
+use oxc_span::SourceType;
+
+use crate::room;
+
+/// The modules that a JavaScript or TypeScript file names, in the order of its text: by `import`, `export .. from`,
+/// `import(..)` and `require(..)`. Of a text that is none of that, nothing.
+#[must_use]
+pub fn modules(text: &str, file: &Path) -> Vec<String> {
+    let Ok(source) = SourceType::from_path(file) else { return Vec::new() };
+    let named = room::with_room(text, |text| {
+        let allocator = Allocator::default();
+        let mut named = Named::default();
+        named.visit_program(&Parser::new(&allocator, text, source).parse().program);
+        named.0
+    });
+    named.unwrap_or_default()
+}
+
+#[derive(Default)]
+struct Named(Vec<String>);
+
+impl Named {
+    fn note(&mut self, name: &Expression<'_>) {
+        if let Expression::StringLiteral(name) = name {
+            self.0.push(name.value.to_string());
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Named {
+    fn visit_import_declaration(&mut self, import: &ImportDeclaration<'a>) {
+        self.0.push(import.source.value.to_string());
+    }
+
+    fn visit_export_from_declaration(&mut self, export: &ExportFromDeclaration<'a>) {
+        self.0.push(export.source.value.to_string());
+    }
+
+    fn visit_export_all_declaration(&mut self, export: &ExportAllDeclaration<'a>) {
+        self.0.push(export.source.value.to_string());
+    }
+
+    fn visit_import_expression(&mut self, import: &ImportExpression<'a>) {
+        self.note(&import.source);
+        walk::walk_import_expression(self, import);
+    }
+
+    fn visit_call_expression(&mut self, call: &CallExpression<'a>) {
+        if let (Expression::Identifier(callee), [argument]) = (&call.callee, &call.arguments[..])
+            && callee.name == "require"
+            && let Some(argument) = Argument::as_expression(argument)
+        {
+            self.note(argument);
+        }
+        walk::walk_call_expression(self, call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_s_names_are_found_wherever_they_are_written_out() {
+        let text = "
+            import a, { b } from './a.mjs'
+            import './b.mjs'
+            export * from './c.mjs'
+            export { d } from './d.mjs'
+            export const later = () => import('./e.mjs'), computed = name => import(`./${name}`)
+            const f = require('./f.cjs'), g = require(later)
+            // import './not.mjs'
+            const text = \"import './nor.mjs'\"";
+        let found = ["./a.mjs", "./b.mjs", "./c.mjs", "./d.mjs", "./e.mjs", "./f.cjs"];
+        assert_eq!(modules(text, Path::new("x.mjs")), found);
+        assert_eq!(modules("import type { T } from './t.ts'\nlet n: T", Path::new("x.ts")), ["./t.ts"]);
+    }
+
+    #[test]
+    fn what_is_no_module_names_none() {
+        assert!(modules("{\"a\": \"./b.mjs\"}", Path::new("x.json")).is_empty());
+        assert!(modules("import from from from", Path::new("x.mjs")).is_empty());
+        assert!(modules("\u{0}\u{ffff}((((", Path::new("x.js")).is_empty());
+    }
+}

@@ -1,0 +1,81 @@
+//! Texts that nobody writes, but for trouble: large ones, deep ones, and names that meet ours.
+#![allow(missing_docs)]
+
+use script::{Options, Program, compile};
+
+fn program(source: &str) -> Program {
+    compile(source, "test.sjs", &Options::default()).unwrap_or_else(|found| {
+        let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
+        panic!("{}", said.join("\n"))
+    })
+}
+
+/// A handler with these statements.
+fn handler(statements: &str) -> String {
+    format!("service s {{ res '/a' on POST {{ res g = 'http://g/@'\n{statements}\n}} }}")
+}
+
+fn many(count: usize, one: impl Fn(usize) -> String) -> String {
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn a_text_that_is_too_large_is_refused_with_its_limit() {
+    let found =
+        compile(&" ".repeat((1 << 20) + 1), "test.sjs", &Options::default()).expect_err("it is too large");
+    let [only] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((only.code.code(), only.message.as_str()), ("s-too-large", "a file has at most 1024 KiB"));
+    assert!(!only.help.is_empty());
+}
+
+/// Whatever grows faster than the text, keeps this test for minutes.
+#[test]
+fn a_thousand_of_anything_is_compiled() {
+    const MANY: usize = 1000;
+    let texts = [
+        handler(&format!("par {{ {} }}", many(MANY, |i| format!("var a{i} = g.get({i})\n")))),
+        handler(&format!(
+            "par {{ var a0 = 1\n{} }}",
+            many(MANY, |i| format!("var a{} = g.get(a{i})\n", i + 1))
+        )),
+        handler(&format!("par {{ var {} last }}", many(MANY, |i| format!("a{i} = g.get({i}), ")))),
+        handler(&format!("par {{ {} }}", "g.post(1)\n".repeat(MANY))),
+        handler(&format!("par {{ var x = {}1{} }}", "g.get(".repeat(MANY / 4), ")".repeat(MANY / 4))),
+        handler(&format!("{}{}", "par { g.get(1)\n".repeat(MANY / 4), "}".repeat(MANY / 4))),
+        handler(&format!("var o = []\npfor(var i in query.l) {{ {} }}", "o[i] = g.get(i)\n".repeat(MANY))),
+        handler(&format!(
+            "{} function f{MANY}() {{ return g.get(1) }} f0()",
+            many(MANY, |i| format!("function f{i}() {{ return f{}() }}\n", i + 1))
+        )),
+        format!(
+            "service s {{ {} }}",
+            many(MANY, |i| format!("res '/a{i}' {{ state n = {i}\non PUT {{ n++ }} }}\n"))
+        ),
+        many(MANY, |i| format!("service s{i} {{ res '/a' on GET {{ respond {i} }} }}\n")),
+    ];
+    for text in texts {
+        assert!(program(&text).code.len() > text.len() / 2);
+    }
+}
+
+#[test]
+fn state_whose_name_is_what_another_one_is_called_inside_keeps_its_own_value() {
+    let service = &program(
+        "service s { state a = 1, a$2 = 5\nres '/x' on POST { state a = 2\na$2++; a++; respond [a, a$2] } }",
+    )
+    .services[0];
+    let views: Vec<&str> = service.cells.iter().map(|cell| cell.view.as_str()).collect();
+    assert_eq!(views, ["a", "a$2", "a$3"]);
+}
+
+#[test]
+fn what_only_its_own_block_can_do_stays_in_its_block() {
+    for statement in ["using x = g.get(1), y = g.get(2)", "eval('a = 1')"] {
+        let program =
+            program(&handler(&format!("par {{ var a = g.get(3)\n{statement}\nvar b = g.get(4) }}")));
+        let graph = &program.graphs[0];
+        assert!(program.code.contains(statement.split('=').next().expect("a part")), "{}", program.code);
+        assert_eq!(graph.edges.len(), 2, "{}", graph.text());
+        assert!(!program.code.contains("$r.par("), "{}", program.code);
+    }
+}

@@ -1,0 +1,83 @@
+//! Which calls are made, and how many at once, against a real service.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use testkit::misbehave;
+
+use super::*;
+use crate::ServiceConfig;
+
+async fn calls() -> (misbehave::Upstream, Calls, Arc<Service>) {
+    let upstream = misbehave::start().await;
+    let config = BTreeMap::from([("shop".to_owned(), ServiceConfig::at(upstream.url()))]);
+    let services = Services::new(&config).unwrap();
+    let shop = services.get("shop").unwrap().clone();
+    (upstream, Calls::new(services, Call::unlimited()), shop)
+}
+
+fn ask(path: &str, tenant: &str) -> Request {
+    let mut request = get(path.parse().unwrap());
+    request.headers.insert("x-tenant", tenant.parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn equal_safe_calls_are_made_once_and_others_each() {
+    let (_upstream, calls, shop) = calls().await;
+    let asked = [("/echo?a", "1"), ("/echo?a", "1"), ("/echo?a", "2"), ("/echo?b", "1"), ("/echo?a", "1")];
+    let answers = join_all(asked.map(|(path, tenant)| calls.send(&shop, ask(path, tenant)))).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(calls.call().budget.made_count(), 3);
+    let post = || Request { method: Method::POST, ..ask("/echo?a", "1") };
+    join_all([calls.send(&shop, post()), calls.send(&shop, post())]).await;
+    assert_eq!(calls.call().budget.made_count(), 5);
+}
+
+#[tokio::test]
+async fn all_who_asked_for_the_same_learn_why_it_failed() {
+    let (_upstream, calls, shop) = calls().await;
+    let answers =
+        join_all([calls.send(&shop, ask("/garbage", "1")), calls.send(&shop, ask("/garbage", "1"))]).await;
+    assert!(answers.iter().all(|answer| matches!(&**answer.as_ref().unwrap_err(), CallError::Broken { .. })));
+}
+
+#[tokio::test]
+async fn of_many_only_some_are_under_way_in_order_until_one_fails() {
+    let (under_way, most) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+    let futures = (0..20).map(|number| async move {
+        most.fetch_max(under_way.fetch_add(1, SeqCst) + 1, SeqCst);
+        tokio::task::yield_now().await;
+        under_way.fetch_sub(1, SeqCst);
+        if number < 15 { Ok(number) } else { Err(number) }
+    });
+    assert_eq!(at_once(futures.clone().take(15), 3).await, Ok((0..15).collect::<Vec<_>>()));
+    assert_eq!(at_once(futures, 3).await, Err(15));
+    assert_eq!(most.load(SeqCst), 3);
+}
+
+#[test]
+fn ids_are_divided_by_number_and_by_length() {
+    assert_eq!(divide(&[1; 10], 1, 4, 1000), [0..4, 4..8, 8..10]);
+    assert_eq!(divide(&[3; 4], 1, 100, 8), [0..2, 2..4]);
+    assert_eq!(divide(&[1, 100, 1], 1, 100, 10), [0..1, 1..2, 2..3]);
+    assert_eq!(divide(&[1; 3], 1, 100, 1000).len(), 1);
+    assert!(divide(&[], 1, 4, 10).is_empty());
+}
+
+proptest! {
+    #[test]
+    fn every_value_is_in_one_part_that_is_not_too_long(
+        lengths in prop::collection::vec(0..40_usize, 0..200), most in 1..50_usize, room in 1..300_usize,
+    ) {
+        let parts = divide(&lengths, 1, most, room);
+        let all: Vec<usize> = parts.iter().flat_map(Clone::clone).collect();
+        prop_assert_eq!(all, (0..lengths.len()).collect::<Vec<_>>());
+        for part in parts {
+            let long: usize = lengths[part.clone()].iter().map(|length| length + 1).sum();
+            prop_assert!(part.len() <= most && (long <= room || part.len() == 1));
+        }
+    }
+}
