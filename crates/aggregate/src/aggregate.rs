@@ -109,11 +109,15 @@ impl Aggregate {
         let budget = Arc::clone(&call.budget);
         let run = Run::new(&self.plan, inputs, body, Calls::new(self.services.clone(), call), is_head);
         let failures = run.all().await?;
-        if let Some(response) = answer::streamed(&run, &failures, report(&budget))? {
-            return Ok(response);
-        }
-        let (tree, failures) = answer::tree(&run, failures)?;
-        Ok(answer::response(tree, &failures, self.plan.partial, is_head, report(&budget)))
+        let mut response = match answer::streamed(&run, &failures)? {
+            Some(response) => response,
+            None => {
+                let (tree, failures) = answer::tree(&run, failures)?;
+                answer::response(tree, &failures, self.plan.partial, is_head)
+            }
+        };
+        response.extensions_mut().insert(report(&budget));
+        Ok(response)
     }
 
     async fn read(&self, mut body: Body) -> Result<Bytes, AggregateError> {

@@ -11,7 +11,7 @@ use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use json::{Document, Kind, Member, Pieces, Tree};
-use services::{Body, Report};
+use services::Body;
 
 use crate::assemble::Assembly;
 use crate::declaration::Conflict;
@@ -51,18 +51,14 @@ pub(crate) fn tree(run: &Run<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Fai
 }
 
 /// The response while long parts of it are on their way; `None` if there are none.
-pub(crate) fn streamed(
-    run: &Run<'_>,
-    failed: &[Failure],
-    report: Report,
-) -> Result<Option<Response<Body>>, AggregateError> {
+pub(crate) fn streamed(run: &Run<'_>, failed: &[Failure]) -> Result<Option<Response<Body>>, AggregateError> {
     let long = |part: usize| match run.value(part) {
         Some(Value::Long(held, _)) => held.take(),
         _ => None,
     };
     let parts = match &run.plan.answer {
         Shape::Part(part) => match long(*part) {
-            Some(long) => return Ok(Some(on_its_way(run, vec![Segment::Long(long)], failed, report))),
+            Some(long) => return Ok(Some(on_its_way(run, vec![Segment::Long(long)], failed))),
             None => return Ok(None),
         },
         Shape::Parts(parts) => parts,
@@ -89,14 +85,13 @@ pub(crate) fn streamed(
         }
     };
     segments.push(Segment::Text(end.into()));
-    Ok(Some(on_its_way(run, segments, &failures, report)))
+    Ok(Some(on_its_way(run, segments, &failures)))
 }
 
-fn on_its_way(run: &Run<'_>, segments: Vec<Segment>, failures: &[Failure], report: Report) -> Response<Body> {
+fn on_its_way(run: &Run<'_>, segments: Vec<Segment>, failures: &[Failure]) -> Response<Body> {
     let status = if failures.is_empty() { StatusCode::OK } else { run.plan.partial };
     let mut response = Streaming::response(segments, status);
     head(response.headers_mut(), failures);
-    response.extensions_mut().insert(report);
     response
 }
 
@@ -174,7 +169,6 @@ pub(crate) fn response(
     failures: &[Failure],
     partial: StatusCode,
     is_head: bool,
-    report: Report,
 ) -> Response<Body> {
     let length = tree.len();
     let body = match is_head {
@@ -187,7 +181,6 @@ pub(crate) fn response(
     }
     head(response.headers_mut(), failures);
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
-    response.extensions_mut().insert(report);
     response.extensions_mut().insert(tree);
     response
 }
