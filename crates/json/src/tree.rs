@@ -183,28 +183,37 @@ impl Pieces {
         self.open.push(Open { children, place: 0, first });
     }
 
-    /// The value that comes next, once what stands before it is written; none when all is closed.
+    /// The value that comes next, once what stands before it is written; none when it is written too, since it is short,
+    /// or when all is closed.
     fn step(&mut self) -> Option<Tree> {
         let open = self.open.last_mut()?;
-        let (value, close) = match &open.children {
-            Children::Members(members) => (members.get(open.place).map(|(_, value)| value), b'}'),
-            Children::Items(items) => (items.get(open.place), b']'),
+        let (name, value, close) = match &open.children {
+            Children::Members(members) => match members.get(open.place) {
+                Some((name, value)) => (Some(name), Some(value), b'}'),
+                None => (None, None, b'}'),
+            },
+            Children::Items(items) => (None, items.get(open.place), b']'),
         };
-        let value = value.cloned();
-        if value.is_none() {
+        let Some(value) = value else {
             self.gathered.push(close);
             self.open.pop();
             return None;
-        }
+        };
         if !std::mem::take(&mut open.first) {
             self.gathered.push(b',');
         }
-        if let Children::Members(members) = &open.children {
-            self.gathered.put_slice(members.get(open.place).map_or(&b""[..], |(name, _)| name));
+        if let Some(name) = name {
+            self.gathered.put_slice(name);
             self.gathered.push(b':');
         }
         open.place += 1;
-        value
+        match value {
+            Tree::Text(text) if text.len() < LONG => {
+                self.gathered.extend_from_slice(text);
+                None
+            }
+            value => Some(value.clone()),
+        }
     }
 }
 
