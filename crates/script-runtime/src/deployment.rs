@@ -138,8 +138,9 @@ impl Deployment {
         }
         if let Err(why) = self.replace(&mut kept, plans).await {
             let stays = if self.current.load().is_some() { "; what was in force before stays" } else { "" };
+            // Before it is told, so that who has read of it finds it in `/readyz`.
+            self.standing.send_replace(Some(why.clone()));
             tracing::error!(target: "script", service = &*self.name, "the script can't be put in force{stays}: {why}");
-            self.standing.send_replace(Some(why));
         }
     }
 

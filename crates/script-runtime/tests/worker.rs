@@ -1,4 +1,4 @@
-//! The worker's JavaScript as TypeScript reads it, with the types that its comments name.
+//! The worker's JavaScript: its own tests, on all engines, and what TypeScript says to the types that its comments name.
 #![allow(missing_docs)]
 
 use std::path::Path;
@@ -16,4 +16,13 @@ fn the_workers_code_agrees_with_its_types() {
     let ended = node.arg(compiler).arg("-p").arg(root.join("worker/tests")).output();
     let ended = ended.unwrap_or_else(|error| panic!("node, which has to be there: {error}; {SETUP}"));
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+}
+
+#[test]
+fn the_workers_own_tests_pass_on_all_engines() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let ended = Command::new(root.join("worker/tests/engines")).output();
+    let ended = ended.unwrap_or_else(|error| panic!("{error}; {SETUP}"));
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
 }

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use benches::client::Client;
-use benches::scoreboard::{self, Better, Score};
+use benches::scoreboard::{Better, Score};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -56,15 +56,15 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
             worst[place] = f64::max(worst[place], kb_each);
         }
     }
-    scoreboard::rows("kept", &rows)?;
     let [program, instance] = worst;
-    scoreboard::record([
+    let scores = [
         ("query.cached_program_kb".to_owned(), score(program, 64.0, "resident before 2000 more were kept")),
         (
             "query.live_instance_kb".to_owned(),
             score(instance, 1000.0, "resident before 100 more went on living"),
         ),
-    ])
+    ];
+    tools.results("kept", &rows, scores)
 }
 
 fn score(value: f64, target: f64, against: &str) -> Score {
