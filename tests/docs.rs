@@ -19,7 +19,15 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 
 /// That `orfa check` has nothing to say. Secrets are wherever the config looks for them.
 async fn is_a_config(place: &str, text: &str) {
+    is_a_config_beside(place, text, &[]).await;
+}
+
+/// The same, where these other files are: their names and texts.
+async fn is_a_config_beside(place: &str, text: &str, files: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).expect("written");
+    }
     let has_routes = text.lines().any(|line| line.starts_with("routes:"));
     let text = if has_routes { text.to_owned() } else { format!("{text}\nroutes: []\n") };
     let config = with_secrets(&text, folder.path());
@@ -68,13 +76,23 @@ fn with_secrets(text: &str, folder: &Path) -> String {
     config
 }
 
+/// The file that a block is said to be, if that is no config: `# buyers.yaml: GET /buyers`.
+fn declared(block: &str) -> Option<&str> {
+    let (file, _) = block.strip_prefix("# ")?.split_once(": ")?;
+    (file.ends_with(".yaml") && file != "orfa.yaml").then_some(file)
+}
+
 #[tokio::test]
 async fn every_config_in_the_docs_is_one() {
     for page in ["README.md", "docs/operating.md", "docs/s.md"] {
-        let configs = blocks(&file(page), "yaml");
+        let shown = blocks(&file(page), "yaml");
+        let (declarations, configs): (Vec<_>, Vec<_>) =
+            shown.iter().map(|text| (declared(text), text.as_str())).partition(|(file, _)| file.is_some());
+        let declarations: Vec<_> =
+            declarations.into_iter().filter_map(|(file, text)| Some((file?, text))).collect();
         assert!(!configs.is_empty(), "{page} shows no config");
-        for (number, config) in configs.iter().enumerate() {
-            is_a_config(&format!("block {number} of {page}"), config).await;
+        for (number, (_, config)) in configs.iter().enumerate() {
+            is_a_config_beside(&format!("config {number} of {page}"), config, &declarations).await;
         }
     }
 }
