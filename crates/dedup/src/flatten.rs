@@ -111,7 +111,7 @@ impl Flattening {
 }
 
 /// Where an object is in memory; `None` of all that is none.
-fn memory(tree: &Tree) -> Option<[usize; 3]> {
+pub(crate) fn memory(tree: &Tree) -> Option<[usize; 3]> {
     match tree {
         Tree::Text(text) if text.starts_with(b"{") => Some([text.as_ptr().addr(), text.len(), 0]),
         Tree::Object(members) => Some([members.as_ptr().addr(), members.len(), 0]),

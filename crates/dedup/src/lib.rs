@@ -4,12 +4,14 @@
 //! and ids: so any JSON text comes back as it was, numbers as spelt and members in their order; only white space
 //! between tokens goes. The way of a text: its values are numbered, equal ones alike ([`mod@number`]); those that pay
 //! are shared ([`mod@encode`]); everything is written ([`mod@write`]). A [`json::Tree`] is laid out as a text first,
-//! in which what it has several times in memory stands once ([`mod@flatten`]).
+//! in which what it has several times in memory stands once ([`mod@flatten`]); where that alone saves enough, nothing
+//! else is looked for ([`mod@known`]).
 
 mod decode;
 mod encode;
 mod flatten;
 mod hash;
+mod known;
 mod number;
 mod write;
 
@@ -51,6 +53,14 @@ pub fn media_type(form: Form) -> &'static str {
         Form::GraphQl => "application/graphql-dedup+json;v=1",
         Form::Json => "application/vnd.orfa.dedup+json",
     }
+}
+
+/// The deduplicated form of a value by what it has several times in memory, if that saves a tenth: quick, since nothing
+/// is compared. `None` says nothing about [`encode`], which finds what is equal as well.
+#[must_use]
+pub fn encode_known(tree: &json::Tree, form: Form, limits: &Limits) -> Option<Vec<u8>> {
+    let length = tree.len();
+    (limits.min..=limits.max).contains(&length).then(|| known::encode(tree, form, length))?
 }
 
 /// The deduplicated form of a value; `None` where it should be sent plain: when it saves less than a tenth, or the

@@ -137,6 +137,33 @@ fn what_a_tree_has_several_times_in_memory_is_shared_and_equals_what_is_spelt_ou
 }
 
 #[test]
+fn what_a_tree_shares_in_memory_is_found_without_looking() {
+    let text = Bytes::from_static(ADA.as_bytes());
+    let ada = || Tree::Text(text.clone());
+    let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"by\""), ada())]);
+    let post = Tree::Extended(Bytes::from_static(br#"{"title":"On Engines"}"#), more);
+    let spelt = Tree::Text(Bytes::from(ADA.to_owned()));
+    let list = |items: &[&Tree]| Tree::Array(items.iter().map(|item| Tree::clone(item)).collect());
+    let wire = |tree: &Tree, form| {
+        let wire = encode_known(tree, form, &ALL)?;
+        Some(String::from_utf8(wire).unwrap())
+    };
+    let tree = list(&[&post, &ada(), &post, &spelt]);
+    let table = format!(r#"{{"t":[{ADA},{{"title":"On Engines","by":{{"$":0}}}}]"#);
+    let known = format!(r#"{table},"r":[{{"$":1}},{{"$":0}},{{"$":1}},{ADA}]}}"#);
+    assert_eq!(wire(&tree, Form::Json), Some(known));
+    let answer = |name: &'static [u8]| Tree::Object(Arc::new([(Bytes::from_static(name), tree.clone())]));
+    let known = format!(r#"{table},"data":[{{"$":1}},{{"$":0}},{{"$":1}},{ADA}]}}"#);
+    assert_eq!(wire(&answer(b"\"data\""), Form::GraphQl), Some(known));
+    for name in [&b"\"t\""[..], b"\"$a\"", b"\"\\u0074\""] {
+        assert_eq!(wire(&answer(name), Form::GraphQl), None);
+    }
+    assert_eq!(wire(&list(&[&spelt, &ada()]), Form::Json), None, "equal, but not known to be the same");
+    let reference = Tree::Text(Bytes::from_static(br#"{"$":0}"#));
+    assert_eq!(wire(&list(&[&reference, &post, &post, &post]), Form::Json), None, "needs a closer look");
+}
+
+#[test]
 fn hostile_texts_are_refused_by_name() {
     let error = |text: &str| decode(text.as_bytes(), CAP).unwrap_err();
     assert_eq!(error("[1"), Error::NotJson(json::Error::NotJson(2)));
@@ -245,6 +272,12 @@ proptest! {
         let plain = String::from_utf8(plain).unwrap();
         let wire = encode(&tree, Form::Json, &ALL).map(|wire| String::from_utf8(wire).unwrap());
         prop_assert_eq!(&wire, &encoded(&plain, Form::Json));
+        for form in [Form::Json, Form::GraphQl] {
+            if let Some(wire) = encode_known(&tree, form, &ALL) {
+                prop_assert_eq!(tidy(&decoded(std::str::from_utf8(&wire).unwrap())), tidy(&plain));
+                prop_assert!(wire.len() * 10 <= plain.len() * 9);
+            }
+        }
         if let Some(wire) = wire {
             prop_assert_eq!(decoded(&wire), tidy(&plain));
         }

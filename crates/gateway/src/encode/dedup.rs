@@ -72,7 +72,10 @@ pub(super) async fn apply(forms: Forms, until: Option<Instant>, response: Respon
     let Some(form) = forms.of(&response).filter(|_| may(&response)) else { return response };
     if let Some(tree) = response.extensions_mut().remove::<Tree>() {
         let is_long = tree.len() > LONG;
-        let encoded = computed(is_long, move || dedup::encode(&tree, form, &limits)).await;
+        let encoded = match dedup::encode_known(&tree, form, &limits) {
+            None => computed(is_long, move || dedup::encode(&tree, form, &limits)).await,
+            known => known,
+        };
         return written(form, encoded, response);
     }
     let (head, body) = response.into_parts();
