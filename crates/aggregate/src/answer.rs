@@ -173,7 +173,7 @@ pub(crate) fn response(
     let length = tree.len();
     let body = match is_head {
         true => services::body::empty(),
-        false => Written { pieces: tree.clone().pieces(), rest: length as u64 }.boxed_unsync(),
+        false => body(tree.clone()),
     };
     let mut response = Response::new(body);
     if !failures.is_empty() {
@@ -191,6 +191,13 @@ fn head(headers: &mut http::HeaderMap, failures: &[Failure]) {
         let items: Vec<String> = failures.iter().take(MOST).map(Failure::item).collect();
         headers.extend(HeaderValue::from_str(&items.join(", ")).ok().map(|value| (PARTS, value)));
     }
+}
+
+/// The body that says a tree.
+#[must_use]
+pub fn body(tree: Tree) -> Body {
+    let rest = tree.len() as u64;
+    Written { pieces: tree.pieces(), rest }.boxed_unsync()
 }
 
 /// A tree on its way out. Nothing is written before it is asked for.

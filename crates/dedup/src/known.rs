@@ -1,19 +1,25 @@
 //! The form of a tree by what it shares in memory, and by nothing else: what the handler knows to be the same. No byte
-//! is looked at but for names that would have to be spelt otherwise, so that it takes about as long as copying does.
+//! is looked at but for names that would have to be spelt otherwise, and none is copied: what comes out is a tree as well.
 //!
-//! The tree is walked twice, in the same order: once to learn what it has several times, and once to write it.
+//! The tree is walked twice, in the same order: once to learn what it has several times, and once to take that out.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::iter;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use json::{DEPTH, Member, Tree};
 
 use crate::flatten::memory;
 use crate::number::SHORT;
 use crate::{Form, hash};
 
+const TABLE: Bytes = Bytes::from_static(b"\"t\"");
+const ROOT: Bytes = Bytes::from_static(b"\"r\"");
+
 /// The form of a tree; `None` if what it shares is less than a tenth of it, or a name needs a closer look.
-pub(crate) fn encode(tree: &Tree, form: Form, plain: usize) -> Option<Vec<u8>> {
+pub(crate) fn encode(tree: &Tree, form: Form, plain: usize) -> Option<Tree> {
     if form == Form::GraphQl && !stands_beside_a_table(tree) {
         return None;
     }
@@ -22,31 +28,18 @@ pub(crate) fn encode(tree: &Tree, form: Form, plain: usize) -> Option<Vec<u8>> {
     if seen.saved.saturating_mul(10) < plain as u64 {
         return None;
     }
-    let mut writing = Writing {
-        times: seen.times,
-        visits: seen.visits.iter(),
-        entries: vec![None; seen.lengths.len()],
-        count: 0,
-        table: Vec::new(),
+    let references = vec![None; seen.times.len()];
+    let mut sharing =
+        Sharing { times: seen.times, visits: seen.visits.iter(), references, table: Vec::new() };
+    let root = sharing.value(tree);
+    let table = (TABLE, Tree::Array(sharing.table.into()));
+    let shared = match (form, root) {
+        (Form::GraphQl, Tree::Object(members)) => {
+            Tree::Object(iter::once(table).chain(members.iter().cloned()).collect())
+        }
+        (_, root) => Tree::Object([table, (ROOT, root)].into()),
     };
-    let mut root = Vec::with_capacity(plain);
-    writing.value(tree, &mut root);
-    let mut out = Vec::with_capacity(writing.table.len() + root.len() + 16);
-    out.extend_from_slice(b"{\"t\":[");
-    out.extend_from_slice(&writing.table);
-    match form {
-        // The members of the root follow the table: its brace becomes the comma between them.
-        Form::GraphQl => {
-            out.extend_from_slice(b"],");
-            out.extend_from_slice(root.strip_prefix(b"{")?);
-        }
-        Form::Json => {
-            out.extend_from_slice(b"],\"r\":");
-            out.extend_from_slice(&root);
-            out.push(b'}');
-        }
-    }
-    (out.len() * 10 <= plain * 9).then_some(out)
+    (shared.len() * 10 <= plain * 9).then_some(shared)
 }
 
 /// Whether its members can stand beside the table: there are some, and none could be taken for a part of the form.
@@ -122,85 +115,46 @@ impl Seen {
     }
 }
 
-struct Writing<'a> {
+/// A tree that becomes one in which what is there several times stands in a table.
+struct Sharing<'a> {
     times: Vec<u32>,
     visits: std::slice::Iter<'a, u32>,
-    /// Which entry of the table each is.
-    entries: Vec<Option<u32>>,
-    count: u32,
-    table: Vec<u8>,
+    /// What refers to each, once it is in the table.
+    references: Vec<Option<Tree>>,
+    table: Vec<Tree>,
 }
 
-impl Writing<'_> {
-    fn value(&mut self, tree: &Tree, out: &mut Vec<u8>) {
-        if memory(tree).is_none() {
-            return self.own(tree, out);
+impl Sharing<'_> {
+    fn value(&mut self, tree: &Tree) -> Tree {
+        let number =
+            memory(tree).and_then(|_| self.visits.next()).map_or(usize::MAX, |number| *number as usize);
+        if self.times.get(number).is_none_or(|times| *times < 2) {
+            return self.own(tree);
         }
-        let Some(number) = self.visits.next().map(|number| *number as usize) else { return };
-        let is_shared = self.times.get(number).is_some_and(|times| *times > 1);
-        if !is_shared {
-            return self.own(tree, out);
+        if let Some(Some(reference)) = self.references.get(number) {
+            return reference.clone();
         }
-        let entry = match self.entries.get(number) {
-            Some(Some(entry)) => *entry,
-            _ => self.entry(tree, number),
-        };
-        out.extend_from_slice(b"{\"$\":");
-        out.extend_from_slice(itoa::Buffer::new().format(entry).as_bytes());
-        out.push(b'}');
+        // Behind what it refers to.
+        let entry = self.own(tree);
+        let reference = Tree::Text(format!("{{\"$\":{}}}", self.table.len()).into());
+        self.table.push(entry);
+        if let Some(place) = self.references.get_mut(number) {
+            *place = Some(reference.clone());
+        }
+        reference
     }
 
-    /// Writes a value into the table, behind what it refers to.
-    fn entry(&mut self, tree: &Tree, number: usize) -> u32 {
-        let mut text = Vec::new();
-        self.own(tree, &mut text);
-        if !self.table.is_empty() {
-            self.table.push(b',');
-        }
-        self.table.extend_from_slice(&text);
-        let entry = self.count;
-        self.count += 1;
-        if let Some(place) = self.entries.get_mut(number) {
-            *place = Some(entry);
-        }
-        entry
-    }
-
-    fn own(&mut self, tree: &Tree, out: &mut Vec<u8>) {
+    fn own(&mut self, tree: &Tree) -> Tree {
         match tree {
-            Tree::Text(text) => out.extend_from_slice(text),
-            Tree::Object(members) => {
-                out.push(b'{');
-                self.members(members, true, out);
-            }
-            Tree::Extended(text, members) => {
-                let open = text.strip_suffix(b"}").unwrap_or(text);
-                out.extend_from_slice(open);
-                self.members(members, open.trim_ascii_end() == b"{", out);
-            }
-            Tree::Array(items) => {
-                out.push(b'[');
-                for (place, item) in items.iter().enumerate() {
-                    if place > 0 {
-                        out.push(b',');
-                    }
-                    self.value(item, out);
-                }
-                out.push(b']');
-            }
+            Tree::Text(text) => Tree::Text(text.clone()),
+            Tree::Object(members) => Tree::Object(self.members(members)),
+            Tree::Extended(text, members) => Tree::Extended(text.clone(), self.members(members)),
+            Tree::Array(items) => Tree::Array(items.iter().map(|item| self.value(item)).collect()),
         }
     }
 
-    fn members(&mut self, members: &[Member], mut first: bool, out: &mut Vec<u8>) {
-        for (name, value) in members {
-            if !std::mem::take(&mut first) {
-                out.push(b',');
-            }
-            out.extend_from_slice(name);
-            out.push(b':');
-            self.value(value, out);
-        }
-        out.push(b'}');
+    fn members(&mut self, members: &[Member]) -> Arc<[Member]> {
+        members.iter().map(|(name, value)| (name.clone(), self.value(value))).collect()
     }
 }
 

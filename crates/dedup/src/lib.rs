@@ -58,7 +58,7 @@ pub fn media_type(form: Form) -> &'static str {
 /// The deduplicated form of a value by what it has several times in memory, if that saves a tenth: quick, since nothing
 /// is compared. `None` says nothing about [`encode`], which finds what is equal as well.
 #[must_use]
-pub fn encode_known(tree: &json::Tree, form: Form, limits: &Limits) -> Option<Vec<u8>> {
+pub fn encode_known(tree: &json::Tree, form: Form, limits: &Limits) -> Option<json::Tree> {
     let length = tree.len();
     (limits.min..=limits.max).contains(&length).then(|| known::encode(tree, form, length))?
 }

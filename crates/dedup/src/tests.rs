@@ -21,6 +21,12 @@ fn decoded(text: &str) -> String {
     String::from_utf8(decode(text.as_bytes(), CAP).unwrap()).unwrap()
 }
 
+fn text_of(tree: &Tree) -> String {
+    let mut text = Vec::new();
+    tree.write(&mut text);
+    String::from_utf8(text).unwrap()
+}
+
 /// A text without the white space between its tokens.
 fn tidy(text: &str) -> String {
     let document = Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
@@ -144,10 +150,7 @@ fn what_a_tree_shares_in_memory_is_found_without_looking() {
     let post = Tree::Extended(Bytes::from_static(br#"{"title":"On Engines"}"#), more);
     let spelt = Tree::Text(Bytes::from(ADA.to_owned()));
     let list = |items: &[&Tree]| Tree::Array(items.iter().map(|item| Tree::clone(item)).collect());
-    let wire = |tree: &Tree, form| {
-        let wire = encode_known(tree, form, &ALL)?;
-        Some(String::from_utf8(wire).unwrap())
-    };
+    let wire = |tree: &Tree, form| encode_known(tree, form, &ALL).map(|tree| text_of(&tree));
     let tree = list(&[&post, &ada(), &post, &spelt]);
     let table = format!(r#"{{"t":[{ADA},{{"title":"On Engines","by":{{"$":0}}}}]"#);
     let known = format!(r#"{table},"r":[{{"$":1}},{{"$":0}},{{"$":1}},{ADA}]}}"#);
@@ -273,8 +276,8 @@ proptest! {
         let wire = encode(&tree, Form::Json, &ALL).map(|wire| String::from_utf8(wire).unwrap());
         prop_assert_eq!(&wire, &encoded(&plain, Form::Json));
         for form in [Form::Json, Form::GraphQl] {
-            if let Some(wire) = encode_known(&tree, form, &ALL) {
-                prop_assert_eq!(tidy(&decoded(std::str::from_utf8(&wire).unwrap())), tidy(&plain));
+            if let Some(wire) = encode_known(&tree, form, &ALL).map(|tree| text_of(&tree)) {
+                prop_assert_eq!(tidy(&decoded(&wire)), tidy(&plain));
                 prop_assert!(wire.len() * 10 <= plain.len() * 9);
             }
         }
@@ -282,4 +285,17 @@ proptest! {
             prop_assert_eq!(decoded(&wire), tidy(&plain));
         }
     }
+}
+
+#[test]
+fn a_long_text_in_whose_beginning_nothing_repeats_stays_plain() {
+    let rows = |range: std::ops::Range<usize>| -> Vec<String> {
+        range.map(|id| format!(r#"{{"id":{id},"name":"somebody else, whoever it is"}}"#)).collect()
+    };
+    let other = rows(0..4000);
+    let same = vec![ADA.to_owned(); 4000];
+    let late = format!("[{}]", [other.clone(), same.clone()].concat().join(","));
+    let soon = format!("[{}]", [same, other].concat().join(","));
+    assert_eq!(encoded(&late, Form::Json), None);
+    assert_eq!(decoded(&encoded(&soon, Form::Json).unwrap()), soon);
 }

@@ -71,12 +71,12 @@ pub(super) async fn apply(forms: Forms, until: Option<Instant>, response: Respon
     let mut response = offered(response);
     let Some(form) = forms.of(&response).filter(|_| may(&response)) else { return response };
     if let Some(tree) = response.extensions_mut().remove::<Tree>() {
+        if let Some(known) = dedup::encode_known(&tree, form, &limits) {
+            return written(form, Some(aggregate::body(known)), response);
+        }
         let is_long = tree.len() > LONG;
-        let encoded = match dedup::encode_known(&tree, form, &limits) {
-            None => computed(is_long, move || dedup::encode(&tree, form, &limits)).await,
-            known => known,
-        };
-        return written(form, encoded, response);
+        let encoded = computed(is_long, move || dedup::encode(&tree, form, &limits)).await;
+        return written(form, encoded.map(body::full), response);
     }
     let (head, body) = response.into_parts();
     match read(body, limits.max, until).await {
@@ -85,7 +85,7 @@ pub(super) async fn apply(forms: Forms, until: Option<Instant>, response: Respon
             let response = Response::from_parts(head, body::full(text.clone()));
             let encode = move || dedup::encode_text(&text, form, &limits).ok().flatten();
             let is_long = response.body().size_hint().lower() > LONG as u64;
-            written(form, computed(is_long, encode).await, response)
+            written(form, computed(is_long, encode).await.map(body::full), response)
         }
     }
 }
@@ -108,11 +108,11 @@ fn name(form: Form) -> &'static str {
     dedup::media_type(form).split(';').next().unwrap_or_default()
 }
 
-fn written(form: Form, encoded: Option<Vec<u8>>, mut response: Response<Body>) -> Response<Body> {
+fn written(form: Form, encoded: Option<Body>, mut response: Response<Body>) -> Response<Body> {
     let Some(encoded) = encoded else { return response };
     head::change(response.headers_mut());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(dedup::media_type(form)));
-    response.map(|_| body::full(encoded))
+    response.map(|_| encoded)
 }
 
 async fn computed<T: Send + 'static>(
