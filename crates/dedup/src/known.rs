@@ -23,7 +23,8 @@ pub(crate) fn encode(tree: &Tree, form: Form, plain: usize) -> Option<Tree> {
     if form == Form::GraphQl && !stands_beside_a_table(tree) {
         return None;
     }
-    let mut seen = Seen::default();
+    let numbers = HashMap::with_capacity_and_hasher(plain / 256, BuildHasherDefault::default());
+    let mut seen = Seen { numbers, ..Seen::default() };
     seen.value(tree, DEPTH)?;
     if seen.saved.saturating_mul(10) < plain as u64 {
         return None;
@@ -51,7 +52,9 @@ fn stands_beside_a_table(tree: &Tree) -> bool {
 
 /// Whether it has a name that could begin with `$`, which would have to be looked at.
 fn has_dollar(text: &[u8]) -> bool {
-    memchr::memmem::find(text, b"\"$").is_some() || memchr::memmem::find(text, b"\\u0024").is_some()
+    let is_there = |what: &[u8]| memchr::memmem::find(text, what).is_some();
+    // Most texts are short and have neither letter, which is seen at once.
+    memchr::memchr2(b'$', b'\\', text).is_some() && (is_there(b"\"$") || is_there(b"\\u0024"))
 }
 
 /// What a tree has, by memory.
