@@ -1,5 +1,7 @@
 //! What a handler is asked, by whoever: a client's HTTP request or another handler's call.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Uri};
@@ -24,21 +26,47 @@ pub(crate) struct Ask {
 /// The parameters of a URL as JSON: texts, and lists where a name is repeated or ends in `[]`.
 pub(crate) fn parameters(query: Option<&str>) -> Bytes {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Bytes::new() };
-    let mut object = Map::new();
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let (name, is_list) = match name.strip_suffix("[]") {
-            Some(name) => (name.to_owned(), true),
-            None => (name.into_owned(), false),
-        };
-        let value = Value::String(value.into_owned());
-        match object.get_mut(&name) {
-            Some(Value::Array(values)) => values.push(value),
-            Some(first) => *first = Value::Array(vec![first.take(), value]),
-            None if is_list => drop(object.insert(name, Value::Array(vec![value]))),
-            None => drop(object.insert(name, value)),
+    let mut pairs: Vec<Parameter<'_>> = form_urlencoded::parse(query.as_bytes()).enumerate().collect();
+    pairs.sort_by(|one, other| named(one).cmp(named(other)));
+    let mut groups: Vec<&[Parameter<'_>]> = pairs.chunk_by(|one, other| named(one) == named(other)).collect();
+    groups.sort_by_key(|group| group.first().map(|(place, _)| place));
+    let mut text = Vec::with_capacity(query.len() * 2 + 16);
+    text.push(b'{');
+    for group in groups {
+        let Some((first, more)) = group.split_first() else { continue };
+        let (name, is_list) = (named(first), !more.is_empty() || first.1.0.ends_with("[]"));
+        put(&mut text, name);
+        text.extend_from_slice(if is_list { b":[" } else { b":" });
+        for (_, (_, value)) in group {
+            put(&mut text, value);
+            text.push(b',');
+        }
+        if is_list {
+            close(&mut text, b']');
+            text.push(b',');
         }
     }
-    json(&Value::Object(object))
+    close(&mut text, b'}');
+    text.into()
+}
+
+/// Its place in the URL, its name there, and its value.
+type Parameter<'u> = (usize, (Cow<'u, str>, Cow<'u, str>));
+
+/// What a parameter is called.
+fn named<'p>((_, (name, _)): &'p Parameter<'_>) -> &'p str {
+    name.strip_suffix("[]").unwrap_or(name)
+}
+
+/// Writes a text as JSON.
+fn put(text: &mut Vec<u8>, value: &str) {
+    let _ = serde_json::to_writer(text, value); // Writing into memory does not fail.
+}
+
+/// Ends a list or an object at its last comma.
+fn close(text: &mut Vec<u8>, end: u8) {
+    text.pop_if(|last| *last == b',');
+    text.push(end);
 }
 
 /// Headers as JSON, or nothing: repeated ones joined, as HTTP has it; `set-cookie` a list.
@@ -93,14 +121,18 @@ fn media(headers: &HeaderMap) -> &str {
 
 /// How a media type is read: as text, JSON or bytes.
 fn kind(media: &str) -> Kind {
-    let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match essence.as_str() {
-        "application/json" => Kind::Json,
-        essence if essence.ends_with("+json") => Kind::Json,
-        "application/xml" | "application/javascript" | "application/x-www-form-urlencoded" => Kind::Text,
-        essence if essence.starts_with("text/") || essence.ends_with("+xml") => Kind::Text,
-        _ => Kind::Bytes,
+    let essence = media.split(';').next().unwrap_or_default().trim();
+    let is = |word: &str| essence.eq_ignore_ascii_case(word);
+    let ends = |with: &str| {
+        let end = essence.len().checked_sub(with.len()).and_then(|from| essence.get(from..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(with))
+    };
+    if is("application/json") || ends("+json") {
+        return Kind::Json;
     }
+    let words = ["application/xml", "application/javascript", "application/x-www-form-urlencoded"];
+    let is_text = essence.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
+    if is_text || ends("+xml") || words.into_iter().any(is) { Kind::Text } else { Kind::Bytes }
 }
 
 /// A method's number, as frames have it; `None` for one that S has no word for.
@@ -134,7 +166,14 @@ mod tests {
     fn rule_14_a_repeated_parameter_is_a_list() {
         assert_eq!(read("a=1&b=x%20y&a=2"), serde_json::json!({"a": ["1", "2"], "b": "x y"}));
         assert_eq!(read("urls[]=1"), serde_json::json!({"urls": ["1"]}));
+        assert_eq!(read("urls=1&urls[]=2"), serde_json::json!({"urls": ["1", "2"]}));
         assert_eq!(parameters(None), "");
+    }
+
+    #[test]
+    fn parameters_come_in_the_order_of_the_url() {
+        assert_eq!(parameters(Some("b=%22&a=1&b=2&%0A=")), r#"{"b":["\"","2"],"a":"1","\n":""}"#);
+        assert_eq!(parameters(Some("&")), "{}");
     }
 
     #[test]

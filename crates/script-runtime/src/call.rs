@@ -31,10 +31,10 @@ pub(crate) struct Errand {
 }
 
 /// Where a URL leads.
-struct Target {
+struct Target<'u> {
     service: Arc<Service>,
     /// What stands before the path: `http://catalog`.
-    base: String,
+    base: &'u str,
     path: PathAndQuery,
 }
 
@@ -87,12 +87,12 @@ impl Outside {
     }
 
     /// Where the URL leads, and what is sent there.
-    fn request(
+    fn request<'u>(
         &self,
         method: Method,
-        url: &str,
+        url: &'u str,
         body: &Payload,
-    ) -> Result<(Target, Request), (Outcome, Payload)> {
+    ) -> Result<(Target<'u>, Request), (Outcome, Payload)> {
         let target = self.resolve(url).map_err(|text| (Outcome::Refused(403, text), Payload::default()))?;
         let mut headers = HeaderMap::new();
         if let Some(media) = body.kind.content_type() {
@@ -103,29 +103,28 @@ impl Outside {
         Ok((target, Request { method, path_and_query, headers, body: body.bytes.clone() }))
     }
 
-    fn resolve(&self, url: &str) -> Result<Target, String> {
-        let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        let is_secure = match scheme.as_deref() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(format!("`{url}` is no URL of the form `http://host/path` and no path")),
-        };
-        let reason = match self.services.resolve(url) {
-            Ok((service, path)) => {
-                let base = format!("http://{}", service.name());
-                return Ok(Target { service: Arc::clone(service), base, path });
+    fn resolve<'u>(&self, url: &'u str) -> Result<Target<'u>, String> {
+        let (scheme, rest) = split(url).unwrap_or_default();
+        let is_secure = scheme.eq_ignore_ascii_case("https");
+        if !is_secure && !scheme.eq_ignore_ascii_case("http") {
+            return Err(format!("`{url}` is no URL of the form `http://host/path` and no path"));
+        }
+        let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\'));
+        let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
+        let base = url.get(..url.len() - path.len()).unwrap_or(url);
+        // No service is called so: its name is looked for in vain.
+        let is_host = (is_secure || authority.contains([':', '.'])) && !authority.contains('@');
+        if !is_host {
+            let reason = match self.services.resolve(url) {
+                Ok((service, path)) => return Ok(Target { service: Arc::clone(service), base, path }),
+                Err(reason) => reason,
+            };
+            // What else is wrong with the path is said by the service, once there is one.
+            let is_host =
+                matches!(reason, PathError::UnknownService | PathError::Scheme | PathError::Invalid);
+            if !is_host || authority.contains('@') {
+                return Err(format!("{url}: {reason}"));
             }
-            Err(reason) => reason,
-        };
-        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-        let (authority, path) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
-        let is_host = matches!(
-            reason,
-            PathError::UnknownService | PathError::Port | PathError::Scheme | PathError::Invalid
-        );
-        // What else is wrong with the path is said by the service, once there is one.
-        if !is_host || authority.contains('@') {
-            return Err(format!("{url}: {reason}"));
         }
         // A service may name itself by its address, where it redirects.
         let service =
@@ -136,20 +135,25 @@ impl Outside {
         let path = path.split('#').next().unwrap_or_default();
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let path = PathAndQuery::try_from(path).map_err(|_| format!("`{url}` is no URL"))?;
-        let base = format!("{}://{authority}", if is_secure { "https" } else { "http" });
         Ok(Target { service, base, path })
     }
 }
 
+/// A URL's scheme, and what follows `://`.
+fn split(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once(':')?;
+    Some((scheme, rest.strip_prefix("//")?))
+}
+
 /// Where an answer sends its reader, if that is to be followed.
-fn next(method: Method, status: StatusCode, headers: &HeaderMap, from: &Target) -> Option<String> {
+fn next(method: Method, status: StatusCode, headers: &HeaderMap, from: &Target<'_>) -> Option<String> {
     let is_followed = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) && is_safe(method);
     let location = headers.get(LOCATION).filter(|_| is_followed)?.to_str().ok()?;
     let location = location.split('#').next()?;
     Some(match location {
         location if location.contains("://") => location.to_owned(),
         location if location.starts_with("//") => {
-            let (scheme, _) = from.base.split_once("://")?;
+            let (scheme, _) = split(from.base)?;
             format!("{scheme}:{location}")
         }
         location if location.starts_with('/') => format!("{}{location}", from.base),

@@ -260,8 +260,9 @@ impl Script {
     async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = Instant::now();
         let is_head = request.method() == Method::HEAD;
-        let phase = seen.trace.phase("run");
-        let answered = self.run(request, &seen, started).await;
+        let trace = seen.trace.clone();
+        let phase = trace.phase("run");
+        let answered = self.run(request, seen, started).await;
         drop(phase);
         let report = |cost: Cost| Report { made: cost.made, since: Some(started), cpu: cost.cpu };
         let Answered { reply, version, cost } = answered
@@ -277,7 +278,7 @@ impl Script {
     async fn run(
         &self,
         request: Request<Body>,
-        seen: &Call,
+        seen: Call,
         started: Instant,
     ) -> Result<Answered, run::Failure> {
         let deadline = started + self.setup.limits.wall.0;
@@ -291,7 +292,7 @@ impl Script {
         let ready = timeout_at(deadline.min(answer_by.0).into(), ready).await;
         let (generation, ask) = ready.unwrap_or(Err(ScriptError::NotReady))?;
         // It is the operator's script that calls; a caller's rights don't bound it.
-        let call = Call { rights: None, ..seen.clone() };
+        let call = Call { rights: None, ..seen };
         let origin = Origin { call, held: Held::none(), deadline, answer_by: Some(answer_by) };
         run::answer(Asked { setup: Arc::clone(&self.setup), generation, origin, ask }).await
     }

@@ -82,9 +82,8 @@ pub(crate) struct Run {
     handler: usize,
     ask: Ask,
     instance: Option<Instance>,
+    /// Its call has the run's own budget.
     origin: Origin,
-    /// With the run's own budget.
-    call: Call,
     /// Before the ticket, so that it goes before it: the worker has undone what it wrote when the next writer's turn comes.
     entered: Option<Entered>,
     ticket: Ticket,
@@ -119,11 +118,11 @@ pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
     match found.await.map_err(ScriptError::from)? {
         Found::Handler { handler, path, instance } => {
             let ask = Ask { path, ..ask };
-            Run::answer(setup, generation, handler, instance, origin, ask).await
+            Run::new(setup, generation, handler, instance, origin, ask).begin().await
         }
         Found::Options(allow) => of_nobody(Reply::options(&allow)),
         Found::Delete(path) => {
-            generation.edition.remove(&path).await.map_err(ScriptError::from)?;
+            Box::pin(generation.edition.remove(&path)).await.map_err(ScriptError::from)?;
             of_nobody(Reply::empty())
         }
         Found::Method(allow) => {
@@ -134,22 +133,23 @@ pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
 }
 
 impl Run {
-    async fn answer(
+    /// Boxed, since it is large, and would be copied from one future into the next.
+    fn new(
         setup: Arc<Setup>,
         generation: Arc<Generation>,
         handler: usize,
         instance: Option<Instance>,
         origin: Origin,
         ask: Ask,
-    ) -> Result<Answered, Failure> {
+    ) -> Box<Self> {
         generation.pool.note_run();
         let limits = &setup.limits;
         let now = Instant::now();
         let wall = limits.wall.0.min(origin.deadline.saturating_duration_since(now));
-        let origin = Origin { deadline: now + wall, ..origin };
         let budget = Budget::since(now, wall, limits.calls, limits.received.0, limits.parallel as usize);
-        let run = Self {
-            call: Call { budget: Arc::new(budget), ..origin.call.clone() },
+        let call = Call { budget: Arc::new(budget), ..origin.call };
+        let origin = Origin { call, deadline: now + wall, ..origin };
+        Box::new(Self {
             handler,
             ask,
             instance,
@@ -169,12 +169,11 @@ impl Run {
             origin,
             generation,
             setup,
-        };
-        run.begin().await
+        })
     }
 
     /// Gets in line and runs: a writer in a task of its own, which nobody's leaving ends.
-    async fn begin(mut self) -> Result<Answered, Failure> {
+    async fn begin(mut self: Box<Self>) -> Result<Answered, Failure> {
         let entered = match timeout_at(self.answer_by().into(), self.prepare()).await {
             Ok(entered) => entered,
             Err(_) => Err(self.late()),
@@ -203,20 +202,8 @@ impl Run {
         let generation = Arc::clone(&self.generation);
         let handler = &generation.service().handlers[self.handler];
         if !handler.cells.is_empty() {
-            let (edition, at) = (&generation.edition, generation.place(self.handler));
-            let (number, path, held) = (self.handler, self.ask.path.clone(), self.origin.held.clone());
-            let ask = || state::Ask { handler: number, path: &path, held: &held, at };
-            while let Some(ticket) = edition.initialise(ask()).await? {
-                self.initialise(ticket).await?;
-            }
-            self.ticket = match handler.class {
-                Class::Stateless => Ticket::None,
-                Class::Reader => Ticket::Read(edition.read(ask()).await?),
-                Class::Writer => {
-                    let _waits = generation.pool.waits();
-                    Ticket::Write(edition.write(ask()).await?)
-                }
-            };
+            // Boxed, since most handlers have nothing to do with state, and their futures would keep the room for it.
+            Box::pin(self.line_up()).await?;
         }
         if let Ticket::Write(ticket) = &self.ticket {
             self.held = ticket.held();
@@ -224,8 +211,29 @@ impl Run {
         self.enter(false).await
     }
 
+    /// Waits until it may look at state.
+    async fn line_up(&mut self) -> Result<(), ScriptError> {
+        let generation = Arc::clone(&self.generation);
+        let handler = &generation.service().handlers[self.handler];
+        let (edition, at) = (&generation.edition, generation.place(self.handler));
+        let (number, path, held) = (self.handler, self.ask.path.clone(), self.origin.held.clone());
+        let ask = || state::Ask { handler: number, path: &path, held: &held, at };
+        while let Some(ticket) = edition.initialise(ask()).await? {
+            self.initialise(ticket).await?;
+        }
+        self.ticket = match handler.class {
+            Class::Stateless => Ticket::None,
+            Class::Reader => Ticket::Read(edition.read(ask()).await?),
+            Class::Writer => {
+                let _waits = generation.pool.waits();
+                Ticket::Write(edition.write(ask()).await?)
+            }
+        };
+        Ok(())
+    }
+
     /// To the answer; what is left to do behind it comes along.
-    async fn first(mut self) -> (Result<Answered, Failure>, Option<Self>) {
+    async fn first(mut self: Box<Self>) -> (Result<Answered, Failure>, Option<Box<Self>>) {
         let result = match timeout_at(self.answer_by().into(), self.until_answer()).await {
             Ok(result) => result,
             Err(_) => Err(self.late()),
@@ -240,7 +248,7 @@ impl Run {
     }
 
     /// What a handler does behind its answer. Nobody hears of an error but the log.
-    async fn finish(mut self) {
+    async fn finish(mut self: Box<Self>) {
         let deadline = self.origin.deadline;
         let rest = async {
             while !self.is_over() {
@@ -275,7 +283,9 @@ impl Run {
         match std::future::poll_fn(|context| self.poll(context)).await {
             Step::Back(back) => self.back(back).await,
             Step::Event(Event::From(from)) => self.hear(from).await,
-            Step::Event(Event::Lost { loss, was_busy }) => self.lost(&loss, was_busy).await.map(|()| None),
+            Step::Event(Event::Lost { loss, was_busy }) => {
+                Box::pin(self.lost(&loss, was_busy)).await.map(|()| None)
+            }
         }
     }
 
@@ -354,7 +364,7 @@ impl Run {
             (changes, _) => self.commit(&changes.unwrap_or_default())?,
         }
         if self.removes && !matches!(self.ticket, Ticket::Write(_)) {
-            self.generation.edition.remove(&self.ask.path).await?;
+            Box::pin(self.generation.edition.remove(&self.ask.path)).await?;
         }
         match reply {
             Some(reply) => self.let_go(reply).await,
@@ -444,7 +454,7 @@ impl Run {
     /// Its worker is done with it.
     fn over(&mut self, cpu_micros: u32) {
         self.cpu += Duration::from_micros(cpu_micros.into());
-        if let Some(payer) = &self.call.payer {
+        if let Some(payer) = &self.origin.call.payer {
             payer.charge(Duration::from_micros(cpu_micros.into()));
         }
         if let Some(entered) = &mut self.entered {
@@ -471,7 +481,7 @@ impl Run {
     }
 
     fn cost(&self) -> Cost {
-        Cost { made: self.call.budget.take_made(), cpu: self.cpu }
+        Cost { made: self.origin.call.budget.take_made(), cpu: self.cpu }
     }
 
     fn failed(&self, error: ScriptError) -> Failure {

@@ -51,7 +51,7 @@ impl Table {
             if let Some(resource) = self.literal.get(&*path).and_then(|index| service.resources.get(*index)) {
                 return Ok(found(resource, method, path.into_owned(), None));
             }
-            if let Some(instance) = edition.instance(&path).await?
+            if let Some(instance) = Box::pin(edition.instance(&path)).await?
                 && let Some(resource) = service.resources.get(instance.resource())
             {
                 return Ok(found(resource, method, path.into_owned(), Some(instance)));

@@ -93,7 +93,7 @@ impl Run {
         let (number, passes) = (call.number, call.passes);
         if !call.url.starts_with('/') {
             let errand = Errand { method, url: call.url, body: call.body };
-            self.calls.outside.push(outside(&self.setup, self.call.clone(), number, passes, errand));
+            self.calls.outside.push(outside(&self.setup, self.origin.call.clone(), number, passes, errand));
             return Ok(());
         }
         let Some(internal) = self.setup.scripts.internal() else {
@@ -198,13 +198,16 @@ fn outside(
     errand: Errand,
 ) -> BoxFuture<'static, Back> {
     let setup = Arc::clone(setup);
-    async move {
-        if passes {
-            return match setup.outside.stream(&allowance, errand, setup.limits.received.0).await {
+    if passes {
+        return async move {
+            match setup.outside.stream(&allowance, errand, setup.limits.received.0).await {
                 Ok(reply) => Back::Passed { call, reply },
                 Err((outcome, body)) => Back::Done { call, outcome, body },
-            };
+            }
         }
+        .boxed();
+    }
+    async move {
         let (outcome, body) = setup.outside.send(&allowance, errand).await;
         Back::Done { call, outcome, body }
     }

@@ -3,7 +3,7 @@
 //! Whoever has something to say writes it into [`Out`] under a lock and wakes the worker's connection, which writes
 //! all of it at once. What a worker says of a run goes into that run's mailbox.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
@@ -33,7 +33,7 @@ pub(crate) struct Worker {
     /// Of its connection.
     pub(super) waker: AtomicWaker,
     /// `None` once it is gone.
-    runs: Mutex<Option<HashMap<u32, Arc<Mailbox>>>>,
+    runs: Mutex<Option<BTreeMap<u32, Arc<Mailbox>>>>,
     last: AtomicU32,
     /// Runs that wait for nothing, so that they want its processor.
     busy: AtomicUsize,
@@ -99,7 +99,7 @@ impl Worker {
             is_checked: AtomicBool::new(false),
             out: Mutex::default(),
             waker: AtomicWaker::new(),
-            runs: Mutex::new(Some(HashMap::new())),
+            runs: Mutex::new(Some(BTreeMap::new())),
             last: AtomicU32::new(0),
             busy: AtomicUsize::new(0),
             total: AtomicUsize::new(0),
