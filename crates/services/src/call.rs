@@ -206,6 +206,11 @@ impl Budget {
         self.received.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
+    /// One of the places of calls under way at once, if one is free. Held until dropped.
+    pub(crate) fn try_place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.parallel.try_acquire().ok()
+    }
+
     /// Waits for one of the places of calls under way at once. Held until dropped.
     pub async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.parallel.acquire().await.ok()

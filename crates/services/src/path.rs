@@ -70,11 +70,13 @@ pub enum PathError {
 /// # Errors
 /// Whatever is not plainly `http://service/path?query`, and every path that [`check`] refuses.
 pub fn parse_target(url: &str) -> Result<Target, PathError> {
-    let (scheme, rest) = url.split_once("://").ok_or(PathError::Invalid)?;
+    let (scheme, rest) = url.split_once(':').ok_or(PathError::Invalid)?;
+    let rest = rest.strip_prefix("//").ok_or(PathError::Invalid)?;
     if !scheme.eq_ignore_ascii_case("http") {
         return Err(PathError::Scheme);
     }
-    let (host, rest) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
+    let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\'));
+    let (host, rest) = rest.split_at(end.unwrap_or(rest.len()));
     check_host(host)?;
     if rest.contains('#') {
         return Err(PathError::Fragment);

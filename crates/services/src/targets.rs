@@ -93,15 +93,20 @@ impl Targets {
         &self.plan
     }
 
+    /// Whether a request that is there now can be shared out at once.
+    pub(crate) fn is_ready(&self) -> bool {
+        if !self.used.load(Relaxed) {
+            self.used.store(true, Relaxed);
+        }
+        self.ready.load(Acquire)
+    }
+
     /// Waits until requests can be shared out: at first use, until the names are looked up.
     ///
     /// # Errors
     /// What the look-up failed with, if not one endpoint is known.
     pub(crate) async fn ready(self: &Arc<Self>, outside: &Outside) -> Result<(), Error> {
-        if !self.used.load(Relaxed) {
-            self.used.store(true, Relaxed);
-        }
-        if self.ready.load(Acquire) {
+        if self.is_ready() {
             return Ok(());
         }
         self.check(outside);
