@@ -149,7 +149,7 @@ fn what_a_tree_shares_in_memory_is_found_without_looking() {
     let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"by\""), ada())]);
     let post = Tree::Extended(Bytes::from_static(br#"{"title":"On Engines"}"#), more);
     let spelt = Tree::Text(Bytes::from(ADA.to_owned()));
-    let list = |items: &[&Tree]| Tree::Array(items.iter().map(|item| Tree::clone(item)).collect());
+    let list = |items: &[&Tree]| Tree::Array(items.iter().copied().cloned().collect());
     let wire = |tree: &Tree, form| encode_known(tree, form, &ALL).map(|tree| text_of(&tree));
     let tree = list(&[&post, &ada(), &post, &spelt]);
     let table = format!(r#"{{"t":[{ADA},{{"title":"On Engines","by":{{"$":0}}}}]"#);
