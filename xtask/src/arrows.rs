@@ -11,7 +11,7 @@ use crate::metadata::{Dependency, Kind, Metadata, Package};
 const LEVELS: &[&[&str]] = &[
     &["query-abi", "json", "dedup", "openapi", "services", "script", "store"],
     &["sandbox", "environments"],
-    &["query", "filter", "script-runtime", "aggregate"],
+    &["query", "filter", "script-runtime", "aggregate", "graphql"],
     &["gateway"],
     &["orfa"],
 ];

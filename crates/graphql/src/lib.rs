@@ -1,0 +1,17 @@
+//! GraphQL over every service: REST ones by their OpenAPI documents, GraphQL ones as they are, in one schema.
+//!
+//! Once, when the config is put to work: `schema/` (each service becomes a subgraph, links become fields of its types) →
+//! `compose/` (all subgraphs become one supergraph, or a ready one is read). For each document of a client: `plan/`
+//! (validated, planned, lowered to steps; kept). For each request: `serve/` (read, by the GraphQL-over-HTTP specification)
+//! → `execute/` (steps are made as soon as what they need is there, and the answer is cut out of what came) with `rest/` and
+//! `remote/` (the calls). What they say to each other stands in `subgraph.rs` and `fetched.rs`.
+#![forbid(unsafe_code)]
+
+mod fetched;
+mod subgraph;
+
+pub use fetched::{Fetched, Found, Place, SourceError};
+pub use subgraph::{
+    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Property, Subgraph,
+    TypeBinding,
+};
