@@ -12,6 +12,6 @@ mod subgraph;
 
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use subgraph::{
-    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Property, Subgraph,
+    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,
     TypeBinding,
 };
