@@ -38,7 +38,7 @@ pub use body::Body;
 pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights};
 pub use calls::{Calls, Coalescer};
 pub use client::{CallError, Request, Response, Services};
-pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
+pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceConfig};
 pub use fetch::{Fetch, FetchError};
 pub use flights::{Fingerprint, Flights};
 pub use hosts::{Hosts, HostsError};
