@@ -28,9 +28,38 @@ pub enum Segment {
     Index(usize),
 }
 
+/// What is wrong with a request, or a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    Syntax,
+    Invalid,
+    Operation,
+    Limit,
+    Variables,
+    Plan,
+    Value,
+    Null,
+}
+
+impl Code {
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::Syntax => "graphql-syntax",
+            Self::Invalid => "graphql-invalid",
+            Self::Operation => "graphql-operation",
+            Self::Limit => "graphql-limit",
+            Self::Variables => "graphql-variables",
+            Self::Plan => "graphql-plan",
+            Self::Value => "graphql-value",
+            Self::Null => "graphql-null",
+        }
+    }
+}
+
 impl GraphqlError {
     /// An error of the request.
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        let code = code.code();
         Self { message: message.into(), code, locations: Vec::new(), path: Vec::new(), extensions: Map::new() }
     }
 

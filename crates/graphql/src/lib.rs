@@ -8,14 +8,18 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod error;
+mod execute;
 mod fetched;
 mod mistake;
+mod plan;
 mod subgraph;
 
 pub use config::{
     CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, Introspection,
     IntrospectionCallers,
 };
+pub use error::{GraphqlError, Segment};
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
 pub use subgraph::{

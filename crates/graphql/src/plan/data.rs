@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::types::{TypeId, Types};
 use super::values::Arguments;
-use crate::{How, Operation};
+use crate::{Bindings, How, Operation};
 
 pub(crate) type PositionId = usize;
 pub(crate) type SlotId = usize;
@@ -101,6 +101,8 @@ pub(crate) enum Teller {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) service: Arc<str>,
+    /// How the service spells values; none for one that speaks GraphQL.
+    pub(crate) bindings: Option<Arc<Bindings>>,
     pub(crate) call: Call,
     /// Whom it is made for.
     pub(crate) groups: Vec<Group>,
@@ -122,7 +124,16 @@ pub(crate) enum Call {
     /// A document of a GraphQL service that gives values for representations: by the alias of each group its variable.
     Entities(Document, Vec<(Box<str>, Box<str>)>),
     /// A field of a GraphQL service's `Query`, by keys.
-    Linked { path: Arc<str>, how: How, arguments: Arguments, selection: Box<str>, declares: Box<str>, variables: Box<[Box<str>]> },
+    Linked {
+        path: Arc<str>,
+        how: How,
+        arguments: Arguments,
+        /// What is selected of the field, without its braces.
+        selection: Box<str>,
+        /// The variables in it, as an operation declares them.
+        declares: Box<str>,
+        variables: Box<[Box<str>]>,
+    },
 }
 
 /// A document for a GraphQL service.
@@ -149,6 +160,10 @@ pub(crate) struct Group {
     pub(crate) key: Vec<SlotId>,
     /// How the objects are found; a step without input is made once.
     pub(crate) walk: Option<Walk>,
+    /// Whether an object without what is needed has an empty list.
+    pub(crate) is_many: bool,
+    /// Which of the aliases of [`Call::Entities`] it is.
+    pub(crate) batch: usize,
 }
 
 /// What a step needs of its objects.

@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hive_router_query_planner::ast::fragment::FragmentDefinition;
+use hive_router_query_planner::ast::operation::{SubgraphFetchOperation, VariableDefinition};
 use hive_router_query_planner::ast::selection_item::SelectionItem;
 use hive_router_query_planner::ast::selection_set::{FieldSelection, SelectionSet};
 use hive_router_query_planner::planner::plan_nodes::{
@@ -52,6 +53,7 @@ pub(crate) struct Lowering<'a> {
 struct Fetch<'f> {
     subgraph: &'f Subgraph,
     fragments: &'f [FragmentDefinition],
+    variables: &'f [VariableDefinition],
     outputs: &'f [FetchRewrite],
 }
 
@@ -66,7 +68,7 @@ struct Target {
 /// A fetch of entities: its aliases are one document.
 struct Entities<'f> {
     node_variables: Box<[Box<str>]>,
-    operation: &'f hive_router_query_planner::ast::operation::SubgraphFetchOperation,
+    operation: &'f SubgraphFetchOperation,
     aliases: Vec<Alias<'f>>,
 }
 
@@ -169,7 +171,8 @@ impl<'a> Lowering<'a> {
         let subgraph = self.subgraph(&node.service_name)?;
         let outputs = node.output_rewrites.as_deref().unwrap_or_default();
         let document = &node.operation.document;
-        let fetch = Fetch { subgraph, fragments: &document.fragments, outputs };
+        let variables = document.operation.variable_definitions.as_deref().unwrap_or_default();
+        let fetch = Fetch { subgraph, fragments: &document.fragments, variables, outputs };
         let Some(requires) = &node.requires else { return self.roots(fetch, node, &target) };
         let field = document.operation.selection_set.entities_field();
         let alias = Alias {
@@ -204,7 +207,8 @@ impl<'a> Lowering<'a> {
                 targets: targets?,
             });
         }
-        let fetch = Fetch { subgraph, fragments: &document.fragments, outputs: &[] };
+        let variables = document.operation.variable_definitions.as_deref().unwrap_or_default();
+        let fetch = Fetch { subgraph, fragments: &document.fragments, variables, outputs: &[] };
         let representations: Vec<&str> = aliases.iter().map(|alias| alias.variable).collect();
         let variables = node.variable_usages.iter().flatten();
         let node_variables = names(variables.filter(|name| !representations.contains(&name.as_str())));
@@ -283,6 +287,7 @@ impl<'a> Lowering<'a> {
             input: Input::Nothing,
             key: Vec::new(),
             walk: None,
+            is_many: false,
             batch: 0,
         };
         let after = if position == 0 && !is_change { Vec::new() } else { after };
@@ -299,7 +304,12 @@ impl<'a> Lowering<'a> {
         after: Vec<StepId>,
     ) {
         let conditions = self.conditions.iter().chain(conditions).cloned().collect();
-        self.steps.push(Step { service: Arc::clone(&subgraph.name), call, groups, conditions, after });
+        let service = Arc::clone(&subgraph.name);
+        let bindings = match &subgraph.kind {
+            Kind::Rest(bindings) => Some(Arc::clone(bindings)),
+            Kind::Remote { .. } => None,
+        };
+        self.steps.push(Step { service, bindings, call, groups, conditions, after });
     }
 
     /// A fetch of entities: links are steps of their own, and what remains is one.
@@ -323,7 +333,7 @@ impl<'a> Lowering<'a> {
         let batches = node.aliases.iter();
         let batches = batches.map(|alias| (alias.field.selection_identifier().into(), alias.variable.into()));
         let step = self.steps.len();
-        let mut call = Call::Entities(document, batches.collect());
+        let call = Call::Entities(document, batches.collect());
         let (mut groups, mut after) = (Vec::new(), BTreeSet::new());
         let mut spots = Vec::new();
         for (batch, alias) in node.aliases.iter().enumerate() {
@@ -341,12 +351,10 @@ impl<'a> Lowering<'a> {
                     input: Input::Representation(said),
                     key: way.key,
                     walk: Some(way.walk),
+                    is_many: false,
                     batch,
                 });
             }
-        }
-        if let Call::Entities(document, _) = &mut call {
-            document.is_query = true;
         }
         self.push(fetch.subgraph, call, groups, &[], after.into_iter().collect());
         for (position, slot, batch) in spots {
@@ -420,15 +428,18 @@ impl<'a> Lowering<'a> {
         reading: Reading<'_>,
     ) -> Done {
         let arguments = self.arguments(fetch, parent, field);
-        let call = match (&fetch.subgraph.kind, how.ask()) {
+        let call = match (&fetch.subgraph.kind, asked(how)) {
             (Kind::Remote { path, .. }, Ask::Field { .. }) => {
                 let selections = inlined(&field.selections, fetch.fragments);
                 let used = selections.variable_usages();
+                let declared = fetch.variables.iter().filter(|variable| used.contains(&variable.name));
+                let declares = declared.map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 Call::Linked {
                     path: Arc::clone(path),
                     how: how.clone(),
                     arguments,
                     selection: select::bare(&selections),
+                    declares: declares.into(),
                     variables: names(used.iter()),
                 }
             }
@@ -460,6 +471,7 @@ impl<'a> Lowering<'a> {
             input: Input::Fields(reading.needs.into(), reading.keys.into()),
             key: way.key,
             walk: Some(way.walk),
+            is_many: is_many(&call),
             batch: 0,
         };
         self.push(fetch.subgraph, call, vec![group], conditions, way.after.into_iter().collect());
@@ -506,6 +518,20 @@ struct Reading<'r> {
 
 fn unreadable(parent: &str, field: &str) -> Broken {
     Broken(format!("what `{parent}.{field}` needs is not asked for"))
+}
+
+fn asked(how: &How) -> &Ask {
+    match how {
+        How::Ids(ask, _) | How::List(ask, _) | How::Each(ask) => ask,
+    }
+}
+
+fn is_many(call: &Call) -> bool {
+    match call {
+        Call::Keys(How::Ids(_, joined) | How::List(_, joined), _)
+        | Call::Linked { how: How::Ids(_, joined) | How::List(_, joined), .. } => joined.is_many,
+        _ => false,
+    }
 }
 
 fn names<'n>(names: impl Iterator<Item = &'n String>) -> Box<[Box<str>]> {

@@ -7,6 +7,8 @@ use graphql_tools::static_graphql::schema::{
     Definition, Document, Field as FieldDefinition, InputValue, Type as Written, TypeDefinition, Value,
 };
 
+use crate::OperationKind;
+
 /// The number of a type.
 pub(crate) type TypeId = u32;
 
@@ -15,6 +17,7 @@ pub(crate) type TypeId = u32;
 pub(crate) struct Types {
     list: Vec<Type>,
     by_name: HashMap<Arc<str>, TypeId>,
+    hidden_values: HashMap<TypeId, Vec<Box<str>>>,
     pub(crate) query: TypeId,
     pub(crate) mutation: Option<TypeId>,
 }
@@ -124,6 +127,14 @@ impl Types {
         types
     }
 
+    /// The type of an operation's fields.
+    pub(crate) fn root(&self, kind: OperationKind) -> TypeId {
+        match kind {
+            OperationKind::Query => self.query,
+            OperationKind::Mutation => self.mutation.unwrap_or(self.query),
+        }
+    }
+
     /// The number of a name, which is one of a hidden type if it was not known.
     pub(crate) fn intern(&mut self, name: &str) -> TypeId {
         if let Some(id) = self.by_name.get(name) {
@@ -150,6 +161,27 @@ impl Types {
 
     pub(crate) fn kind_of(&self, id: TypeId) -> &Kind {
         &self.get(id).kind
+    }
+
+    /// Whether clients don't see the type.
+    pub(crate) fn is_hidden(&self, id: TypeId) -> bool {
+        matches!(self.kind_of(id), Kind::Hidden)
+    }
+
+    /// Whether an enum has a value that clients don't see.
+    pub(crate) fn is_hidden_value(&self, id: TypeId, name: &str) -> bool {
+        self.hidden_values.get(&id).is_some_and(|values| values.iter().any(|value| **value == *name))
+    }
+
+    /// Notes the values that an enum has beside those that clients see.
+    pub(crate) fn hide_values<'v>(&mut self, name: &str, all: impl Iterator<Item = &'v str>) {
+        let id = self.intern(name);
+        let Kind::Enum(seen) = self.kind_of(id) else { return };
+        let hidden: Vec<Box<str>> =
+            all.filter(|value| !seen.iter().any(|seen| **seen == **value)).map(Into::into).collect();
+        if !hidden.is_empty() {
+            self.hidden_values.insert(id, hidden);
+        }
     }
 
     pub(crate) fn is_object(&self, id: TypeId) -> bool {
