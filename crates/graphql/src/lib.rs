@@ -7,9 +7,11 @@
 //! `remote/` (the calls). What they say to each other stands in `subgraph.rs` and `fetched.rs`.
 #![forbid(unsafe_code)]
 
+mod compose;
 mod fetched;
 mod subgraph;
 
+pub use compose::{Code, CompositionError, Part, Supergraph, compose};
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use subgraph::{
     Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Property, Subgraph,
