@@ -10,6 +10,7 @@
 mod config;
 mod error;
 mod execute;
+mod compose;
 mod fetched;
 mod mistake;
 mod plan;
@@ -20,6 +21,7 @@ pub use config::{
     IntrospectionCallers,
 };
 pub use error::{GraphqlError, Segment};
+pub use compose::{Code, CompositionError, Part, Supergraph, compose};
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
 pub use subgraph::{
