@@ -10,6 +10,7 @@
 mod config;
 mod fetched;
 mod mistake;
+mod serve;
 mod subgraph;
 
 pub use config::{
@@ -18,6 +19,7 @@ pub use config::{
 };
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
+pub use serve::DocumentFile;
 pub use subgraph::{
     Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Property, Subgraph,
     TypeBinding,
