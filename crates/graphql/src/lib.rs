@@ -7,11 +7,18 @@
 //! `remote/` (the calls). What they say to each other stands in `subgraph.rs` and `fetched.rs`.
 #![forbid(unsafe_code)]
 
+mod config;
 mod fetched;
+mod mistake;
 mod subgraph;
 
+pub use config::{
+    CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, Introspection,
+    IntrospectionCallers,
+};
 pub use fetched::{Fetched, Found, Place, SourceError};
+pub use mistake::{At, Finding, Mistake};
 pub use subgraph::{
-    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Property, Subgraph,
+    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,
     TypeBinding,
 };

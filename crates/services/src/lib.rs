@@ -37,7 +37,7 @@ pub use body::Body;
 pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights};
 pub use calls::Calls;
 pub use client::{CallError, Request, Response, Services};
-pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
+pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceConfig};
 pub use fetch::{Fetch, FetchError};
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
