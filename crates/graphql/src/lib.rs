@@ -21,6 +21,6 @@ pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
 pub use serve::DocumentFile;
 pub use subgraph::{
-    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Property, Subgraph,
+    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,
     TypeBinding,
 };
