@@ -11,6 +11,7 @@ mod config;
 mod fetched;
 mod mistake;
 mod schema;
+mod serve;
 mod subgraph;
 
 pub use config::{
@@ -20,6 +21,7 @@ pub use config::{
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
 pub use schema::{FieldChange, LinkDeclaration, Links, TypeChange};
+pub use serve::DocumentFile;
 pub use subgraph::{
     Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,
     TypeBinding,
