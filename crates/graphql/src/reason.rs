@@ -30,6 +30,8 @@ pub(crate) enum Reason {
     NotList(&'static str),
     /// JSON that is no GraphQL response.
     NotGraphql,
+    /// A GraphQL response without something that was asked for.
+    Short,
     /// A GraphQL service told these errors.
     Told(Vec<Value>, StatusCode),
     /// This parameter has no value.
@@ -54,7 +56,7 @@ impl Reason {
             Self::Call(error) => error.code(),
             Self::Status(_) => "upstream-status",
             Self::NotJson(..) | Self::NoBody | Self::NotText => "upstream-not-json",
-            Self::NothingAt(_) | Self::NotList(_) => "upstream-shape",
+            Self::NothingAt(_) | Self::NotList(_) | Self::Short => "upstream-shape",
             Self::NotGraphql => "upstream-not-graphql",
             Self::Told(..) => "upstream-errors",
             Self::NoValue(_) => "argument-missing",
@@ -79,7 +81,9 @@ impl Reason {
             Self::Status(status) => format!("the service `{service}` answered {status}"),
             Self::Call(error) => error.to_string(),
             Self::NotJson(_, true) => format!("the service `{service}` answered HTML in the place of JSON"),
-            Self::NotJson(error, false) => format!("what the service `{service}` answered is not JSON: {error}"),
+            Self::NotJson(error, false) => {
+                format!("what the service `{service}` answered is not JSON: {error}")
+            }
             Self::NoBody => format!("the service `{service}` answered nothing in the place of JSON"),
             Self::NotText => format!("what the service `{service}` answered is no text in UTF-8"),
             Self::NothingAt(path) => format!("what the service `{service}` answered has nothing at `{path}`"),
@@ -87,6 +91,7 @@ impl Reason {
             Self::NotGraphql => format!(
                 "what the service `{service}` answered is no GraphQL response: an object with `data` or `errors`"
             ),
+            Self::Short => format!("the response of the service `{service}` lacks what was asked for"),
             Self::Told(errors, _) => match errors.first().and_then(|error| error.get("message")?.as_str()) {
                 Some(message) => format!("the service `{service}` answered an error: {message}"),
                 None => format!("the service `{service}` answered errors"),
@@ -116,6 +121,12 @@ impl Reason {
     pub(crate) fn of(self, service: &Arc<str>) -> SourceError {
         let (message, code, status) = (self.message(service), self.code(), self.status());
         let told = if let Self::Told(told, _) = self { told } else { Vec::new() };
-        SourceError { message, code, service: Arc::clone(service), status: status.map(|status| status.as_u16()), told }
+        SourceError {
+            message,
+            code,
+            service: Arc::clone(service),
+            status: status.map(|status| status.as_u16()),
+            told,
+        }
     }
 }

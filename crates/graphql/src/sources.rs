@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
 use json::{Document, Node};
 use services::{Call, CallError, Calls, Coalescer, PathError, Service, Services};
 
@@ -84,6 +83,15 @@ impl Ground {
     pub(crate) fn service(&self, name: &str) -> Result<&Arc<Service>, Reason> {
         let unknown = || Reason::Call(Arc::new(CallError::Path(PathError::UnknownService)));
         self.calls.services().get(name).ok_or_else(unknown)
+    }
+}
+
+impl Endpoint<'_> {
+    /// The service's name, for messages.
+    pub(crate) fn name(&self, ground: &Ground) -> Arc<str> {
+        ground
+            .service(self.service)
+            .map_or_else(|_| self.service.into(), |service| Arc::clone(service.name()))
     }
 }
 

@@ -1,0 +1,1 @@
+//! What links can be, and every mistake in them.
