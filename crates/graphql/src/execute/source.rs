@@ -6,8 +6,12 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use json::{Document, Node};
 
-use crate::Fetched;
-use crate::plan::data::Step;
+use crate::by_key::{Selection, by_key};
+use crate::plan::data::{Call, Step};
+use crate::remote::{self, Batch};
+use crate::rest;
+use crate::sources::{Arguments, Endpoint, Ground, Keys};
+use crate::{Fetched, How};
 
 /// Who answers the steps of a plan.
 pub(crate) trait Source: Sync {
@@ -57,5 +61,45 @@ impl KeyRows {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
+    }
+}
+
+impl Source for Ground {
+    fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched> {
+        Box::pin(async move {
+            let Asked { arguments, variables, keys, representations } = asked;
+            // What was written here is JSON.
+            let arguments = arguments.and_then(|text| Arguments::read(text).ok()).unwrap_or_default();
+            let variables: Vec<(&str, Bytes)> =
+                variables.iter().map(|(name, value)| (&**name, value.clone())).collect();
+            let endpoint = |path| Endpoint { service: &step.service, path };
+            let linked = async |path, how: &How, selection: Selection<'_>| {
+                let keys = Keys { fields: step.needs(), values: keys.nodes() };
+                by_key(self, &endpoint(path), how, &keys, &arguments, &selection).await
+            };
+            match &step.call {
+                Call::Operation(operation, _) => {
+                    rest::root(self, &step.service, operation, &arguments).await
+                }
+                Call::Keys(how, _) => linked("", how, Selection::default()).await,
+                Call::Document(document) => {
+                    let endpoint = endpoint(&document.path);
+                    remote::root(self, &endpoint, &document.query, &variables, document.is_query).await
+                }
+                Call::Entities(document, aliases) => {
+                    let batch = |((alias, variable), representations): (&'a (Box<str>, Box<str>), _)| Batch {
+                        alias,
+                        variable,
+                        representations,
+                    };
+                    let batches: Vec<Batch<'_>> = aliases.iter().zip(representations).map(batch).collect();
+                    remote::entities(self, &endpoint(&document.path), &document.query, &batches, &variables).await
+                }
+                Call::Linked { path, how, selection, declares, .. } => {
+                    let selection = Selection { text: selection, declares, variables: &variables };
+                    linked(path, how, selection).await
+                }
+            }
+        })
     }
 }

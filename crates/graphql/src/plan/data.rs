@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::types::{TypeId, Types};
 use super::values::Arguments;
+use crate::remote::Query;
 use crate::{Bindings, How, Operation};
 
 pub(crate) type PositionId = usize;
@@ -142,6 +143,8 @@ pub(crate) struct Document {
     /// Below the service's URL.
     pub(crate) path: Arc<str>,
     pub(crate) text: Box<str>,
+    /// The text as a request has it.
+    pub(crate) query: Query,
     pub(crate) variables: Box<[Box<str>]>,
     pub(crate) is_query: bool,
 }
@@ -213,6 +216,22 @@ pub(crate) struct Level {
     /// The slots that matter.
     pub(crate) slots: Vec<SlotId>,
     pub(crate) only: Only,
+}
+
+impl Step {
+    /// The fields of its objects that it needs, in the order of a key.
+    pub(crate) fn needs(&self) -> &[Box<str>] {
+        match self.groups.first().map(|group| &group.input) {
+            Some(Input::Fields(fields, _)) => fields,
+            _ => &[],
+        }
+    }
+}
+
+impl Document {
+    pub(crate) fn new(path: &Arc<str>, text: &str, variables: Box<[Box<str>]>, is_query: bool) -> Self {
+        Self { path: Arc::clone(path), text: text.into(), query: Query::new(text), variables, is_query }
+    }
 }
 
 impl Slot {

@@ -222,12 +222,8 @@ impl<'a> Lowering<'a> {
         let parent = Arc::clone(self.types.name(self.positions[position].declared));
         if let Kind::Remote { path, .. } = &fetch.subgraph.kind {
             let is_query = !operation.operation_kind.as_ref().is_some_and(|kind| kind.is_mutation());
-            let document = Document {
-                path: Arc::clone(path),
-                text: node.operation.document_str.as_str().into(),
-                variables: names(node.variable_usages.iter().flatten()),
-                is_query,
-            };
+            let variables = names(node.variable_usages.iter().flatten());
+            let document = Document::new(path, &node.operation.document_str, variables, is_query);
             let slot = self.root(fetch.subgraph, Call::Document(document), position, &[]);
             let spot = Spot { position, slot, parent: &parent, only: None };
             return self.select(fetch, &spot, &operation.selection_set, &mut Vec::new());
@@ -328,8 +324,7 @@ impl<'a> Lowering<'a> {
             return Ok(());
         }
         let text = select::text(node.operation, &rests);
-        let document =
-            Document { path: Arc::clone(path), text, variables: node.node_variables, is_query: true };
+        let document = Document::new(path, &text, node.node_variables, true);
         let batches = node.aliases.iter();
         let batches = batches.map(|alias| (alias.field.selection_identifier().into(), alias.variable.into()));
         let step = self.steps.len();
