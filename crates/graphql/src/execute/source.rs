@@ -11,7 +11,7 @@ use crate::plan::data::{Call, Step};
 use crate::remote::{self, Batch};
 use crate::rest;
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
-use crate::{Fetched, How};
+use crate::Fetched;
 
 /// Who answers the steps of a plan.
 pub(crate) trait Source: Sync {
@@ -66,40 +66,41 @@ impl KeyRows {
 
 impl Source for Ground {
     fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched> {
-        Box::pin(async move {
-            let Asked { arguments, variables, keys, representations } = asked;
-            // What was written here is JSON.
-            let arguments = arguments.and_then(|text| Arguments::read(text).ok()).unwrap_or_default();
-            let variables: Vec<(&str, Bytes)> =
-                variables.iter().map(|(name, value)| (&**name, value.clone())).collect();
-            let endpoint = |path| Endpoint { service: &step.service, path };
-            let linked = async |path, how: &How, selection: Selection<'_>| {
-                let keys = Keys { fields: step.needs(), values: keys.nodes() };
-                by_key(self, &endpoint(path), how, &keys, &arguments, &selection).await
-            };
-            match &step.call {
-                Call::Operation(operation, _) => {
-                    rest::root(self, &step.service, operation, &arguments).await
-                }
-                Call::Keys(how, _) => linked("", how, Selection::default()).await,
-                Call::Document(document) => {
-                    let endpoint = endpoint(&document.path);
-                    remote::root(self, &endpoint, &document.query, &variables, document.is_query).await
-                }
-                Call::Entities(document, aliases) => {
-                    let batch = |((alias, variable), representations): (&'a (Box<str>, Box<str>), _)| Batch {
-                        alias,
-                        variable,
-                        representations,
-                    };
-                    let batches: Vec<Batch<'_>> = aliases.iter().zip(representations).map(batch).collect();
-                    remote::entities(self, &endpoint(&document.path), &document.query, &batches, &variables).await
-                }
-                Call::Linked { path, how, selection, declares, .. } => {
-                    let selection = Selection { text: selection, declares, variables: &variables };
-                    linked(path, how, selection).await
-                }
-            }
-        })
+        Box::pin(fetch(self, step, asked))
     }
+}
+
+async fn fetch(ground: &Ground, step: &Step, asked: Asked) -> Fetched {
+    let Asked { arguments, variables, keys, representations } = asked;
+    // What was written here is JSON.
+    let arguments = arguments.and_then(|text| Arguments::read(text).ok()).unwrap_or_default();
+    let mut pairs: Vec<(&str, Bytes)> = Vec::with_capacity(variables.len());
+    for (name, value) in &variables {
+        pairs.push((name, value.clone()));
+    }
+    let (path, document) = match &step.call {
+        Call::Operation(operation, _) => return rest::root(ground, &step.service, operation, &arguments).await,
+        Call::Keys(how, _) => {
+            let keys = Keys { fields: step.needs(), values: keys.nodes() };
+            let endpoint = Endpoint { service: &step.service, path: "" };
+            return by_key(ground, &endpoint, how, &keys, &arguments, &Selection::default()).await;
+        }
+        Call::Linked { path, how, selection, declares, .. } => {
+            let keys = Keys { fields: step.needs(), values: keys.nodes() };
+            let endpoint = Endpoint { service: &step.service, path };
+            let selection = Selection { text: selection, declares, variables: &pairs };
+            return by_key(ground, &endpoint, how, &keys, &arguments, &selection).await;
+        }
+        Call::Document(document) => (&document.path, document),
+        Call::Entities(document, _) => (&document.path, document),
+    };
+    let endpoint = Endpoint { service: &step.service, path };
+    let Call::Entities(_, aliases) = &step.call else {
+        return remote::root(ground, &endpoint, &document.query, &pairs, document.is_query).await;
+    };
+    let mut batches = Vec::with_capacity(aliases.len());
+    for ((alias, variable), representations) in aliases.iter().zip(representations) {
+        batches.push(Batch { alias, variable, representations });
+    }
+    remote::entities(ground, &endpoint, &document.query, &batches, &pairs).await
 }

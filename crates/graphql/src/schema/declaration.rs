@@ -34,6 +34,14 @@ pub struct LinkDeclaration {
     /// Of `on`: an object has at most one item, and the field is that, or `null`.
     #[serde(default)]
     pub one: bool,
+    /// Of `on`: compare as texts, so that 7 and `"7"` are equal.
+    #[serde(default)]
+    pub text: bool,
+    /// As many values of a list stand in one call at most; more are asked for in further calls. Without it: as many as fit
+    /// into a URL.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub batch: Option<usize>,
     /// Where in the body of the answer the value is: a JSON Pointer, as in `/items`. Without it: the whole body.
     #[serde(default)]
     pub at: Option<String>,

@@ -184,7 +184,7 @@ fn understand(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) 
             From::Link(Link { needs: names(object, &keyed), how: How::Each(call.ask(models, object)) });
         return Ok(Understood { target: call.target, needs: keyed, field });
     };
-    let (how, item, needed) = joined(models, object, &call, on, !declared.one)?;
+    let (how, item, needed) = joined(models, object, &call, on, declared)?;
     let of = if declared.one { item } else { Ref::list(item.required()) };
     let mut field = call.field(models, of);
     let needs = IndexSet::from([needed]);
@@ -201,7 +201,8 @@ fn own(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Resu
     }
     let (how, item, needs) = match &declared.on {
         Some(on) => {
-            let (how, item, needed) = joined(models, object, &call, on, false)?;
+            let (how, item, needed) =
+                joined(models, object, &call, on, &LinkDeclaration { one: true, ..declared.clone() })?;
             (how, item, IndexSet::from([needed]))
         }
         None => {
@@ -222,7 +223,7 @@ fn joined(
     object: Object<'_>,
     call: &Call,
     on: &str,
-    is_many: bool,
+    declared: &LinkDeclaration,
 ) -> Result<(How, Ref, Box<str>), Wrong> {
     let wrong = |message: String, hint: String| Err(("/on", message, hint));
     let Some((own, theirs)) = on.split_once('=').map(|(own, theirs)| (own.trim(), theirs.trim())) else {
@@ -255,17 +256,20 @@ fn joined(
     let kinds = (call::kind(&models[object.number], &own_field.of), call::kind(model, &their.of));
     if let (Some(own_kind), Some(their_kind)) = kinds
         && own_kind != their_kind
+        && !declared.text
     {
         let message = format!("`{own}` is {own_kind}, and `{theirs}` {their_kind}: they are never equal");
-        return wrong(message, "compare two of one kind".to_owned());
+        return wrong(message, "write `text: true` beside it: then 7 and \"7\" are equal".to_owned());
     }
     if kinds.1 == Some("an object") || kinds.0 == Some("an object") {
         return wrong("objects are not compared".to_owned(), "compare two fields that are values".to_owned());
     }
     let joined = Joined {
         key: own_field.name.as_str().into(),
-        item: if call.is_graphql(models) { their.name.as_str().into() } else { their.member.clone() },
-        is_many,
+        item: their.member.clone(),
+        is_many: !declared.one,
+        is_text: declared.text,
+        batch: declared.batch,
     };
     if let Some((name, _)) = call.open(models).iter().find(|(_, it)| call::is_needed(it)) {
         let hint = "one call is made for all objects: write its value".to_owned();

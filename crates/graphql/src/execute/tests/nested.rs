@@ -2,7 +2,7 @@
 
 use super::rig::Rig;
 
-pub(super) const BLOG: &str = r#"{ "openapi": "3.0.3", "info": { "title": "blog", "version": "1" }, "paths": {
+pub(super) const BLOG: &str = r##"{ "openapi": "3.0.3", "info": { "title": "blog", "version": "1" }, "paths": {
   "/posts": { "get": { "operationId": "posts", "responses": { "200": { "description": "", "content": { "application/json": {
     "schema": { "type": "array", "items": { "$ref": "#/components/schemas/Post" } } } } } } } },
   "/posts/{id}": { "get": { "operationId": "post", "parameters": [ { "name": "id", "in": "path", "required": true,
@@ -14,15 +14,15 @@ pub(super) const BLOG: &str = r#"{ "openapi": "3.0.3", "info": { "title": "blog"
     "Post": { "type": "object", "required": ["id", "title"], "properties": { "id": { "type": "integer" },
       "user_id": { "type": "integer" }, "title": { "type": "string" }, "tags": { "type": "array", "items": { "type": "string" } } } },
     "Comment": { "type": "object", "required": ["id"], "properties": { "id": { "type": "integer" },
-      "post_id": { "type": "integer" }, "user_id": { "type": "integer" }, "text": { "type": "string" } } } } } }"#;
+      "post_id": { "type": "integer" }, "user_id": { "type": "integer" }, "text": { "type": "string" } } } } } }"##;
 
-pub(super) const PEOPLE: &str = r#"{ "openapi": "3.0.3", "info": { "title": "people", "version": "1" }, "paths": {
+pub(super) const PEOPLE: &str = r##"{ "openapi": "3.0.3", "info": { "title": "people", "version": "1" }, "paths": {
   "/users": { "get": { "operationId": "users", "parameters": [ { "name": "ids", "in": "query", "schema":
     { "type": "array", "items": { "type": "integer" } } } ], "responses": { "200": { "description": "", "content": { "application/json": {
     "schema": { "type": "array", "items": { "$ref": "#/components/schemas/User" } } } } } } } } },
   "components": { "schemas": {
     "User": { "type": "object", "required": ["id", "name"], "properties": { "id": { "type": "integer" },
-      "name": { "type": "string" }, "email": { "type": "string" } } } } } }"#;
+      "name": { "type": "string" }, "email": { "type": "string" } } } } } }"##;
 
 pub(super) const LINKS: &str = r#"{ "links": {
   "Post.user": { "get": "people/users?ids={user_id}", "on": "user_id = id", "one": true },

@@ -1,6 +1,14 @@
 //! The marketplace's three services as one schema.
 
+use graphql_tools::parser::parse_query;
+use hive_router_query_planner::ast::normalization::normalize_operation;
+use hive_router_query_planner::graph::PlannerOverrideContext;
+use hive_router_query_planner::planner::{Planner, QueryPlannerOptions};
+use hive_router_query_planner::utils::cancellation::CancellationToken;
+use hive_router_query_planner::utils::parsing::safe_parse_schema;
+
 use super::{bindings, made, sdl, told};
+use crate::compose::{Part, compose};
 use crate::subgraph::{Ask, From, How, OperationKind};
 
 const PROFILE: &str = include_str!("../../../../../examples/marketplace/openapi/profile.yaml");
@@ -64,4 +72,29 @@ fn what_is_renamed_is_still_asked_for_by_its_own_name() {
             .contains("phone: String!\n  city: String!\n  country: String!\n  about: String!\n  joined"),
         "hidden"
     );
+}
+
+/// The services that a query asks, in the order of the plan.
+fn asked(query: &str) -> Vec<String> {
+    let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
+    let parts: Vec<Part<'_>> = subgraphs.iter().map(|it| Part { name: &it.name, sdl: &it.sdl }).collect();
+    let supergraph = compose(&parts).expect("a supergraph").sdl;
+    let schema = safe_parse_schema(&supergraph).expect("SDL");
+    let planner = Planner::new_from_supergraph(&schema, QueryPlannerOptions::default()).expect("a planner");
+    let query = parse_query(query).expect("a query").into_static();
+    let query = normalize_operation(&planner.supergraph, &query, None).expect("a query of this schema");
+    let context = PlannerOverrideContext::from_percentage(0.0);
+    let plan = planner.plan_from_normalized_operation(&query.operation, context, &CancellationToken::new());
+    let plan = plan.expect("a plan").to_string();
+    plan.split("service: \"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
+}
+
+#[test]
+fn a_planner_goes_to_each_service_once() {
+    assert_eq!(asked("{ buyers { fullName catalogs { title } } }"), ["profile", "catalog"]);
+    let orders = "{ listOrders(limit: 50) { id catalog { id title price } freelancer { id name } } }";
+    let mut orders = asked(orders);
+    orders.sort();
+    assert_eq!(orders, ["catalog", "order", "profile"]);
+    assert_eq!(asked("{ getBuyer(id: 7) { rating { stars } } }"), ["profile", "order"]);
 }
