@@ -7,12 +7,14 @@
 //! `remote/` (the calls). What they say to each other stands in `subgraph.rs` and `fetched.rs`.
 #![forbid(unsafe_code)]
 
+mod compose;
 mod config;
 mod fetched;
 mod mistake;
 mod serve;
 mod subgraph;
 
+pub use compose::{Code, CompositionError, Part, Supergraph, compose};
 pub use config::{
     CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, Introspection,
     IntrospectionCallers,
