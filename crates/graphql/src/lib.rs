@@ -17,6 +17,7 @@ mod remote;
 mod rest;
 #[cfg(test)]
 mod rig;
+mod serve;
 mod sources;
 mod subgraph;
 
@@ -27,6 +28,7 @@ pub use config::{
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
 pub use remote::{NotIntrospected, introspect};
+pub use serve::DocumentFile;
 pub use subgraph::{
     Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,
     TypeBinding,

@@ -9,6 +9,7 @@
 //! `client.rs` (the way of one request), `calls.rs` (many for one request), `flights.rs` (one for many requests), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
 //! `transport.rs` (what may be swapped for a recording), `fetch.rs` (the gateway's own errands).
 
+pub mod accept;
 pub mod body;
 pub mod call;
 pub mod calls;
