@@ -34,11 +34,9 @@ const PARTS: [(&str, &[&str]); 8] = [
         &[
             "crates/graphql/src/mistake.rs",
             "crates/graphql/src/error.rs",
-            "crates/graphql/src/fetched.rs",
             "crates/graphql/src/plan",
             "crates/graphql/src/execute",
-            "crates/graphql/src/rest",
-            "crates/graphql/src/remote",
+            "crates/graphql/src/reason.rs",
             "crates/graphql/src/serve/refusal.rs",
         ],
     ),
