@@ -19,7 +19,7 @@ mod print;
 mod read;
 mod relations;
 mod selection;
-mod text;
+pub(crate) mod text;
 
 #[cfg(test)]
 mod tests;
