@@ -11,7 +11,7 @@ mod compose;
 mod fetched;
 mod subgraph;
 
-pub use compose::{Code, CompositionError, Part, Supergraph, compose};
+pub use compose::{Code, CompositionError, Part, Supergraph, compose, read as read_supergraph};
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use subgraph::{
     Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Property, Subgraph,
