@@ -25,7 +25,13 @@ pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut 
         if of.shown.is_inaccessible {
             if *name == "Query" {
                 let message = "\"Query\" is inaccessible: nothing could be asked for.";
-                hidden.add(Code::QueryRootTypeInaccessible, "Query", name, message, "take @inaccessible away");
+                hidden.add(
+                    Code::QueryRootTypeInaccessible,
+                    "Query",
+                    name,
+                    message,
+                    "take @inaccessible away",
+                );
             }
             continue;
         }
@@ -56,7 +62,13 @@ impl<'a> Hidden<'_, 'a> {
         };
         if is_empty {
             let message = format!("\"{name}\" can be seen, but everything in it is inaccessible.");
-            self.add(Code::OnlyInaccessibleChildren, name, name, &message, "mark the type itself with @inaccessible");
+            self.add(
+                Code::OnlyInaccessibleChildren,
+                name,
+                name,
+                &message,
+                "mark the type itself with @inaccessible",
+            );
         }
     }
 
@@ -69,7 +81,9 @@ impl<'a> Hidden<'_, 'a> {
             });
             if found.shown.is_inaccessible {
                 if let Some(interface) = of_interface {
-                    let message = format!("\"{at}\" is inaccessible, but the interface's \"{interface}.{field}\" is not.");
+                    let message = format!(
+                        "\"{at}\" is inaccessible, but the interface's \"{interface}.{field}\" is not."
+                    );
                     self.add(Code::ImplementedByInaccessible, &at, name, &message, "hide both, or none");
                 }
                 continue;
@@ -97,7 +111,13 @@ impl<'a> Hidden<'_, 'a> {
     fn reference(&mut self, at: &str, owner: &str, of: &TypeRef<'_>) {
         if self.types.get(of.name()).is_some_and(|of| of.shown.is_inaccessible) {
             let message = format!("\"{at}\" can be seen, but its type \"{}\" is inaccessible.", of.name());
-            self.add(Code::ReferencedInaccessible, at, owner, &message, format!("mark \"{at}\" with @inaccessible too"));
+            self.add(
+                Code::ReferencedInaccessible,
+                at,
+                owner,
+                &message,
+                format!("mark \"{at}\" with @inaccessible too"),
+            );
         }
     }
 

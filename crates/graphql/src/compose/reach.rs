@@ -115,7 +115,9 @@ impl<'s, 'a> Reach<'s, 'a> {
             }
             next.push((field, found));
         }
-        if !places.iter().any(|place| self.knows_type(name, place.source)) && self.told.insert((of, "__typename")) {
+        if !places.iter().any(|place| self.knows_type(name, place.source))
+            && self.told.insert((of, "__typename"))
+        {
             self.complain_of_type(index, name, errors);
         }
         for (field, found) in next {
@@ -129,7 +131,8 @@ impl<'s, 'a> Reach<'s, 'a> {
     fn reached(&self, name: &str, places: &[Place<'s>], depth: usize) -> Vec<Place<'s>> {
         let mut reached = places.to_vec();
         if name == "Query" {
-            let all = (0..self.schemas.len()).filter(|source| !reached.iter().any(|place| place.source == *source));
+            let all =
+                (0..self.schemas.len()).filter(|source| !reached.iter().any(|place| place.source == *source));
             reached.extend(all.map(Place::bare).collect::<Vec<_>>());
             return reached;
         }
@@ -186,7 +189,8 @@ impl<'s, 'a> Reach<'s, 'a> {
     fn has_all(&self, name: &str, wanted: &Selection, places: &[Place<'s>], depth: usize) -> bool {
         wanted.0.iter().all(|picked| match picked {
             Picked::On { of, below } => {
-                of.as_deref().is_some_and(|of| !self.may_be(name, of)) || self.has_all(name, below, places, depth)
+                of.as_deref().is_some_and(|of| !self.may_be(name, of))
+                    || self.has_all(name, below, places, depth)
             }
             Picked::Field { name: field, .. } if &**field == "__typename" => true,
             Picked::Field { name: field, below, .. } => {
@@ -217,12 +221,17 @@ impl<'s, 'a> Reach<'s, 'a> {
         all: &[Place<'s>],
         depth: usize,
     ) -> Option<Place<'s>> {
-        let mut provided: Vec<Provided<'s>> =
-            place.provided.iter().filter_map(|Provided(of)| self.picked(name, of, field)).map(Provided).collect();
+        let mut provided: Vec<Provided<'s>> = place
+            .provided
+            .iter()
+            .filter_map(|Provided(of)| self.picked(name, of, field))
+            .map(Provided)
+            .collect();
         let is_provided = !provided.is_empty();
-        let (view, found) = self.views(name, place.source).into_iter().find_map(|(view, of)| {
-            Some((view, of.fields.get(field)?))
-        })?;
+        let (view, found) = self
+            .views(name, place.source)
+            .into_iter()
+            .find_map(|(view, of)| Some((view, of.fields.get(field)?)))?;
         if !is_provided && !self.is_resolved(view, field, place.source) {
             return None;
         }
@@ -254,7 +263,9 @@ impl<'s, 'a> Reach<'s, 'a> {
 
     fn is_resolved(&self, view: &str, field: &str, source: usize) -> bool {
         let Some(merged) = self.types.get(view).and_then(|of| of.fields.get(field)) else { return false };
-        let gives = |join: &JoinField<'_>| join.source == Some(source) && !join.is_external && !join.is_used_overridden;
+        let gives = |join: &JoinField<'_>| {
+            join.source == Some(source) && !join.is_external && !join.is_used_overridden
+        };
         merged.join.is_empty() || merged.join.iter().any(gives)
     }
 
@@ -277,13 +288,17 @@ impl<'s, 'a> Reach<'s, 'a> {
         let Some(of) = types.get(name) else { return Vec::new() };
         let names: Vec<&str> = match of.kind {
             Kind::Object if of.is_interface_object => {
-                let all = self.types.iter().filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
+                let all = self
+                    .types
+                    .iter()
+                    .filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
                 all.map(|(name, _)| *name).collect()
             }
             Kind::Object => vec![name],
             Kind::Union => of.members.iter().copied().collect(),
             Kind::Interface => {
-                let all = types.iter().filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
+                let all =
+                    types.iter().filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
                 all.map(|(name, _)| *name).collect()
             }
             _ => Vec::new(),
@@ -294,16 +309,22 @@ impl<'s, 'a> Reach<'s, 'a> {
 
     fn complain(&self, index: usize, name: &str, field: &str, merged: &MergedField<'a>, errors: &mut Errors) {
         let from = self.services(self.states[index].places.iter().map(|place| place.source));
-        let has = |source: &usize| self.views(name, *source).iter().any(|(view, of)| {
-            of.fields.contains_key(field) && self.is_resolved(view, field, *source)
-        });
+        let has = |source: &usize| {
+            self.views(name, *source)
+                .iter()
+                .any(|(view, of)| of.fields.contains_key(field) && self.is_resolved(view, field, *source))
+        };
         let by = self.services((0..self.schemas.len()).filter(has));
         let requires: Vec<&str> = merged.join.iter().filter_map(|join| join.requires.as_deref()).collect();
         let keys: Vec<String> = self.keys_of(name, &by);
         let why = match (keys.is_empty(), requires.is_empty()) {
             (true, _) => format!("{} no key by which it resolves \"{name}\"", has_or_have(&by)),
             (false, true) => format!("not one of its keys ({}) can be had there", keys.join("; ")),
-            (false, false) => format!("what it requires (\"{}\") or its keys ({}) can't be had there", requires.join("\", \""), keys.join("; ")),
+            (false, false) => format!(
+                "what it requires (\"{}\") or its keys ({}) can't be had there",
+                requires.join("\", \""),
+                keys.join("; ")
+            ),
         };
         let at = format!("{name}.{field}");
         let message = format!(
@@ -319,7 +340,9 @@ impl<'s, 'a> Reach<'s, 'a> {
 
     fn keys_of(&self, name: &str, services: &[&Name]) -> Vec<String> {
         let mut keys = Vec::new();
-        for (source, schema) in self.schemas.iter().enumerate().filter(|(_, schema)| services.contains(&&schema.name)) {
+        for (source, schema) in
+            self.schemas.iter().enumerate().filter(|(_, schema)| services.contains(&&schema.name))
+        {
             for (_, of) in self.views(name, source) {
                 let resolvable = of.keys.iter().filter(|key| key.is_resolvable);
                 keys.extend(resolvable.map(|key| format!("\"{}\" in \"{}\"", key.fields.text, schema.name)));

@@ -26,7 +26,13 @@ pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
         Err(error) => {
             let error = error.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ");
             let message = format!("The supergraph is no GraphQL schema: {error}");
-            errors.add(Code::InvalidGraphql, &[], "", message, "write what a composition has made to the file, unchanged");
+            errors.add(
+                Code::InvalidGraphql,
+                &[],
+                "",
+                message,
+                "write what a composition has made to the file, unchanged",
+            );
             return Err(errors.into_vec());
         }
     };
@@ -45,7 +51,9 @@ pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
             errors.add(Code::UnknownLinkVersion, &[], "", message, hint);
         }
         if is_security && !SECURITY.contains(&name) {
-            let message = format!("The supergraph demands \"{name}\" for its security, which the gateway would not enforce.");
+            let message = format!(
+                "The supergraph demands \"{name}\" for its security, which the gateway would not enforce."
+            );
             let hint = "protect the route or the services instead, and compose it without";
             errors.add(Code::UnsupportedLinkedFeature, &[], "", message, hint);
         }

@@ -40,7 +40,11 @@ fn what_the_oracle_composes_is_composed_alike_and_what_it_refuses_is_refused() {
         let cases = std::fs::read_to_string(file).unwrap();
         let expected = std::fs::read_to_string(file.with_extension("expected")).unwrap();
         let (cases, expected) = (sections(&cases, "# case: "), sections(&expected, "# case: "));
-        assert_eq!(cases.len(), expected.len(), "after a case was added, `node remake.mjs` makes what is expected");
+        assert_eq!(
+            cases.len(),
+            expected.len(),
+            "after a case was added, `node remake.mjs` makes what is expected"
+        );
         for ((name, case), (_, expected)) in cases.into_iter().zip(expected) {
             if let Some(difference) = difference(case, expected.trim()) {
                 let _ = writeln!(wrong, "== {name}\n{difference}");
@@ -54,7 +58,8 @@ fn difference(case: &str, expected: &str) -> Option<String> {
     let ours = match composed(case) {
         Ok(sdl) => summary::of(&sdl),
         Err(errors) => {
-            let is_same = errors.iter().any(|error| expected.split(' ').any(|code| code == error.code.code()));
+            let is_same =
+                errors.iter().any(|error| expected.split(' ').any(|code| code == error.code.code()));
             let says: Vec<String> = errors.iter().map(ToString::to_string).collect();
             return (!is_same).then(|| format!("{}\ngot {says:#?}", expected.lines().next().unwrap_or("")));
         }
@@ -63,7 +68,8 @@ fn difference(case: &str, expected: &str) -> Option<String> {
         return Some(format!("taken, but {expected}"));
     }
     let expected = summary::of(expected);
-    let (ours, expected): (BTreeSet<&str>, BTreeSet<&str>) = (ours.lines().collect(), expected.lines().collect());
+    let (ours, expected): (BTreeSet<&str>, BTreeSet<&str>) =
+        (ours.lines().collect(), expected.lines().collect());
     let missing = expected.difference(&ours).map(|line| format!("  - {line}\n"));
     let more = ours.difference(&expected).map(|line| format!("  + {line}\n"));
     let difference: String = missing.chain(more).collect();

@@ -6,11 +6,22 @@ use super::model::{Kind, Name, Schema};
 use super::relations::Relations;
 
 /// Checks all of it.
-pub(super) fn check<'a>(schemas: &[Schema<'a>], relations: &Relations<'a>, types: &Types<'a>, errors: &mut Errors) {
+pub(super) fn check<'a>(
+    schemas: &[Schema<'a>],
+    relations: &Relations<'a>,
+    types: &Types<'a>,
+    errors: &mut Errors,
+) {
     if types.get("Query").is_none_or(|of| of.fields.is_empty()) {
         let services: Vec<&Name> = schemas.iter().map(|schema| &schema.name).collect();
         let message = "No service has a field of \"Query\".";
-        errors.add(Code::NoQueries, &services, "Query", message, "add one; GraphQL has to have something to ask for");
+        errors.add(
+            Code::NoQueries,
+            &services,
+            "Query",
+            message,
+            "add one; GraphQL has to have something to ask for",
+        );
     }
     for (name, of) in types {
         for interface in &of.interfaces {
@@ -34,7 +45,8 @@ fn implements<'a>(
     errors: &mut Errors,
 ) {
     let having = |name: &str, field: &str| -> Vec<&Name> {
-        let has = |schema: &&Schema<'_>| schema.types.get(name).is_some_and(|of| of.fields.contains_key(field));
+        let has =
+            |schema: &&Schema<'_>| schema.types.get(name).is_some_and(|of| of.fields.contains_key(field));
         schemas.iter().filter(has).map(|schema| &schema.name).collect()
     };
     for (field, wanted) in &wanted.fields {
@@ -42,13 +54,30 @@ fn implements<'a>(
         let by = having(interface, field);
         let listed_by = listed(by.iter().map(|name| &***name));
         let Some(found) = of.fields.get(field) else {
-            let message = format!("The interface \"{interface}\" has \"{field}\" in {listed_by}, but \"{name}\", which implements it, has it nowhere.");
-            errors.add(Code::InterfaceFieldNoImplem, &by, &at, message, format!("add \"{at}\" where it can be resolved"));
+            let message = format!(
+                "The interface \"{interface}\" has \"{field}\" in {listed_by}, but \"{name}\", which implements it, has it nowhere."
+            );
+            errors.add(
+                Code::InterfaceFieldNoImplem,
+                &by,
+                &at,
+                message,
+                format!("add \"{at}\" where it can be resolved"),
+            );
             continue;
         };
         if !relations.is_within(&found.of, &wanted.of) {
-            let message = format!("\"{at}\" is of type {}, which is none of \"{interface}.{field}\": {}.", found.of, wanted.of);
-            errors.add(Code::InvalidGraphql, &having(name, field), at, message, "make it the interface's type in every service");
+            let message = format!(
+                "\"{at}\" is of type {}, which is none of \"{interface}.{field}\": {}.",
+                found.of, wanted.of
+            );
+            errors.add(
+                Code::InvalidGraphql,
+                &having(name, field),
+                at,
+                message,
+                "make it the interface's type in every service",
+            );
         }
     }
 }
@@ -60,8 +89,15 @@ fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, err
     let objects: Vec<&Schema<'_>> = sources.filter(|schema| is_object(schema)).collect();
     let services: Vec<&Name> = objects.iter().map(|schema| &schema.name).collect();
     if objects.len() == of.sources.len() {
-        let message = format!("\"{name}\" has @interfaceObject wherever it is: no service has the interface.");
-        errors.add(Code::InterfaceObjectUsageError, &services, name, message, "define the interface in one of the services");
+        let message =
+            format!("\"{name}\" has @interfaceObject wherever it is: no service has the interface.");
+        errors.add(
+            Code::InterfaceObjectUsageError,
+            &services,
+            name,
+            message,
+            "define the interface in one of the services",
+        );
     }
     for schema in objects {
         let theirs = schema.types.iter().filter(|(_, of)| of.interfaces.contains(name));
@@ -77,7 +113,13 @@ fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, err
 }
 
 /// A service that finds an interface's objects by a key knows all types that they may be.
-fn interface_keys(schemas: &[Schema<'_>], types: &Types<'_>, name: &str, of: &MergedType<'_>, errors: &mut Errors) {
+fn interface_keys(
+    schemas: &[Schema<'_>],
+    types: &Types<'_>,
+    name: &str,
+    of: &MergedType<'_>,
+    errors: &mut Errors,
+) {
     let all = types.iter().filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
     let all: Vec<&str> = all.map(|(name, _)| *name).collect();
     for schema in of.sources.iter().map(|&source| &schemas[source]) {

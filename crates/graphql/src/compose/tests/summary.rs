@@ -19,7 +19,14 @@ pub(super) fn of(sdl: &str) -> String {
                 fielded(&mut out, "type", of.name, &of.directives, &of.implements_interfaces, &of.fields);
             }
             TypeDefinition::Interface(of) => {
-                fielded(&mut out, "interface", of.name, &of.directives, &of.implements_interfaces, &of.fields);
+                fielded(
+                    &mut out,
+                    "interface",
+                    of.name,
+                    &of.directives,
+                    &of.implements_interfaces,
+                    &of.fields,
+                );
             }
             TypeDefinition::Union(of) => {
                 let members: BTreeSet<_> = of.types.iter().collect();
@@ -79,7 +86,9 @@ fn directive<'a>(directive: &Directive<'a, &'a str>) -> String {
     for (name, value) in &directive.arguments {
         let is_default = matches!(
             (*name, value),
-            ("extension", _) | ("resolvable", Value::Boolean(true)) | ("external" | "isInterfaceObject", Value::Boolean(false))
+            ("extension", _)
+                | ("resolvable", Value::Boolean(true))
+                | ("external" | "isInterfaceObject", Value::Boolean(false))
         );
         if !is_default {
             arguments.insert(name, value.to_string().split_whitespace().collect());
@@ -97,7 +106,8 @@ fn field<'a>(out: &mut String, of: &str, directives: &[Directive<'a, &'a str>], 
     let arguments: BTreeSet<String> = field.arguments.iter().map(input).collect();
     let at = format!("field {of}.{}", field.name);
     let _ = writeln!(out, "{at}({arguments:?}): {}", field.field_type);
-    let (joins, others): (Vec<_>, Vec<_>) = field.directives.iter().cloned().partition(|one| one.name == "join__field");
+    let (joins, others): (Vec<_>, Vec<_>) =
+        field.directives.iter().cloned().partition(|one| one.name == "join__field");
     said(out, &at, &others);
     let mut lines: BTreeSet<String> = BTreeSet::new();
     if joins.is_empty() {
@@ -107,7 +117,9 @@ fn field<'a>(out: &mut String, of: &str, directives: &[Directive<'a, &'a str>], 
     }
     // Who calls a field external resolves nothing of it: whether that is said makes no difference.
     let is_idle = |join: &&Directive<'a, &'a str>| {
-        let has = |wanted| join.arguments.iter().any(|(name, value)| *name == wanted && *value != Value::Boolean(false));
+        let has = |wanted| {
+            join.arguments.iter().any(|(name, value)| *name == wanted && *value != Value::Boolean(false))
+        };
         has("external") && !has("requires")
     };
     // The oracle doesn't say it of `Query`.
