@@ -13,7 +13,7 @@ use crate::files::{self, File};
 /// The page.
 const PAGE: &str = "docs/errors.md";
 /// The parts of the page: heading, and whose sources' codes stand under it.
-const PARTS: [(&str, &[&str]); 7] = [
+const PARTS: [(&str, &[&str]); 8] = [
     (
         "## Over HTTP",
         &[
@@ -23,11 +23,25 @@ const PARTS: [(&str, &[&str]); 7] = [
             "crates/filter/src/problem.rs",
             "crates/script-runtime/src/",
             "crates/aggregate/src/problem.rs",
+            "crates/graphql/src/serve/problem.rs",
         ],
     ),
     ("## Of a filter that is refused", &["crates/filter/src/refused.rs"]),
     ("## Of an S script", &["crates/script/src/"]),
     ("## Of an aggregate's declaration", &["crates/aggregate/src/mistake.rs"]),
+    (
+        "## Of GraphQL",
+        &[
+            "crates/graphql/src/mistake.rs",
+            "crates/graphql/src/error.rs",
+            "crates/graphql/src/fetched.rs",
+            "crates/graphql/src/plan",
+            "crates/graphql/src/execute",
+            "crates/graphql/src/rest",
+            "crates/graphql/src/remote",
+            "crates/graphql/src/serve/refusal.rs",
+        ],
+    ),
     ("## Of the store", &["crates/store/src/"]),
     ("## Of a deduplicated text", &["crates/dedup/src/"]),
     ("## On the command line", &["crates/cli/src/"]),

@@ -1,16 +1,12 @@
 //! The response: one part, several by their names, or one object of the members of several; with what failed.
 
 use std::cell::RefCell;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
-use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt;
-use json::{Document, Kind, Member, Pieces, Tree};
+use json::{Document, Kind, Member, Tree};
 use services::Body;
 
 use crate::assemble::Assembly;
@@ -173,7 +169,7 @@ pub(crate) fn response(
     let length = tree.len();
     let body = match is_head {
         true => services::body::empty(),
-        false => body(tree.clone()),
+        false => services::body::pieces(length, tree.clone().pieces()),
     };
     let mut response = Response::new(body);
     if !failures.is_empty() {
@@ -190,41 +186,5 @@ fn head(headers: &mut http::HeaderMap, failures: &[Failure]) {
     if !failures.is_empty() {
         let items: Vec<String> = failures.iter().take(MOST).map(Failure::item).collect();
         headers.extend(HeaderValue::from_str(&items.join(", ")).ok().map(|value| (PARTS, value)));
-    }
-}
-
-/// The body that says a tree.
-#[must_use]
-pub fn body(tree: Tree) -> Body {
-    let rest = tree.len() as u64;
-    Written { pieces: tree.pieces(), rest }.boxed_unsync()
-}
-
-/// A tree on its way out. Nothing is written before it is asked for.
-struct Written {
-    pieces: Pieces,
-    rest: u64,
-}
-
-impl http_body::Body for Written {
-    type Data = Bytes;
-    type Error = services::body::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = self.get_mut();
-        let piece = this.pieces.next();
-        this.rest -= piece.as_ref().map_or(0, |piece| piece.len() as u64).min(this.rest);
-        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest)
     }
 }

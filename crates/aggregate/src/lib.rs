@@ -28,7 +28,6 @@ mod value;
 mod tests;
 
 pub use aggregate::{Aggregate, Documents, Ground};
-pub use answer::body;
 pub use config::{AggregateConfig, AggregateOptions, LimitsConfig};
 pub use declaration::Declaration;
 pub use explain::{Explanation, Step};

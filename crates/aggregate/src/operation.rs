@@ -2,7 +2,7 @@
 //! say what their answers are.
 
 use json::{Path, Step};
-use openapi::{Content, Document, Schema};
+use openapi::{Content, Document, Schema, Told};
 use serde_json::{Map, Value, json};
 
 use crate::aggregate::Aggregate;
@@ -223,7 +223,9 @@ fn written(schema: &Schema, document: &Document, depth: usize) -> Value {
             written
         }
         Schema::Named(name) => document.schema(name).map_or_else(|| json!({}), inner),
-        Schema::Any(all) => json!({ "anyOf": all.iter().map(inner).collect::<Vec<_>>() }),
+        Schema::Any(all) | Schema::Told(Told { branches: all, .. }) => {
+            json!({ "anyOf": all.iter().map(inner).collect::<Vec<_>>() })
+        }
         Schema::All(all) => json!({ "allOf": all.iter().map(inner).collect::<Vec<_>>() }),
     }
 }

@@ -1,11 +1,10 @@
 //! A tree laid out as one text, in which what it has several times in memory stands once. So what the handler
 //! knows to be the same is neither hashed nor compared again.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
-use json::{DEPTH, Document, Tree};
+use json::{Document, Tree};
 
+use crate::known::{Known, Visits};
 use crate::number::SHORT;
 
 /// A tree as a text without its repetitions.
@@ -24,53 +23,71 @@ pub(crate) struct Shared {
     pub(crate) again: Vec<(u32, usize)>,
 }
 
-/// Lays a tree out. `None` if it is too deep or too long. Texts are `tidied` if they have white space.
-pub(crate) fn flatten(tree: &Tree, tidy: bool) -> Option<Layout> {
-    let mut flattening = Flattening { layout: Layout::default(), known: HashMap::new(), tidy };
-    flattening.value(tree, DEPTH)?;
+/// Lays a tree out that was walked through. `None` if it is too long. Texts are `tidied` if they have white space.
+pub(crate) fn flatten(tree: &Tree, known: &Known, tidy: bool) -> Option<Layout> {
+    let places = vec![Place::New; known.count()];
+    let mut flattening = Flattening { layout: Layout::default(), visits: known.visits(), places, tidy };
+    flattening.value(tree)?;
     Some(flattening.layout)
 }
 
-struct Flattening {
+struct Flattening<'a> {
     layout: Layout,
-    /// The places of the objects that may be meant again, by their memory.
-    known: HashMap<[usize; 3], usize>,
+    visits: Visits<'a>,
+    places: Vec<Place>,
     tidy: bool,
 }
 
-impl Flattening {
-    fn value(&mut self, tree: &Tree, depth: usize) -> Option<()> {
-        let depth = depth.checked_sub(1)?;
-        let place = self.layout.text.len();
-        let memory = memory(tree);
-        if let Some(first) = memory.and_then(|memory| self.known.get(&memory)) {
-            self.layout.shared.again.push((u32::try_from(place).ok()?, *first));
-            return Some(());
+/// Where an object stands.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Nowhere yet.
+    New,
+    /// It is this one of those that may be meant again.
+    First(usize),
+    /// It is so short that it is written wherever it stands.
+    Short,
+}
+
+impl Flattening<'_> {
+    fn value(&mut self, tree: &Tree) -> Option<()> {
+        let Some(number) = self.visits.number(tree) else { return self.written(tree) };
+        let start = self.layout.text.len();
+        let Layout { shared, .. } = &mut self.layout;
+        match self.places.get(number)? {
+            Place::First(first) => {
+                shared.again.push((u32::try_from(start).ok()?, *first));
+                return Some(());
+            }
+            // What is in it was not walked through again.
+            Place::Short => {
+                let mut text = Vec::new();
+                tree.write(&mut text);
+                return self.text(&Bytes::from(text));
+            }
+            Place::New => {}
         }
-        let first = self.layout.shared.firsts.len();
-        if memory.is_some() {
-            self.layout.shared.firsts.push(u32::try_from(place).ok()?);
-        }
-        self.written(tree, depth)?;
-        if let Some(memory) = memory.filter(|_| self.layout.text.len() - place >= SHORT as usize) {
-            self.known.insert(memory, first);
-        }
+        let first = shared.firsts.len();
+        shared.firsts.push(u32::try_from(start).ok()?);
+        self.written(tree)?;
+        let is_short = self.layout.text.len() - start < SHORT as usize;
+        *self.places.get_mut(number)? = if is_short { Place::Short } else { Place::First(first) };
         Some(())
     }
 
-    fn written(&mut self, tree: &Tree, depth: usize) -> Option<()> {
+    fn written(&mut self, tree: &Tree) -> Option<()> {
         match tree {
             Tree::Text(text) => self.text(text)?,
             Tree::Object(members) => {
                 self.layout.text.push(b'{');
-                self.members(members, true, depth)?;
+                self.members(members, true)?;
                 self.layout.text.push(b'}');
             }
             Tree::Extended(text, members) => {
                 self.text(text)?;
                 self.layout.text.pop();
                 let first = self.layout.text.last() == Some(&b'{');
-                self.members(members, first, depth)?;
+                self.members(members, first)?;
                 self.layout.text.push(b'}');
             }
             Tree::Array(items) => {
@@ -79,7 +96,7 @@ impl Flattening {
                     if place > 0 {
                         self.layout.text.push(b',');
                     }
-                    self.value(item, depth)?;
+                    self.value(item)?;
                 }
                 self.layout.text.push(b']');
             }
@@ -87,14 +104,14 @@ impl Flattening {
         Some(())
     }
 
-    fn members(&mut self, members: &[json::Member], mut first: bool, depth: usize) -> Option<()> {
+    fn members(&mut self, members: &[json::Member], mut first: bool) -> Option<()> {
         for (name, value) in members {
             if !std::mem::take(&mut first) {
                 self.layout.text.push(b',');
             }
             self.layout.text.extend_from_slice(name);
             self.layout.text.push(b':');
-            self.value(value, depth)?;
+            self.value(value)?;
         }
         Some(())
     }
@@ -107,16 +124,6 @@ impl Flattening {
         let document = Document::known(text.clone()).ok()?;
         self.layout.text.extend_from_slice(&tidied(&document));
         Some(())
-    }
-}
-
-/// Where an object is in memory; `None` of all that is none.
-pub(crate) fn memory(tree: &Tree) -> Option<[usize; 3]> {
-    match tree {
-        Tree::Text(text) if text.starts_with(b"{") => Some([text.as_ptr().addr(), text.len(), 0]),
-        Tree::Object(members) => Some([members.as_ptr().addr(), members.len(), 0]),
-        Tree::Extended(text, members) => Some([text.as_ptr().addr(), text.len(), members.as_ptr().addr()]),
-        Tree::Text(_) | Tree::Array(_) => None,
     }
 }
 

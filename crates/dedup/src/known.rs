@@ -1,93 +1,184 @@
-//! The form of a tree by what it shares in memory, and by nothing else: what the handler knows to be the same. No byte
-//! is looked at but for names that would have to be spelt otherwise, and none is copied: what comes out is a tree as well.
+//! What a tree has several times in memory: what the handler knows to be the same, without a byte being compared.
 //!
-//! The tree is walked twice, in the same order: once to learn what it has several times, and once to take that out.
+//! The tree is walked once to learn that ([`Known::new`]). Where it saves enough, the form is written in a second walk
+//! ([`Known::write`]); where it doesn't, [`mod@crate::flatten`] walks the same way and lays the tree out for a search.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::iter;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use json::{DEPTH, Member, Tree};
 
-use crate::flatten::memory;
 use crate::number::SHORT;
+use crate::write::refer;
 use crate::{Form, hash};
 
 const TABLE: Bytes = Bytes::from_static(b"\"t\"");
 const ROOT: Bytes = Bytes::from_static(b"\"r\"");
+/// In place of a number: nothing else can be the same memory.
+const ALONE: u32 = u32::MAX;
 
-/// The form of a tree; `None` if what it shares is less than a tenth of it, or a name needs a closer look.
-pub(crate) fn encode(tree: &Tree, form: Form, plain: usize) -> Option<Tree> {
-    if form == Form::GraphQl && !stands_beside_a_table(tree) {
-        return None;
-    }
-    let numbers = HashMap::with_capacity_and_hasher(plain / 256, BuildHasherDefault::default());
-    let mut seen = Seen { numbers, ..Seen::default() };
-    seen.value(tree, DEPTH)?;
-    if seen.saved.saturating_mul(10) < plain as u64 {
-        return None;
-    }
-    let references = vec![None; seen.times.len()];
-    let mut sharing =
-        Sharing { times: seen.times, visits: seen.visits.iter(), references, table: Vec::new() };
-    let root = sharing.value(tree);
-    let table = (TABLE, Tree::Array(sharing.table.into()));
-    let shared = match (form, root) {
-        (Form::GraphQl, Tree::Object(members)) => {
-            Tree::Object(iter::once(table).chain(members.iter().cloned()).collect())
-        }
-        (_, root) => Tree::Object([table, (ROOT, root)].into()),
-    };
-    (shared.len() * 10 <= plain * 9).then_some(shared)
-}
-
-/// Whether its members can stand beside the table: there are some, and none could be taken for a part of the form.
-fn stands_beside_a_table(tree: &Tree) -> bool {
-    let Tree::Object(members) = tree else { return false };
-    let is_of_the_form = |name: &[u8]| matches!(name, b"\"t\"" | b"\"r\"") || name.contains(&b'\\');
-    !members.is_empty() && !members.iter().any(|(name, _)| is_of_the_form(name))
-}
-
-/// Whether it has a name that could begin with `$`, which would have to be looked at.
-fn has_dollar(text: &[u8]) -> bool {
-    let is_there = |what: &[u8]| memchr::memmem::find(text, what).is_some();
-    // Most texts are short and have neither letter, which is seen at once.
-    memchr::memchr2(b'$', b'\\', text).is_some() && (is_there(b"\"$") || is_there(b"\\u0024"))
-}
-
-/// What a tree has, by memory.
-#[derive(Default)]
-struct Seen {
-    numbers: HashMap<[usize; 3], u32, BuildHasherDefault<Addresses>>,
-    /// How often each stands there.
+/// What a tree has several times.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// How often each object stands there, by its number; a short one once, wherever it stands.
     times: Vec<u32>,
-    /// What the walk comes by, in its order.
+    /// The numbers of the objects, in the order in which a walk comes by. What stands there again is not walked
+    /// through again.
     visits: Vec<u32>,
-    /// How long each is, with references in it.
-    lengths: Vec<u64>,
     saved: u64,
 }
 
-impl Seen {
-    /// The length of what is written for a value, if what is there several times is so from here on.
+impl Known {
+    /// Walks through a tree whose text has this length. `None` if it is too deep.
+    pub(crate) fn new(tree: &Tree, length: usize) -> Option<Self> {
+        let numbers = HashMap::with_capacity_and_hasher(length / 512, BuildHasherDefault::default());
+        let known = Self { times: Vec::new(), visits: Vec::new(), saved: 0 };
+        let mut walk = Walk { numbers, lengths: Vec::new(), known };
+        walk.value(tree, DEPTH)?;
+        Some(walk.known)
+    }
+
+    /// Whether it saves a tenth of the text.
+    pub(crate) fn pays(&self, length: usize) -> bool {
+        self.saved.saturating_mul(10) >= length as u64
+    }
+
+    /// How many objects have a number.
+    pub(crate) fn count(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Who they are, in the order of a walk.
+    pub(crate) fn visits(&self) -> Visits<'_> {
+        Visits(self.visits.iter())
+    }
+
+    /// The form of the tree that was walked through; `None` where it has none of this kind, is hardly shorter, or has a
+    /// name that needs a closer look.
+    pub(crate) fn write(&self, tree: &Tree, form: Form, length: usize) -> Option<Tree> {
+        let fates = vec![Fate::New; self.times.len()];
+        let mut writing = Writing {
+            known: self,
+            visits: self.visits(),
+            fates,
+            table: vec![b'['],
+            entries: 0,
+            spare: Vec::new(),
+            has_dollars: false,
+        };
+        if form == Form::GraphQl {
+            // The root is not written as a value: the table stands within it.
+            writing.visits.number(tree);
+        }
+        let mut text = |value| {
+            let mut out =
+                Vec::with_capacity(usize::try_from((length as u64).saturating_sub(self.saved)).ok()?);
+            writing.value(value, &mut out);
+            Some(Tree::Text(Bytes::from(out)))
+        };
+        let mut members = vec![(TABLE, Tree::NULL)];
+        match (form, tree) {
+            (Form::GraphQl, Tree::Object(own)) if stands_beside_a_table(own) => {
+                for (name, value) in own.iter() {
+                    members.push((name.clone(), text(value)?));
+                }
+            }
+            (Form::GraphQl, _) => return None,
+            (Form::Json, _) => members.push((ROOT, text(tree)?)),
+        }
+        let Writing { mut table, has_dollars, .. } = writing;
+        if has_dollars {
+            return None;
+        }
+        table.push(b']');
+        if let Some((_, value)) = members.first_mut() {
+            *value = Tree::Text(table.into());
+        }
+        let shared = Tree::Object(Arc::from(members));
+        (shared.len().saturating_mul(10) <= length.saturating_mul(9)).then_some(shared)
+    }
+}
+
+/// The numbers of a tree's objects, in the order of a walk.
+pub(crate) struct Visits<'a>(std::slice::Iter<'a, u32>);
+
+impl Visits<'_> {
+    /// The number of a value that a walk comes by; none of what nothing else can be.
+    pub(crate) fn number(&mut self, tree: &Tree) -> Option<usize> {
+        memory(tree)?;
+        self.0.next().filter(|number| **number != ALONE).map(|number| *number as usize)
+    }
+}
+
+/// Whether members can stand beside the table: there are some, and none could be taken for a part of the form.
+fn stands_beside_a_table(members: &[Member]) -> bool {
+    let is_of_the_form =
+        |name: &[u8]| matches!(name, b"\"t\"" | b"\"r\"" | [_, b'$', ..]) || name.contains(&b'\\');
+    !members.is_empty() && !members.iter().any(|(name, _)| is_of_the_form(name))
+}
+
+/// Where an object is in memory, by its text and by its members; `None` of all that is none. What begins at one place
+/// ends at one place.
+fn memory(tree: &Tree) -> Option<(usize, usize)> {
+    match tree {
+        Tree::Text(text) if text.starts_with(b"{") => Some((text.as_ptr().addr(), 0)),
+        Tree::Object(members) => Some((0, members.as_ptr().addr())),
+        Tree::Extended(text, members) => Some((text.as_ptr().addr(), members.as_ptr().addr())),
+        Tree::Text(_) | Tree::Array(_) => None,
+    }
+}
+
+/// Whether nobody else has its memory.
+fn is_alone(tree: &Tree) -> bool {
+    match tree {
+        Tree::Object(members) | Tree::Extended(_, members) => {
+            // Empty ones may all be the same.
+            !members.is_empty() && Arc::strong_count(members) == 1
+        }
+        Tree::Text(_) | Tree::Array(_) => false,
+    }
+}
+
+/// Whether a text has a name that could begin with `$`, and has to be looked at more closely.
+fn has_dollar(text: &[u8]) -> bool {
+    memchr::memchr2_iter(b'$', b'\\', text).any(|at| {
+        let (before, from) = text.split_at_checked(at).unwrap_or_default();
+        before.ends_with(b"\"") || from.starts_with(b"\\u0024")
+    })
+}
+
+/// A walk that learns.
+struct Walk {
+    numbers: HashMap<(usize, usize), u32, BuildHasherDefault<Addresses>>,
+    /// How long each is, spelt out.
+    lengths: Vec<u64>,
+    known: Known,
+}
+
+impl Walk {
+    /// The length of a value.
     fn value(&mut self, tree: &Tree, depth: usize) -> Option<u64> {
         let depth = depth.checked_sub(1)?;
         let Some(memory) = memory(tree) else { return self.own(tree, depth) };
-        let next = u32::try_from(self.times.len()).ok()?;
+        if is_alone(tree) {
+            self.known.visits.push(ALONE);
+            return self.own(tree, depth);
+        }
+        let next = u32::try_from(self.known.times.len()).ok().filter(|next| *next != ALONE)?;
         let number = *self.numbers.entry(memory).or_insert(next);
-        self.visits.push(number);
+        self.known.visits.push(number);
         if number != next {
             let length = self.lengths.get(number as usize).copied()?;
             // Shorter ones stay spelt out, wherever they stand.
             if length >= SHORT {
-                *self.times.get_mut(number as usize)? += 1;
-                self.saved += length;
+                *self.known.times.get_mut(number as usize)? += 1;
+                self.known.saved += length;
             }
             return Some(length);
         }
-        self.times.push(1);
+        self.known.times.push(1);
         self.lengths.push(0);
         let length = self.own(tree, depth)?;
         *self.lengths.get_mut(number as usize)? = length;
@@ -96,7 +187,7 @@ impl Seen {
 
     fn own(&mut self, tree: &Tree, depth: usize) -> Option<u64> {
         let (own, members): (u64, &[Member]) = match tree {
-            Tree::Text(text) => return (!has_dollar(text)).then_some(text.len() as u64),
+            Tree::Text(text) => return Some(text.len() as u64),
             Tree::Array(items) => {
                 let mut length = 2;
                 for item in items.iter() {
@@ -105,63 +196,122 @@ impl Seen {
                 return Some(length);
             }
             Tree::Object(members) => (2, members),
-            Tree::Extended(text, members) => ((!has_dollar(text)).then_some(text.len() as u64)?, members),
+            Tree::Extended(text, members) => (text.len() as u64, members),
         };
         let mut length = own;
         for (name, value) in members {
-            if has_dollar(name) {
-                return None;
-            }
             length += name.len() as u64 + 2 + self.value(value, depth)?;
         }
         Some(length)
     }
 }
 
-/// A tree that becomes one in which what is there several times stands in a table.
-struct Sharing<'a> {
-    times: Vec<u32>,
-    visits: std::slice::Iter<'a, u32>,
-    /// What refers to each, once it is in the table.
-    references: Vec<Option<Tree>>,
-    table: Vec<Tree>,
+/// What has become of an object.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// It was not met yet.
+    New,
+    /// It stands in the text, spelt out.
+    Spelt,
+    /// It is an entry of the table, this one.
+    Shared(u32),
 }
 
-impl Sharing<'_> {
-    fn value(&mut self, tree: &Tree) -> Tree {
-        let number =
-            memory(tree).and_then(|_| self.visits.next()).map_or(usize::MAX, |number| *number as usize);
-        if self.times.get(number).is_none_or(|times| *times < 2) {
-            return self.own(tree);
-        }
-        if let Some(Some(reference)) = self.references.get(number) {
-            return reference.clone();
-        }
-        // Behind what it refers to.
-        let entry = self.own(tree);
-        let reference = Tree::Text(format!("{{\"$\":{}}}", self.table.len()).into());
-        self.table.push(entry);
-        if let Some(place) = self.references.get_mut(number) {
-            *place = Some(reference.clone());
-        }
-        reference
+/// A walk that writes.
+struct Writing<'a> {
+    known: &'a Known,
+    visits: Visits<'a>,
+    fates: Vec<Fate>,
+    table: Vec<u8>,
+    entries: u32,
+    /// Room for entries.
+    spare: Vec<Vec<u8>>,
+    /// A name could be taken for a reference: only a search can tell.
+    has_dollars: bool,
+}
+
+impl Writing<'_> {
+    fn value(&mut self, tree: &Tree, out: &mut Vec<u8>) {
+        let Some(number) = self.visits.number(tree) else { return self.own(tree, out) };
+        let is_shared = self.known.times.get(number).is_some_and(|times| *times > 1);
+        let fate = self.fates.get(number).copied().unwrap_or(Fate::Spelt);
+        let entry = match fate {
+            Fate::Shared(entry) => entry,
+            // What is in it was not walked through again.
+            Fate::Spelt => return tree.write(out),
+            Fate::New if is_shared => self.entry(tree),
+            Fate::New => {
+                self.become_of(number, Fate::Spelt);
+                return self.own(tree, out);
+            }
+        };
+        self.become_of(number, Fate::Shared(entry));
+        refer(out, entry);
     }
 
-    fn own(&mut self, tree: &Tree) -> Tree {
+    fn become_of(&mut self, number: usize, fate: Fate) {
+        if let Some(place) = self.fates.get_mut(number) {
+            *place = fate;
+        }
+    }
+
+    /// Puts a value into the table, behind what it refers to.
+    fn entry(&mut self, tree: &Tree) -> u32 {
+        let mut text = self.spare.pop().unwrap_or_default();
+        self.own(tree, &mut text);
+        if self.entries > 0 {
+            self.table.push(b',');
+        }
+        self.table.append(&mut text);
+        self.spare.push(text);
+        self.entries += 1;
+        self.entries - 1
+    }
+
+    fn own(&mut self, tree: &Tree, out: &mut Vec<u8>) {
         match tree {
-            Tree::Text(text) => Tree::Text(text.clone()),
-            Tree::Object(members) => Tree::Object(self.members(members)),
-            Tree::Extended(text, members) => Tree::Extended(text.clone(), self.members(members)),
-            Tree::Array(items) => Tree::Array(items.iter().map(|item| self.value(item)).collect()),
+            Tree::Text(text) => {
+                self.has_dollars = self.has_dollars || has_dollar(text);
+                out.extend_from_slice(text);
+            }
+            Tree::Object(members) => {
+                out.push(b'{');
+                self.members(members, true, out);
+            }
+            Tree::Extended(text, members) => {
+                self.has_dollars = self.has_dollars || has_dollar(text);
+                let own = text.strip_suffix(b"}").unwrap_or(text);
+                out.extend_from_slice(own);
+                self.members(members, own.trim_ascii_end() == b"{", out);
+            }
+            Tree::Array(items) => {
+                out.push(b'[');
+                for (place, item) in items.iter().enumerate() {
+                    if place > 0 {
+                        out.push(b',');
+                    }
+                    self.value(item, out);
+                }
+                out.push(b']');
+            }
         }
     }
 
-    fn members(&mut self, members: &[Member]) -> Arc<[Member]> {
-        members.iter().map(|(name, value)| (name.clone(), self.value(value))).collect()
+    fn members(&mut self, members: &[Member], mut first: bool, out: &mut Vec<u8>) {
+        for (name, value) in members {
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            self.has_dollars |= matches!(**name, [_, b'$' | b'\\', ..]);
+            out.extend_from_slice(name);
+            out.push(b':');
+            self.value(value, out);
+        }
+        out.push(b'}');
     }
 }
 
-/// Addresses are spread by multiplication; nobody who sends bodies chooses them.
+/// Hashes of addresses, which are spread by multiplication; nobody who sends bodies chooses them.
 #[derive(Default)]
 struct Addresses(u64);
 
@@ -170,6 +320,7 @@ impl Hasher for Addresses {
         self.0 = hash::bytes(self.0, bytes);
     }
 
+    #[inline]
     fn write_usize(&mut self, number: usize) {
         self.0 = hash::number(self.0, number as u64);
     }

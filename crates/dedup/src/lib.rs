@@ -3,20 +3,22 @@
 //! docs/deduplication.md is its specification. What makes two objects one is their text, whatever their names
 //! and ids: so any JSON text comes back as it was, numbers as spelt and members in their order; only white space
 //! between tokens goes. The way of a text: its values are numbered, equal ones alike ([`mod@number`]); those that pay
-//! are shared ([`mod@encode`]); everything is written ([`mod@write`]). A [`json::Tree`] is laid out as a text first,
-//! in which what it has several times in memory stands once ([`mod@flatten`]); where that alone saves enough, nothing
-//! else is looked for ([`mod@known`]).
+//! are shared ([`mod@encode`]); everything is written ([`mod@write`]). Before that a glance tells whether anything could be
+//! found ([`mod@glance`]). Of a [`Tree`], what it has several times in memory is [`mod@known`], and where that alone saves
+//! enough, nothing else is looked for; otherwise it is laid out as a text in which that stands once ([`mod@flatten`]).
 
 mod decode;
 mod encode;
 mod flatten;
+mod glance;
 mod hash;
 mod known;
 mod number;
 mod write;
 
 use bytes::Bytes;
-use json::Document;
+use json::{Document, Tree};
+use known::Known;
 
 pub use decode::{Error, decode};
 
@@ -55,23 +57,28 @@ pub fn media_type(form: Form) -> &'static str {
     }
 }
 
-/// The deduplicated form of a value by what it has several times in memory, if that saves a tenth: quick, since nothing
-/// is compared. `None` says nothing about [`encode`], which finds what is equal as well.
-#[must_use]
-pub fn encode_known(tree: &json::Tree, form: Form, limits: &Limits) -> Option<json::Tree> {
-    let length = tree.len();
-    (limits.min..=limits.max).contains(&length).then(|| known::encode(tree, form, length))?
-}
-
 /// The deduplicated form of a value; `None` where it should be sent plain: when it saves less than a tenth, or the
-/// value is beyond the limits or has no such form.
+/// value is beyond the limits or has no such form. Where what it has several times in memory saves a tenth, nothing
+/// else is looked for.
 #[must_use]
-pub fn encode(tree: &json::Tree, form: Form, limits: &Limits) -> Option<Vec<u8>> {
-    if !(limits.min..=limits.max).contains(&tree.len()) {
+pub fn encode(tree: &Tree, form: Form, limits: &Limits) -> Option<Tree> {
+    let length = tree.len();
+    if !(limits.min..=limits.max).contains(&length) {
         return None;
     }
+    let known = Known::new(tree, length)?;
+    if known.pays(length)
+        && let Some(shared) = known.write(tree, form, length)
+    {
+        return Some(shared);
+    }
+    glance::is_promising(tree, length).then(|| search(tree, &known, form))?
+}
+
+/// The form of a value in which equal objects are looked for.
+fn search(tree: &Tree, known: &Known, form: Form) -> Option<Tree> {
     let compact = |tidy| {
-        let layout = flatten::flatten(tree, tidy)?;
+        let layout = flatten::flatten(tree, known, tidy)?;
         let document = Document::known(Bytes::from(layout.text)).ok()?;
         Some((document, layout.shared))
     };
@@ -79,7 +86,7 @@ pub fn encode(tree: &json::Tree, form: Form, limits: &Limits) -> Option<Vec<u8>>
     if document.is_spaced() {
         (document, shared) = compact(true)?;
     }
-    encode::encode(&document, &shared, form)
+    encode::encode(&document, &shared, form).map(|text| Tree::Text(text.into()))
 }
 
 /// The deduplicated form of a text; `None` where it should be sent plain, as with [`encode`].
@@ -91,6 +98,9 @@ pub fn encode_text(text: &Bytes, form: Form, limits: &Limits) -> Result<Option<V
         return Ok(None);
     }
     let mut document = Document::new(text.clone())?;
+    if !glance::is_promising_text(text) {
+        return Ok(None);
+    }
     if document.is_spaced() {
         document = Document::known(Bytes::from(flatten::tidied(&document)))?;
     }

@@ -13,9 +13,6 @@ use crate::hash;
 
 /// Shorter objects are not looked at: a reference saves nothing.
 pub(crate) const SHORT: u64 = 24;
-/// A text in whose beginning, so many bytes and an eighth of it, no object stands twice stays plain: where nothing
-/// repeats, the search is most of what deduplication costs.
-const LOOK: u32 = 64 << 10;
 /// Deeper texts stay plain: the form adds two levels, and has to be readable itself.
 const DEEPEST: usize = json::DEPTH - 2;
 /// In place of a number: a `$` that is put into a name.
@@ -131,12 +128,8 @@ impl<'a> Numbering<'a> {
     fn tokens(&mut self, document: &Document, shared: &Shared) -> Option<()> {
         let mut again = shared.again.iter();
         let mut next = again.next();
-        let enough = LOOK.max(self.text.len() as u32 / 8);
         for (byte, at) in document.tokens() {
             let at = at as u32;
-            if at > enough && !self.repeats {
-                return None;
-            }
             while let Some(&(place, first)) = next.filter(|(place, _)| *place <= at) {
                 self.again(place, *self.firsts.get(first)?)?;
                 next = again.next();

@@ -1,7 +1,5 @@
 //! Writes a span of a text with something else in its cuts. How deep they lie in one another makes no recursion.
 
-use std::io::Write as _;
-
 use crate::number::{Cut, Span};
 
 /// What is written in place of a cut.
@@ -34,11 +32,15 @@ pub(crate) fn write<'a>(
         *start = cut.end;
         match fill(cut.number) {
             Fill::Span(span) => open.push(span.clone()),
-            Fill::Reference(index) => {
-                // To write into memory does not fail.
-                let _ = write!(out, "{{\"$\":{index}}}");
-            }
+            Fill::Reference(entry) => refer(out, entry),
             Fill::Text(text) => out.extend_from_slice(text.as_bytes()),
         }
     }
+}
+
+/// Appends a reference to an entry of the table.
+pub(crate) fn refer(out: &mut Vec<u8>, entry: u32) {
+    out.extend_from_slice(b"{\"$\":");
+    out.extend_from_slice(itoa::Buffer::new().format(entry).as_bytes());
+    out.push(b'}');
 }

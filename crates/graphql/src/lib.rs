@@ -7,11 +7,22 @@
 //! `remote/` (the calls). What they say to each other stands in `subgraph.rs` and `fetched.rs`.
 #![forbid(unsafe_code)]
 
+mod compose;
+mod config;
 mod fetched;
+mod mistake;
+mod serve;
 mod subgraph;
 
+pub use compose::{Code, CompositionError, Part, Supergraph, compose};
+pub use config::{
+    CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, Introspection,
+    IntrospectionCallers,
+};
 pub use fetched::{Fetched, Found, Place, SourceError};
+pub use mistake::{At, Finding, Mistake};
+pub use serve::DocumentFile;
 pub use subgraph::{
-    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Property, Subgraph,
+    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,
     TypeBinding,
 };

@@ -43,7 +43,7 @@ pub enum Kind {
 pub struct Bindings {
     /// The fields of `Query` and `Mutation`, by kind and name.
     pub roots: HashMap<(OperationKind, Box<str>), Arc<Operation>>,
-    /// The types whose fields are not read as the members of the same names, by name.
+    /// The types that are not what they are called, or whose fields are not, by name.
     pub types: HashMap<Box<str>, TypeBinding>,
     /// The types whose objects are found by a key, or get fields from another service, by name.
     pub entities: HashMap<Box<str>, Entity>,
@@ -101,39 +101,38 @@ pub enum From {
     Fixed(serde_json::Value),
 }
 
-/// How the fields of a type are read.
+/// What a type of the schema is to the service. Input types and enums have one too: what is sent is written by them.
 #[derive(Clone, Debug, Default)]
 pub struct TypeBinding {
-    /// By the name of the field; a field that is not here is the member of its own name.
-    pub fields: HashMap<Box<str>, Property>,
-    /// How an object's type is told, where the type is abstract: the member that says it, and its values by the names of
-    /// types.
-    pub told_by: Option<(Box<str>, HashMap<Box<str>, Box<str>>)>,
+    /// What a GraphQL service itself calls the type, where it has another name in the schema.
+    pub name: Option<Box<str>>,
+    /// By the name of the field its member (of a GraphQL service: its own field); a field that is not here is the member of
+    /// its own name.
+    pub fields: HashMap<Box<str>, Box<str>>,
+    /// How an object's type is told, where the type is abstract and the service's answers are no GraphQL.
+    pub told_by: Option<Told>,
     /// Texts of the JSON by the names that an enum's values have in GraphQL, where they differ.
     pub values: HashMap<Box<str>, Box<str>>,
 }
 
-/// How a field is read of an object's JSON.
-#[derive(Clone, Debug)]
-pub enum Property {
-    /// The member of this name.
-    Member(Box<str>),
-    /// The object itself, seen as one of another type by its key: `Order.catalog` of `catalog_id`. The fields of the key, each
-    /// with the member that has its value. It is `null` where one of them is.
-    Reference(Vec<(Box<str>, Box<str>)>),
-    /// The same for a member that is a list of keys: each item is the value of the key's only field, of this name.
-    References {
+/// How an object's type is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// By what a member says: its texts, and the types that they mean.
+    Member {
         /// The member.
-        member: Box<str>,
-        /// The field of the key.
-        key: Box<str>,
+        name: Box<str>,
+        /// By text.
+        types: HashMap<Box<str>, Box<str>>,
     },
+    /// By the members that are there: the first of these types that finds all it requires.
+    Shape(Vec<(Box<str>, Vec<Box<str>>)>),
 }
 
 /// A type whose objects are found by a key.
 #[derive(Clone, Debug, Default)]
 pub struct Entity {
-    /// The fields of each key that the SDL declares, for calls that make objects or fields.
+    /// The fields of each key that the SDL declares, as it writes them: `catalog_id freelancer_id`.
     pub keys: Vec<Box<str>>,
     /// How the objects themselves are found; none where the service only adds fields to them.
     pub own: Option<How>,
@@ -144,7 +143,8 @@ pub struct Entity {
 /// A field that comes from another call.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The fields of the object that the calls need (by their names in GraphQL).
+    /// The fields of the object that the calls need (by their names in GraphQL). Where one of them is `null`, nothing is
+    /// asked, and the field is `null`, or an empty list.
     pub needs: Vec<Box<str>>,
     /// The calls.
     pub how: How,
@@ -153,7 +153,8 @@ pub struct Link {
 /// How values are found for many objects at once.
 #[derive(Clone, Debug)]
 pub enum How {
-    /// One call for as many as fit, by a parameter that takes a list ([`From::Key`]).
+    /// One call for as many as fit, by a parameter that takes a list ([`From::Key`]). Where the key's value is itself a list,
+    /// all its items are asked for, and the object gets theirs in its order; the same goes for [`How::List`].
     Ids(Ask, Joined),
     /// A list that is asked for once, whole, and joined in memory.
     List(Ask, Joined),

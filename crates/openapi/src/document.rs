@@ -1,5 +1,6 @@
 //! A document as a whole: read, checked to be one, and put below its service's URL.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::operation::Operation;
-use crate::reader::Reader;
+use crate::reader::{Reader, Schemas};
 use crate::schema::Schema;
 use crate::{operation, swagger, yaml};
 
@@ -23,10 +24,14 @@ pub struct Document {
     pub operations: Vec<Operation>,
     /// The named schemas: each name stands here once, and is a word in any language.
     pub schemas: Vec<(String, Schema)>,
+    /// What the named schemas mean, by name, where something is said of them.
+    pub descriptions: HashMap<String, String>,
     /// What it says oddly.
     pub findings: Vec<Finding>,
     /// The path of its first server: what stands before every path.
     base: String,
+    /// What was put before every path; see [`Document::below`].
+    prefix: String,
 }
 
 /// Something odd in a document: it was read as [`Schema::Unknown`], or left out.
@@ -93,9 +98,10 @@ impl Document {
         };
         let mut reader = Reader::new(&root);
         let operations = operation::all(&mut reader);
-        let (schemas, findings) = reader.finish();
+        let Schemas { schemas, descriptions, findings } = reader.finish();
         let title = root.pointer("/info/title").and_then(Value::as_str).unwrap_or_default().to_owned();
-        Ok(Self { title, operations, schemas, findings, base: base(&root) })
+        let (base, prefix) = (base(&root), String::new());
+        Ok(Self { title, operations, schemas, descriptions, findings, base, prefix })
     }
 
     /// The document with paths as they are called below a service's URL, of which `served` is the path: its own base
@@ -107,8 +113,15 @@ impl Document {
             for operation in &mut self.operations {
                 operation.path.insert_str(0, &base);
             }
+            self.prefix = base;
         }
         self
+    }
+
+    /// A path of one of the operations, as the document itself has it.
+    #[must_use]
+    pub fn written<'a>(&self, path: &'a str) -> &'a str {
+        path.strip_prefix(&*self.prefix).unwrap_or(path)
     }
 
     /// The schema of this name.

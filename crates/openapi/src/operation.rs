@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::links;
 use crate::reader::{Reader, member};
 use crate::schema::{self, Schema};
 
@@ -31,6 +32,8 @@ pub struct Operation {
     pub id: Option<String>,
     /// What it does; empty where nothing is said.
     pub summary: String,
+    /// The same at length, where it is said twice.
+    pub description: String,
     /// Whether it should not be used any more.
     pub is_deprecated: bool,
     /// What it takes, but for its body.
@@ -39,6 +42,34 @@ pub struct Operation {
     pub body: Option<(Content, bool)>,
     /// What it answers where all went well, each kind once.
     pub answers: Vec<Content>,
+    /// The operations that an answer leads to.
+    pub links: Vec<Link>,
+}
+
+/// An operation that an answer leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// What the link is called.
+    pub name: String,
+    /// Where it stands.
+    pub pointer: String,
+    /// What it leads to.
+    pub target: Target,
+    /// The parameters that are filled, each with a value, or with an expression such as `$response.body#/id`.
+    pub parameters: Vec<(String, Value)>,
+    /// Whether a body would be sent.
+    pub has_body: bool,
+    /// What it means; empty where nothing is said.
+    pub description: String,
+}
+
+/// The operation that a link leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// By its `operationId`.
+    Id(String),
+    /// By its method, in capitals, and its path as it stands in the document.
+    Path(String, String),
 }
 
 /// A parameter of an operation.
@@ -174,10 +205,12 @@ fn operation<'a>(
         path: path.to_owned(),
         id: text("operationId"),
         summary: text("summary").or_else(|| text("description")).unwrap_or_default(),
+        description: text("summary").and_then(|_| text("description")).unwrap_or_default(),
         is_deprecated: value.get("deprecated") == Some(&Value::Bool(true)),
         parameters,
         body: body(reader, method, value, pointer),
         answers: answers(reader, value, pointer),
+        links: links::all(reader, value, pointer),
     }
 }
 

@@ -28,6 +28,13 @@ pub(crate) struct Reader<'a> {
     findings: Vec<Finding>,
 }
 
+/// What was read beside the operations.
+pub(crate) struct Schemas {
+    pub(crate) schemas: Vec<(String, Schema)>,
+    pub(crate) descriptions: HashMap<String, String>,
+    pub(crate) findings: Vec<Finding>,
+}
+
 impl<'a> Reader<'a> {
     pub(crate) fn new(root: &'a Value) -> Self {
         let mut reader = Self {
@@ -77,6 +84,15 @@ impl<'a> Reader<'a> {
         Schema::Named(name)
     }
 
+    /// The name of the schema that a reference into the document means.
+    pub(crate) fn name_of(&mut self, reference: &str) -> Option<String> {
+        self.root.pointer(&local(reference)?)?;
+        match self.named(&Value::from(reference), "") {
+            Schema::Named(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The object at a pointer, or the one that its `$ref` leads to, with the pointer where it stands.
     pub(crate) fn follow(
         &mut self,
@@ -104,17 +120,20 @@ impl<'a> Reader<'a> {
     }
 
     /// The schemas, once all that is referred to is read, and what was odd.
-    pub(crate) fn finish(mut self) -> (Vec<(String, Schema)>, Vec<Finding>) {
-        let mut schemas = Vec::new();
+    pub(crate) fn finish(mut self) -> Schemas {
+        let (mut schemas, mut descriptions) = (Vec::new(), HashMap::new());
         while let Some((pointer, name)) = self.waiting.pop_front() {
             let root = self.root;
-            let schema = root.pointer(&pointer).map(|value| schema::read(&mut self, value, &pointer));
+            let value = root.pointer(&pointer);
+            let description = value.and_then(|value| value.get("description")).and_then(Value::as_str);
+            descriptions.extend(description.map(|text| (name.clone(), text.to_owned())));
+            let schema = value.map(|value| schema::read(&mut self, value, &pointer));
             schemas.push((name, schema.unwrap_or(Schema::Unknown)));
         }
         for name in schema::break_circles(&mut schemas) {
             self.note(&format!("{SCHEMAS}/{name}"), "the schema is nothing but itself: read as unknown");
         }
-        (schemas, self.findings)
+        Schemas { schemas, descriptions, findings: self.findings }
     }
 
     fn wait(&mut self, pointer: String, name: String) {
@@ -129,7 +148,7 @@ pub(crate) fn member(pointer: &str, name: &str) -> String {
 }
 
 /// The pointer in a reference into the same document, which is written as a fragment of a URI.
-fn local(reference: &str) -> Option<String> {
+pub(crate) fn local(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();

@@ -36,8 +36,21 @@ pub enum Schema {
     Named(String),
     /// At least one of these.
     Any(Vec<Schema>),
+    /// One of these, told apart by a member of theirs.
+    Told(Told),
     /// All of these at once.
     All(Vec<Schema>),
+}
+
+/// Several objects of which a value is one, as its member says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// The member.
+    pub by: String,
+    /// What there is.
+    pub branches: Vec<Schema>,
+    /// What the member says, and the name of the schema that it means.
+    pub values: Vec<(String, String)>,
 }
 
 /// An object: its members, and what others may be.
@@ -60,6 +73,22 @@ pub struct Member {
     pub is_required: bool,
     /// What it means; empty where nothing is said.
     pub description: String,
+    /// Who may say it.
+    pub access: Access,
+    /// Whether it should not be used any more.
+    pub is_deprecated: bool,
+}
+
+/// In which direction a member goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// In both.
+    #[default]
+    Both,
+    /// It is answered, and never sent.
+    ReadOnly,
+    /// It is sent, and never answered.
+    WriteOnly,
 }
 
 /// Reads the schema at a pointer.
@@ -100,7 +129,13 @@ fn whole<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &
     parts.extend(several(reader, schema, pointer, "allOf"));
     for key in ["oneOf", "anyOf"] {
         let branches = several(reader, schema, pointer, key);
-        parts.extend((!branches.is_empty()).then(|| any(branches)));
+        if !branches.is_empty() {
+            let is_open = branches.contains(&Schema::Unknown);
+            parts.push(match schema.get("discriminator").filter(|_| !is_open) {
+                Some(discriminator) => told(reader, discriminator, schema.get(key), branches),
+                None => any(branches),
+            });
+        }
     }
     all(parts)
 }
@@ -122,6 +157,38 @@ fn several<'a>(
     };
     let branches = branches.iter().enumerate();
     branches.map(|(index, branch)| read(reader, branch, &format!("{pointer}/{index}"))).collect()
+}
+
+/// Branches that a discriminator tells apart: by its mapping, else by the names of their schemas.
+fn told(
+    reader: &mut Reader<'_>,
+    discriminator: &Value,
+    written: Option<&Value>,
+    branches: Vec<Schema>,
+) -> Schema {
+    // Before OpenAPI 3 it was the name alone.
+    let by = discriminator.get("propertyName").unwrap_or(discriminator).as_str();
+    let Some(by) = by.map(str::to_owned) else { return any(branches) };
+    let mut values = Vec::new();
+    for (text, target) in discriminator.get("mapping").and_then(Value::as_object).into_iter().flatten() {
+        let target = target.as_str().unwrap_or_default();
+        let name =
+            if target.contains('#') { reader.name_of(target) } else { reader.name_of(&in_schemas(target)) };
+        values.extend(name.map(|name| (text.clone(), name)));
+    }
+    for branch in written.and_then(Value::as_array).into_iter().flatten() {
+        let Some(target) = branch.get("$ref").and_then(Value::as_str) else { continue };
+        let Some(name) = reader.name_of(target) else { continue };
+        let text = target.rsplit('/').next().unwrap_or_default();
+        if !values.iter().any(|(_, known)| *known == name) {
+            values.push((text.replace("~1", "/").replace("~0", "~"), name));
+        }
+    }
+    if values.is_empty() { any(branches) } else { Schema::Told(Told { by, branches, values }) }
+}
+
+fn in_schemas(name: &str) -> String {
+    member("#/components/schemas", name)
 }
 
 fn literal(reader: &mut Reader<'_>, values: Vec<Value>, pointer: &str) -> Schema {
@@ -161,13 +228,30 @@ fn of_type<'a>(reader: &mut Reader<'a>, name: &str, schema: &'a Map<String, Valu
     match name {
         "null" => Schema::Null,
         "boolean" => Schema::Boolean,
-        "integer" => Schema::Integer(format()),
+        "integer" => Schema::Integer(width(schema, format())),
         "number" => Schema::Number,
         "string" => Schema::Text(format()),
         "file" => Schema::Text(Some("binary".into())),
         "array" => list(reader, schema, pointer),
         "object" => object(reader, schema, pointer),
         _ => reader.unknown(&format!("{pointer}/type"), &format!("there is no type `{name}`")),
+    }
+}
+
+/// The format of a whole number: bounds that say more go before it.
+fn width(schema: &Map<String, Value>, format: Option<String>) -> Option<String> {
+    let bound = |key| schema.get(key).and_then(Value::as_f64);
+    let fits = |bound: f64| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&bound);
+    match (bound("minimum"), bound("maximum")) {
+        (Some(least), Some(most)) if fits(least) && fits(most) && format.is_some() => {
+            Some("int32".to_owned())
+        }
+        (least, most)
+            if format.is_none() && [least, most].into_iter().flatten().any(|bound| !fits(bound)) =>
+        {
+            Some("int64".to_owned())
+        }
+        _ => format,
     }
 }
 
@@ -202,11 +286,18 @@ fn object<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: 
         Some(Value::Object(properties)) => {
             for (name, value) in properties {
                 let description = value.get("description").and_then(Value::as_str).unwrap_or_default();
+                let says = |word: &str| value.get(word) == Some(&Value::Bool(true));
                 members.push(Member {
                     name: name.clone(),
                     schema: read(reader, value, &member(&at, name)),
                     is_required: required.contains(&&**name),
                     description: description.to_owned(),
+                    access: match (says("readOnly"), says("writeOnly")) {
+                        (true, false) => Access::ReadOnly,
+                        (false, true) => Access::WriteOnly,
+                        _ => Access::Both,
+                    },
+                    is_deprecated: says("deprecated"),
                 });
             }
         }
@@ -218,8 +309,14 @@ fn object<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: 
     let others: Vec<&str> = required.into_iter().filter(|name| !known.contains(name)).collect();
     let mut seen = HashSet::new();
     for name in others.into_iter().filter(|name| seen.insert(*name)) {
-        let (name, description) = (name.to_owned(), String::new());
-        members.push(Member { name, schema: Schema::Unknown, is_required: true, description });
+        members.push(Member {
+            name: name.to_owned(),
+            schema: Schema::Unknown,
+            is_required: true,
+            description: String::new(),
+            access: Access::Both,
+            is_deprecated: false,
+        });
     }
     let patterns = schema.get("patternProperties").map(|_| Schema::Unknown);
     let others = match schema.get("additionalProperties") {
@@ -308,7 +405,7 @@ enum State {
 fn direct(schema: &Schema, index: &HashMap<&str, usize>) -> Vec<usize> {
     match schema {
         Schema::Named(name) => index.get(&**name).copied().into_iter().collect(),
-        Schema::Any(parts) | Schema::All(parts) => {
+        Schema::Any(parts) | Schema::All(parts) | Schema::Told(Told { branches: parts, .. }) => {
             parts.iter().flat_map(|part| direct(part, index)).collect()
         }
         _ => Vec::new(),

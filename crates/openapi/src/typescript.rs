@@ -14,7 +14,7 @@ use std::fmt::Write;
 use crate::document::Document;
 use crate::names::Names;
 use crate::operation::{Content, OCTETS, Operation, Parameter, Place};
-use crate::schema::Schema;
+use crate::schema::{Schema, Told};
 use write::{Writer, comment, key, literal};
 
 /// The types that are the same for all.
@@ -197,7 +197,7 @@ impl Service<'_> {
     fn param(&self, parameter: &Parameter) -> String {
         let schema = self.resolved(&parameter.schema);
         match (parameter.place, schema) {
-            (Place::Path, Schema::Literals(_) | Schema::Any(_)) | (Place::Query, _) => {}
+            (Place::Path, Schema::Literals(_) | Schema::Any(_) | Schema::Told(_)) | (Place::Query, _) => {}
             _ => return "string | number".to_owned(),
         }
         match schema {
@@ -216,7 +216,9 @@ impl Service<'_> {
             Schema::Text(_) => "string".to_owned(),
             Schema::Literals(_) => self.writer().schema(schema),
             Schema::Null => "null".to_owned(),
-            Schema::Any(branches) => write::union(branches.iter().map(|branch| self.value(branch))),
+            Schema::Any(branches) | Schema::Told(Told { branches, .. }) => {
+                write::union(branches.iter().map(|branch| self.value(branch)))
+            }
             _ => "Param".to_owned(),
         }
     }
@@ -251,7 +253,9 @@ fn names<'s>(schema: &'s Schema, found: &mut Vec<&'s str>) {
             let members = object.members.iter().map(|member| &member.schema);
             members.chain(object.others.as_deref()).for_each(|schema| names(schema, found));
         }
-        Schema::Any(parts) | Schema::All(parts) => parts.iter().for_each(|part| names(part, found)),
+        Schema::Any(parts) | Schema::All(parts) | Schema::Told(Told { branches: parts, .. }) => {
+            parts.iter().for_each(|part| names(part, found));
+        }
         _ => {}
     }
 }

@@ -30,6 +30,9 @@ pub struct ServiceConfig {
     /// says of the service, and the types of programs.
     #[serde(default)]
     pub openapi: Option<String>,
+    /// The service speaks GraphQL: where, and by which schema. For routes with `graphql`.
+    #[serde(default)]
+    pub graphql: Option<GraphqlServiceConfig>,
     /// How long one call of a program may take, from connecting to the last byte, retries included. For a
     /// proxied request: how long until the answer begins, once the request's body is there.
     #[serde(default = "default_timeout")]
@@ -72,6 +75,25 @@ pub struct ServiceConfig {
     pub paths: Vec<String>,
 }
 
+/// A service that speaks GraphQL.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GraphqlServiceConfig {
+    /// The path at which it answers, below the service's URL.
+    pub path: String,
+    /// Its schema in the schema definition language: a path relative to the config. Without it the service is asked by
+    /// introspection when the config is put to work.
+    pub schema: Option<String>,
+    /// Whether it is a subgraph of Apollo Federation: it finds objects by their keys (`_entities`).
+    pub federated: bool,
+}
+
+impl Default for GraphqlServiceConfig {
+    fn default() -> Self {
+        Self { path: "/graphql".to_owned(), schema: None, federated: false }
+    }
+}
+
 /// One text or a list of them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -101,6 +123,7 @@ impl ServiceConfig {
         Self {
             url: OneOrMany::One(url.into()),
             openapi: None,
+            graphql: None,
             dns: default_dns(),
             timeout: default_timeout(),
             connect_timeout: default_connect_timeout(),

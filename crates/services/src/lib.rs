@@ -9,6 +9,7 @@
 //! `client.rs` (the way of one request), `calls.rs` (many for one request), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
 //! `transport.rs` (what may be swapped for a recording), `fetch.rs` (the gateway's own errands).
 
+pub mod accept;
 pub mod body;
 pub mod call;
 pub mod calls;
@@ -37,7 +38,7 @@ pub use body::Body;
 pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights};
 pub use calls::Calls;
 pub use client::{CallError, Request, Response, Services};
-pub use config::{Bytes, ConfigProblem, Duration, ServiceConfig};
+pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceConfig};
 pub use fetch::{Fetch, FetchError};
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};

@@ -1,23 +1,17 @@
-//! What a client says it takes (RFC 9110, section 12).
+//! Which coding a client likes best.
 
+use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
-use http::{HeaderMap, HeaderName};
+use services::accept;
 
 use super::coding::Coding;
-
-/// One of the things that a client takes, as `br;q=0.8`.
-struct Item<'a> {
-    name: &'a str,
-    /// In thousandths. One that can't be read stands for nothing: the plain form is never wrong.
-    weight: u16,
-}
 
 /// The coding to use: of those that the client likes best, the first.
 pub(super) fn coding(codings: &[Coding], headers: &HeaderMap) -> Option<Coding> {
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
     }
-    let weight = |names: &[&str]| weight(headers, ACCEPT_ENCODING, names);
+    let weight = |names: &[&str]| accept::weight(headers, ACCEPT_ENCODING, names);
     let others = weight(&["*"]).unwrap_or(0);
     let mut best = (weight(&["identity"]).unwrap_or(0).max(1), None);
     for &coding in codings {
@@ -32,39 +26,6 @@ pub(super) fn coding(codings: &[Coding], headers: &HeaderMap) -> Option<Coding> 
         }
     }
     best.1
-}
-
-/// What a list says of a thing, by any of its names.
-pub(super) fn weight(headers: &HeaderMap, list: HeaderName, names: &[&str]) -> Option<u16> {
-    let is_it = |item: &Item<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
-    items(headers, list).find(is_it).map(|item| item.weight)
-}
-
-/// What stands in a list of weighted things.
-fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Item<'_>> {
-    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|item| {
-        let mut parts = item.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        let weight = parts.find_map(|part| part.strip_prefix(['q', 'Q'])?.trim_start().strip_prefix('='));
-        Item { name, weight: weight.map_or(1000, thousandths) }
-    })
-}
-
-/// `0.8` as 800.
-fn thousandths(weight: &str) -> u16 {
-    let (whole, fraction) = weight.trim().split_once('.').unwrap_or((weight.trim(), ""));
-    let is_weight = fraction.len() <= 3 && fraction.bytes().all(|digit| digit.is_ascii_digit());
-    if !is_weight {
-        return 0;
-    }
-    let digits = fraction.bytes().chain(*b"000").take(3);
-    let fraction = digits.fold(0, |sum, digit| 10 * sum + u16::from(digit - b'0'));
-    match (whole, fraction) {
-        ("1", 0) => 1000,
-        ("0", fraction) => fraction,
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use json::Tree;
 use services::body::Error;
-use services::{Body, body};
+use services::{Body, accept, body};
 use tokio::time::timeout_at;
 
-use super::{accept, head};
+use super::head;
 
 /// From here on a text takes so long that a thread of its own does it.
 const LONG: usize = 256 << 10;
@@ -71,12 +71,10 @@ pub(super) async fn apply(forms: Forms, until: Option<Instant>, response: Respon
     let mut response = offered(response);
     let Some(form) = forms.of(&response).filter(|_| may(&response)) else { return response };
     if let Some(tree) = response.extensions_mut().remove::<Tree>() {
-        if let Some(known) = dedup::encode_known(&tree, form, &limits) {
-            return written(form, Some(aggregate::body(known)), response);
-        }
-        let is_long = tree.len() > LONG;
+        let is_long = response.body().size_hint().lower() > LONG as u64;
         let encoded = computed(is_long, move || dedup::encode(&tree, form, &limits)).await;
-        return written(form, encoded.map(body::full), response);
+        let encoded = encoded.map(|tree| body::pieces(tree.len(), tree.pieces()));
+        return written(form, encoded, response);
     }
     let (head, body) = response.into_parts();
     match read(body, limits.max, until).await {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::schema::{Object, Schema};
+use crate::schema::{Object, Schema, Told};
 
 /// Deeper than this no type is written out: TypeScript gives up as well.
 const MAX_DEPTH: usize = 60;
@@ -39,7 +39,9 @@ impl Writer<'_> {
             Schema::Object(object) => self.object(object),
             Schema::Named(name) if self.prefix.is_empty() => name.clone(),
             Schema::Named(name) => format!("{}.{name}", self.prefix),
-            Schema::Any(branches) => union(branches.iter().map(|branch| self.part(branch))),
+            Schema::Any(branches) | Schema::Told(Told { branches, .. }) => {
+                union(branches.iter().map(|branch| self.part(branch)))
+            }
             Schema::All(parts) => joined(parts.iter().map(|part| self.part(part)), " & "),
         }
     }
@@ -48,7 +50,7 @@ impl Writer<'_> {
     fn part(self, schema: &Schema) -> String {
         let text = self.schema(schema);
         let is_simple = match schema {
-            Schema::Any(_) | Schema::All(_) => false,
+            Schema::Any(_) | Schema::Told(_) | Schema::All(_) => false,
             Schema::Literals(values) => values.len() == 1,
             Schema::Object(object) => object.others.is_none() || object.members.is_empty(),
             _ => true,

@@ -1,0 +1,230 @@
+//! What a request asks, by the GraphQL-over-HTTP specification: nothing of the document itself is looked at here.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use http_body_util::BodyExt;
+use json::{Document, Kind, Node};
+use services::{Body, accept};
+
+use super::problem::HttpError;
+use super::refusal::Refusal;
+
+/// SHA-256 of a document's text.
+pub(crate) type Hash = [u8; 32];
+
+/// What a request asks.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The document's text.
+    pub(crate) query: Option<String>,
+    /// Its hash (`extensions.persistedQuery`).
+    pub(crate) hash: Option<Hash>,
+    /// What the operator calls it (`documentId`).
+    pub(crate) id: Option<String>,
+    /// Which of its operations.
+    pub(crate) operation: Option<String>,
+    /// The text of the variables, an object; nothing if there are none.
+    pub(crate) variables: Option<Bytes>,
+}
+
+/// Why it could not be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    Http(HttpError),
+    Graphql(Refusal),
+}
+
+impl From<HttpError> for Unread {
+    fn from(error: HttpError) -> Self {
+        Self::Http(error)
+    }
+}
+
+impl From<Refusal> for Unread {
+    fn from(refusal: Refusal) -> Self {
+        Self::Graphql(refusal)
+    }
+}
+
+impl Asked {
+    /// Reads a request, at most `limit` bytes of it.
+    pub(crate) async fn read(head: &Parts, body: Body, limit: u64) -> Result<Self, Unread> {
+        match head.method {
+            Method::GET | Method::HEAD => {
+                let query = head.uri.query().unwrap_or_default();
+                if query.len() as u64 > limit {
+                    return Err(HttpError::Size(limit).into());
+                }
+                Ok(Self::of_query(query)?)
+            }
+            Method::POST => {
+                check_type(&head.headers)?;
+                Ok(Self::of_body(whole(body, limit).await?)?)
+            }
+            _ => Err(HttpError::Method(head.method.clone()).into()),
+        }
+    }
+
+    /// Of a URL's query.
+    fn of_query(query: &str) -> Result<Self, Refusal> {
+        let mut texts: [Option<Cow<'_, str>>; 5] = [const { None }; 5];
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let Some(place) = NAMES.iter().position(|known| *known == name) else { continue };
+            if texts[place].replace(value).is_some() {
+                return Err(Refusal::Twice(NAMES[place]));
+            }
+        }
+        let mut asked = Self::default();
+        for (name, text) in NAMES.into_iter().zip(texts) {
+            // What is there and empty, forms send for what is not filled in.
+            let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
+            if matches!(name, "variables" | "extensions") {
+                let document = Document::new(text.into_owned().into());
+                asked.put(name, document.map_err(|error| Refusal::Json { place: name, error })?.root())?;
+            } else {
+                asked.put_text(name, text.into_owned());
+            }
+        }
+        asked.whole()
+    }
+
+    /// Of a JSON body.
+    fn of_body(body: Bytes) -> Result<Self, Refusal> {
+        let document = Document::new(body).map_err(|error| Refusal::Json { place: "body", error })?;
+        match document.root().kind() {
+            Kind::Object => {}
+            Kind::Array => return Err(Refusal::Batch),
+            other => return Err(Refusal::NotObject(other.name())),
+        }
+        let mut asked = Self::default();
+        for (key, value) in document.root().members() {
+            if let Some(name) = NAMES.into_iter().find(|name| key.is(name.as_bytes())) {
+                asked.put(name, value)?;
+            }
+        }
+        asked.whole()
+    }
+
+    fn put(&mut self, name: &'static str, value: Node<'_>) -> Result<(), Refusal> {
+        let wrong = |must| Err(Refusal::Parameter { name, must, is: value.kind().name() });
+        match (name, value.kind()) {
+            (_, Kind::Null) => {}
+            ("variables", Kind::Object) => self.variables = Some(value.slice()),
+            ("extensions", Kind::Object) => self.hash = persisted(value)?,
+            ("variables" | "extensions", _) => return wrong("an object"),
+            (_, Kind::String) => self.put_text(name, text(value)),
+            _ => return wrong("a string"),
+        }
+        Ok(())
+    }
+
+    fn put_text(&mut self, name: &str, text: String) {
+        let place = match name {
+            "query" => &mut self.query,
+            "operationName" => &mut self.operation,
+            _ => &mut self.id,
+        };
+        *place = Some(text);
+    }
+
+    /// What was asked, if it names a document at all.
+    fn whole(mut self) -> Result<Self, Refusal> {
+        self.operation.take_if(|operation| operation.is_empty());
+        if let Some(hash) = self.id.as_deref().and_then(|id| id.strip_prefix("sha256:")) {
+            self.hash = Some(hash_of(hash).ok_or(Refusal::Hash)?);
+            self.id = None;
+        }
+        let names_one = self.query.is_some() || self.hash.is_some() || self.id.is_some();
+        if names_one { Ok(self) } else { Err(Refusal::NoQuery) }
+    }
+}
+
+/// What a request may have; further names are for others.
+const NAMES: [&str; 5] = ["query", "operationName", "variables", "extensions", "documentId"];
+
+/// The hash of Apollo's persisted queries.
+fn persisted(extensions: Node<'_>) -> Result<Option<Hash>, Refusal> {
+    let Some(persisted) = extensions.last_member(b"persistedQuery") else { return Ok(None) };
+    match persisted.kind() {
+        Kind::Null => return Ok(None),
+        Kind::Object => {}
+        other => {
+            let (name, must) = ("persistedQuery", "an object");
+            return Err(Refusal::Parameter { name, must, is: other.name() });
+        }
+    }
+    if persisted.last_member(b"version").is_none_or(|version| version.text() != b"1") {
+        return Err(Refusal::NotSupported);
+    }
+    let hash = persisted.last_member(b"sha256Hash").and_then(|hash| hash_of(&text(hash)));
+    hash.map(Some).ok_or(Refusal::Hash)
+}
+
+fn hash_of(text: &str) -> Option<Hash> {
+    let mut hash = Hash::default();
+    if text.len() != 64 {
+        return None;
+    }
+    for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(16 * digit(digits[0])? + digit(*digits.get(1)?)?).ok()?;
+    }
+    Some(hash)
+}
+
+fn text(value: Node<'_>) -> String {
+    String::from_utf8_lossy(&value.string().unwrap_or_default()).into_owned()
+}
+
+/// Checks that the body is JSON in UTF-8, by what the head says of it. A page of another origin can send none of that
+/// without asking first.
+fn check_type(headers: &HeaderMap) -> Result<(), HttpError> {
+    let Some(kind) = headers.get(CONTENT_TYPE) else { return Err(HttpError::ContentTypeMissing) };
+    let kind = String::from_utf8_lossy(kind.as_bytes());
+    let (name, parameters) = kind.split_once(';').unwrap_or((&kind, ""));
+    if !name.trim().eq_ignore_ascii_case("application/json") {
+        return Err(HttpError::ContentType(name.trim().to_owned()));
+    }
+    match accept::parameter(parameters, "charset") {
+        Some(charset) if !charset.eq_ignore_ascii_case("utf-8") => {
+            Err(HttpError::Charset(charset.to_owned()))
+        }
+        _ => match headers
+            .get(CONTENT_ENCODING)
+            .filter(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+        {
+            Some(coding) => {
+                Err(HttpError::ContentEncoding(String::from_utf8_lossy(coding.as_bytes()).into_owned()))
+            }
+            None => Ok(()),
+        },
+    }
+}
+
+async fn whole(mut body: Body, limit: u64) -> Result<Bytes, HttpError> {
+    let mut all: Option<Bytes> = None;
+    let mut more = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| HttpError::Broken)?.into_data() else { continue };
+        let length = all.as_ref().map_or(0, Bytes::len) + more.len() + data.len();
+        if length as u64 > limit {
+            return Err(HttpError::Size(limit));
+        }
+        // Most bodies come in one piece, which need not be copied.
+        match all.take() {
+            None if more.is_empty() => all = Some(data),
+            first => {
+                first.iter().for_each(|first| more.extend_from_slice(first));
+                more.extend_from_slice(&data);
+            }
+        }
+    }
+    Ok(all.unwrap_or_else(|| more.freeze()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use http::Request;
+use services::body;
+
+use super::*;
+
+fn read(request: Request<Body>) -> Result<Asked, Unread> {
+    let (head, body) = request.into_parts();
+    futures_util::FutureExt::now_or_never(Asked::read(&head, body, 200)).expect("the body is there")
+}
+
+fn post(body: &str) -> Result<Asked, Unread> {
+    typed("application/json", body)
+}
+
+fn typed(kind: &str, body: &str) -> Result<Asked, Unread> {
+    let request = Request::post("/graphql").header(CONTENT_TYPE, kind);
+    read(request.body(body::full(body.to_owned())).unwrap())
+}
+
+fn get(query: &str) -> Result<Asked, Unread> {
+    read(Request::get(format!("/graphql{query}")).body(body::empty()).unwrap())
+}
+
+fn query(text: &str) -> Asked {
+    Asked { query: Some(text.to_owned()), ..Asked::default() }
+}
+
+#[test]
+fn a_body_says_document_operation_and_variables() {
+    let asked =
+        post(r#"{"query": "{a}", "operationName": "A", "variables": {"id": 1.0}, "more": []}"#).unwrap();
+    let variables = Some(Bytes::from_static(br#"{"id": 1.0}"#));
+    assert_eq!(asked, Asked { operation: Some("A".to_owned()), variables, ..query("{a}") });
+    let nothing = r#"{"query": "{a}", "operationName": null, "variables": null, "extensions": null}"#;
+    assert_eq!(post(nothing).unwrap(), query("{a}"));
+    assert_eq!(post("\u{feff}{\"query\": \"{a}\"}").unwrap(), query("{a}"), "a byte order mark");
+}
+
+#[test]
+fn a_url_says_the_same() {
+    let asked =
+        get("?query=%7Ba%7D&operationName=A&variables=%7B%22id%22%3A1%7D&extensions=%7B%7D&utm=x").unwrap();
+    let variables = Some(Bytes::from_static(br#"{"id":1}"#));
+    assert_eq!(asked, Asked { operation: Some("A".to_owned()), variables, ..query("{a}") });
+    assert_eq!(get("?query={a}&operationName=&variables=").unwrap(), query("{a}"));
+}
+
+#[test]
+fn a_hash_stands_in_extensions_or_in_the_documents_id() {
+    let hash = "0123456789abcdef".repeat(4);
+    let expected = hash_of(&hash);
+    assert_eq!(expected.unwrap()[..3], [0x01, 0x23, 0x45]);
+    for body in [
+        format!(r#"{{"extensions": {{"persistedQuery": {{"version": 1, "sha256Hash": "{hash}"}}}}}}"#),
+        format!(r#"{{"documentId": "sha256:{hash}"}}"#),
+    ] {
+        assert_eq!(post(&body).unwrap().hash, expected, "{body}");
+    }
+    assert_eq!(get(&format!("?documentId=sha256:{hash}")).unwrap().hash, expected);
+    assert_eq!(post(r#"{"documentId": "buyers"}"#).unwrap().id.as_deref(), Some("buyers"));
+}
+
+#[test]
+fn what_has_the_wrong_type_is_told_by_its_name() {
+    let wrong = |body: &str| match post(body) {
+        Err(Unread::Graphql(refusal)) => refusal.to_string(),
+        other => panic!("{body}: {other:?}"),
+    };
+    for (body, expected) in [
+        (r#"{"query": 1}"#, "`query` has to be a string, and is a number"),
+        (r#"{"query": "{a}", "operationName": []}"#, "`operationName` has to be a string, and is an array"),
+        (r#"{"query": "{a}", "variables": "{}"}"#, "`variables` has to be an object, and is a string"),
+        (r#"{"query": "{a}", "variables": []}"#, "`variables` has to be an object, and is an array"),
+        (r#"{"query": "{a}", "extensions": true}"#, "`extensions` has to be an object, and is a boolean"),
+        (
+            r#"{"query": "{a}", "extensions": {"persistedQuery": 1}}"#,
+            "`persistedQuery` has to be an object, and is a number",
+        ),
+        (r#"{"extensions": {"persistedQuery": {"version": 2}}}"#, "PersistedQueryNotSupported"),
+        (
+            r#"{"extensions": {"persistedQuery": {"version": 1, "sha256Hash": "zz"}}}"#,
+            "the hash is no SHA-256 in hexadecimal",
+        ),
+        (r#"{"qeury": "{a}"}"#, "there is no `query`"),
+        (r#"{"query": null}"#, "there is no `query`"),
+        (
+            r#"[{"query": "{a}"}]"#,
+            "several operations in one request are not answered: send a request for each",
+        ),
+        (r#""{a}""#, "the body is a string, and has to be an object with `query`"),
+        ("", "the body is not JSON: byte 0: this is not JSON"),
+        (r#"{"query"#, "the body is not JSON: byte 7: this is not JSON"),
+    ] {
+        assert_eq!(wrong(body), expected, "{body}");
+    }
+    assert_eq!(get("?query={a}&query={b}"), Err(Refusal::Twice("query").into()));
+    assert_eq!(get("?query={a}&variables=1").map_err(|error| matches!(error, Unread::Graphql(_))), Err(true));
+    assert_eq!(get(""), Err(Refusal::NoQuery.into()));
+}
+
+#[test]
+fn what_is_no_json_by_its_head_is_not_read() {
+    let refused = |kind: &str| typed(kind, r#"{"query": "{a}"}"#).map(drop);
+    for kind in ["application/json; charset=utf-8", "Application/JSON;charset=\"UTF-8\"", "application/json"]
+    {
+        assert_eq!(refused(kind), Ok(()), "{kind}");
+    }
+    for kind in
+        ["text/plain", "application/graphql", "application/x-www-form-urlencoded", "multipart/form-data"]
+    {
+        assert_eq!(refused(kind), Err(HttpError::ContentType(kind.to_owned()).into()));
+    }
+    let utf16 = Err(HttpError::Charset("utf-16".to_owned()).into());
+    assert_eq!(refused("application/json; charset=utf-16"), utf16);
+    let bare = Request::post("/graphql").body(body::full("{}")).unwrap();
+    assert_eq!(read(bare), Err(HttpError::ContentTypeMissing.into()));
+    let head =
+        Request::post("/graphql").header(CONTENT_TYPE, "application/json").header(CONTENT_ENCODING, "gzip");
+    let refused = Err(HttpError::ContentEncoding("gzip".to_owned()).into());
+    assert_eq!(read(head.body(body::full("{}")).unwrap()), refused);
+    let put = Request::put("/graphql").body(body::empty()).unwrap();
+    assert_eq!(read(put), Err(HttpError::Method(Method::PUT).into()));
+}
+
+#[test]
+fn more_than_the_limit_is_refused_in_body_and_url() {
+    let long = format!(r#"{{"query": "{}"}}"#, "a".repeat(200));
+    assert_eq!(post(&long), Err(HttpError::Size(200).into()));
+    assert_eq!(get(&format!("?query={}", "a".repeat(200))), Err(HttpError::Size(200).into()));
+}

@@ -1,0 +1,76 @@
+//! Documents of the operator's, by hash and by the names of their files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::ask::Hash;
+
+/// A file with a document.
+#[derive(Clone, Debug)]
+pub struct DocumentFile {
+    /// The file, as its reader finds it.
+    pub file: Box<str>,
+    /// What clients call it: the file's name without its ending.
+    pub name: Box<str>,
+    /// The document.
+    pub text: Arc<str>,
+}
+
+/// The documents of a route.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    by_hash: HashMap<Hash, Arc<str>>,
+    by_name: HashMap<Box<str>, Arc<str>>,
+}
+
+impl Listed {
+    pub(crate) fn new(files: &[DocumentFile]) -> Self {
+        let mut listed = Self::default();
+        for DocumentFile { name, text, .. } in files {
+            // Editors end a file with a line's end, which clients may hash or not.
+            for spelt in [&**text, text.trim_end()] {
+                listed.by_hash.entry(hash(spelt)).or_insert_with(|| Arc::clone(text));
+            }
+            listed.by_name.insert(name.clone(), Arc::clone(text));
+        }
+        listed
+    }
+
+    pub(crate) fn by_hash(&self, hash: &Hash) -> Option<&Arc<str>> {
+        self.by_hash.get(hash)
+    }
+
+    pub(crate) fn by_name(&self, name: &str) -> Option<&Arc<str>> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_hash.is_empty()
+    }
+}
+
+/// What a document is known by.
+pub(crate) fn hash(text: &str) -> Hash {
+    Sha256::digest(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_known_by_its_file_and_by_its_hash_with_or_without_the_last_line_end() {
+        let (file, name, text) = ("documents/buyers.graphql".into(), "buyers".into(), "{ buyers }\n".into());
+        let listed = Listed::new(&[DocumentFile { file, name, text }]);
+        for known in [
+            listed.by_name("buyers"),
+            listed.by_hash(&hash("{ buyers }\n")),
+            listed.by_hash(&hash("{ buyers }")),
+        ] {
+            assert_eq!(known.map(|text| &**text), Some("{ buyers }\n"));
+        }
+        assert!(listed.by_hash(&hash("{buyers}")).is_none() && listed.by_name("orders").is_none());
+    }
+}

@@ -1,0 +1,97 @@
+//! GraphiQL, for browsers that open the route's address: one page, from the binary, with nothing from elsewhere.
+//!
+//! `scripts/graphiql` makes it of the packages of npm. Its script is named to the browser by its hash and may reach the
+//! gateway alone; nobody may put the page into a frame of theirs.
+
+use std::io::Read;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderName, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use services::{Body, accept, body};
+
+/// The page, as most browsers take it.
+const PAGE: &[u8] = include_bytes!("../../graphiql/graphiql.html.gz");
+/// The hash of its script, in Base64.
+const SCRIPT: &str = include_str!("../../graphiql/script.sha256");
+
+/// What goes with it. Styles are free: GraphiQL makes some while it runs.
+static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let policy = format!(
+        "default-src 'none'; script-src 'sha256-{SCRIPT}'; style-src 'unsafe-inline'; img-src data:; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let tag = format!("\"{}\"", SCRIPT.trim_end_matches('='));
+    let headers: [(HeaderName, &str); 7] = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, &policy),
+        (ETAG, &tag),
+        (CACHE_CONTROL, "no-cache"),
+        (VARY, "accept, accept-encoding"),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    headers.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::from_str(value).ok()?))).collect()
+});
+
+/// The page, for this request.
+pub(super) fn response(request: &HeaderMap) -> Response<Body> {
+    let mut response = Response::new(body::empty());
+    response.headers_mut().clone_from(&HEADERS);
+    if request.get(IF_NONE_MATCH).is_some_and(|known| Some(known) == HEADERS.get(ETAG)) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else if accept::weight(request, ACCEPT_ENCODING, &["gzip", "x-gzip"]).is_some_and(|weight| weight > 0) {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        *response.body_mut() = body::full(PAGE);
+    } else {
+        *response.body_mut() = body::full(plain());
+    }
+    response
+}
+
+/// The page as it is, for who takes nothing else.
+fn plain() -> Bytes {
+    let mut page = Vec::new();
+    let read = GzDecoder::new(PAGE).read_to_end(&mut page);
+    debug_assert!(read.is_ok(), "it is ours");
+    page.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::prelude::BASE64_STANDARD;
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    #[test]
+    fn the_policy_names_the_very_script_of_the_page_and_nothing_comes_from_elsewhere() {
+        let page = plain();
+        let page = std::str::from_utf8(&page).unwrap();
+        let (_, script) = page.split_once("<script>").unwrap();
+        let (script, rest) = script.split_once("</script>").unwrap();
+        assert_eq!(BASE64_STANDARD.encode(Sha256::digest(script)), SCRIPT);
+        assert_eq!(rest.trim(), "</html>", "one script");
+        for outside in ["src=\"http", "href=\"http", "url(http", "@import", "@font-face"] {
+            let head = page.split("<script>").next().unwrap();
+            assert!(!head.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_browser_that_has_the_page_is_told_so() {
+        let first = response(&HeaderMap::new());
+        assert_eq!((first.status(), first.headers().get(CONTENT_ENCODING)), (StatusCode::OK, None));
+        let tag = first.headers()[ETAG].clone();
+        let again = response(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)]));
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+        let gzip = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip, br"))]);
+        assert_eq!(response(&gzip).headers()[CONTENT_ENCODING], "gzip");
+    }
+}

@@ -1,0 +1,94 @@
+//! What is refused because it is no GraphQL over HTTP at all: a problem document, as for every other way of answering.
+//! What is GraphQL and wrong is told in GraphQL's own form: `refusal.rs`.
+
+use http::header::{ALLOW, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::{Method, StatusCode};
+use services::{Fault, Problem};
+
+/// Why a request can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HttpError {
+    #[error("GraphQL takes GET, HEAD and POST, and not {0}")]
+    Method(Method),
+    #[error("a mutation changes something, and GET must not")]
+    MutationByGet,
+    #[error("the client takes neither application/graphql-response+json nor application/json")]
+    NotAcceptable,
+    #[error("the request does not say what its body is")]
+    ContentTypeMissing,
+    #[error("`{0}` is no type of a GraphQL request")]
+    ContentType(String),
+    #[error("the body is in `{0}`, and has to be in UTF-8")]
+    Charset(String),
+    #[error("the body is encoded as `{0}`")]
+    ContentEncoding(String),
+    #[error("the request is larger than {0} bytes")]
+    Size(u64),
+    #[error("the body broke off")]
+    Broken,
+    #[error("there is no schema yet: {0}")]
+    NotReady(String),
+}
+
+/// What may be used on a GraphQL route.
+pub(crate) const METHODS: &str = "GET, HEAD, POST";
+
+impl Problem for HttpError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Method(_) | Self::MutationByGet => "method-not-allowed",
+            Self::NotAcceptable => "not-acceptable",
+            Self::ContentTypeMissing => "content-type-missing",
+            Self::ContentType(_) => "content-type-unknown",
+            Self::Charset(_) => "charset-unknown",
+            Self::ContentEncoding(_) => "content-encoding-unknown",
+            Self::Size(_) => "body-too-large",
+            Self::Broken => "body-broken",
+            Self::NotReady(_) => "graphql-not-ready",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Method(_) | Self::MutationByGet => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Self::ContentTypeMissing | Self::Broken => StatusCode::BAD_REQUEST,
+            Self::ContentType(_) | Self::Charset(_) | Self::ContentEncoding(_) => {
+                StatusCode::UNSUPPORTED_MEDIA_TYPE
+            }
+            Self::Size(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::NotReady(_) => Fault::Unavailable,
+            _ => Fault::Client,
+        }
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::MutationByGet => "Send it by POST.",
+            Self::ContentTypeMissing | Self::ContentType(_) => {
+                "Send JSON: `Content-Type: application/json`, with `{\"query\": \"...\"}`."
+            }
+            Self::NotAcceptable => "Send `Accept: application/graphql-response+json`.",
+            Self::ContentEncoding(_) => "Send it as it is.",
+            Self::NotReady(_) => "The gateway asks the services again by itself; try again later.",
+            _ => "",
+        }
+        .to_owned()
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let header = match self {
+            Self::Method(_) => (ALLOW, METHODS),
+            Self::MutationByGet => (ALLOW, "POST"),
+            Self::NotReady(_) => (RETRY_AFTER, "1"),
+            _ => return HeaderMap::new(),
+        };
+        HeaderMap::from_iter([(header.0, HeaderValue::from_static(header.1))])
+    }
+}

@@ -1,0 +1,61 @@
+//! Links: which operations an answer leads to, and what of it they are called with.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::operation::{Link, Target};
+use crate::reader::{Reader, local, member};
+
+/// The links of an operation's answers of success, each name once.
+pub(crate) fn all<'a>(
+    reader: &mut Reader<'a>,
+    operation: &'a Map<String, Value>,
+    pointer: &str,
+) -> Vec<Link> {
+    let pointer = format!("{pointer}/responses");
+    let responses = operation.get("responses").and_then(Value::as_object).into_iter().flatten();
+    let good: BTreeMap<&String, &Value> =
+        responses.filter(|(status, value)| status.starts_with('2') && !value.is_null()).collect();
+    let mut links: Vec<Link> = Vec::new();
+    for (status, value) in good {
+        let Some((value, pointer)) = reader.follow(value, &member(&pointer, status)) else { continue };
+        for (name, link) in value.get("links").and_then(Value::as_object).into_iter().flatten() {
+            let pointer = member(&format!("{pointer}/links"), name);
+            if !links.iter().any(|known| known.name == *name) {
+                links.extend(read(reader, name, link, &pointer));
+            }
+        }
+    }
+    links
+}
+
+fn read<'a>(reader: &mut Reader<'a>, name: &str, value: &'a Value, pointer: &str) -> Option<Link> {
+    let (value, pointer) = reader.follow(value, pointer)?;
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let target = match (text("operationId"), text("operationRef")) {
+        (Some(id), _) => Some(Target::Id(id.to_owned())),
+        (None, Some(reference)) => path_of(reference),
+        (None, None) => None,
+    };
+    let Some(target) = target else {
+        reader.note(&pointer, "the link leads to no operation of this document: left out");
+        return None;
+    };
+    let parameters = value.get("parameters").and_then(Value::as_object).into_iter().flatten();
+    Some(Link {
+        name: name.to_owned(),
+        target,
+        parameters: parameters.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        has_body: value.contains_key("requestBody"),
+        description: text("description").unwrap_or_default().to_owned(),
+        pointer,
+    })
+}
+
+/// The operation at `#/paths/~1a~1{id}/get`.
+fn path_of(reference: &str) -> Option<Target> {
+    let pointer = local(reference)?;
+    let (path, method) = pointer.strip_prefix("/paths/")?.split_once('/')?;
+    Some(Target::Path(method.to_ascii_uppercase(), path.replace("~1", "/").replace("~0", "~")))
+}
