@@ -60,7 +60,13 @@ impl GraphqlError {
     /// An error of the request.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let code = code.code();
-        Self { message: message.into(), code, locations: Vec::new(), path: Vec::new(), extensions: Map::new() }
+        Self {
+            message: message.into(),
+            code,
+            locations: Vec::new(),
+            path: Vec::new(),
+            extensions: Map::new(),
+        }
     }
 
     /// The same, at a place of the document.

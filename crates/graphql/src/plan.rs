@@ -28,9 +28,7 @@ use hive_router_query_planner::planner::plan_nodes::QueryPlan;
 use hive_router_query_planner::planner::{Planner as Hive, QueryPlannerOptions};
 use hive_router_query_planner::state::supergraph_state::SupergraphDefinition;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
-use hive_router_query_planner::utils::parsing::{
-    safe_parse_operation_with_token_limit, safe_parse_schema,
-};
+use hive_router_query_planner::utils::parsing::{safe_parse_operation_with_token_limit, safe_parse_schema};
 
 use crate::error::{Code, GraphqlError};
 use crate::{GraphqlLimits, OperationKind, Subgraph};
@@ -173,7 +171,8 @@ impl Planner {
 
     fn validate(&self, document: &Document) -> Result<(), Vec<GraphqlError>> {
         let errors = guarded(|| validate(self.schema(), document, &self.rules));
-        let errors = errors.ok_or_else(|| vec![GraphqlError::new(Code::Invalid, "the document can't be validated")])?;
+        let errors = errors
+            .ok_or_else(|| vec![GraphqlError::new(Code::Invalid, "the document can't be validated")])?;
         if errors.is_empty() {
             return Ok(());
         }
@@ -342,12 +341,14 @@ fn left(selections: &SelectionSet, document: &Document) -> SelectionSet {
                 let Some(fragment) = fragment else { continue };
                 let selection_set = left(&fragment.selection_set, document);
                 if !selection_set.items.is_empty() {
-                    items.push(Selection::InlineFragment(graphql_tools::static_graphql::query::InlineFragment {
-                        position: spread.position,
-                        type_condition: Some(fragment.type_condition.clone()),
-                        directives: spread.directives.clone(),
-                        selection_set,
-                    }));
+                    items.push(Selection::InlineFragment(
+                        graphql_tools::static_graphql::query::InlineFragment {
+                            position: spread.position,
+                            type_condition: Some(fragment.type_condition.clone()),
+                            directives: spread.directives.clone(),
+                            selection_set,
+                        },
+                    ));
                 }
             }
         }

@@ -337,7 +337,8 @@ impl<'r> Writer<'r> {
     /// A value that is missing where there must be one, unless what is the matter was told.
     fn missing(&mut self, field: &Field, before: usize) {
         let place = self.place();
-        let is_told = self.errors.len() > before || self.errors.iter().any(|error| error.path.starts_with(&place));
+        let is_told =
+            self.errors.len() > before || self.errors.iter().any(|error| error.path.starts_with(&place));
         if is_told {
             return;
         }

@@ -9,9 +9,7 @@ use json::Kind;
 
 use super::run::{Numbers, Run, Split, Val, read};
 use super::source::Asked;
-use crate::plan::data::{
-    Group, Input, Level, PositionId, Representation, Step, Value, Walk, has,
-};
+use crate::plan::data::{Group, Input, Level, PositionId, Representation, Step, Value, Walk, has};
 use crate::plan::types::TypeId;
 
 /// The objects of a group.
@@ -114,9 +112,15 @@ impl Run<'_> {
     }
 
     /// The value of a field of an object, in the first slot that has it.
-    fn field<'r>(&'r self, position: PositionId, key: &str, values: &[Val<'r>], ty: Option<TypeId>) -> Val<'r> {
+    fn field<'r>(
+        &'r self,
+        position: PositionId,
+        key: &str,
+        values: &[Val<'r>],
+        ty: Option<TypeId>,
+    ) -> Val<'r> {
         let slots = self.plan.positions[position].slots.iter().zip(values);
-        let found = slots.filter_map(|(slot, value)| Some(read(&slot.entry(key, ty)?.lookup, *value)));
+        let found = slots.filter_map(|(slot, value)| Some(read(&slot.asked(key, ty)?.lookup, *value)));
         let mut failed = Val::Absent;
         for value in found {
             match value {
@@ -142,7 +146,9 @@ impl Run<'_> {
         let (mut has_fields, mut is_typename) = (false, true);
         let mut written: Vec<&str> = Vec::new();
         for field in &said.0 {
-            if field.only.is_some() && !ty.is_some_and(|ty| has(&field.only, Some(ty))) || written.contains(&&*field.name) {
+            if field.only.is_some() && !ty.is_some_and(|ty| has(&field.only, Some(ty)))
+                || written.contains(&&*field.name)
+            {
                 continue;
             }
             written.push(&field.name);
@@ -171,7 +177,8 @@ impl Run<'_> {
             }
         }
         out.push(b'}');
-        let asks_typename = said.0.iter().all(|field| matches!(field.value, Value::Typename | Value::Constant(_)));
+        let asks_typename =
+            said.0.iter().all(|field| matches!(field.value, Value::Typename | Value::Constant(_)));
         (has_fields || asks_typename && is_typename && out.len() > start + 1).then_some(())
     }
 
@@ -189,9 +196,9 @@ impl Run<'_> {
             Val::Failed(_) | Val::Many(_) => return None,
             Val::Absent => {
                 let slots = self.plan.positions[position].slots.iter().zip(values);
-                let is_there = slots.into_iter().any(|(slot, value)| {
-                    slot.entry(key, ty).is_some() && matches!(value, Val::At(..))
-                });
+                let is_there = slots
+                    .into_iter()
+                    .any(|(slot, value)| slot.asked(key, ty).is_some() && matches!(value, Val::At(..)));
                 out.extend_from_slice(is_there.then_some(&b"null"[..])?);
             }
         }
@@ -246,7 +253,13 @@ impl Run<'_> {
     }
 
     /// Goes on from an object.
-    fn descend<'r>(&'r self, level: &Level, rest: &[Level], values: &[Val<'r>], see: &mut dyn FnMut(&[Val<'r>])) {
+    fn descend<'r>(
+        &'r self,
+        level: &Level,
+        rest: &[Level],
+        values: &[Val<'r>],
+        see: &mut dyn FnMut(&[Val<'r>]),
+    ) {
         let Some((next, rest)) = rest.split_first() else {
             if self.is_meant(level, values) {
                 see(values);
@@ -267,7 +280,13 @@ impl Run<'_> {
     }
 
     /// Goes on from all objects in lists.
-    fn each<'r>(&'r self, level: &Level, rest: &[Level], values: &mut [Val<'r>], see: &mut dyn FnMut(&[Val<'r>])) {
+    fn each<'r>(
+        &'r self,
+        level: &Level,
+        rest: &[Level],
+        values: &mut [Val<'r>],
+        see: &mut dyn FnMut(&[Val<'r>]),
+    ) {
         if let Some(mut split) = Split::of(self, values) {
             while split.next(values) {
                 self.each(level, rest, values, see);

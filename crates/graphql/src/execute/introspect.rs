@@ -160,7 +160,9 @@ impl<'s> Introspection<'s> {
             Thing::Type(definition) => self.type_field(definition, name, asked, below),
             Thing::Written(Type::NamedType(_)) => self.out.extend_from_slice(b"null"),
             Thing::Written(written) => match name {
-                "kind" => self.json(&matches!(written, Type::ListType(_)).then_some("LIST").unwrap_or("NON_NULL").into()),
+                "kind" => self.json(
+                    &matches!(written, Type::ListType(_)).then_some("LIST").unwrap_or("NON_NULL").into(),
+                ),
                 "ofType" => match written {
                     Type::ListType(inner) | Type::NonNullType(inner) => {
                         let inner = self.written(inner);
@@ -219,7 +221,8 @@ impl<'s> Introspection<'s> {
 
     fn schema_field(&mut self, name: &str, below: &[&SelectionSet]) {
         let types = &self.plan.types;
-        let (query, mutation) = (Arc::clone(types.name(types.query)), types.mutation.map(|id| types.name(id)));
+        let (query, mutation) =
+            (Arc::clone(types.name(types.query)), types.mutation.map(|id| types.name(id)));
         match name {
             "types" => {
                 let all = self.definitions().map(Thing::Type).collect();
@@ -244,7 +247,13 @@ impl<'s> Introspection<'s> {
         }
     }
 
-    fn type_field(&mut self, definition: &'s TypeDefinition, name: &str, asked: &Asked, below: &[&SelectionSet]) {
+    fn type_field(
+        &mut self,
+        definition: &'s TypeDefinition,
+        name: &str,
+        asked: &Asked,
+        below: &[&SelectionSet],
+    ) {
         match name {
             "kind" => self.json(&kind(definition).into()),
             "name" => self.json(&definition.name().into()),
@@ -289,7 +298,8 @@ impl<'s> Introspection<'s> {
             }
             "possibleTypes" => {
                 let types = &self.plan.types;
-                let is_abstract = matches!(definition, TypeDefinition::Interface(_) | TypeDefinition::Union(_));
+                let is_abstract =
+                    matches!(definition, TypeDefinition::Interface(_) | TypeDefinition::Union(_));
                 let objects = types.find(definition.name()).map(|id| types.objects(id)).unwrap_or_default();
                 let things = objects.iter().filter_map(|id| self.named(types.name(*id))).collect();
                 self.list(is_abstract.then_some(things), below);

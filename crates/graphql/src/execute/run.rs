@@ -141,9 +141,9 @@ impl<'p> Run<'p> {
                         self.made[number] = Some(step.groups.iter().map(|_| Made::default()).collect());
                         done.push(number);
                     }
-                    Some((asked, gathered)) => calls.push(async move {
-                        (number, gathered, source.fetch(step, asked).await)
-                    }),
+                    Some((asked, gathered)) => {
+                        calls.push(async move { (number, gathered, source.fetch(step, asked).await) })
+                    }
                 }
             }
             if done.is_empty() {
@@ -350,9 +350,7 @@ impl<'p> Run<'p> {
         match teller {
             Teller::Always(id) => Some(*id),
             Teller::Typename(member) => self.plan.types.find(std::str::from_utf8(&text(member)?).ok()?),
-            Teller::Member(member, known) => {
-                known.get(std::str::from_utf8(&text(member)?).ok()?).copied()
-            }
+            Teller::Member(member, known) => known.get(std::str::from_utf8(&text(member)?).ok()?).copied(),
             Teller::Shape(shapes) => {
                 let fits = |members: &[Box<str>]| {
                     members.iter().all(|member| node.member(member.as_bytes()).is_some())

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use json::{Document, Node};
 
+use crate::Fetched;
 use crate::by_key::{Selection, by_key};
 use crate::plan::data::{Call, Step};
 use crate::remote::{self, Batch};
 use crate::rest;
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
-use crate::Fetched;
 
 /// Who answers the steps of a plan.
 pub(crate) trait Source: Sync {
@@ -79,7 +79,9 @@ async fn fetch(ground: &Ground, step: &Step, asked: Asked) -> Fetched {
         pairs.push((name, value.clone()));
     }
     let (path, document) = match &step.call {
-        Call::Operation(operation, _) => return rest::root(ground, &step.service, operation, &arguments).await,
+        Call::Operation(operation, _) => {
+            return rest::root(ground, &step.service, operation, &arguments).await;
+        }
         Call::Keys(how, _) => {
             let keys = Keys { fields: step.needs(), values: keys.nodes() };
             let endpoint = Endpoint { service: &step.service, path: "" };

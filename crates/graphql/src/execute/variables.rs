@@ -188,7 +188,8 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, out: &mut Vec<u8>) -> Result<(
         Kind::Scalar(scalar) => {
             let text = match scalar {
                 Scalar::Int => {
-                    let number = whole(node).and_then(|number| i32::try_from(number).ok()).ok_or_else(wrong)?;
+                    let number =
+                        whole(node).and_then(|number| i32::try_from(number).ok()).ok_or_else(wrong)?;
                     return out_text(out, &number.to_string());
                 }
                 Scalar::Id if node.kind() == Json::Number => {
@@ -258,7 +259,8 @@ fn object(
     }
     if is_one_of {
         let mut members = node.members();
-        let is_one = members.next().is_some_and(|(_, value)| value.kind() != Json::Null) && members.next().is_none();
+        let is_one =
+            members.next().is_some_and(|(_, value)| value.kind() != Json::Null) && members.next().is_none();
         if !is_one {
             return Err(Wrong::new(format!(" needs exactly one field of `{name}` that is not null")));
         }

@@ -72,6 +72,8 @@ pub(crate) struct Entry {
     /// Of objects of these types.
     pub(crate) only: Only,
     pub(crate) lookup: Lookup,
+    /// Whether the service was asked for it by another key, so that a field of this key may stand beside it.
+    pub(crate) is_renamed: bool,
     /// The names of an enum's values, by what the service says.
     pub(crate) spelling: Option<Arc<HashMap<Box<str>, Box<str>>>>,
 }
@@ -250,9 +252,16 @@ impl Slot {
         }
     }
 
-    /// The field of an object of this type.
+    /// The field of an object of this type as the client knows it.
     pub(crate) fn entry(&self, key: &str, ty: Option<TypeId>) -> Option<&Entry> {
-        self.fields.get(key)?.iter().find(|entry| has(&entry.only, ty))
+        let mut fitting = self.fields.get(key)?.iter().filter(|entry| has(&entry.only, ty));
+        fitting.clone().find(|entry| entry.is_renamed).or_else(|| fitting.next())
+    }
+
+    /// The field of an object of this type as the service was asked for it.
+    pub(crate) fn asked(&self, key: &str, ty: Option<TypeId>) -> Option<&Entry> {
+        let mut fitting = self.fields.get(key)?.iter().filter(|entry| has(&entry.only, ty));
+        fitting.clone().find(|entry| !entry.is_renamed).or_else(|| fitting.next())
     }
 }
 

@@ -100,7 +100,11 @@ pub(crate) fn operation(
 }
 
 impl<'d> Counting<'d> {
-    fn count(&mut self, selections: &'d SelectionSet, parent: Option<TypeId>) -> Result<Counts, GraphqlError> {
+    fn count(
+        &mut self,
+        selections: &'d SelectionSet,
+        parent: Option<TypeId>,
+    ) -> Result<Counts, GraphqlError> {
         let mut sum = Counts::default();
         for item in &selections.items {
             let counts = match item {
@@ -130,7 +134,8 @@ impl<'d> Counting<'d> {
 
     fn fragment(&mut self, name: &str) -> Result<Counts, GraphqlError> {
         // One that is not there is told by the validation.
-        let Some((name, fragment)) = self.fragments.get_key_value(name).map(|(name, known)| (*name, *known)) else {
+        let Some((name, fragment)) = self.fragments.get_key_value(name).map(|(name, known)| (*name, *known))
+        else {
             return Ok(Counts::default());
         };
         match self.known.get(name) {

@@ -21,8 +21,7 @@ use hive_router_query_planner::planner::plan_nodes::{
 use hive_router_query_planner::state::supergraph_state::SupergraphState;
 
 use super::data::{
-    Call, Document, Entry, From, Group, Input, Lookup, Only, Position, PositionId, Representation, SlotId, Step,
-    StepId, both,
+    Call, Document, Entry, From, Group, Input, Lookup, Only, Position, PositionId, SlotId, Step, StepId, both,
 };
 use super::types::{TypeId, Types};
 use super::values::{Arguments, Speller, quoted};
@@ -251,7 +250,8 @@ impl<'a> Lowering<'a> {
                 SelectionItem::FragmentSpread(_) => continue,
             };
             let known = fetch.bindings().roots.get(&(self.kind, field.name.as_str().into()));
-            let operation = known.ok_or_else(|| Broken(format!("`{parent}.{}` has no operation", field.name)))?;
+            let operation =
+                known.ok_or_else(|| Broken(format!("`{parent}.{}` has no operation", field.name)))?;
             let arguments = self.arguments(fetch, parent, field);
             let call = Call::Operation(Arc::clone(operation), arguments);
             let slot = self.root(fetch.subgraph, call, position, &conditions(field));
@@ -384,7 +384,8 @@ impl<'a> Lowering<'a> {
                     SelectionItem::Field(field) => match entity.links.get(field.name.as_str()) {
                         Some(link) => {
                             has_links = true;
-                            let keys: Option<Vec<Arc<str>>> = link.needs.iter().map(|need| key_of(need)).collect();
+                            let keys: Option<Vec<Arc<str>>> =
+                                link.needs.iter().map(|need| key_of(need)).collect();
                             let keys = keys.ok_or_else(|| unreadable(name, &field.name))?;
                             let reading = Reading { needs: &link.needs, keys };
                             self.link(fetch, target, &only, name, field, &link.how, reading)?;
@@ -397,7 +398,8 @@ impl<'a> Lowering<'a> {
             if own.is_empty() || !fetch.is_rest() {
                 continue;
             }
-            let how = entity.own.as_ref().ok_or_else(|| Broken(format!("`{name}` can't be found by a key")))?;
+            let how =
+                entity.own.as_ref().ok_or_else(|| Broken(format!("`{name}` can't be found by a key")))?;
             let needs: Vec<Box<str>> = how.needs().into_iter().map(Into::into).collect();
             let keys: Option<Vec<Arc<str>>> = needs.iter().map(|need| key_of(need)).collect();
             let keys = keys.ok_or_else(|| unreadable(name, "it"))?;
@@ -479,10 +481,11 @@ impl<'a> Lowering<'a> {
         let entry = Entry {
             only: spot.only.clone(),
             lookup: Lookup::Itself,
+            is_renamed: false,
             spelling: self.spelling(fetch, spot.parent, &field.name),
         };
         self.positions[spot.position].slots[spot.slot].add(key, entry);
-        self.below(fetch, spot, field, key, &mut Vec::new())
+        self.below(fetch, spot, field, key, &mut vec![key.to_owned()])
     }
 
     fn arguments(&self, fetch: Fetch<'_>, parent: &str, field: &FieldSelection) -> Arguments {

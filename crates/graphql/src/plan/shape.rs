@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use graphql_tools::static_graphql::query::{
-    Directive, Document, Definition, Field as Asked, FragmentDefinition, InlineFragment, Selection, SelectionSet, Value,
+    Definition, Directive, Document, Field as Asked, FragmentDefinition, InlineFragment, Selection,
+    SelectionSet, Value,
 };
 
-use super::data::{Lookup, Only, Position, PositionId, SlotId};
+use super::data::{Entry, Lookup, Only, Position, PositionId, SlotId};
 use super::types::{Ty, TypeId, Types};
 use super::values::quoted;
 
@@ -194,7 +195,9 @@ impl<'d> Shaping<'d> {
         out: &mut Vec<Collected<'d>>,
     ) {
         let is_meant = |condition: Option<&str>| {
-            condition.is_none_or(|name| self.types.find(name).is_some_and(|id| id == object || self.types.holds(id, object)))
+            condition.is_none_or(|name| {
+                self.types.find(name).is_some_and(|id| id == object || self.types.holds(id, object))
+            })
         };
         for item in &set.items {
             match item {
@@ -217,7 +220,8 @@ impl<'d> Shaping<'d> {
                     let Some(when) = narrowed(when, &spread.directives) else { continue };
                     let Some(fragment) = self.fragments.get(spread.fragment_name.as_str()) else { continue };
                     let visit = (spread.fragment_name.as_str(), when);
-                    if visited.contains(&visit) || !is_meant(Some(fragment.type_condition.as_ref().as_str())) {
+                    if visited.contains(&visit) || !is_meant(Some(fragment.type_condition.as_ref().as_str()))
+                    {
                         continue;
                     }
                     let when = visit.1.clone();
@@ -243,7 +247,8 @@ impl<'d> Shaping<'d> {
             true => Vec::new(),
             false => fields.iter().map(|(_, when)| when.clone()).collect(),
         };
-        let declared = self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
+        let declared =
+            self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
         let source = match first.name.as_str() {
             "__typename" => Source::Typename,
             "__schema" | "__type" => Source::Introspection(self.whole(&fields)),
@@ -256,7 +261,8 @@ impl<'d> Shaping<'d> {
         let is_composite = self.types.is_composite(ty.named()) && matches!(source, Source::Slots(_));
         let shape = is_composite.then(|| {
             let child = position.and_then(|position| self.positions[position].children.get(key).copied());
-            let parts = fields.iter().map(|(field, when)| self.part(&field.selection_set, when.clone())).collect();
+            let parts =
+                fields.iter().map(|(field, when)| self.part(&field.selection_set, when.clone())).collect();
             self.shape(child, ty.named(), parts)
         });
         let mut member = quoted(key).to_vec();
@@ -307,7 +313,12 @@ impl<'d> Shaping<'d> {
         let slots = position.map(|position| self.positions[position].slots.as_slice()).unwrap_or_default();
         let reads = slots.iter().enumerate().flat_map(|(slot, known)| {
             let entries = known.fields.get(key).map(Vec::as_slice).unwrap_or_default();
-            entries.iter().map(move |entry| Read {
+            let is_seen = move |entry: &&Entry| {
+                let hides =
+                    |other: &Entry| other.is_renamed && (other.only.is_none() || other.only == entry.only);
+                entry.is_renamed || !entries.iter().any(hides)
+            };
+            entries.iter().filter(is_seen).map(move |entry| Read {
                 slot,
                 only: entry.only.clone(),
                 lookup: entry.lookup.clone(),

@@ -39,7 +39,10 @@ pub(crate) enum Kind {
     /// An interface or a union: its fields, and the objects that it may be, in order.
     Abstract(HashMap<Box<str>, Field>, Vec<TypeId>),
     Enum(Vec<Box<str>>),
-    Input { fields: Vec<Input>, is_one_of: bool },
+    Input {
+        fields: Vec<Input>,
+        is_one_of: bool,
+    },
 }
 
 /// How a scalar is read and written.

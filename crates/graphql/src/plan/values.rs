@@ -18,7 +18,11 @@ pub(crate) struct Arguments(pub(crate) Vec<(Bytes, Template)>);
 pub(crate) enum Template {
     Text(Bytes),
     /// A variable; where it is absent, this, or nothing at all.
-    Variable { name: Box<str>, ty: Ty, otherwise: Option<Bytes> },
+    Variable {
+        name: Box<str>,
+        ty: Ty,
+        otherwise: Option<Bytes>,
+    },
     List(Vec<Template>),
     Object(Vec<(Bytes, Template)>),
 }

@@ -110,7 +110,8 @@ async fn fragments_are_merged_as_the_specification_has_it() {
     let document = "query { posts { ...A user { email } ...B } } fragment A on Post { id user { name } } fragment B on Post { id title }";
     let answer = rig.ask(document).await;
     assert!(
-        answer.starts_with(r#"{"data":{"posts":[{"id":1,"user":{"name":"Ann","email":"a@b"},"title":"one"},"#),
+        answer
+            .starts_with(r#"{"data":{"posts":[{"id":1,"user":{"name":"Ann","email":"a@b"},"title":"one"},"#),
         "{answer}"
     );
 }

@@ -57,7 +57,12 @@ impl Rig {
     pub(super) async fn ask_with(&self, document: &str, variables: &str) -> String {
         let plan = match self.planner.plan(document, None) {
             Ok(plan) => plan,
-            Err(errors) => return format!("{:?}", errors.iter().map(|error| error.json().to_string()).collect::<Vec<_>>()),
+            Err(errors) => {
+                return format!(
+                    "{:?}",
+                    errors.iter().map(|error| error.json().to_string()).collect::<Vec<_>>()
+                );
+            }
         };
         let variables = Bytes::copy_from_slice(variables.as_bytes());
         let answer = super::super::run(&plan, self.planner.schema(), variables, self).await;
@@ -184,7 +189,8 @@ impl Source for Rig {
                         false => rest.push(format!("{name}={value}")),
                     }
                 }
-                let method = if operation.method == http::Method::GET { "" } else { operation.method.as_str() };
+                let method =
+                    if operation.method == http::Method::GET { "" } else { operation.method.as_str() };
                 let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
                 let mut fetched = Fetched::default();
                 let found = match self.answer(format!("{method}{}{path}{query}", step.service)) {

@@ -66,7 +66,13 @@ impl Lowering<'_> {
         self.select(fetch, &spot, selections, path)
     }
 
-    fn field(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, field: &FieldSelection, path: &mut Vec<String>) -> Done {
+    fn field(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        field: &FieldSelection,
+        path: &mut Vec<String>,
+    ) -> Done {
         let said = field.selection_identifier();
         if field.name == "__typename" {
             if !fetch.is_rest() {
@@ -75,35 +81,50 @@ impl Lowering<'_> {
             }
             return Ok(());
         }
-        if let Some(link) = fetch.bindings().entities.get(spot.parent).and_then(|e| e.links.get(field.name.as_str())) {
+        if let Some(link) =
+            fetch.bindings().entities.get(spot.parent).and_then(|e| e.links.get(field.name.as_str()))
+        {
             return self.own_link(fetch, spot, field, link);
         }
         path.push(said.to_owned());
         let key = renamed(fetch.outputs, path).unwrap_or(said).to_owned();
-        if fetch.is_rest() {
-            self.members(fetch, spot, &field.name, &key);
-        } else {
-            let entry = Entry {
-                only: spot.only.clone(),
-                lookup: Lookup::Member(said.into()),
-                spelling: self.spelling(fetch, spot.parent, &field.name),
-            };
-            let slot = &mut self.positions[spot.position].slots[spot.slot];
-            if said != key {
-                slot.add(said, entry.clone());
-            }
-            slot.add(&key, entry);
+        let is_renamed = said != key;
+        if is_renamed {
+            self.entries(fetch, spot, field, said, false);
         }
+        self.entries(fetch, spot, field, &key, is_renamed);
         let done = self.below(fetch, spot, field, &key, path);
-        if said != key && let Some(child) = self.positions[spot.position].children.get(key.as_str()).copied() {
+        if said != key
+            && let Some(child) = self.positions[spot.position].children.get(key.as_str()).copied()
+        {
             self.positions[spot.position].children.insert(said.into(), child);
         }
         path.pop();
         done
     }
 
+    fn entries(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        field: &FieldSelection,
+        key: &str,
+        is_renamed: bool,
+    ) {
+        if fetch.is_rest() {
+            return self.members(fetch, spot, &field.name, key, is_renamed);
+        }
+        let entry = Entry {
+            only: spot.only.clone(),
+            lookup: Lookup::Member(field.selection_identifier().into()),
+            is_renamed,
+            spelling: self.spelling(fetch, spot.parent, &field.name),
+        };
+        self.positions[spot.position].slots[spot.slot].add(key, entry);
+    }
+
     /// A field of a REST service's objects: of an abstract type each may have it in another member.
-    fn members(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, name: &str, key: &str) {
+    fn members(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, name: &str, key: &str, is_renamed: bool) {
         let spelling = self.spelling(fetch, spot.parent, name);
         let objects = self.types.find(spot.parent).map(|id| self.types.objects(id)).unwrap_or_default();
         let member = |parent: &str| {
@@ -116,17 +137,25 @@ impl Lowering<'_> {
             let of_object = member(self.types.name(*object));
             if of_object != own {
                 let only = both(&spot.only, &Some([*object].into()));
-                slot.add(key, Entry { only, lookup: Lookup::Member(of_object.into()), spelling: spelling.clone() });
+                let lookup = Lookup::Member(of_object.into());
+                slot.add(key, Entry { only, lookup, is_renamed, spelling: spelling.clone() });
             }
         }
-        slot.add(key, Entry { only: spot.only.clone(), lookup: Lookup::Member(own.into()), spelling });
+        let lookup = Lookup::Member(own.into());
+        slot.add(key, Entry { only: spot.only.clone(), lookup, is_renamed, spelling });
     }
 
     /// A link of a service's objects that the service itself answers: no border for the planner, but a step.
-    fn own_link(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, field: &FieldSelection, link: &crate::Link) -> Done {
+    fn own_link(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        field: &FieldSelection,
+        link: &crate::Link,
+    ) -> Done {
         let key = |need: &str| format!("{need} of {}", fetch.subgraph.name);
         for need in &link.needs {
-            self.members(fetch, spot, need, &key(need));
+            self.members(fetch, spot, need, &key(need), false);
         }
         let keys = link.needs.iter().map(|need| key(need).into()).collect();
         let target = Target { position: spot.position, only: HashMap::new() };
@@ -264,10 +293,14 @@ pub(super) fn without(selections: &SelectionSet, bindings: &Bindings) -> Selecti
             _ => true,
         };
         let items: Vec<SelectionItem> = fragment.selections.items.iter().filter(stays).cloned().collect();
-        let says = |item: &SelectionItem| !matches!(item, SelectionItem::Field(field) if field.name == "__typename");
+        let says =
+            |item: &SelectionItem| !matches!(item, SelectionItem::Field(field) if field.name == "__typename");
         if items.iter().any(says) {
             let selections = SelectionSet { items };
-            left.push(SelectionItem::InlineFragment(InlineFragmentSelection { selections, ..fragment.clone() }));
+            left.push(SelectionItem::InlineFragment(InlineFragmentSelection {
+                selections,
+                ..fragment.clone()
+            }));
         }
     }
     SelectionSet { items: left }

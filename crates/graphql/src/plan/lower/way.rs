@@ -33,7 +33,12 @@ struct Way<'w> {
 }
 
 impl Lowering<'_> {
-    pub(super) fn way(&self, target: &Target, only: Option<&std::sync::Arc<[u32]>>, needs: Needs<'_>) -> Result<Found, Broken> {
+    pub(super) fn way(
+        &self,
+        target: &Target,
+        only: Option<&std::sync::Arc<[u32]>>,
+        needs: Needs<'_>,
+    ) -> Result<Found, Broken> {
         let mut way = Way {
             positions: &self.positions,
             steps: &self.steps,
@@ -100,7 +105,9 @@ impl Way<'_> {
     fn tell(&mut self, position: PositionId) {
         let Position { slots, .. } = &self.positions[position];
         let marks = self.marks.entry(position).or_default();
-        if !self.positions[position].is_abstract(self.types) || marks.iter().any(|slot| slots[*slot].teller.is_some()) {
+        if !self.positions[position].is_abstract(self.types)
+            || marks.iter().any(|slot| slots[*slot].teller.is_some())
+        {
             return;
         }
         if let Some(teller) = slots.iter().position(|slot| slot.teller.is_some()) {
