@@ -26,7 +26,7 @@ mod serve;
 mod sources;
 mod subgraph;
 
-pub use compose::{Code, CompositionError, Part, Supergraph, compose};
+pub use compose::{Code, CompositionError, Part, Supergraph, compose, read as read_supergraph};
 pub use config::{
     CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, Introspection,
     IntrospectionCallers,

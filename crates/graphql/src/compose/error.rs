@@ -84,10 +84,12 @@ pub enum Code {
     RequiresInvalidFields,
     RequiresInvalidFieldsType,
     RequiresUnsupportedOnInterface,
-    RootTypeUsed,
+    RootMutationUsed,
+    RootQueryUsed,
+    RootSubscriptionUsed,
     SatisfiabilityError,
     TypeKindMismatch,
-    UnsupportedFeature,
+    UnknownLinkVersion,
     UnsupportedLinkedFeature,
 }
 
@@ -150,10 +152,12 @@ impl Code {
             Self::RequiresInvalidFields => "REQUIRES_INVALID_FIELDS",
             Self::RequiresInvalidFieldsType => "REQUIRES_INVALID_FIELDS_TYPE",
             Self::RequiresUnsupportedOnInterface => "REQUIRES_UNSUPPORTED_ON_INTERFACE",
-            Self::RootTypeUsed => "ROOT_TYPE_USED",
+            Self::RootMutationUsed => "ROOT_MUTATION_USED",
+            Self::RootQueryUsed => "ROOT_QUERY_USED",
+            Self::RootSubscriptionUsed => "ROOT_SUBSCRIPTION_USED",
             Self::SatisfiabilityError => "SATISFIABILITY_ERROR",
             Self::TypeKindMismatch => "TYPE_KIND_MISMATCH",
-            Self::UnsupportedFeature => "UNSUPPORTED_FEATURE",
+            Self::UnknownLinkVersion => "UNKNOWN_LINK_VERSION",
             Self::UnsupportedLinkedFeature => "UNSUPPORTED_LINKED_FEATURE",
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::merged::{JoinField, MergedField, MergedType, Types};
 use super::model::{Input, Kind, Schema, Shown, Type};
+use super::read::NO_REASON;
 
 const DIRECTIVES: &str = "
 directive @link(url: String, as: String, for: link__Purpose, import: [link__Import]) repeatable on SCHEMA
@@ -222,7 +223,10 @@ impl<'a> Printer<'_, 'a> {
         self.has_inaccessible |= shown.is_inaccessible;
         self.has_tags |= !shown.tags.is_empty();
         if let Some(reason) = &shown.deprecated {
-            let _ = write!(self.out, " @deprecated(reason: {})", quoted(reason));
+            self.out.push_str(" @deprecated");
+            if reason != NO_REASON {
+                let _ = write!(self.out, "(reason: {})", quoted(reason));
+            }
         }
         if shown.is_inaccessible {
             self.out.push_str(" @inaccessible");

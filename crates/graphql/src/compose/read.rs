@@ -11,6 +11,9 @@ use super::model::{Field, FieldSet, Input, Key, Kind, Name, Override, Schema, Sh
 use super::names::{Mark, Names, argument, text};
 use super::selection::Selection;
 
+/// Why something is deprecated of which nobody says why.
+pub(super) const NO_REASON: &str = "No longer supported";
+
 type Directives<'a> = [Directive<'a, &'a str>];
 
 /// What of a schema is Federation's own, and not the service's.
@@ -172,8 +175,13 @@ impl<'a> Reader<'_, 'a> {
         }
         let usual = self.usual(name);
         if usual == name && self.roots.iter().any(|&(_, root)| root == name) {
+            let code = match name {
+                "Query" => Code::RootQueryUsed,
+                "Mutation" => Code::RootMutationUsed,
+                _ => Code::RootSubscriptionUsed,
+            };
             self.errors.add(
-                Code::RootTypeUsed,
+                code,
                 &[self.service],
                 name,
                 format!("The schema of \"{}\" has a type \"{name}\" beside the root type that would get this name.", self.service),
@@ -351,7 +359,7 @@ impl<'a> Reader<'_, 'a> {
                 Some(Mark::Unknown) => self.unsupported(coordinate, directive.name),
                 Some(_) => {}
                 None if directive.name == "deprecated" => {
-                    let reason = text(argument(directive, "reason")).unwrap_or("No longer supported");
+                    let reason = text(argument(directive, "reason")).unwrap_or(NO_REASON);
                     shown.deprecated = Some(reason.to_owned());
                 }
                 None if self.names.is_forgotten(directive.name) && !self.own.contains(&directive.name) => {

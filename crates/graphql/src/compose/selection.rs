@@ -45,16 +45,6 @@ impl Selection {
         };
         self.0.len() == other.0.len() && self.0.iter().all(|picked| holds(other, picked))
     }
-
-    /// The names of the fields at its top, those within `... on` included.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(|picked| -> Box<dyn Iterator<Item = &str>> {
-            match picked {
-                Picked::Field { name, .. } => Box::new(std::iter::once(&**name)),
-                Picked::On { below, .. } => Box::new(below.names()),
-            }
-        })
-    }
 }
 
 fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<Selection, String> {

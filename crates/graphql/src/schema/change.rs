@@ -154,6 +154,19 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
             }
         }
     }
+    let type_renamed = |name: &str| {
+        let change = declared.types.iter().find(|(_, it)| it.rename.as_deref() == Some(name));
+        change.map_or_else(|| at(&["types"]), |(key, _)| at(&["types", key, "rename"]))
+    };
+    let field_renamed = |of: (&str, &str), name: &str| {
+        let is_of_it = |key: &str| key == of.1 || key.rsplit_once('.').is_some_and(|(_, own)| own == of.0);
+        let mut fields = declared.types.iter().filter(|(key, _)| is_of_it(key)).flat_map(|(key, it)| {
+            it.fields.iter().map(move |(field, it)| (key, field, it.rename.as_deref()))
+        });
+        let change = fields.find(|(_, _, renamed)| *renamed == Some(name));
+        change
+            .map_or_else(|| at(&["types"]), |(key, field, _)| at(&["types", key, "fields", field, "rename"]))
+    };
     let mut types: HashMap<&str, bool> = BUILT_IN.iter().map(|name| (*name, true)).collect();
     let mut roots: HashSet<(&str, &str)> = HashSet::new();
     for model in models.iter().filter(|model| !matches!(model.asked, Asked::Federated { .. })) {
@@ -167,7 +180,7 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
             if is_taken && !is_root {
                 let message =
                     format!("two types would be called `{}`; one is of `{}`", it.name, model.service);
-                mistakes.add(Kind::Type, at(&["types"]), message, "`rename` one of them otherwise");
+                mistakes.add(Kind::Type, type_renamed(&it.name), message, "`rename` one of them otherwise");
             }
             let mut siblings = HashSet::new();
             for field in it.shape.fields().into_iter().flat_map(|fields| fields.values()) {
@@ -175,7 +188,12 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                     if is_root { roots.insert((key, &field.name)) } else { siblings.insert(&*field.name) };
                 if !is_new {
                     let message = format!("two fields of `{}` would be called `{}`", it.name, field.name);
-                    mistakes.add(Kind::Type, at(&["types"]), message, "`rename` one of them otherwise");
+                    mistakes.add(
+                        Kind::Type,
+                        field_renamed((key, &it.first_name), &field.name),
+                        message,
+                        "`rename` one of them otherwise",
+                    );
                 }
             }
             let is_hidden = |(_, field): (&Box<str>, &Field)| field.is_hidden;

@@ -12,6 +12,7 @@ use graphql_tools::parser::schema::{
 };
 
 use super::model::{Asked, Field, Fields, MUTATION, Model, QUERY, Ref, Shape, Type, Value};
+use crate::compose::text::prepared;
 use crate::mistake::Finding;
 
 type Sdl = Document<'static, String>;
@@ -32,7 +33,8 @@ pub(super) fn model(
         let findings = introspection::read(&mut model, text)?;
         return Ok((model, findings));
     }
-    let document = parse_schema::<String>(text).map_err(|error| error.to_string())?.into_static();
+    let prepared = prepared(text).map_err(|_| "its brackets go too deep")?;
+    let document = parse_schema::<String>(&prepared).map_err(|error| error.to_string())?.into_static();
     let asked = match is_federated {
         true => Asked::Federated { path, sdl: text.to_owned() },
         false => Asked::Graphql { path },

@@ -10,16 +10,20 @@ mod check;
 mod error;
 mod fields;
 mod fieldsets;
+mod hidden;
 mod inputs;
 mod merge;
 mod merged;
 mod model;
 mod names;
 mod print;
+mod reach;
 mod read;
 mod relations;
 mod selection;
-mod text;
+mod supergraph;
+pub(crate) mod text;
+mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +33,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use error::{Code, CompositionError};
+pub use supergraph::read;
 
 use error::Errors;
 use merge::Merger;
@@ -63,13 +68,20 @@ pub fn compose(parts: &[Part<'_>]) -> Result<Supergraph, Vec<CompositionError>> 
         read::schema(part.name, graph, text, &mut errors)
     });
     let mut schemas: Vec<Schema<'_>> = read.collect();
-    if !errors.is_empty() {
+    if schemas.len() < parts.len() {
         return Err(errors.into_vec());
     }
     schemas.iter_mut().for_each(|schema| check::check(schema, &mut errors));
     let relations = Relations::of(&schemas);
     let mut merger = Merger { schemas: &schemas, relations, errors: &mut errors };
     let types = merger.types();
+    let relations = merger.relations;
+    whole::check(&schemas, &relations, &types, &mut errors);
+    hidden::check(&schemas, &types, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_vec());
+    }
+    reach::check(&schemas, &types, &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_vec());
     }
