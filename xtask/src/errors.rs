@@ -33,6 +33,7 @@ const PARTS: [(&str, &[&str]); 8] = [
         "## Of GraphQL",
         &[
             "crates/graphql/src/mistake.rs",
+            "crates/graphql/src/compose/",
             "crates/graphql/src/error.rs",
             "crates/graphql/src/plan",
             "crates/graphql/src/execute",
@@ -133,7 +134,10 @@ fn complained(call: &str) -> Option<&str> {
 }
 
 fn is_code(text: &str) -> bool {
-    text.contains('-') && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase())
+    let is_ours = text.contains('-') && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase());
+    // Those of GraphQL's own tools are shouted.
+    let is_graphql = text.contains('_') && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_uppercase());
+    is_ours || is_graphql
 }
 
 #[cfg(test)]

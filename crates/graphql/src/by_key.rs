@@ -7,15 +7,13 @@ mod field;
 mod join;
 mod lists;
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use json::{Kind, Node};
 use services::Service;
-use services::calls::at_once;
 
 use crate::fetched::{Fetched, Found, Place, SourceError};
 use crate::reason::Reason;
@@ -74,14 +72,15 @@ impl<'a> Asking<'a> {
         if let Err(reason) = self.may_call(count) {
             return self.failed(reason);
         }
-        let calls = rows().map(|row| async move {
+        let call = |row| async move {
             if !has_key(row) {
                 return Ok(None);
             }
             let key = Key::One(self.keys.fields, row);
             let request = Renderer { operation, arguments: self.arguments, key }.request()?;
             rest::one(self.ground, self.service, operation, request).await
-        });
+        };
+        let calls = rows().map(|row| call(row).boxed()).collect();
         let values = all(calls, self.ground.limits.parallel).await;
         let mut fetched = Fetched::default();
         for value in values {
@@ -118,9 +117,8 @@ impl<'a> Asking<'a> {
 }
 
 /// Waits for all of these, of which only so many are under way at once.
-async fn all<T, F: Future<Output = T>>(futures: impl Iterator<Item = F>, most: usize) -> Vec<T> {
-    let Ok(all) = at_once(futures.map(|future| future.map(Ok::<T, Infallible>)), most).await;
-    all
+async fn all<T: Send>(futures: Vec<BoxFuture<'_, T>>, most: usize) -> Vec<T> {
+    stream::iter(futures).buffered(most.max(1)).collect().await
 }
 
 /// Whether an object can be asked for by these values.

@@ -9,25 +9,33 @@
 
 mod answer;
 mod by_key;
+mod compose;
 mod config;
+mod error;
+mod execute;
 mod fetched;
 mod mistake;
+mod plan;
 mod reason;
 mod remote;
 mod rest;
 #[cfg(test)]
 mod rig;
+mod schema;
 mod serve;
 mod sources;
 mod subgraph;
 
+pub use compose::{Code, CompositionError, Part, Supergraph, compose, read as read_supergraph};
 pub use config::{
     CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, Introspection,
     IntrospectionCallers,
 };
+pub use error::{GraphqlError, Segment};
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
 pub use remote::{NotIntrospected, introspect};
+pub use schema::{FieldChange, LinkDeclaration, Links, TypeChange};
 pub use serve::DocumentFile;
 pub use subgraph::{
     Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,

@@ -4,6 +4,7 @@ use axum::http::Method;
 use rusqlite::{Connection, Transaction, params};
 use serde::Deserialize;
 
+use crate::graphql::Field;
 use crate::http::{Answer, Request, Route};
 use crate::problem::Problem;
 use crate::seed;
@@ -15,6 +16,15 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/catalogs/{id}", &[], catalog),
     Route::write(Method::PUT, "/catalogs/{id}", replace),
     Route::write(Method::DELETE, "/catalogs/{id}", delete),
+];
+
+/// What answers the fields of `Query` and `Mutation`.
+pub(crate) const FIELDS: &[Field] = &[
+    ("catalogs", catalogs),
+    ("catalog", catalog),
+    ("createCatalog", create),
+    ("replaceCatalog", replace),
+    ("deleteCatalog", delete),
 ];
 
 const CATALOG: &str = "json_object('id', id, 'buyer_id', buyer_id, 'title', title, \

@@ -15,12 +15,14 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 use rusqlite::Connection;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::database::{Access, Database};
+use crate::graphql::Graphql;
 use crate::parameters::Parameters;
 use crate::problem::Problem;
 
-type Handler = fn(&Connection, &Request) -> Result<Answer, Problem>;
+pub(crate) type Handler = fn(&Connection, &Request) -> Result<Answer, Problem>;
 
 /// A method, a path, and what is done there.
 #[derive(Debug)]
@@ -67,6 +69,13 @@ impl Route {
 }
 
 impl Request {
+    /// What a field of GraphQL asks by its arguments: `id` is the path's, `input` the body.
+    pub(crate) fn of(mut arguments: Map<String, Value>) -> Self {
+        let id = arguments.remove("id").map(|id| id.to_string());
+        let body = arguments.remove("input").map(|input| input.to_string().into()).unwrap_or_default();
+        Self { id, parameters: Parameters::of(&arguments), body }
+    }
+
     /// The `{id}` of the path.
     pub(crate) fn id(&self) -> Result<i64, Problem> {
         let id = self.id.as_deref().and_then(|id| id.parse().ok());
@@ -105,6 +114,11 @@ impl Answer {
         let gone = Self { status: StatusCode::NO_CONTENT, ..Self::ok(Vec::new()) };
         if rows == 0 { Err(Problem::not_found(what, id)) } else { Ok(gone) }
     }
+
+    /// The JSON text; none where there is nothing to say.
+    pub(crate) fn text(&self) -> Option<&[u8]> {
+        (!self.body.is_empty()).then_some(&self.body)
+    }
 }
 
 impl IntoResponse for Answer {
@@ -126,13 +140,19 @@ impl IntoResponse for Answer {
     }
 }
 
-/// The routes over a database.
-pub(crate) fn router(routes: &'static [Route], database: Database) -> Router {
-    let database = Arc::new(database);
+/// The routes over a database, and the same by GraphQL.
+pub(crate) fn router(routes: &'static [Route], graphql: Graphql, database: Database) -> Router {
+    let (database, graphql) = (Arc::new(database), Arc::new(graphql));
     let add = |router: Router, route: &'static Route| router.route(route.path, endpoint(route, &database));
+    let by_graphql = {
+        let database = Arc::clone(&database);
+        async move |body: Result<Bytes, BytesRejection>| {
+            by_graphql(graphql.clone(), database.clone(), body).await
+        }
+    };
     routes
         .iter()
-        .fold(Router::new(), add)
+        .fold(Router::new().route("/graphql", on(MethodFilter::POST, by_graphql)), add)
         .fallback(async |uri: Uri| Problem::no_route(uri.path()))
         .method_not_allowed_fallback(async || Problem::method())
 }
@@ -144,6 +164,21 @@ fn endpoint(route: &'static Route, database: &Arc<Database>) -> MethodRouter {
         let request = request(route, id, query, body)?;
         run(route, database, request).await
     })
+}
+
+async fn by_graphql(
+    graphql: Arc<Graphql>,
+    database: Arc<Database>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Answer, Problem> {
+    let body = body.map_err(|error| Problem::unreadable(error.status(), error.body_text()))?;
+    let turn = database.turn().clone().acquire_owned().await.ok();
+    let work = move || {
+        let answer = graphql.answer(&database, &body);
+        drop(turn);
+        answer
+    };
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::internal()))
 }
 
 type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;

@@ -7,11 +7,13 @@
 //!
 //! Each service is a table of routes (`profile.rs`, `catalog.rs`, `order.rs`) over the same ground:
 //! `http.rs` runs a route, `parameters.rs` reads what was asked, `select.rs` turns it into SQL,
-//! `database.rs` holds the connections, `seed.rs` makes up the rows, `problem.rs` says what went wrong.
+//! `database.rs` holds the connections, `seed.rs` makes up the rows, `problem.rs` says what went wrong. `graphql.rs` gives
+//! the same functions out by GraphQL.
 
 mod catalog;
 mod data;
 mod database;
+mod graphql;
 mod http;
 mod order;
 mod parameters;
@@ -93,6 +95,25 @@ impl Service {
         }
     }
 
+    /// The schema of what it answers at `POST /graphql`.
+    #[must_use]
+    pub fn schema(self) -> &'static str {
+        match self {
+            Self::Profile => include_str!("../graphql/profile.graphql"),
+            Self::Catalog => include_str!("../graphql/catalog.graphql"),
+            Self::Order => include_str!("../graphql/order.graphql"),
+        }
+    }
+
+    fn graphql(self) -> graphql::Graphql {
+        let fields = match self {
+            Self::Profile => profile::FIELDS,
+            Self::Catalog => catalog::FIELDS,
+            Self::Order => order::FIELDS,
+        };
+        graphql::Graphql::new(self.schema(), fields)
+    }
+
     fn seed(self) -> database::Seed {
         match self {
             Self::Profile => profile::seed,
@@ -105,7 +126,7 @@ impl Service {
 /// A service as a router, for tests that need no port. Creates and fills the database if it is absent.
 pub fn router(service: Service, data: &Data) -> Result<Router, Error> {
     let database = database::Database::open(data, service.name(), service.seed())?;
-    Ok(http::router(service.routes(), database))
+    Ok(http::router(service.routes(), service.graphql(), database))
 }
 
 /// Answers on `listener` until the future is dropped.

@@ -8,6 +8,7 @@ use rusqlite::{Connection, Transaction, params};
 use serde::{Deserialize, Deserializer};
 
 use crate::catalog::{SORTS, check_currency};
+use crate::graphql::Field;
 use crate::http::{Answer, Request, Route};
 use crate::problem::Problem;
 use crate::seed;
@@ -20,6 +21,16 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::write(Method::PATCH, "/orders/{id}", change),
     Route::write(Method::DELETE, "/orders/{id}", delete),
     Route::get("/buyers/{id}/rating", &[], rating),
+];
+
+/// What answers the fields of `Query` and `Mutation`.
+pub(crate) const FIELDS: &[Field] = &[
+    ("orders", orders),
+    ("order", order),
+    ("buyerRating", rating),
+    ("createOrder", create),
+    ("changeOrder", change),
+    ("deleteOrder", delete),
 ];
 
 const ORDER: &str = "json_object('id', id, 'catalog_id', catalog_id, 'freelancer_id', freelancer_id, \

@@ -1,5 +1,7 @@
 //! The parameters in a URL's query, read strictly: a typo is told, not ignored.
 
+use serde_json::{Map, Value};
+
 use crate::problem::Problem;
 
 /// Names and values as they came, each name known to the route and there once.
@@ -18,6 +20,12 @@ impl Parameters {
             }
         }
         Ok(Self(pairs))
+    }
+
+    /// Values of GraphQL, whose names were checked: a list with commas between; an enum's `_created` is `-created`.
+    pub(crate) fn of(arguments: &Map<String, Value>) -> Self {
+        let given = arguments.iter().filter(|(_, value)| !value.is_null());
+        Self(given.map(|(name, value)| (name.clone(), spelt(value))).collect())
     }
 
     /// The value as it is spelt.
@@ -48,6 +56,14 @@ impl Parameters {
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
         let wrong = || Problem::parameter(name, &format!("one of {}", words.join(", ")));
         found.map(|(_, value)| Some(*value)).ok_or_else(wrong)
+    }
+}
+
+fn spelt(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.strip_prefix('_').map_or_else(|| text.clone(), |rest| format!("-{rest}")),
+        Value::Array(items) => items.iter().map(spelt).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// An error answer.
 #[derive(Debug, Serialize)]
@@ -79,6 +80,22 @@ impl Problem {
     /// Our own fault; the details are nobody's business.
     pub(crate) fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the service failed; try again later")
+    }
+
+    /// A field that would need an answer to what the schema is.
+    pub(crate) fn introspection() -> Self {
+        let detail = "there is no introspection here; the schema is a file of the service";
+        Self::new(StatusCode::BAD_REQUEST, "no-introspection", detail)
+    }
+
+    /// Whether a row was asked for that is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code == "not-found"
+    }
+
+    /// The same as an error of GraphQL, of the field with this key.
+    pub(crate) fn graphql(&self, key: &str) -> Value {
+        json!({ "message": self.detail, "path": [key], "extensions": { "code": self.code } })
     }
 
     fn about(name: &str, problem: Self) -> Self {

@@ -5,6 +5,7 @@ use rusqlite::{Connection, Transaction, params};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::graphql::Field;
 use crate::http::{Answer, Request, Route};
 use crate::problem::Problem;
 use crate::seed;
@@ -21,6 +22,20 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/users/{id}", &[], user),
     Route::get("/users/{id}/notices", &[], notices),
     Route::write(Method::POST, "/users/{id}/notices", notify),
+];
+
+/// What answers the fields of `Query` and `Mutation`.
+pub(crate) const FIELDS: &[Field] = &[
+    ("buyers", buyers),
+    ("buyer", buyer),
+    ("freelancers", freelancers),
+    ("freelancer", freelancer),
+    ("users", users),
+    ("user", user),
+    ("notices", notices),
+    ("login", login),
+    ("updateBuyer", update_buyer),
+    ("createNotice", notify),
 ];
 
 const BUYER: &str = "json_object('id', id, 'name', name, 'company', title, 'email', email, 'phone', phone, \

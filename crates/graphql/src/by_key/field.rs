@@ -1,5 +1,6 @@
 //! The same of a GraphQL service: fields of its `Query`, with the keys as variables.
 
+use futures_util::FutureExt;
 use json::{Kind, Node};
 use serde_json::Value as Json;
 
@@ -68,7 +69,7 @@ impl Asking<'_> {
         if let Err(reason) = self.may_call(parts.len()) {
             return self.failed(reason);
         }
-        let calls = parts.iter().map(|part| self.fields(name, filled, part));
+        let calls = parts.iter().map(|part| self.fields(name, filled, part).boxed()).collect();
         let responses = all(calls, self.ground.limits.parallel).await;
         let mut fetched = Fetched { found: vec![Found::Nothing; self.keys.len()], ..Fetched::default() };
         for (part, response) in parts.into_iter().zip(responses) {

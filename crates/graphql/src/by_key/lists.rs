@@ -1,5 +1,6 @@
 //! Lists that objects find their items in: asked for as a whole, or by as many keys at once as fit into a call.
 
+use futures_util::FutureExt;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -65,7 +66,7 @@ impl<'a> Asking<'a> {
             return self.failed(reason);
         }
         let parts: Vec<&[Id<'_>]> = parts.into_iter().filter_map(|part| ids.get(part)).collect();
-        let lists = parts.iter().map(|part| self.list(ask, joined, part));
+        let lists = parts.iter().map(|part| self.list(ask, joined, part).boxed()).collect();
         let lists = all(lists, self.ground.limits.parallel).await;
         self.joined(ask, joined, lists, &parts)
     }

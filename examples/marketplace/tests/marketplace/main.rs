@@ -3,6 +3,7 @@
 //! Most tests call a service's router in process, over a fresh database; `processes.rs` starts the program.
 #![expect(clippy::unwrap_used, reason = "a test that finds no such value should fail")]
 
+mod graphql;
 mod lists;
 mod openapi;
 mod problems;

@@ -1,0 +1,132 @@
+//! The services' schemas become one: subgraphs by the Apollo Federation specification (v2, and v1) in, a supergraph by the
+//! join specification out, which the planner takes.
+//!
+//! Of each schema: `text.rs` (what the parser can't read) → `read.rs` with `names.rs` (which directive means what) makes
+//! it a `model.rs` → `check.rs` with `fieldsets.rs` (what is wrong with it by itself). Of all: `merge.rs` with `fields.rs`,
+//! `inputs.rs` and `relations.rs` makes them `merged.rs` → `whole.rs` and `hidden.rs` (what is wrong with them together) →
+//! `reach.rs` (whether every field can be asked for) → `print.rs`. `supergraph.rs` reads a supergraph that others composed.
+
+mod check;
+mod error;
+mod fields;
+mod fieldsets;
+mod hidden;
+mod inputs;
+mod merge;
+mod merged;
+mod model;
+mod names;
+mod print;
+mod reach;
+mod read;
+mod relations;
+mod selection;
+mod supergraph;
+pub(crate) mod text;
+mod whole;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use error::{Code, CompositionError};
+pub use supergraph::read;
+
+use error::Errors;
+use merge::Merger;
+use model::Schema;
+use relations::Relations;
+
+/// A service's schema.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'p> {
+    /// The service's name.
+    pub name: &'p Arc<str>,
+    /// A subgraph's schema.
+    pub sdl: &'p str,
+}
+
+/// What the schemas are together.
+#[derive(Clone, Debug)]
+pub struct Supergraph {
+    /// By the join specification.
+    pub sdl: String,
+    /// The services of it.
+    pub services: Vec<Arc<str>>,
+}
+
+/// Makes the schemas one, or says everything that keeps them from it.
+pub fn compose(parts: &[Part<'_>]) -> Result<Supergraph, Vec<CompositionError>> {
+    let mut errors = Errors::default();
+    let graphs = graphs(parts, &mut errors);
+    let texts: Vec<Option<Cow<'_, str>>> = parts.iter().map(|part| prepared(part, &mut errors)).collect();
+    let read = parts.iter().zip(graphs).zip(&texts).filter_map(|((part, graph), text)| {
+        let text: &str = text.as_ref()?;
+        read::schema(part.name, graph, text, &mut errors)
+    });
+    let mut schemas: Vec<Schema<'_>> = read.collect();
+    if schemas.len() < parts.len() {
+        return Err(errors.into_vec());
+    }
+    schemas.iter_mut().for_each(|schema| check::check(schema, &mut errors));
+    let relations = Relations::of(&schemas);
+    let mut merger = Merger { schemas: &schemas, relations, errors: &mut errors };
+    let types = merger.types();
+    let relations = merger.relations;
+    whole::check(&schemas, &relations, &types, &mut errors);
+    hidden::check(&schemas, &types, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_vec());
+    }
+    reach::check(&schemas, &types, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_vec());
+    }
+    let services = parts.iter().map(|part| part.name.clone()).collect();
+    Ok(Supergraph { sdl: print::supergraph(&schemas, &types), services })
+}
+
+fn prepared<'p>(part: &Part<'p>, errors: &mut Errors) -> Option<Cow<'p, str>> {
+    let prepared = text::prepared(part.sdl);
+    if prepared.is_err() {
+        let message = format!("The brackets in the schema of \"{}\" go too deep.", part.name);
+        errors.add(
+            Code::InvalidGraphql,
+            &[part.name],
+            "",
+            message,
+            "write lists of lists, and objects in objects, less deep",
+        );
+    }
+    prepared.ok()
+}
+
+/// How the supergraph calls the services: names of an enum, each once.
+fn graphs(parts: &[Part<'_>], errors: &mut Errors) -> Vec<String> {
+    let mut names: Vec<&str> = parts.iter().map(|part| &**part.name).collect();
+    names.sort_unstable();
+    for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
+        let message = format!("Two services are called \"{}\".", pair[0]);
+        errors.add(Code::InvalidSubgraphName, &[], "", message, "rename one of them");
+    }
+    let mut taken: HashMap<String, usize> = HashMap::new();
+    let mut graph = |part: &Part<'_>| {
+        let letter = |byte: char| if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { '_' };
+        let mut graph: String = part.name.chars().map(letter).collect();
+        if !graph.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            graph.insert_str(0, "G_");
+        }
+        loop {
+            let count = taken.entry(graph.clone()).or_insert(0);
+            *count += 1;
+            if *count == 1 {
+                return graph;
+            }
+            graph = format!("{graph}_{count}");
+        }
+    };
+    parts.iter().map(&mut graph).collect()
+}

@@ -1,0 +1,195 @@
+//! What has to be right in each schema by itself, before it meets the others.
+
+use super::error::{Code, Errors};
+use super::fieldsets;
+use super::model::{Kind, Override, Schema, Type};
+
+/// Checks a schema; what only Federation v1 writes is made what v2 would write.
+pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
+    if schema.is_first {
+        clean_interfaces(schema);
+    }
+    fieldsets::check(schema, errors);
+    mark_interface_fields(schema);
+    if schema.is_first {
+        drop_unused_externals(schema);
+    }
+    for (name, of) in &schema.types {
+        match of.kind {
+            Kind::Object => object(schema, name, of, errors),
+            Kind::Interface => interface(schema, name, of, errors),
+            _ => {}
+        }
+        implemented(schema, name, of, errors);
+    }
+}
+
+/// Federation v1 took directives on interfaces and did not heed them.
+fn clean_interfaces(schema: &mut Schema<'_>) {
+    for of in schema.types.values_mut().filter(|of| of.kind == Kind::Interface) {
+        of.keys.clear();
+        for field in of.fields.values_mut() {
+            (field.is_external, field.requires, field.provides, field.overrides) = (false, None, None, None);
+        }
+    }
+}
+
+fn mark_interface_fields(schema: &mut Schema<'_>) {
+    let mut marked = Vec::new();
+    for (index, of) in schema.types.values().enumerate() {
+        let interfaces = of.interfaces.iter().filter_map(|name| schema.types.get(name));
+        let fields = interfaces.flat_map(|interface| interface.fields.keys());
+        marked.extend(fields.filter_map(|field| Some((index, of.fields.get_index_of(field)?))));
+    }
+    for (of, field) in marked {
+        schema.types[of].fields[field].used.by_interface = true;
+    }
+}
+
+fn drop_unused_externals(schema: &mut Schema<'_>) {
+    for of in schema.types.values_mut() {
+        let had_fields = !of.fields.is_empty();
+        of.fields.retain(|_, field| !field.is_external || field.used.at_all());
+        if had_fields && of.fields.is_empty() {
+            of.is_defined = false;
+        }
+    }
+    schema.types.retain(|_, of| {
+        of.kind != Kind::Object || of.is_defined || !of.fields.is_empty() || !of.keys.is_empty()
+    });
+}
+
+fn object(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
+    let service = &schema.name;
+    if of.is_interface_object && of.keys.is_empty() {
+        let message = format!("\"{name}\" of \"{service}\" has @interfaceObject, but no @key.");
+        errors.add(
+            Code::InterfaceObjectUsageError,
+            &[service],
+            name,
+            message,
+            "give it the @key of the interface",
+        );
+    }
+    for (field_name, field) in &of.fields {
+        let at = format!("{name}.{field_name}");
+        if field.is_external && !schema.is_first {
+            if !field.used.at_all() {
+                let message = format!(
+                    "\"{at}\" of \"{service}\" is external, but no directive and no interface uses it."
+                );
+                errors.add(
+                    Code::ExternalUnused,
+                    &[service],
+                    &at,
+                    message,
+                    "take the field out of the schema there",
+                );
+            }
+            if field.shown.is_inaccessible || !field.shown.tags.is_empty() {
+                let message =
+                    format!("\"{at}\" of \"{service}\" is external and has @inaccessible or @tag too.");
+                let hint = "write that where the field is resolved";
+                errors.add(Code::MergedDirectiveApplicationOnExternal, &[service], &at, message, hint);
+            }
+        }
+        if let Some(overrides) = &field.overrides {
+            overriding(schema, &at, field.is_external, overrides, errors);
+        }
+    }
+}
+
+fn overriding(schema: &Schema<'_>, at: &str, is_external: bool, overrides: &Override, errors: &mut Errors) {
+    let service = &schema.name;
+    if is_external {
+        let message = format!("\"{at}\" of \"{service}\" has @override, and is external.");
+        let hint = "take one of them away: a field that overrides is resolved by the service itself";
+        errors.add(Code::OverrideCollisionWithAnotherDirective, &[service], at, message, hint);
+    }
+    if overrides.from == **service {
+        let message = format!("\"{at}\" of \"{service}\" overrides itself.");
+        errors.add(
+            Code::OverrideFromSelfError,
+            &[service],
+            at,
+            message,
+            "name the service that had the field before",
+        );
+    }
+    if overrides.label.as_deref().is_some_and(|label| !is_label(label)) {
+        let message = format!("The label of @override at \"{at}\" of \"{service}\" is none.");
+        let hint =
+            "write \"percent(25)\", or a name of letters, digits and _ - : . / that begins with a letter";
+        errors.add(Code::OverrideLabelInvalid, &[service], at, message, hint);
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    if let Some(share) = label.strip_prefix("percent(").and_then(|label| label.strip_suffix(')')) {
+        let (whole, part) = share.split_once('.').unwrap_or((share, "0"));
+        let digits = |text: &str, most| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        return digits(whole, 3) && digits(part, 8) && share.parse::<f64>().is_ok_and(|share| share <= 100.0);
+    }
+    let rest = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:./".contains(&byte);
+    label.starts_with(|first: char| first.is_ascii_alphabetic()) && label.bytes().all(rest)
+}
+
+fn interface(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
+    let service = &schema.name;
+    for (field_name, field) in &of.fields {
+        let at = format!("{name}.{field_name}");
+        let wrong = [
+            (field.requires.is_some(), Code::RequiresUnsupportedOnInterface, "@requires"),
+            (field.provides.is_some(), Code::ProvidesUnsupportedOnInterface, "@provides"),
+            (field.overrides.is_some(), Code::OverrideOnInterface, "@override"),
+            (field.is_external, Code::ExternalOnInterface, "@external"),
+            (field.is_shareable && !schema.is_first, Code::InvalidShareableUsage, "@shareable"),
+        ];
+        for (_, code, directive) in wrong.into_iter().filter(|(is_wrong, _, _)| *is_wrong) {
+            let message =
+                format!("\"{at}\" of \"{service}\" is an interface's field and can't have {directive}.");
+            errors.add(code, &[service], &at, message, "write it at the types that implement the interface");
+        }
+    }
+    let implementations = schema.types.iter().filter(|(_, other)| other.interfaces.contains(name));
+    for (other_name, other) in implementations.filter(|(_, other)| other.kind == Kind::Object) {
+        let lacks = |key: &&super::model::Key| {
+            key.is_resolvable
+                && !other.keys.iter().any(|known| known.fields.selection.is_same(&key.fields.selection))
+        };
+        for key in of.keys.iter().filter(lacks) {
+            let fields = &key.fields.text;
+            errors.add(
+                Code::InterfaceKeyNotOnImplementation,
+                &[service],
+                *other_name,
+                format!("\"{other_name}\" of \"{service}\" implements \"{name}\", but lacks its @key(fields: \"{fields}\")."),
+                format!("add that @key to \"{other_name}\" there"),
+            );
+        }
+    }
+}
+
+/// A type has the fields of its interfaces, and names only interfaces.
+fn implemented(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
+    let service = &schema.name;
+    for interface_name in &of.interfaces {
+        let Some(interface) = schema.types.get(interface_name) else { continue };
+        if interface.kind != Kind::Interface {
+            let message = format!(
+                "\"{name}\" of \"{service}\" implements \"{interface_name}\", which is no interface there."
+            );
+            errors.add(Code::InvalidGraphql, &[service], name, message, "name an interface");
+        }
+    }
+    for member in &of.members {
+        if schema.types.get(member).is_some_and(|of| of.kind != Kind::Object) {
+            let message = format!(
+                "The union \"{name}\" of \"{service}\" has the member \"{member}\", which is no object type."
+            );
+            errors.add(Code::InvalidGraphql, &[service], name, message, "name object types only");
+        }
+    }
+}

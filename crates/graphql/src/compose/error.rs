@@ -1,0 +1,205 @@
+//! What keeps schemas from being one. The codes are those of Apollo's composition, by which people look for help; all are
+//! rows of docs/errors.md.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Why the services' schemas make no schema together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompositionError {
+    /// What kind of mistake it is.
+    pub code: Code,
+    /// What is wrong.
+    pub message: String,
+    /// The services whose schemas say so.
+    pub services: Vec<Arc<str>>,
+    /// The type, field, argument or value: `Order.catalog`, `Query.orders(first:)`.
+    pub coordinate: Option<String>,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl fmt::Display for CompositionError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {} ({})", self.code.code(), self.message, self.hint)
+    }
+}
+
+/// What kind of mistake it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "docs/errors.md says what each means")]
+pub enum Code {
+    DefaultValueUsesInaccessible,
+    EmptyMergedEnumType,
+    EmptyMergedInputType,
+    EnumValueMismatch,
+    ExtensionWithNoBase,
+    ExternalArgumentMissing,
+    ExternalArgumentTypeMismatch,
+    ExternalMissingOnBase,
+    ExternalOnInterface,
+    ExternalTypeMismatch,
+    ExternalUnused,
+    FieldArgumentDefaultMismatch,
+    FieldArgumentTypeMismatch,
+    FieldTypeMismatch,
+    ImplementedByInaccessible,
+    InputFieldDefaultMismatch,
+    InterfaceFieldNoImplem,
+    InterfaceKeyMissingImplementationType,
+    InterfaceKeyNotOnImplementation,
+    InterfaceObjectUsageError,
+    InvalidFieldSharing,
+    InvalidGraphql,
+    InvalidLinkDirectiveUsage,
+    InvalidShareableUsage,
+    InvalidSubgraphName,
+    KeyDirectiveInFieldsArg,
+    KeyFieldsHasArgs,
+    KeyFieldsSelectInvalidType,
+    KeyInvalidFields,
+    KeyInvalidFieldsType,
+    MergedDirectiveApplicationOnExternal,
+    NoQueries,
+    OnlyInaccessibleChildren,
+    OverrideCollisionWithAnotherDirective,
+    OverrideFromSelfError,
+    OverrideLabelInvalid,
+    OverrideOnInterface,
+    OverrideSourceHasOverride,
+    ProvidesDirectiveInFieldsArg,
+    ProvidesFieldsHasArgs,
+    ProvidesFieldsMissingExternal,
+    ProvidesInvalidFields,
+    ProvidesInvalidFieldsType,
+    ProvidesOnNonObjectField,
+    ProvidesUnsupportedOnInterface,
+    QueryRootTypeInaccessible,
+    ReferencedInaccessible,
+    RequiredArgumentMissingInSomeSubgraph,
+    RequiredInaccessible,
+    RequiredInputFieldMissingInSomeSubgraph,
+    RequiresDirectiveInFieldsArg,
+    RequiresFieldsMissingExternal,
+    RequiresInvalidFields,
+    RequiresInvalidFieldsType,
+    RequiresUnsupportedOnInterface,
+    RootMutationUsed,
+    RootQueryUsed,
+    RootSubscriptionUsed,
+    SatisfiabilityError,
+    TypeKindMismatch,
+    UnknownLinkVersion,
+    UnsupportedLinkedFeature,
+}
+
+impl Code {
+    /// The stable code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::DefaultValueUsesInaccessible => "DEFAULT_VALUE_USES_INACCESSIBLE",
+            Self::EmptyMergedEnumType => "EMPTY_MERGED_ENUM_TYPE",
+            Self::EmptyMergedInputType => "EMPTY_MERGED_INPUT_TYPE",
+            Self::EnumValueMismatch => "ENUM_VALUE_MISMATCH",
+            Self::ExtensionWithNoBase => "EXTENSION_WITH_NO_BASE",
+            Self::ExternalArgumentMissing => "EXTERNAL_ARGUMENT_MISSING",
+            Self::ExternalArgumentTypeMismatch => "EXTERNAL_ARGUMENT_TYPE_MISMATCH",
+            Self::ExternalMissingOnBase => "EXTERNAL_MISSING_ON_BASE",
+            Self::ExternalOnInterface => "EXTERNAL_ON_INTERFACE",
+            Self::ExternalTypeMismatch => "EXTERNAL_TYPE_MISMATCH",
+            Self::ExternalUnused => "EXTERNAL_UNUSED",
+            Self::FieldArgumentDefaultMismatch => "FIELD_ARGUMENT_DEFAULT_MISMATCH",
+            Self::FieldArgumentTypeMismatch => "FIELD_ARGUMENT_TYPE_MISMATCH",
+            Self::FieldTypeMismatch => "FIELD_TYPE_MISMATCH",
+            Self::ImplementedByInaccessible => "IMPLEMENTED_BY_INACCESSIBLE",
+            Self::InputFieldDefaultMismatch => "INPUT_FIELD_DEFAULT_MISMATCH",
+            Self::InterfaceFieldNoImplem => "INTERFACE_FIELD_NO_IMPLEM",
+            Self::InterfaceKeyMissingImplementationType => "INTERFACE_KEY_MISSING_IMPLEMENTATION_TYPE",
+            Self::InterfaceKeyNotOnImplementation => "INTERFACE_KEY_NOT_ON_IMPLEMENTATION",
+            Self::InterfaceObjectUsageError => "INTERFACE_OBJECT_USAGE_ERROR",
+            Self::InvalidFieldSharing => "INVALID_FIELD_SHARING",
+            Self::InvalidGraphql => "INVALID_GRAPHQL",
+            Self::InvalidLinkDirectiveUsage => "INVALID_LINK_DIRECTIVE_USAGE",
+            Self::InvalidShareableUsage => "INVALID_SHAREABLE_USAGE",
+            Self::InvalidSubgraphName => "INVALID_SUBGRAPH_NAME",
+            Self::KeyDirectiveInFieldsArg => "KEY_DIRECTIVE_IN_FIELDS_ARG",
+            Self::KeyFieldsHasArgs => "KEY_FIELDS_HAS_ARGS",
+            Self::KeyFieldsSelectInvalidType => "KEY_FIELDS_SELECT_INVALID_TYPE",
+            Self::KeyInvalidFields => "KEY_INVALID_FIELDS",
+            Self::KeyInvalidFieldsType => "KEY_INVALID_FIELDS_TYPE",
+            Self::MergedDirectiveApplicationOnExternal => "MERGED_DIRECTIVE_APPLICATION_ON_EXTERNAL",
+            Self::NoQueries => "NO_QUERIES",
+            Self::OnlyInaccessibleChildren => "ONLY_INACCESSIBLE_CHILDREN",
+            Self::OverrideCollisionWithAnotherDirective => "OVERRIDE_COLLISION_WITH_ANOTHER_DIRECTIVE",
+            Self::OverrideFromSelfError => "OVERRIDE_FROM_SELF_ERROR",
+            Self::OverrideLabelInvalid => "OVERRIDE_LABEL_INVALID",
+            Self::OverrideOnInterface => "OVERRIDE_ON_INTERFACE",
+            Self::OverrideSourceHasOverride => "OVERRIDE_SOURCE_HAS_OVERRIDE",
+            Self::ProvidesDirectiveInFieldsArg => "PROVIDES_DIRECTIVE_IN_FIELDS_ARG",
+            Self::ProvidesFieldsHasArgs => "PROVIDES_FIELDS_HAS_ARGS",
+            Self::ProvidesFieldsMissingExternal => "PROVIDES_FIELDS_MISSING_EXTERNAL",
+            Self::ProvidesInvalidFields => "PROVIDES_INVALID_FIELDS",
+            Self::ProvidesInvalidFieldsType => "PROVIDES_INVALID_FIELDS_TYPE",
+            Self::ProvidesOnNonObjectField => "PROVIDES_ON_NON_OBJECT_FIELD",
+            Self::ProvidesUnsupportedOnInterface => "PROVIDES_UNSUPPORTED_ON_INTERFACE",
+            Self::QueryRootTypeInaccessible => "QUERY_ROOT_TYPE_INACCESSIBLE",
+            Self::ReferencedInaccessible => "REFERENCED_INACCESSIBLE",
+            Self::RequiredArgumentMissingInSomeSubgraph => "REQUIRED_ARGUMENT_MISSING_IN_SOME_SUBGRAPH",
+            Self::RequiredInaccessible => "REQUIRED_INACCESSIBLE",
+            Self::RequiredInputFieldMissingInSomeSubgraph => "REQUIRED_INPUT_FIELD_MISSING_IN_SOME_SUBGRAPH",
+            Self::RequiresDirectiveInFieldsArg => "REQUIRES_DIRECTIVE_IN_FIELDS_ARG",
+            Self::RequiresFieldsMissingExternal => "REQUIRES_FIELDS_MISSING_EXTERNAL",
+            Self::RequiresInvalidFields => "REQUIRES_INVALID_FIELDS",
+            Self::RequiresInvalidFieldsType => "REQUIRES_INVALID_FIELDS_TYPE",
+            Self::RequiresUnsupportedOnInterface => "REQUIRES_UNSUPPORTED_ON_INTERFACE",
+            Self::RootMutationUsed => "ROOT_MUTATION_USED",
+            Self::RootQueryUsed => "ROOT_QUERY_USED",
+            Self::RootSubscriptionUsed => "ROOT_SUBSCRIPTION_USED",
+            Self::SatisfiabilityError => "SATISFIABILITY_ERROR",
+            Self::TypeKindMismatch => "TYPE_KIND_MISMATCH",
+            Self::UnknownLinkVersion => "UNKNOWN_LINK_VERSION",
+            Self::UnsupportedLinkedFeature => "UNSUPPORTED_LINKED_FEATURE",
+        }
+    }
+}
+
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub(super) struct Errors(Vec<CompositionError>);
+
+impl Errors {
+    pub(super) fn add(
+        &mut self,
+        code: Code,
+        services: &[&Arc<str>],
+        coordinate: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.0.push(CompositionError {
+            code,
+            message: message.into(),
+            services: services.iter().map(|name| Arc::clone(name)).collect(),
+            coordinate: Some(coordinate.into()).filter(|coordinate| !coordinate.is_empty()),
+            hint: hint.into(),
+        });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn into_vec(self) -> Vec<CompositionError> {
+        self.0
+    }
+}
+
+/// `"a"`, `"a" and "b"`, `"a", "b" and "c"`.
+pub(super) fn listed<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let quoted: Vec<String> = names.into_iter().map(|name| format!("\"{name}\"")).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}

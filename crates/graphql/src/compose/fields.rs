@@ -1,0 +1,314 @@
+//! The fields of objects and interfaces: who resolves them, of which type they are, and what the supergraph says of that.
+
+use indexmap::IndexMap;
+
+use super::error::{Code, listed};
+use super::inputs::{self, What};
+use super::merge::Merger;
+use super::merged::{JoinField, MergedField, Types};
+use super::model::{Field, Kind, Override, Schema, Shown, Type};
+
+/// A field in one of the schemas.
+#[derive(Clone, Copy)]
+struct Found<'f, 'a> {
+    source: usize,
+    field: &'f Field<'a>,
+    /// Another service's field takes its place; it is left only where its service itself uses it, or for a share of the
+    /// requests.
+    overridden_by: Option<&'f Override>,
+}
+
+impl Found<'_, '_> {
+    fn is_overridden(&self) -> bool {
+        self.overridden_by.is_some_and(|by| by.label.is_none())
+    }
+
+    fn is_resolved(&self) -> bool {
+        !self.field.is_external && !self.is_overridden()
+    }
+}
+
+/// The fields of an object or interface.
+pub(super) fn merge<'a>(
+    merger: &mut Merger<'_, 'a>,
+    name: &str,
+    kind: Kind,
+    each: &[(usize, &Type<'a>)],
+) -> IndexMap<&'a str, MergedField<'a>> {
+    let mut all: IndexMap<&'a str, Vec<(usize, &Field<'a>)>> = IndexMap::new();
+    for (source, of) in each {
+        for (field, found) in &of.fields {
+            all.entry(field).or_default().push((*source, found));
+        }
+    }
+    let owner = Owner { name, kind, each };
+    all.into_iter().map(|(field, found)| (field, owner.field(merger, field, &found))).collect()
+}
+
+/// The type whose fields are merged.
+struct Owner<'o, 'a> {
+    name: &'o str,
+    kind: Kind,
+    each: &'o [(usize, &'o Type<'a>)],
+}
+
+impl<'a> Owner<'_, 'a> {
+    fn field(
+        &self,
+        merger: &mut Merger<'_, 'a>,
+        name: &str,
+        found: &[(usize, &Field<'a>)],
+    ) -> MergedField<'a> {
+        let at = format!("{}.{name}", self.name);
+        let overriding = |source: usize| {
+            let service = merger.service(source);
+            let others = found.iter().filter(|&&(other, _)| other != source);
+            others.filter_map(|(_, field)| field.overrides.as_ref()).find(|by| by.from == **service)
+        };
+        let found: Vec<_> = found
+            .iter()
+            .map(|&(source, field)| Found { source, field, overridden_by: overriding(source) })
+            .collect();
+        check_circle(merger, &at, &found);
+        let resolved: Vec<_> = found.iter().filter(|found| found.is_resolved()).copied().collect();
+        if resolved.is_empty() && !self.is_given_by_interface_object(merger, name) {
+            let services = merger.services(found.iter().map(|found| found.source));
+            let message = format!(
+                "\"{at}\" is external wherever it is: in {}.",
+                listed(services.iter().map(|name| &***name))
+            );
+            let hint = "add the field, without @external, to the service that resolves it";
+            merger.errors.add(Code::ExternalMissingOnBase, &services, &at, message, hint);
+        }
+        if self.kind == Kind::Object || self.each.iter().any(|(_, of)| of.is_interface_object) {
+            self.check_sharing(merger, name, &at, &resolved);
+        }
+        let given = if resolved.is_empty() { &found } else { &resolved };
+        let mut merged = merged(merger, &at, given);
+        check_externals(merger, &at, &merged, found.iter().filter(|found| found.field.is_external));
+        merged.join = self.join(merger, &merged, &found);
+        merged
+    }
+
+    /// Whether an interface of the type is an object elsewhere that has the field.
+    fn is_given_by_interface_object(&self, merger: &Merger<'_, 'a>, field: &str) -> bool {
+        !interface_objects(merger.schemas, self.each, field).is_empty()
+    }
+
+    /// A field that several services resolve is shareable in all of them.
+    fn check_sharing(&self, merger: &mut Merger<'_, 'a>, name: &str, at: &str, resolved: &[Found<'_, 'a>]) {
+        let is_counted = |source: usize| {
+            self.kind == Kind::Object
+                || merger.schemas[source].types.get(self.name).is_some_and(|of| of.is_interface_object)
+        };
+        let mut sharing: Vec<(usize, &Field<'a>)> = resolved
+            .iter()
+            .filter(|found| is_counted(found.source) && found.overridden_by.is_none())
+            .map(|found| (found.source, found.field))
+            .collect();
+        let is_refused = |field: &Field<'_>| !field.is_shareable && !field.used.by_key;
+        sharing.extend(interface_objects(merger.schemas, self.each, name));
+        let refused: Vec<usize> =
+            sharing.iter().filter(|(_, field)| is_refused(field)).map(|&(source, _)| source).collect();
+        let is_subscription = self.name == "Subscription";
+        if sharing.len() < 2 || (refused.is_empty() && !is_subscription) {
+            return;
+        }
+        let services = merger.services(sharing.iter().map(|&(source, _)| source));
+        let all = listed(services.iter().map(|name| &***name));
+        let those = listed(refused.iter().map(|&source| &**merger.service(source)));
+        let message = format!("\"{at}\" is resolved by {all}, but is not shareable in {those}.");
+        let hint = if is_subscription {
+            "leave it to one service"
+        } else {
+            "mark it with @shareable in all of them, if all answer the same; or rename it, or give it to one by @override"
+        };
+        merger.errors.add(Code::InvalidFieldSharing, &services, at, message, hint);
+    }
+
+    /// What the supergraph says of where the field is resolved; nothing if that is as plain as can be.
+    fn join(
+        &self,
+        merger: &Merger<'_, 'a>,
+        merged: &MergedField<'a>,
+        found: &[Found<'_, 'a>],
+    ) -> Vec<JoinField<'a>> {
+        let joins: Vec<JoinField<'a>> = found.iter().filter_map(|found| one(merger, merged, found)).collect();
+        let sources = if self.name == "Query" { merger.schemas.len() } else { self.each.len() };
+        if joins.len() == sources && joins.iter().all(JoinField::is_plain) { Vec::new() } else { joins }
+    }
+}
+
+fn one<'a>(
+    merger: &Merger<'_, 'a>,
+    merged: &MergedField<'a>,
+    found: &Found<'_, 'a>,
+) -> Option<JoinField<'a>> {
+    let Found { source, field, overridden_by } = *found;
+    if found.is_overridden() && !field.is_external && !field.used.at_all() {
+        return None;
+    }
+    let is_known = |from: &str| merger.schemas.iter().any(|schema| *schema.name == *from);
+    let overrides = field.overrides.as_ref().filter(|overrides| is_known(&overrides.from));
+    let label = overridden_by.or(overrides).and_then(|overrides| overrides.label.clone());
+    Some(JoinField {
+        source: Some(source),
+        of: (field.of != merged.of).then(|| field.of.clone()),
+        is_external: field.is_external,
+        requires: field.requires.as_ref().map(|set| set.text.clone()),
+        provides: field.provides.as_ref().map(|set| set.text.clone()),
+        overrides: overrides.map(|overrides| overrides.from.clone()),
+        label,
+        is_used_overridden: found.is_overridden() && !field.is_external,
+    })
+}
+
+fn merged<'a>(merger: &mut Merger<'_, 'a>, at: &str, given: &[Found<'_, 'a>]) -> MergedField<'a> {
+    let mut shown = Shown::default();
+    // Who overrides a field describes it.
+    let (first, rest): (Vec<&Found<'_, 'a>>, Vec<_>) =
+        given.iter().partition(|found| found.field.overrides.is_some());
+    first.into_iter().chain(rest).for_each(|found| shown.merge(&found.field.shown));
+    let widest = merger.relations.widest(given.iter().map(|found| &found.field.of)).cloned();
+    let of = widest.unwrap_or_else(|| {
+        let said =
+            |found: &Found<'_, 'a>| format!("{} in \"{}\"", found.field.of, merger.service(found.source));
+        let said: Vec<String> = given.iter().map(said).collect();
+        let services = merger.services(given.iter().map(|found| found.source));
+        let message = format!("The type of \"{at}\" is {}.", said.join(", but "));
+        let hint =
+            "give it the same type in all services, or types of which one is a special case of the other";
+        merger.errors.add(Code::FieldTypeMismatch, &services, at, message, hint);
+        given[0].field.of.clone()
+    });
+    let arguments: Vec<_> = given.iter().map(|found| (found.source, &found.field.arguments)).collect();
+    let arguments =
+        inputs::common(merger, What::Argument, &arguments, |argument| format!("{at}({argument}:)"));
+    MergedField { shown, of, arguments, join: Vec::new() }
+}
+
+/// What is external somewhere is there as it is where it is resolved.
+fn check_externals<'f, 'a: 'f>(
+    merger: &mut Merger<'_, 'a>,
+    at: &str,
+    merged: &MergedField<'a>,
+    externals: impl Iterator<Item = &'f Found<'f, 'a>>,
+) {
+    for &Found { source, field, .. } in externals {
+        let service = merger.service(source);
+        if !merger.relations.is_within(&merged.of, &field.of) {
+            let message =
+                format!("\"{at}\" is of type {}, but \"{service}\" says that it is {}.", merged.of, field.of);
+            let hint = "write the type there as the service has it that resolves the field";
+            merger.errors.add(Code::ExternalTypeMismatch, &[service], at, message, hint);
+        }
+        for (name, argument) in &merged.arguments {
+            let at = format!("{at}({name}:)");
+            match field.arguments.get(name) {
+                None => {
+                    let message =
+                        format!("\"{at}\" is missing in \"{service}\", where the field is external.");
+                    merger.errors.add(
+                        Code::ExternalArgumentMissing,
+                        &[service],
+                        &at,
+                        message,
+                        "add the argument there",
+                    );
+                }
+                Some(other) if !merger.relations.is_within(&other.of, &argument.of) => {
+                    let message = format!(
+                        "\"{at}\" is of type {}, but \"{service}\" says that it is {}.",
+                        argument.of, other.of
+                    );
+                    let hint = "write the type there as the service has it that resolves the field";
+                    merger.errors.add(Code::ExternalArgumentTypeMismatch, &[service], &at, message, hint);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// Fields may override each other in a row, but not in a circle.
+fn check_circle(merger: &mut Merger<'_, '_>, at: &str, found: &[Found<'_, '_>]) {
+    let next = |source: usize| {
+        let overrides = found.iter().find(|found| found.source == source)?.field.overrides.as_ref()?;
+        found.iter().find(|found| **merger.service(found.source) == *overrides.from).map(|found| found.source)
+    };
+    let is_circle = |start: usize| {
+        std::iter::successors(next(start), |&source| next(source))
+            .take(found.len())
+            .any(|source| source == start)
+    };
+    let circle: Vec<usize> =
+        found.iter().map(|found| found.source).filter(|&source| is_circle(source)).collect();
+    if circle.len() > 1 {
+        let services = merger.services(circle);
+        let by = listed(services.iter().map(|name| &***name));
+        let message = format!("\"{at}\" is overridden in a circle, by {by}.");
+        let hint = "leave @override only where the field is resolved from now on";
+        merger.errors.add(Code::OverrideSourceHasOverride, &services, at, message, hint);
+    }
+}
+
+/// The fields of this name that types get of their interfaces, where those are objects.
+fn interface_objects<'s, 'a>(
+    schemas: &'s [Schema<'a>],
+    each: &[(usize, &Type<'a>)],
+    field: &str,
+) -> Vec<(usize, &'s Field<'a>)> {
+    let mut interfaces: Vec<&str> = each.iter().flat_map(|(_, of)| of.interfaces.iter().copied()).collect();
+    interfaces.sort_unstable();
+    interfaces.dedup();
+    let mut given = Vec::new();
+    for name in interfaces {
+        let all =
+            schemas.iter().enumerate().filter_map(|(source, schema)| Some((source, schema.types.get(name)?)));
+        let objects = all.filter(|(_, of)| of.is_interface_object);
+        let fields = objects.filter_map(|(source, of)| Some((source, of.fields.get(field)?)));
+        given.extend(fields.filter(|(_, field)| !field.is_external && !field.used.by_key));
+    }
+    given
+}
+
+/// Types that implement an interface get what services add to it where it is an object.
+pub(super) fn add_those_of_interface_objects<'a>(schemas: &[Schema<'a>], types: &mut Types<'a>) {
+    let is_object = |name: &str| {
+        let all = schemas.iter().filter_map(|schema| schema.types.get(name));
+        all.into_iter().any(|of| of.is_interface_object)
+    };
+    let objects: Vec<&str> = types
+        .iter()
+        .filter(|(name, of)| of.kind == Kind::Interface && is_object(name))
+        .map(|(name, _)| *name)
+        .collect();
+    for interface in objects {
+        let all = schemas
+            .iter()
+            .filter_map(|schema| schema.types.get(interface))
+            .filter(|of| of.is_interface_object);
+        let added: Vec<&'a str> = all
+            .flat_map(|of| of.fields.iter().filter(|(_, field)| !field.is_external).map(|(name, _)| *name))
+            .collect();
+        let Some(of) = types.get(interface) else { continue };
+        let copied = |name: &&'a str| {
+            let field = of.fields.get(name)?;
+            let join = vec![JoinField::default()];
+            let (shown, of, arguments) = (field.shown.clone(), field.of.clone(), field.arguments.clone());
+            Some((*name, MergedField { shown, of, arguments, join }))
+        };
+        for (name, field) in added.iter().filter_map(copied).collect::<Vec<_>>() {
+            let implementations = types.values_mut().filter(|of| of.kind == Kind::Object);
+            for implementation in implementations.filter(|of| of.interfaces.contains(interface)) {
+                let copy = || MergedField {
+                    shown: field.shown.clone(),
+                    of: field.of.clone(),
+                    arguments: field.arguments.clone(),
+                    join: field.join.clone(),
+                };
+                implementation.fields.entry(name).or_insert_with(copy);
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What `@key`, `@requires` and `@provides` name has to be there, and to be external where another service has it.
+
+use indexmap::IndexMap;
+
+use super::error::{Code, Errors};
+use super::model::{FieldSet, Kind, Schema, Type, Used};
+use super::read::is_built_in;
+use super::selection::{Picked, Selection};
+
+/// Which directive names the fields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Key,
+    Requires,
+    Provides,
+}
+
+impl By {
+    fn directive(self) -> &'static str {
+        match self {
+            Self::Key => "@key",
+            Self::Requires => "@requires",
+            Self::Provides => "@provides",
+        }
+    }
+
+    fn invalid(self) -> Code {
+        match self {
+            Self::Key => Code::KeyInvalidFields,
+            Self::Requires => Code::RequiresInvalidFields,
+            Self::Provides => Code::ProvidesInvalidFields,
+        }
+    }
+
+    fn has_directive(self) -> Code {
+        match self {
+            Self::Key => Code::KeyDirectiveInFieldsArg,
+            Self::Requires => Code::RequiresDirectiveInFieldsArg,
+            Self::Provides => Code::ProvidesDirectiveInFieldsArg,
+        }
+    }
+}
+
+/// Checks all of them, and marks the fields that they use.
+pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
+    let mut uses = Uses::default();
+    for (&name, of) in &schema.types {
+        for key in &of.keys {
+            let mut walk =
+                Walk { schema, by: By::Key, at: name, uses: &mut uses, errors, is_extended: !of.is_defined };
+            walk.set(name, &key.fields);
+        }
+        for (field_name, field) in &of.fields {
+            let at = format!("{name}.{field_name}");
+            if let Some(set) = &field.requires {
+                Walk { schema, by: By::Requires, at: &at, uses: &mut uses, errors, is_extended: false }
+                    .set(name, set);
+            }
+            if let Some(set) = &field.provides {
+                let mut walk =
+                    Walk { schema, by: By::Provides, at: &at, uses: &mut uses, errors, is_extended: false };
+                walk.provided(field.of.name(), set);
+            }
+        }
+    }
+    let indices: Vec<(usize, usize, By, bool)> = uses.into_indices(schema);
+    for (of, field, by, is_extended) in indices {
+        let field = &mut schema.types[of].fields[field];
+        mark(&mut field.used, by);
+        // An extension names its key's fields external, but gives them all the same.
+        field.is_external &= !is_extended;
+    }
+}
+
+fn mark(used: &mut Used, by: By) {
+    match by {
+        By::Key => used.by_key = true,
+        By::Requires => used.by_requires = true,
+        By::Provides => used.by_provides = true,
+    }
+}
+
+/// The fields that are used, by type and name; and whether an extension's key does.
+#[derive(Default)]
+struct Uses(IndexMap<String, IndexMap<String, Vec<(By, bool)>>>);
+
+impl Uses {
+    fn add(&mut self, of: &str, field: &str, by: By, is_extended: bool) {
+        let uses = self.0.entry(of.to_owned()).or_default().entry(field.to_owned()).or_default();
+        if !uses.contains(&(by, is_extended)) {
+            uses.push((by, is_extended));
+        }
+    }
+
+    fn into_indices(self, schema: &Schema<'_>) -> Vec<(usize, usize, By, bool)> {
+        let mut indices = Vec::new();
+        for (name, fields) in self.0 {
+            let Some((of, _, found)) = schema.types.get_full(name.as_str()) else { continue };
+            for (field, uses) in fields {
+                let Some(field) = found.fields.get_index_of(field.as_str()) else { continue };
+                indices.extend(uses.into_iter().map(|(by, is_extended)| (of, field, by, is_extended)));
+            }
+        }
+        indices
+    }
+}
+
+struct Walk<'w, 'a> {
+    schema: &'w Schema<'a>,
+    by: By,
+    at: &'w str,
+    uses: &'w mut Uses,
+    errors: &'w mut Errors,
+    is_extended: bool,
+}
+
+impl<'w, 'a> Walk<'w, 'a> {
+    fn set(&mut self, of: &str, set: &FieldSet) {
+        self.selection(of, &set.selection, false);
+    }
+
+    fn provided(&mut self, of: &str, set: &FieldSet) {
+        let kind = self.schema.types.get(of).map(|of| of.kind);
+        if matches!(kind, Some(Kind::Object | Kind::Interface | Kind::Union)) {
+            self.set(of, set);
+        } else {
+            let what = format!("\"{of}\" has no fields that could be provided");
+            self.complain(Code::ProvidesOnNonObjectField, &what, "take @provides away");
+        }
+    }
+
+    fn selection(&mut self, of: &str, selection: &Selection, is_external: bool) {
+        for picked in &selection.0 {
+            match picked {
+                Picked::On { of: on, below } => {
+                    self.selection(on.as_deref().unwrap_or(of), below, is_external)
+                }
+                Picked::Field { name, .. } if &**name == "__typename" => {}
+                Picked::Field { name, has_arguments, has_directives, below } => {
+                    if *has_directives {
+                        let what = format!("the field \"{name}\" has a directive there");
+                        self.complain(self.by.has_directive(), &what, "take the directive away");
+                    }
+                    self.field(of, name, *has_arguments, below, is_external);
+                }
+            }
+        }
+    }
+
+    fn field(&mut self, of: &str, name: &str, has_arguments: bool, below: &Selection, is_external: bool) {
+        let Some((owner, field)) = self.find(of, name) else {
+            let what = format!("\"{of}\" has no field \"{name}\" in that service");
+            return self.complain(
+                self.by.invalid(),
+                &what,
+                "name a field of the type, or add it to the schema there",
+            );
+        };
+        self.uses.add(of, name, self.by, self.is_extended);
+        if self.by != By::Requires && (has_arguments || !field.arguments.is_empty()) {
+            let code = if self.by == By::Key { Code::KeyFieldsHasArgs } else { Code::ProvidesFieldsHasArgs };
+            self.complain(code, &format!("\"{of}.{name}\" has arguments"), "use a field without arguments");
+        }
+        let inner = field.of.name();
+        let kind = self.schema.types.get(inner).map(|of| of.kind);
+        let is_leaf = is_built_in(inner) || matches!(kind, Some(Kind::Scalar | Kind::Enum));
+        if self.by == By::Key && matches!(kind, Some(Kind::Interface | Kind::Union)) {
+            let what = format!("\"{of}.{name}\" is of the abstract type \"{inner}\"");
+            return self.complain(
+                Code::KeyFieldsSelectInvalidType,
+                &what,
+                "use fields of objects and scalars",
+            );
+        }
+        if is_leaf != below.0.is_empty() {
+            let what = format!(
+                "\"{of}.{name}\" of type \"{}\" has to be written with{} fields of its own",
+                field.of,
+                if is_leaf { "out" } else { "" }
+            );
+            return self.complain(self.by.invalid(), &what, "write it as in a query");
+        }
+        let is_external = is_external || self.is_external(owner, of, name);
+        if is_leaf && !is_external && self.by != By::Key && !self.schema.is_first {
+            let what = format!("\"{of}.{name}\" is not external, so the service has it anyway");
+            let code = match self.by {
+                By::Requires => Code::RequiresFieldsMissingExternal,
+                _ => Code::ProvidesFieldsMissingExternal,
+            };
+            return self.complain(
+                code,
+                &what,
+                "mark the field with @external, or take it out of the directive",
+            );
+        }
+        self.selection(inner, below, is_external);
+    }
+
+    fn find(&self, of: &str, name: &str) -> Option<(&'w Type<'a>, &'w super::model::Field<'a>)> {
+        let of = self.schema.types.get(of)?;
+        Some((of, of.fields.get(name)?))
+    }
+
+    /// An interface's field is external if it is so in a type that implements it.
+    fn is_external(&self, owner: &Type<'_>, of: &str, name: &str) -> bool {
+        let external = |of: &Type<'_>| of.fields.get(name).is_some_and(|field| field.is_external);
+        let implements = |other: &Type<'_>| other.kind == Kind::Object && other.interfaces.contains(of);
+        external(owner)
+            || owner.kind == Kind::Interface
+                && self.schema.types.values().any(|other| implements(other) && external(other))
+    }
+
+    fn complain(&mut self, code: Code, what: &str, hint: &str) {
+        let service = &self.schema.name;
+        let message = format!("{} at \"{}\" of \"{service}\": {what}.", self.by.directive(), self.at);
+        self.errors.add(code, &[service], self.at, message, hint);
+    }
+}

@@ -1,0 +1,147 @@
+//! What `@inaccessible` hides may not be missed by what is left.
+
+use graphql_tools::parser::schema::Value as Written;
+
+use super::error::{Code, Errors};
+use super::merged::{MergedType, Types};
+use super::model::{Input, Kind, Name, Schema, Shown, TypeRef, Value};
+
+/// Checks all of it.
+pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut Errors) {
+    let is_anything_hidden = types.values().any(|of| {
+        of.shown.is_inaccessible
+            || of.fields.values().any(|field| {
+                field.shown.is_inaccessible
+                    || field.arguments.values().any(|argument| argument.shown.is_inaccessible)
+            })
+            || of.inputs.values().any(|input| input.input.shown.is_inaccessible)
+            || of.values.values().any(|value| value.shown.is_inaccessible)
+    });
+    if !is_anything_hidden {
+        return;
+    }
+    let mut hidden = Hidden { schemas, types, errors };
+    for (name, of) in types {
+        if of.shown.is_inaccessible {
+            if *name == "Query" {
+                let message = "\"Query\" is inaccessible: nothing could be asked for.";
+                hidden.add(
+                    Code::QueryRootTypeInaccessible,
+                    "Query",
+                    name,
+                    message,
+                    "take @inaccessible away",
+                );
+            }
+            continue;
+        }
+        hidden.children(name, of);
+        hidden.fields(name, of);
+        for (input, merged) in &of.inputs {
+            hidden.input(name, &format!("{name}.{input}"), &merged.input);
+        }
+    }
+}
+
+struct Hidden<'h, 'a> {
+    schemas: &'h [Schema<'a>],
+    types: &'h Types<'a>,
+    errors: &'h mut Errors,
+}
+
+impl<'a> Hidden<'_, 'a> {
+    /// A type that can be seen has something that can.
+    fn children(&mut self, name: &str, of: &MergedType<'a>) {
+        let shown = |shown: &Shown| !shown.is_inaccessible;
+        let is_empty = match of.kind {
+            Kind::Object | Kind::Interface => !of.fields.values().any(|field| shown(&field.shown)),
+            Kind::Enum => !of.values.values().any(|value| shown(&value.shown)),
+            Kind::Input => !of.inputs.values().any(|input| shown(&input.input.shown)),
+            Kind::Union => !of.members.iter().any(|member| self.is_shown(member)),
+            Kind::Scalar => false,
+        };
+        if is_empty {
+            let message = format!("\"{name}\" can be seen, but everything in it is inaccessible.");
+            self.add(
+                Code::OnlyInaccessibleChildren,
+                name,
+                name,
+                &message,
+                "mark the type itself with @inaccessible",
+            );
+        }
+    }
+
+    fn fields(&mut self, name: &str, of: &MergedType<'a>) {
+        for (field, found) in &of.fields {
+            let at = format!("{name}.{field}");
+            let of_interface = of.interfaces.iter().find(|interface| {
+                let field = self.types.get(**interface).and_then(|of| of.fields.get(field));
+                self.is_shown(interface) && field.is_some_and(|field| !field.shown.is_inaccessible)
+            });
+            if found.shown.is_inaccessible {
+                if let Some(interface) = of_interface {
+                    let message = format!(
+                        "\"{at}\" is inaccessible, but the interface's \"{interface}.{field}\" is not."
+                    );
+                    self.add(Code::ImplementedByInaccessible, &at, name, &message, "hide both, or none");
+                }
+                continue;
+            }
+            self.reference(&at, name, &found.of);
+            for (argument, input) in &found.arguments {
+                self.input(name, &format!("{at}({argument}:)"), input);
+            }
+        }
+    }
+
+    fn input(&mut self, owner: &str, at: &str, input: &Input<'a>) {
+        if !input.shown.is_inaccessible {
+            self.reference(at, owner, &input.of);
+            if input.default.as_ref().is_some_and(|value| self.uses_hidden(value, &input.of)) {
+                let message = format!("The default of \"{at}\" uses what is inaccessible.");
+                self.add(Code::DefaultValueUsesInaccessible, at, owner, &message, "write another default");
+            }
+        } else if input.is_required() {
+            let message = format!("\"{at}\" is inaccessible, but required.");
+            self.add(Code::RequiredInaccessible, at, owner, &message, "give it a default, or let it be null");
+        }
+    }
+
+    fn reference(&mut self, at: &str, owner: &str, of: &TypeRef<'_>) {
+        if self.types.get(of.name()).is_some_and(|of| of.shown.is_inaccessible) {
+            let message = format!("\"{at}\" can be seen, but its type \"{}\" is inaccessible.", of.name());
+            self.add(
+                Code::ReferencedInaccessible,
+                at,
+                owner,
+                &message,
+                format!("mark \"{at}\" with @inaccessible too"),
+            );
+        }
+    }
+
+    fn uses_hidden(&self, value: &Value<'_>, of: &TypeRef<'_>) -> bool {
+        let Some(found) = self.types.get(of.name()) else { return false };
+        match value {
+            Written::Enum(value) => found.values.get(*value).is_some_and(|value| value.shown.is_inaccessible),
+            Written::List(items) => items.iter().any(|item| self.uses_hidden(item, of)),
+            Written::Object(members) => members.iter().any(|(name, value)| {
+                found.inputs.get(*name).is_some_and(|input| {
+                    input.input.shown.is_inaccessible || self.uses_hidden(value, &input.input.of)
+                })
+            }),
+            _ => false,
+        }
+    }
+
+    fn is_shown(&self, name: &str) -> bool {
+        self.types.get(name).is_some_and(|of| !of.shown.is_inaccessible)
+    }
+
+    fn add(&mut self, code: Code, at: &str, owner: &str, message: &str, hint: impl Into<String>) {
+        let has = |schema: &&Schema<'_>| schema.types.contains_key(owner);
+        let services: Vec<&Name> = self.schemas.iter().filter(has).map(|schema| &schema.name).collect();
+        self.errors.add(code, &services, at, message, hint);
+    }
+}

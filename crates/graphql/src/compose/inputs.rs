@@ -1,0 +1,177 @@
+//! Arguments and input objects: what all services take.
+
+use graphql_tools::parser::schema::Value as Written;
+use indexmap::IndexMap;
+
+use super::error::{Code, listed};
+use super::merge::Merger;
+use super::merged::MergedInput;
+use super::model::{Input, Shown, Type, Value};
+
+/// Which kind of input is merged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Argument,
+    Field,
+}
+
+/// The fields of an input object.
+pub(super) fn merge<'a>(
+    merger: &mut Merger<'_, 'a>,
+    name: &str,
+    each: &[(usize, &Type<'a>)],
+) -> IndexMap<&'a str, MergedInput<'a>> {
+    let each: Vec<_> = each.iter().map(|&(source, of)| (source, &of.inputs)).collect();
+    let merged = common(merger, What::Field, &each, |input| format!("{name}.{input}"));
+    if merged.is_empty() && each.iter().any(|(_, inputs)| !inputs.is_empty()) {
+        let services = merger.services(each.iter().map(|&(source, _)| source));
+        let message = format!("No field of the input type \"{name}\" is known to all services that take it.");
+        let hint = "give it the same fields in all, or rename it in one";
+        merger.errors.add(Code::EmptyMergedInputType, &services, name, message, hint);
+    }
+    let joined = |input: &str, of: &Input<'a>| {
+        let types = each.iter().filter_map(|&(source, inputs)| Some((source, inputs.get(input)?.of.clone())));
+        let types: Vec<_> = types.collect();
+        if types.iter().all(|(_, other)| *other == of.of) { Vec::new() } else { types }
+    };
+    merged
+        .into_iter()
+        .map(|(name, input)| (name, MergedInput { join: joined(name, &input), input }))
+        .collect()
+}
+
+/// Those inputs that all sources have.
+pub(super) fn common<'a>(
+    merger: &mut Merger<'_, 'a>,
+    what: What,
+    each: &[(usize, &IndexMap<&'a str, Input<'a>>)],
+    coordinate: impl Fn(&str) -> String,
+) -> IndexMap<&'a str, Input<'a>> {
+    let mut all: IndexMap<&'a str, Vec<(usize, &Input<'a>)>> = IndexMap::new();
+    for (source, inputs) in each {
+        for (name, input) in *inputs {
+            all.entry(name).or_default().push((*source, input));
+        }
+    }
+    let mut merged = IndexMap::with_capacity(all.len());
+    for (name, found) in all {
+        if found.len() == each.len() {
+            merged.insert(name, one(merger, what, &coordinate(name), &found));
+        } else if found.iter().any(|(_, input)| input.is_required()) {
+            missing(merger, what, &coordinate(name), each.iter().map(|&(source, _)| source), &found);
+        }
+    }
+    merged
+}
+
+fn one<'a>(
+    merger: &mut Merger<'_, 'a>,
+    what: What,
+    coordinate: &str,
+    found: &[(usize, &Input<'a>)],
+) -> Input<'a> {
+    let mut shown = Shown::default();
+    found.iter().for_each(|(_, input)| shown.merge(&input.shown));
+    let narrowest = merger.relations.narrowest(found.iter().map(|(_, input)| &input.of)).cloned();
+    let of = narrowest.unwrap_or_else(|| {
+        let code =
+            if what == What::Argument { Code::FieldArgumentTypeMismatch } else { Code::FieldTypeMismatch };
+        let hint = "give it the same type in all services, or types of which one only adds \"!\"";
+        differ(merger, code, coordinate, "type", found, |input| input.of.to_string(), hint);
+        found[0].1.of.clone()
+    });
+    let default = default(found);
+    if default == Default::Differ {
+        let code = if what == What::Argument {
+            Code::FieldArgumentDefaultMismatch
+        } else {
+            Code::InputFieldDefaultMismatch
+        };
+        let written =
+            |input: &Input<'_>| input.default.as_ref().map_or("none".to_owned(), ToString::to_string);
+        differ(merger, code, coordinate, "default", found, written, "write the same default in all services");
+    }
+    let default = if let Default::Same(value) = default { Some(value.clone()) } else { None };
+    Input { shown, of, default }
+}
+
+/// What several defaults are together. Where one service has none, none is said.
+#[derive(PartialEq)]
+enum Default<'d, 'a> {
+    None,
+    Same(&'d Value<'a>),
+    Differ,
+}
+
+fn default<'d, 'a>(found: &[(usize, &'d Input<'a>)]) -> Default<'d, 'a> {
+    let mut defaults = found.iter().filter_map(|(_, input)| input.default.as_ref());
+    let Some(first) = defaults.next() else { return Default::None };
+    if defaults.any(|other| !is_same(first, other)) {
+        Default::Differ
+    } else if found.iter().all(|(_, input)| input.default.is_some()) {
+        Default::Same(first)
+    } else {
+        Default::None
+    }
+}
+
+/// Members of objects may stand in any order.
+fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
+    match (one, other) {
+        (Written::Object(one), Written::Object(other)) => {
+            let holds = |name: &str, value| {
+                other.iter().any(|(known, other)| *known == name && is_same(value, other))
+            };
+            one.len() == other.len() && one.iter().all(|(name, value)| holds(name, value))
+        }
+        (Written::List(one), Written::List(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        _ => one == other,
+    }
+}
+
+fn differ<'a>(
+    merger: &mut Merger<'_, 'a>,
+    code: Code,
+    coordinate: &str,
+    what: &str,
+    found: &[(usize, &Input<'a>)],
+    written: impl Fn(&Input<'a>) -> String,
+    hint: &str,
+) {
+    let services = merger.services(found.iter().map(|&(source, _)| source));
+    let said: Vec<String> = found
+        .iter()
+        .map(|&(source, input)| format!("{} in \"{}\"", written(input), merger.service(source)))
+        .collect();
+    let message = format!("The {what} of \"{coordinate}\" is {}.", said.join(", but "));
+    merger.errors.add(code, &services, coordinate, message, hint);
+}
+
+fn missing<'a>(
+    merger: &mut Merger<'_, 'a>,
+    what: What,
+    coordinate: &str,
+    all: impl Iterator<Item = usize> + Clone,
+    found: &[(usize, &Input<'a>)],
+) {
+    let has = |source: usize| found.iter().any(|&(other, _)| other == source);
+    let required = found.iter().filter(|(_, input)| input.is_required());
+    let message = format!(
+        "\"{coordinate}\" is required in {}, but {} does not take it.",
+        listed(required.map(|&(source, _)| &**merger.service(source))),
+        listed(all.clone().filter(|&source| !has(source)).map(|source| &**merger.service(source))),
+    );
+    let code = match what {
+        What::Argument => Code::RequiredArgumentMissingInSomeSubgraph,
+        What::Field => Code::RequiredInputFieldMissingInSomeSubgraph,
+    };
+    merger.errors.add(
+        code,
+        &merger.services(all),
+        coordinate,
+        message,
+        "add it there, or give it a default where it is required",
+    );
+}

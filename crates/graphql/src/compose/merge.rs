@@ -1,0 +1,169 @@
+//! All schemas become one: types of one name are one type.
+
+use indexmap::IndexMap;
+
+use super::error::{Code, Errors, listed};
+use super::fields;
+use super::inputs;
+use super::merged::{MergedType, MergedValue, Types};
+use super::model::{Kind, Name, Schema, Shown, Type};
+use super::relations::Relations;
+
+/// What merging needs to know.
+pub(super) struct Merger<'s, 'a> {
+    pub(super) schemas: &'s [Schema<'a>],
+    pub(super) relations: Relations<'a>,
+    pub(super) errors: &'s mut Errors,
+}
+
+impl<'s, 'a> Merger<'s, 'a> {
+    pub(super) fn types(&mut self) -> Types<'a> {
+        let mut all: IndexMap<&'a str, Vec<usize>> = IndexMap::new();
+        for (index, schema) in self.schemas.iter().enumerate() {
+            for name in schema.types.keys() {
+                all.entry(name).or_default().push(index);
+            }
+        }
+        let merged = all.into_iter().filter_map(|(name, sources)| Some((name, self.merge(name, sources)?)));
+        let mut types: Types<'a> = merged.collect();
+        fields::add_those_of_interface_objects(self.schemas, &mut types);
+        types
+    }
+
+    /// The type in each schema that has it.
+    pub(super) fn each(&self, name: &str, sources: &[usize]) -> Vec<(usize, &'s Type<'a>)> {
+        sources.iter().filter_map(|&source| Some((source, self.schemas[source].types.get(name)?))).collect()
+    }
+
+    pub(super) fn service(&self, source: usize) -> &'s Name {
+        &self.schemas[source].name
+    }
+
+    pub(super) fn services(&self, sources: impl IntoIterator<Item = usize>) -> Vec<&'s Name> {
+        sources.into_iter().map(|source| self.service(source)).collect()
+    }
+
+    fn merge(&mut self, name: &'a str, sources: Vec<usize>) -> Option<MergedType<'a>> {
+        let each = self.each(name, &sources);
+        let kind = self.kind(name, &each)?;
+        self.check_defined(name, &each);
+        let mut shown = Shown::default();
+        each.iter().for_each(|(_, of)| shown.merge(&of.shown));
+        let mut merged = MergedType {
+            kind,
+            shown,
+            interfaces: each.iter().flat_map(|(_, of)| of.interfaces.iter().copied()).collect(),
+            members: each.iter().flat_map(|(_, of)| of.members.iter().copied()).collect(),
+            specified_by: each.iter().find_map(|(_, of)| of.specified_by.clone()),
+            is_one_of: each.iter().any(|(_, of)| of.is_one_of),
+            fields: IndexMap::new(),
+            inputs: IndexMap::new(),
+            values: IndexMap::new(),
+            sources,
+        };
+        match kind {
+            Kind::Object | Kind::Interface => merged.fields = fields::merge(self, name, kind, &each),
+            Kind::Input => merged.inputs = inputs::merge(self, name, &each),
+            Kind::Enum => merged.values = self.values(name, &each),
+            Kind::Scalar | Kind::Union => {}
+        }
+        Some(merged)
+    }
+
+    fn kind(&mut self, name: &str, each: &[(usize, &Type<'a>)]) -> Option<Kind> {
+        let kind = each.first()?.1.merged_kind();
+        if each.iter().all(|(_, of)| of.merged_kind() == kind) {
+            return Some(kind);
+        }
+        let said =
+            |&(source, of): &(usize, &Type<'_>)| format!("{} in \"{}\"", word(of), self.service(source));
+        let said: Vec<String> = each.iter().map(said).collect();
+        self.errors.add(
+            Code::TypeKindMismatch,
+            &self.services(each.iter().map(|&(source, _)| source)),
+            name,
+            format!("\"{name}\" is {}.", said.join(", and ")),
+            "rename it in one of the services, or make it the same kind in all",
+        );
+        None
+    }
+
+    /// A type that is only extended needs one that is defined.
+    fn check_defined(&mut self, name: &str, each: &[(usize, &Type<'a>)]) {
+        let is_root = matches!(name, "Query" | "Mutation" | "Subscription");
+        let is_first_extended =
+            each.len() > 1 && each.iter().all(|&(source, _)| self.schemas[source].is_first);
+        if is_root || is_first_extended || each.iter().any(|(_, of)| of.is_defined) {
+            return;
+        }
+        let services = self.services(each.iter().map(|&(source, _)| source));
+        let by = listed(services.iter().map(|name| &***name));
+        let message = format!("\"{name}\" is extended by {by}, but no service defines it.");
+        self.errors.add(
+            Code::ExtensionWithNoBase,
+            &services,
+            name,
+            message,
+            "write \"type\" without \"extend\" in one of them",
+        );
+    }
+
+    /// An enum has all values if it is only given, those that all know if it is only taken, and the same ones everywhere
+    /// if it is both.
+    fn values(&mut self, name: &str, each: &[(usize, &Type<'a>)]) -> IndexMap<&'a str, MergedValue> {
+        let mut values: IndexMap<&'a str, MergedValue> = IndexMap::new();
+        for &(source, of) in each {
+            for (value, shown) in &of.values {
+                let new = || MergedValue { shown: Shown::default(), sources: Vec::new() };
+                let merged = values.entry(value).or_insert_with(new);
+                merged.shown.merge(shown);
+                merged.sources.push(source);
+            }
+        }
+        if !self.relations.is_input(name) {
+            return values;
+        }
+        if self.relations.is_output(name) {
+            let missing = values
+                .iter()
+                .filter(|(_, value)| value.sources.len() < each.len() && !value.shown.is_inaccessible);
+            let missing: Vec<_> = missing.map(|(value, merged)| (*value, merged.sources.clone())).collect();
+            for (value, sources) in missing {
+                self.mismatch(name, value, each, &sources);
+            }
+            return values;
+        }
+        values.retain(|_, value| value.sources.len() == each.len());
+        if values.is_empty() {
+            let services = self.services(each.iter().map(|&(source, _)| source));
+            let message = format!("No value of the enum \"{name}\" is known to all services that take it.");
+            let hint = "give it the same values in all, or rename it in one";
+            self.errors.add(Code::EmptyMergedEnumType, &services, name, message, hint);
+        }
+        values
+    }
+
+    fn mismatch(&mut self, name: &str, value: &str, each: &[(usize, &Type<'a>)], has: &[usize]) {
+        let services = self.services(each.iter().map(|&(source, _)| source));
+        let lacks = each.iter().map(|&(source, _)| source).filter(|source| !has.contains(source));
+        let message = format!(
+            "The enum \"{name}\" is both taken and given, but \"{value}\" is a value in {} and none in {}.",
+            listed(has.iter().map(|&source| &**self.service(source))),
+            listed(lacks.map(|source| &**self.service(source))),
+        );
+        let hint = format!("add \"{value}\" there, or mark it with @inaccessible");
+        self.errors.add(Code::EnumValueMismatch, &services, format!("{name}.{value}"), message, hint);
+    }
+}
+
+fn word(of: &Type<'_>) -> &'static str {
+    match of.kind {
+        Kind::Object if of.is_interface_object => "an object that stands for an interface",
+        Kind::Object => "an object type",
+        Kind::Interface => "an interface",
+        Kind::Union => "a union",
+        Kind::Enum => "an enum",
+        Kind::Input => "an input type",
+        Kind::Scalar => "a scalar",
+    }
+}

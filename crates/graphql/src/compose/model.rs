@@ -1,0 +1,195 @@
+//! A service's schema as composition sees it: definitions and extensions in one, directives as what they mean, the root
+//! types under their usual names.
+
+use std::fmt;
+use std::sync::Arc;
+
+use graphql_tools::parser::schema as ast;
+use indexmap::{IndexMap, IndexSet};
+
+use super::selection::Selection;
+
+/// A service's name.
+pub(super) type Name = Arc<str>;
+/// A value in a schema.
+pub(super) type Value<'a> = ast::Value<'a, &'a str>;
+
+/// A service's schema.
+#[derive(Debug)]
+pub(super) struct Schema<'a> {
+    pub(super) name: Name,
+    /// How the supergraph calls it, in `join__Graph`.
+    pub(super) graph: String,
+    /// Whether it is of Federation v1, or of none.
+    pub(super) is_first: bool,
+    pub(super) types: IndexMap<&'a str, Type<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Scalar,
+    Object,
+    Interface,
+    Union,
+    Enum,
+    Input,
+}
+
+/// What every element of a schema may have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    pub(super) description: Option<String>,
+    pub(super) is_inaccessible: bool,
+    pub(super) tags: IndexSet<String>,
+    /// Why it is deprecated, if it is.
+    pub(super) deprecated: Option<String>,
+}
+
+impl Shown {
+    /// Takes in what another schema says of the same element.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if self.description.is_none() {
+            self.description.clone_from(&other.description);
+        }
+        if self.deprecated.is_none() {
+            self.deprecated.clone_from(&other.deprecated);
+        }
+        self.is_inaccessible |= other.is_inaccessible;
+        self.tags.extend(other.tags.iter().cloned());
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Type<'a> {
+    pub(super) kind: Kind,
+    pub(super) shown: Shown,
+    /// Whether it is defined, and not only extended.
+    pub(super) is_defined: bool,
+    pub(super) is_interface_object: bool,
+    pub(super) keys: Vec<Key>,
+    pub(super) interfaces: IndexSet<&'a str>,
+    /// Of objects and interfaces.
+    pub(super) fields: IndexMap<&'a str, Field<'a>>,
+    /// Of input objects.
+    pub(super) inputs: IndexMap<&'a str, Input<'a>>,
+    /// Of enums.
+    pub(super) values: IndexMap<&'a str, Shown>,
+    /// Of unions.
+    pub(super) members: IndexSet<&'a str>,
+    pub(super) specified_by: Option<String>,
+    pub(super) is_one_of: bool,
+}
+
+impl Type<'_> {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            shown: Shown::default(),
+            is_defined: false,
+            is_interface_object: false,
+            keys: Vec::new(),
+            interfaces: IndexSet::new(),
+            fields: IndexMap::new(),
+            inputs: IndexMap::new(),
+            values: IndexMap::new(),
+            members: IndexSet::new(),
+            specified_by: None,
+            is_one_of: false,
+        }
+    }
+
+    /// Its kind in the supergraph.
+    pub(super) fn merged_kind(&self) -> Kind {
+        if self.is_interface_object { Kind::Interface } else { self.kind }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) fields: FieldSet,
+    pub(super) is_resolvable: bool,
+}
+
+/// The argument of `@key`, `@requires` or `@provides`.
+#[derive(Clone, Debug)]
+pub(super) struct FieldSet {
+    /// As it is written; with single spaces.
+    pub(super) text: String,
+    pub(super) selection: Selection,
+}
+
+#[derive(Debug)]
+pub(super) struct Field<'a> {
+    pub(super) shown: Shown,
+    pub(super) of: TypeRef<'a>,
+    pub(super) arguments: IndexMap<&'a str, Input<'a>>,
+    pub(super) is_external: bool,
+    pub(super) is_shareable: bool,
+    pub(super) requires: Option<FieldSet>,
+    pub(super) provides: Option<FieldSet>,
+    pub(super) overrides: Option<Override>,
+    pub(super) used: Used,
+}
+
+/// What of the same schema uses a field.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Used {
+    pub(super) by_key: bool,
+    pub(super) by_requires: bool,
+    pub(super) by_provides: bool,
+    pub(super) by_interface: bool,
+}
+
+impl Used {
+    pub(super) fn at_all(self) -> bool {
+        self.by_key || self.by_requires || self.by_provides || self.by_interface
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Override {
+    pub(super) from: String,
+    pub(super) label: Option<String>,
+}
+
+/// An argument, or a field of an input object.
+#[derive(Clone, Debug)]
+pub(super) struct Input<'a> {
+    pub(super) shown: Shown,
+    pub(super) of: TypeRef<'a>,
+    pub(super) default: Option<Value<'a>>,
+}
+
+impl Input<'_> {
+    pub(super) fn is_required(&self) -> bool {
+        matches!(self.of, TypeRef::NonNull(_)) && self.default.is_none()
+    }
+}
+
+/// A type as a field has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TypeRef<'a> {
+    Named(&'a str),
+    List(Box<TypeRef<'a>>),
+    NonNull(Box<TypeRef<'a>>),
+}
+
+impl<'a> TypeRef<'a> {
+    /// The name inside of it all.
+    pub(super) fn name(&self) -> &'a str {
+        match self {
+            Self::Named(name) => name,
+            Self::List(inner) | Self::NonNull(inner) => inner.name(),
+        }
+    }
+}
+
+impl fmt::Display for TypeRef<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => out.write_str(name),
+            Self::List(inner) => write!(out, "[{inner}]"),
+            Self::NonNull(inner) => write!(out, "{inner}!"),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The supergraph as it is written: by the join specification v0.3, and v0.4 where fields are overridden for a share of the
+//! requests.
+
+use std::fmt::Write as _;
+
+use super::merged::{JoinField, MergedField, MergedType, Types};
+use super::model::{Input, Kind, Schema, Shown, Type};
+use super::read::NO_REASON;
+
+const DIRECTIVES: &str = "
+directive @link(url: String, as: String, for: link__Purpose, import: [link__Import]) repeatable on SCHEMA
+directive @join__graph(name: String!, url: String!) on ENUM_VALUE
+directive @join__type(graph: join__Graph!, key: join__FieldSet, extension: Boolean! = false, resolvable: Boolean! = true, isInterfaceObject: Boolean! = false) repeatable on OBJECT | INTERFACE | UNION | ENUM | INPUT_OBJECT | SCALAR
+directive @join__implements(graph: join__Graph!, interface: String!) repeatable on OBJECT | INTERFACE
+directive @join__unionMember(graph: join__Graph!, member: String!) repeatable on UNION
+directive @join__enumValue(graph: join__Graph!) repeatable on ENUM_VALUE
+scalar join__FieldSet
+scalar link__Import
+enum link__Purpose {
+  SECURITY
+  EXECUTION
+}
+";
+const TAG: &str = "directive @tag(name: String!) repeatable on FIELD_DEFINITION | OBJECT | INTERFACE | UNION | ARGUMENT_DEFINITION | SCALAR | ENUM | ENUM_VALUE | INPUT_OBJECT | INPUT_FIELD_DEFINITION | SCHEMA\n";
+const INACCESSIBLE: &str = "directive @inaccessible on FIELD_DEFINITION | OBJECT | INTERFACE | UNION | ARGUMENT_DEFINITION | SCALAR | ENUM | ENUM_VALUE | INPUT_OBJECT | INPUT_FIELD_DEFINITION\n";
+const ONE_OF: &str = "directive @oneOf on INPUT_OBJECT\n";
+
+/// Writes it.
+pub(super) fn supergraph<'a>(schemas: &[Schema<'a>], types: &Types<'a>) -> String {
+    let mut printer =
+        Printer { schemas, out: String::new(), has_tags: false, has_inaccessible: false, has_labels: false };
+    for (name, of) in types {
+        printer.definition(name, of);
+    }
+    let Printer { out: definitions, has_tags, has_inaccessible, has_labels, .. } = printer;
+    let mut out = String::with_capacity(definitions.len() + 4096);
+    let join = if has_labels { "v0.4" } else { "v0.3" };
+    out.push_str("schema\n  @link(url: \"https://specs.apollo.dev/link/v1.0\")\n");
+    let _ = writeln!(out, "  @link(url: \"https://specs.apollo.dev/join/{join}\", for: EXECUTION)");
+    if has_tags {
+        out.push_str("  @link(url: \"https://specs.apollo.dev/tag/v0.3\")\n");
+    }
+    if has_inaccessible {
+        out.push_str("  @link(url: \"https://specs.apollo.dev/inaccessible/v0.2\", for: SECURITY)\n");
+    }
+    out.push_str("{\n");
+    for (operation, name) in [("query", "Query"), ("mutation", "Mutation"), ("subscription", "Subscription")]
+    {
+        if types.contains_key(name) {
+            let _ = writeln!(out, "  {operation}: {name}");
+        }
+    }
+    out.push_str("}\n");
+    out.push_str(DIRECTIVES);
+    let label = if has_labels { ", overrideLabel: String" } else { "" };
+    let _ = writeln!(
+        out,
+        "directive @join__field(graph: join__Graph, requires: join__FieldSet, provides: join__FieldSet, type: String, external: Boolean, override: String, usedOverridden: Boolean{label}) repeatable on FIELD_DEFINITION | INPUT_FIELD_DEFINITION"
+    );
+    let is_one_of = types.values().any(|of| of.is_one_of);
+    for (is_used, directive) in [(has_tags, TAG), (has_inaccessible, INACCESSIBLE), (is_one_of, ONE_OF)] {
+        out.push_str(if is_used { directive } else { "" });
+    }
+    out.push_str("enum join__Graph {\n");
+    for schema in schemas {
+        let _ = writeln!(out, "  {} @join__graph(name: {}, url: \"\")", schema.graph, quoted(&schema.name));
+    }
+    out.push_str("}\n");
+    out.push_str(&definitions);
+    out
+}
+
+struct Printer<'s, 'a> {
+    schemas: &'s [Schema<'a>],
+    out: String,
+    has_tags: bool,
+    has_inaccessible: bool,
+    has_labels: bool,
+}
+
+impl<'a> Printer<'_, 'a> {
+    fn definition(&mut self, name: &str, of: &MergedType<'a>) {
+        self.out.push('\n');
+        self.description(&of.shown, "");
+        let word = match of.kind {
+            Kind::Scalar => "scalar",
+            Kind::Object => "type",
+            Kind::Interface => "interface",
+            Kind::Union => "union",
+            Kind::Enum => "enum",
+            Kind::Input => "input",
+        };
+        let _ = write!(self.out, "{word} {name}");
+        for (index, interface) in of.interfaces.iter().enumerate() {
+            let _ = write!(self.out, "{}{interface}", if index == 0 { " implements " } else { " & " });
+        }
+        self.join_type(name, of);
+        if let Some(url) = &of.specified_by {
+            let _ = write!(self.out, " @specifiedBy(url: {})", quoted(url));
+        }
+        if of.is_one_of {
+            self.out.push_str(" @oneOf");
+        }
+        self.marks(&of.shown);
+        self.body(of);
+    }
+
+    fn join_type(&mut self, name: &str, of: &MergedType<'a>) {
+        let all: Vec<usize> =
+            if name == "Query" { (0..self.schemas.len()).collect() } else { of.sources.clone() };
+        for source in all {
+            let graph = &self.schemas[source].graph;
+            let found = self.schemas[source].types.get(name);
+            let plain = || format!("  @join__type(graph: {graph})");
+            let directives = match found {
+                Some(found) if !found.keys.is_empty() => keys(graph, found),
+                _ => plain(),
+            };
+            let _ = write!(self.out, "\n{directives}");
+            for interface in found.iter().flat_map(|found| &found.interfaces) {
+                let _ = write!(self.out, "\n  @join__implements(graph: {graph}, interface: \"{interface}\")");
+            }
+            for member in found.iter().flat_map(|found| &found.members) {
+                let _ = write!(self.out, "\n  @join__unionMember(graph: {graph}, member: \"{member}\")");
+            }
+        }
+    }
+
+    fn body(&mut self, of: &MergedType<'a>) {
+        match of.kind {
+            Kind::Scalar => {}
+            Kind::Union => {
+                for (index, member) in of.members.iter().enumerate() {
+                    let _ = write!(self.out, "{}{member}", if index == 0 { "\n  = " } else { " | " });
+                }
+            }
+            Kind::Object | Kind::Interface => {
+                self.out.push_str("\n{");
+                of.fields.iter().for_each(|(name, field)| self.field(name, field));
+                self.out.push_str("\n}");
+            }
+            Kind::Enum => {
+                self.out.push_str("\n{");
+                for (name, value) in &of.values {
+                    self.out.push('\n');
+                    self.description(&value.shown, "  ");
+                    let _ = write!(self.out, "  {name}");
+                    for &source in &value.sources {
+                        let _ = write!(self.out, " @join__enumValue(graph: {})", self.schemas[source].graph);
+                    }
+                    self.marks(&value.shown);
+                }
+                self.out.push_str("\n}");
+            }
+            Kind::Input => {
+                self.out.push_str("\n{");
+                for (name, merged) in &of.inputs {
+                    self.out.push('\n');
+                    self.description(&merged.input.shown, "  ");
+                    self.out.push_str("  ");
+                    self.input(name, &merged.input);
+                    for (source, of) in &merged.join {
+                        let graph = &self.schemas[*source].graph;
+                        let _ = write!(self.out, " @join__field(graph: {graph}, type: \"{of}\")");
+                    }
+                    self.marks(&merged.input.shown);
+                }
+                self.out.push_str("\n}");
+            }
+        }
+        self.out.push('\n');
+    }
+
+    fn field(&mut self, name: &str, field: &MergedField<'a>) {
+        self.out.push('\n');
+        self.description(&field.shown, "  ");
+        let _ = write!(self.out, "  {name}");
+        for (index, (name, argument)) in field.arguments.iter().enumerate() {
+            self.out.push_str(if index == 0 { "(" } else { ", " });
+            if let Some(description) = &argument.shown.description {
+                let _ = write!(self.out, "{} ", quoted(description));
+            }
+            self.input(name, argument);
+            self.marks(&argument.shown);
+        }
+        let end = if field.arguments.is_empty() { "" } else { ")" };
+        let _ = write!(self.out, "{end}: {}", field.of);
+        field.join.iter().for_each(|join| self.join_field(join));
+        self.marks(&field.shown);
+    }
+
+    fn join_field(&mut self, join: &JoinField<'_>) {
+        self.has_labels |= join.label.is_some();
+        let mut said: Vec<String> = Vec::new();
+        said.extend(join.source.map(|source| format!("graph: {}", self.schemas[source].graph)));
+        said.extend(join.of.as_ref().map(|of| format!("type: \"{of}\"")));
+        said.extend(join.is_external.then(|| "external: true".to_owned()));
+        let texts = [
+            ("requires", &join.requires),
+            ("provides", &join.provides),
+            ("override", &join.overrides),
+            ("overrideLabel", &join.label),
+        ];
+        said.extend(
+            texts.iter().filter_map(|(name, text)| Some(format!("{name}: {}", quoted(text.as_ref()?)))),
+        );
+        said.extend(join.is_used_overridden.then(|| "usedOverridden: true".to_owned()));
+        if said.is_empty() {
+            self.out.push_str(" @join__field");
+        } else {
+            let _ = write!(self.out, " @join__field({})", said.join(", "));
+        }
+    }
+
+    fn input(&mut self, name: &str, input: &Input<'a>) {
+        let _ = write!(self.out, "{name}: {}", input.of);
+        if let Some(default) = &input.default {
+            let _ = write!(self.out, " = {default}");
+        }
+    }
+
+    fn marks(&mut self, shown: &Shown) {
+        self.has_inaccessible |= shown.is_inaccessible;
+        self.has_tags |= !shown.tags.is_empty();
+        if let Some(reason) = &shown.deprecated {
+            self.out.push_str(" @deprecated");
+            if reason != NO_REASON {
+                let _ = write!(self.out, "(reason: {})", quoted(reason));
+            }
+        }
+        if shown.is_inaccessible {
+            self.out.push_str(" @inaccessible");
+        }
+        for tag in &shown.tags {
+            let _ = write!(self.out, " @tag(name: {})", quoted(tag));
+        }
+    }
+
+    fn description(&mut self, shown: &Shown, indent: &str) {
+        if let Some(description) = &shown.description {
+            let _ = writeln!(self.out, "{indent}{}", quoted(description));
+        }
+    }
+}
+
+fn keys(graph: &str, of: &Type<'_>) -> String {
+    let one = |key: &super::model::Key| {
+        let mut said = format!("  @join__type(graph: {graph}, key: {}", quoted(&key.fields.text));
+        said.push_str(if of.is_defined { "" } else { ", extension: true" });
+        said.push_str(if key.is_resolvable { "" } else { ", resolvable: false" });
+        said.push_str(if of.is_interface_object { ", isInterfaceObject: true" } else { "" });
+        said.push(')');
+        said
+    };
+    of.keys.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// A text as GraphQL writes it on one line.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            letter if letter < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(letter));
+            }
+            letter => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}

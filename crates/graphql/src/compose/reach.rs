@@ -1,0 +1,388 @@
+//! Whether every field can be asked for, whichever way a query comes to its type: from where the object was got, other
+//! services are reached by the keys that they resolve. What can't be reached here has no plan later.
+//!
+//! A state is a type and the places where an object of it stands; each is looked at once.
+
+use std::collections::{HashMap, HashSet};
+
+use super::error::{Code, Errors, listed};
+use super::merged::{JoinField, MergedField, Types};
+use super::model::{Field, Kind, Name, Schema, Type};
+use super::selection::{Picked, Selection};
+
+/// No schemas that people write come near; others are taken as they are.
+const STATES: usize = 50_000;
+/// How far keys of keys are followed.
+const DEPTH: usize = 4;
+
+/// Complains of every field that some query could ask for in vain.
+pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut Errors) {
+    let mut reach = Reach { schemas, types, states: Vec::new(), seen: HashSet::new(), told: HashSet::new() };
+    for root in ["Query", "Mutation", "Subscription"] {
+        let Some(name) = types.get_index_of(root) else { continue };
+        let places = (0..schemas.len()).filter(|&source| schemas[source].types.contains_key(root));
+        reach.add(State { of: name, places: places.map(Place::bare).collect(), came: None });
+    }
+    let mut next = 0;
+    while next < reach.states.len() && next < STATES {
+        reach.look(next, errors);
+        next += 1;
+    }
+}
+
+/// Where an object stands: in a service, and what that provides of it beyond its own fields.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Place<'s> {
+    source: usize,
+    provided: Vec<Provided<'s>>,
+}
+
+impl Place<'_> {
+    fn bare(source: usize) -> Self {
+        Self { source, provided: Vec::new() }
+    }
+}
+
+/// A selection, which is the same one where it stands at the same place.
+#[derive(Clone, Copy, Debug)]
+struct Provided<'s>(&'s Selection);
+
+impl Provided<'_> {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self.0).addr()
+    }
+}
+
+impl PartialEq for Provided<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+impl Eq for Provided<'_> {}
+impl PartialOrd for Provided<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Provided<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.address().cmp(&other.address())
+    }
+}
+impl std::hash::Hash for Provided<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.address().hash(state);
+    }
+}
+
+struct State<'s> {
+    of: usize,
+    places: Vec<Place<'s>>,
+    /// The state and the field that led here.
+    came: Option<(usize, &'s str)>,
+}
+
+struct Reach<'s, 'a> {
+    schemas: &'s [Schema<'a>],
+    types: &'s Types<'a>,
+    states: Vec<State<'s>>,
+    seen: HashSet<(usize, Vec<Place<'s>>)>,
+    /// The fields that were complained of.
+    told: HashSet<(usize, &'s str)>,
+}
+
+impl<'s, 'a> Reach<'s, 'a> {
+    fn add(&mut self, mut state: State<'s>) {
+        state.places.sort_unstable();
+        state.places.dedup();
+        if self.seen.insert((state.of, state.places.clone())) {
+            self.states.push(state);
+        }
+    }
+
+    fn look(&mut self, index: usize, errors: &mut Errors) {
+        let State { of, places, .. } = &self.states[index];
+        let of = *of;
+        let Some((&name, merged)) = self.types.get_index(of) else { return };
+        let places = self.reached(name, places, 0);
+        let mut next = Vec::new();
+        for (&field, merged) in merged.fields.iter().filter(|(_, field)| !field.shown.is_inaccessible) {
+            let found: Vec<Place<'s>> =
+                places.iter().filter_map(|place| self.below(name, field, place, &places, 0)).collect();
+            if found.is_empty() && !self.told.contains(&(of, field)) {
+                self.told.insert((of, field));
+                self.complain(index, name, field, merged, errors);
+            }
+            next.push((field, found));
+        }
+        if !places.iter().any(|place| self.knows_type(name, place.source))
+            && self.told.insert((of, "__typename"))
+        {
+            self.complain_of_type(index, name, errors);
+        }
+        for (field, found) in next {
+            for (of, places) in self.objects(name, field, found) {
+                self.add(State { of, places, came: Some((index, field)) });
+            }
+        }
+    }
+
+    /// Where the object can be had, from where it stands.
+    fn reached(&self, name: &str, places: &[Place<'s>], depth: usize) -> Vec<Place<'s>> {
+        let mut reached = places.to_vec();
+        if name == "Query" {
+            let all =
+                (0..self.schemas.len()).filter(|source| !reached.iter().any(|place| place.source == *source));
+            reached.extend(all.map(Place::bare).collect::<Vec<_>>());
+            return reached;
+        }
+        let mut rest: Vec<(usize, &Selection)> = self.keys(name);
+        if depth == DEPTH {
+            return reached;
+        }
+        loop {
+            let before = rest.len();
+            rest.retain(|&(source, key)| {
+                if reached.iter().any(|place| place.source == source && place.provided.is_empty()) {
+                    return false;
+                }
+                let is_new = self.has_all(name, key, &reached, depth + 1);
+                if is_new {
+                    reached.push(Place::bare(source));
+                }
+                !is_new
+            });
+            if rest.len() == before {
+                return reached;
+            }
+        }
+    }
+
+    /// The keys by which services resolve the type.
+    fn keys(&self, name: &str) -> Vec<(usize, &'s Selection)> {
+        let mut keys = Vec::new();
+        for source in 0..self.schemas.len() {
+            for (_, of) in self.views(name, source) {
+                let resolvable = of.keys.iter().filter(|key| key.is_resolvable);
+                keys.extend(resolvable.map(|key| (source, &key.fields.selection)));
+            }
+        }
+        keys
+    }
+
+    /// The type as a service sees it: by itself, or as an interface that is an object there.
+    fn views(&self, name: &str, source: usize) -> Vec<(&'s str, &'s Type<'a>)> {
+        let types = &self.schemas[source].types;
+        if let Some((name, of)) = types.get_key_value(name) {
+            return vec![(name, of)];
+        }
+        let interfaces = self.types.get(name).into_iter().flat_map(|of| &of.interfaces);
+        let found = interfaces.filter_map(|interface| types.get_key_value(interface));
+        found.filter(|(_, of)| of.is_interface_object).map(|(name, of)| (*name, of)).collect()
+    }
+
+    fn knows_type(&self, name: &str, source: usize) -> bool {
+        self.schemas[source].types.contains_key(name) || name == "Query"
+    }
+
+    /// Whether all of it can be had of an object.
+    fn has_all(&self, name: &str, wanted: &Selection, places: &[Place<'s>], depth: usize) -> bool {
+        wanted.0.iter().all(|picked| match picked {
+            Picked::On { of, below } => {
+                of.as_deref().is_some_and(|of| !self.may_be(name, of))
+                    || self.has_all(name, below, places, depth)
+            }
+            Picked::Field { name: field, .. } if &**field == "__typename" => true,
+            Picked::Field { name: field, below, .. } => {
+                let found: Vec<Place<'s>> =
+                    places.iter().filter_map(|place| self.below(name, field, place, places, depth)).collect();
+                !found.is_empty()
+                    && (below.0.is_empty()
+                        || self.objects(name, field, found).iter().all(|(of, places)| {
+                            let name = self.types.get_index(*of).map_or("", |(name, _)| name);
+                            self.has_all(name, below, &self.reached(name, places, depth + 1), depth)
+                        }))
+            }
+        })
+    }
+
+    fn may_be(&self, name: &str, other: &str) -> bool {
+        name == other
+            || self.types.get(name).is_some_and(|of| of.interfaces.contains(other))
+            || self.types.get(other).is_some_and(|of| of.members.contains(name))
+    }
+
+    /// Where the field's value stands if it is asked for here; none where that can't be.
+    fn below(
+        &self,
+        name: &str,
+        field: &str,
+        place: &Place<'s>,
+        all: &[Place<'s>],
+        depth: usize,
+    ) -> Option<Place<'s>> {
+        let mut provided: Vec<Provided<'s>> = place
+            .provided
+            .iter()
+            .filter_map(|Provided(of)| self.picked(name, of, field))
+            .map(Provided)
+            .collect();
+        let is_provided = !provided.is_empty();
+        let (view, found) = self
+            .views(name, place.source)
+            .into_iter()
+            .find_map(|(view, of)| Some((view, of.fields.get(field)?)))?;
+        if !is_provided && !self.is_resolved(view, field, place.source) {
+            return None;
+        }
+        if let Some(requires) = found.requires.as_ref().filter(|_| !is_provided) {
+            let others: Vec<Place<'s>> = all.iter().filter(|other| *other != place).cloned().collect();
+            if depth > DEPTH || !self.has_all(name, &requires.selection, &others, depth + 1) {
+                let by_keys = self.reached(name, all, depth + 1);
+                if depth > DEPTH || !self.has_all(name, &requires.selection, &by_keys, depth + 1) {
+                    return None;
+                }
+            }
+        }
+        provided.extend(found.provides.as_ref().map(|set| Provided(&set.selection)));
+        provided.retain(|Provided(of)| !of.0.is_empty());
+        provided.sort_unstable();
+        Some(Place { source: place.source, provided })
+    }
+
+    /// What a selection has of a field, for an object of this type.
+    fn picked(&self, name: &str, selection: &'s Selection, field: &str) -> Option<&'s Selection> {
+        selection.0.iter().find_map(|picked| match picked {
+            Picked::Field { name, below, .. } => (**name == *field).then_some(below),
+            Picked::On { of, below } => {
+                let fits = of.as_deref().is_none_or(|of| self.may_be(name, of));
+                if fits { self.picked(name, below, field) } else { None }
+            }
+        })
+    }
+
+    fn is_resolved(&self, view: &str, field: &str, source: usize) -> bool {
+        let Some(merged) = self.types.get(view).and_then(|of| of.fields.get(field)) else { return false };
+        let gives = |join: &JoinField<'_>| {
+            join.source == Some(source) && !join.is_external && !join.is_used_overridden
+        };
+        merged.join.is_empty() || merged.join.iter().any(gives)
+    }
+
+    /// The object types that a field's value may be, each with where it may stand.
+    fn objects(&self, name: &str, field: &str, found: Vec<Place<'s>>) -> HashMap<usize, Vec<Place<'s>>> {
+        let mut objects: HashMap<usize, Vec<Place<'s>>> = HashMap::new();
+        for place in found {
+            let views = self.views(name, place.source);
+            let Some(of) = views.iter().find_map(|(_, of)| of.fields.get(field)) else { continue };
+            for object in self.possible(of, place.source) {
+                objects.entry(object).or_default().push(place.clone());
+            }
+        }
+        objects
+    }
+
+    fn possible(&self, field: &Field<'_>, source: usize) -> Vec<usize> {
+        let name = field.of.name();
+        let types = &self.schemas[source].types;
+        let Some(of) = types.get(name) else { return Vec::new() };
+        let names: Vec<&str> = match of.kind {
+            Kind::Object if of.is_interface_object => {
+                let all = self
+                    .types
+                    .iter()
+                    .filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
+                all.map(|(name, _)| *name).collect()
+            }
+            Kind::Object => vec![name],
+            Kind::Union => of.members.iter().copied().collect(),
+            Kind::Interface => {
+                let all =
+                    types.iter().filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
+                all.map(|(name, _)| *name).collect()
+            }
+            _ => Vec::new(),
+        };
+        let seen = |name: &&str| self.types.get(*name).is_some_and(|of| !of.shown.is_inaccessible);
+        names.iter().filter(|name| seen(name)).filter_map(|name| self.types.get_index_of(*name)).collect()
+    }
+
+    fn complain(&self, index: usize, name: &str, field: &str, merged: &MergedField<'a>, errors: &mut Errors) {
+        let from = self.services(self.states[index].places.iter().map(|place| place.source));
+        let has = |source: &usize| {
+            self.views(name, *source)
+                .iter()
+                .any(|(view, of)| of.fields.contains_key(field) && self.is_resolved(view, field, *source))
+        };
+        let by = self.services((0..self.schemas.len()).filter(has));
+        let requires: Vec<&str> = merged.join.iter().filter_map(|join| join.requires.as_deref()).collect();
+        let keys: Vec<String> = self.keys_of(name, &by);
+        let why = match (keys.is_empty(), requires.is_empty()) {
+            (true, _) => format!("{} no key by which it resolves \"{name}\"", has_or_have(&by)),
+            (false, true) => format!("not one of its keys ({}) can be had there", keys.join("; ")),
+            (false, false) => format!(
+                "what it requires (\"{}\") or its keys ({}) can't be had there",
+                requires.join("\", \""),
+                keys.join("; ")
+            ),
+        };
+        let at = format!("{name}.{field}");
+        let message = format!(
+            "\"{at}\" of {} can't be asked for in `{}`, where \"{name}\" comes from {}: {why}.",
+            listed(by.iter().map(|name| &***name)),
+            self.query(index, field),
+            listed(from.iter().map(|name| &***name)),
+        );
+        let hint = format!("give \"{name}\" a @key in both services, of fields that both have");
+        let services: Vec<&Name> = by.into_iter().chain(from).collect();
+        errors.add(Code::SatisfiabilityError, &services, at, message, hint);
+    }
+
+    fn keys_of(&self, name: &str, services: &[&Name]) -> Vec<String> {
+        let mut keys = Vec::new();
+        for (source, schema) in
+            self.schemas.iter().enumerate().filter(|(_, schema)| services.contains(&&schema.name))
+        {
+            for (_, of) in self.views(name, source) {
+                let resolvable = of.keys.iter().filter(|key| key.is_resolvable);
+                keys.extend(resolvable.map(|key| format!("\"{}\" in \"{}\"", key.fields.text, schema.name)));
+            }
+        }
+        keys
+    }
+
+    fn complain_of_type(&self, index: usize, name: &str, errors: &mut Errors) {
+        let from = self.services(self.states[index].places.iter().map(|place| place.source));
+        let message = format!(
+            "In `{}`, no service can tell that an object is a \"{name}\": {} only the interface as an object.",
+            self.query(index, "__typename"),
+            listed(from.iter().map(|name| &***name)) + " knows",
+        );
+        let hint = "let a service that has the interface resolve it by the same @key";
+        errors.add(Code::SatisfiabilityError, &from, name, message, hint);
+    }
+
+    fn services(&self, sources: impl IntoIterator<Item = usize>) -> Vec<&'s Name> {
+        let mut sources: Vec<usize> = sources.into_iter().collect();
+        sources.sort_unstable();
+        sources.dedup();
+        sources.into_iter().map(|source| &self.schemas[source].name).collect()
+    }
+
+    /// A query that comes this way.
+    fn query(&self, index: usize, field: &str) -> String {
+        let mut path = vec![field];
+        let mut state = &self.states[index];
+        while let Some((before, field)) = state.came {
+            path.push(field);
+            state = &self.states[before];
+        }
+        let root = self.types.get_index(state.of).map_or("", |(name, _)| name).to_lowercase();
+        path.reverse();
+        format!("{root} {{ {} }}{}", path.join(" { "), " }".repeat(path.len() - 1))
+    }
+}
+
+fn has_or_have(services: &[&Name]) -> &'static str {
+    if services.len() == 1 { "that has" } else { "those have" }
+}

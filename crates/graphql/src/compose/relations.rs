@@ -1,0 +1,91 @@
+//! Which types may stand for which, over all schemas.
+
+use std::collections::{HashMap, HashSet};
+
+use super::model::{Kind, Schema, TypeRef};
+
+/// Interfaces and unions, with what they may be; and where enums are used.
+#[derive(Debug, Default)]
+pub(super) struct Relations<'a> {
+    below: HashMap<&'a str, HashSet<&'a str>>,
+    inputs: HashSet<&'a str>,
+    outputs: HashSet<&'a str>,
+}
+
+impl<'a> Relations<'a> {
+    pub(super) fn of(schemas: &[Schema<'a>]) -> Self {
+        let mut relations = Self::default();
+        for (&name, of) in schemas.iter().flat_map(|schema| &schema.types) {
+            for interface in &of.interfaces {
+                relations.below.entry(interface).or_default().insert(name);
+            }
+            if of.kind == Kind::Union {
+                relations.below.entry(name).or_default().extend(&of.members);
+            }
+            for field in of.fields.values() {
+                relations.outputs.insert(field.of.name());
+                relations.inputs.extend(field.arguments.values().map(|argument| argument.of.name()));
+            }
+            relations.inputs.extend(of.inputs.values().map(|input| input.of.name()));
+        }
+        relations
+    }
+
+    pub(super) fn is_input(&self, name: &str) -> bool {
+        self.inputs.contains(name)
+    }
+
+    pub(super) fn is_output(&self, name: &str) -> bool {
+        self.outputs.contains(name)
+    }
+
+    /// Whether a value of the one type is one of the other too.
+    pub(super) fn is_within(&self, one: &TypeRef<'_>, other: &TypeRef<'_>) -> bool {
+        match (one, other) {
+            (TypeRef::NonNull(one), TypeRef::NonNull(other)) | (TypeRef::List(one), TypeRef::List(other)) => {
+                self.is_within(one, other)
+            }
+            (TypeRef::NonNull(one), other) => self.is_within(one, other),
+            (TypeRef::Named(one), TypeRef::Named(other)) => {
+                one == other || self.below.get(other).is_some_and(|below| below.contains(one))
+            }
+            _ => false,
+        }
+    }
+
+    /// The type of a value that may be any of these.
+    pub(super) fn widest<'t>(
+        &self,
+        types: impl IntoIterator<Item = &'t TypeRef<'a>>,
+    ) -> Option<&'t TypeRef<'a>>
+    where
+        'a: 't,
+    {
+        Self::outermost(types, |one, other| self.is_within(one, other))
+    }
+
+    /// The type of a value that all of these take.
+    pub(super) fn narrowest<'t>(
+        &self,
+        types: impl IntoIterator<Item = &'t TypeRef<'a>>,
+    ) -> Option<&'t TypeRef<'a>>
+    where
+        'a: 't,
+    {
+        Self::outermost(types, |one, other| self.is_within(other, one))
+    }
+
+    fn outermost<'t>(
+        types: impl IntoIterator<Item = &'t TypeRef<'a>>,
+        is_within: impl Fn(&TypeRef<'a>, &TypeRef<'a>) -> bool,
+    ) -> Option<&'t TypeRef<'a>>
+    where
+        'a: 't,
+    {
+        let mut types = types.into_iter();
+        let first = types.next()?;
+        types.try_fold(first, |found, next| {
+            if is_within(next, found) { Some(found) } else { is_within(found, next).then_some(next) }
+        })
+    }
+}

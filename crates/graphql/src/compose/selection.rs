@@ -1,0 +1,69 @@
+//! Fields as `@key`, `@requires` and `@provides` name them.
+
+use graphql_tools::parser::query::{Definition, OperationDefinition, Selection as Asked, SelectionSet};
+
+use super::text;
+
+/// Fields, and what of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Selection(pub(super) Vec<Picked>);
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Picked {
+    Field { name: Box<str>, has_arguments: bool, has_directives: bool, below: Selection },
+    On { of: Option<Box<str>>, below: Selection },
+}
+
+impl Selection {
+    /// Reads `id organization { id }`.
+    pub(super) fn parse(fields: &str) -> Result<Self, String> {
+        if text::is_too_deep(fields) {
+            return Err("goes too deep".to_owned());
+        }
+        let text = format!("{{{fields}}}");
+        let document = graphql_tools::parser::parse_query::<&str>(&text)
+            .map_err(|_| "is no selection of fields".to_owned())?;
+        match document.definitions.as_slice() {
+            [Definition::Operation(OperationDefinition::SelectionSet(set))] => picked(set),
+            _ => Err("is no selection of fields".to_owned()),
+        }
+    }
+
+    /// Whether both name the same fields, in whichever order.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let holds = |all: &Self, one: &Picked| {
+            all.0.iter().any(|picked| match (picked, one) {
+                (Picked::Field { name, below, .. }, Picked::Field { name: other, below: others, .. }) => {
+                    name == other && below.is_same(others)
+                }
+                (Picked::On { of, below }, Picked::On { of: other, below: others }) => {
+                    of == other && below.is_same(others)
+                }
+                _ => false,
+            })
+        };
+        self.0.len() == other.0.len() && self.0.iter().all(|picked| holds(other, picked))
+    }
+}
+
+fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<Selection, String> {
+    let one = |asked: &Asked<'q, &'q str>| match asked {
+        Asked::Field(field) if field.alias.is_some() => Err(format!("renames the field \"{}\"", field.name)),
+        Asked::Field(field) => Ok(Picked::Field {
+            name: field.name.into(),
+            has_arguments: !field.arguments.is_empty(),
+            has_directives: !field.directives.is_empty(),
+            below: picked(&field.selection_set)?,
+        }),
+        Asked::InlineFragment(fragment) => {
+            let of = fragment.type_condition.as_ref().map(|on| {
+                let graphql_tools::parser::query::TypeCondition::On(name) = on;
+                Box::from(*name)
+            });
+            Ok(Picked::On { of, below: picked(&fragment.selection_set)? })
+        }
+        Asked::FragmentSpread(_) => Err("names a fragment that there is not".to_owned()),
+    };
+    set.items.iter().map(one).collect::<Result<_, _>>().map(Selection)
+}

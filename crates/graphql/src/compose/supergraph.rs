@@ -1,0 +1,99 @@
+//! A supergraph that others composed: whether it is one that the planner understands, and of which services.
+
+use std::sync::Arc;
+
+use graphql_tools::parser::schema::{Definition, Directive, Document, TypeDefinition, Value};
+
+use super::error::{Code, CompositionError, Errors};
+use super::names::{argument, text};
+use super::{Supergraph, text as source};
+
+/// The versions of the join specification that the planner understands.
+const JOIN: &[&str] = &["v0.2", "v0.3", "v0.4", "v0.5"];
+/// What a supergraph may demand of a gateway for the sake of security. It has to be refused where it demands anything else.
+const SECURITY: &[&str] = &["inaccessible"];
+
+/// Reads a supergraph.
+pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
+    let mut errors = Errors::default();
+    let parsed = if source::is_too_deep(sdl) {
+        Err("its brackets go too deep".to_owned())
+    } else {
+        graphql_tools::parser::parse_schema::<&str>(sdl).map_err(|error| error.to_string())
+    };
+    let document = match parsed {
+        Ok(document) => document,
+        Err(error) => {
+            let error = error.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ");
+            let message = format!("The supergraph is no GraphQL schema: {error}");
+            errors.add(
+                Code::InvalidGraphql,
+                &[],
+                "",
+                message,
+                "write what a composition has made to the file, unchanged",
+            );
+            return Err(errors.into_vec());
+        }
+    };
+    let services = services(&document);
+    let features = features(&document);
+    if services.is_empty() || !features.iter().any(|feature| feature.name == "join") {
+        let message = "The schema is no supergraph: it links to no join specification, or has no services in `join__Graph`.";
+        let hint = "compose one of the services' schemas, or name the services in the route and let the gateway do it";
+        errors.add(Code::InvalidGraphql, &[], "", message, hint);
+    }
+    for feature in features {
+        let Feature { name, version, is_security } = feature;
+        if name == "join" && !JOIN.contains(&version) {
+            let message = format!("The supergraph is of join {version}, which the gateway doesn't know.");
+            let hint = format!("compose it for one of {}", JOIN.join(", "));
+            errors.add(Code::UnknownLinkVersion, &[], "", message, hint);
+        }
+        if is_security && !SECURITY.contains(&name) {
+            let message = format!(
+                "The supergraph demands \"{name}\" for its security, which the gateway would not enforce."
+            );
+            let hint = "protect the route or the services instead, and compose it without";
+            errors.add(Code::UnsupportedLinkedFeature, &[], "", message, hint);
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors.into_vec());
+    }
+    Ok(Supergraph { sdl: sdl.to_owned(), services })
+}
+
+/// A specification that the schema links to.
+struct Feature<'d> {
+    name: &'d str,
+    version: &'d str,
+    is_security: bool,
+}
+
+fn features<'d, 'a>(document: &'d Document<'a, &'a str>) -> Vec<Feature<'d>> {
+    let schemas = document.definitions.iter().filter_map(|definition| match definition {
+        Definition::SchemaDefinition(schema) => Some(&schema.directives),
+        _ => None,
+    });
+    let links = schemas.flatten().filter(|directive| matches!(directive.name, "link" | "core"));
+    links.filter_map(feature).collect()
+}
+
+fn feature<'d, 'a>(link: &'d Directive<'a, &'a str>) -> Option<Feature<'d>> {
+    let url = text(argument(link, "url")).or_else(|| text(argument(link, "feature")))?;
+    let (rest, version) = url.rsplit_once('/')?;
+    let name = rest.rsplit('/').next()?;
+    let is_security = matches!(argument(link, "for"), Some(Value::Enum(purpose)) if *purpose == "SECURITY");
+    Some(Feature { name, version, is_security })
+}
+
+fn services<'a>(document: &Document<'a, &'a str>) -> Vec<Arc<str>> {
+    let graphs = document.definitions.iter().find_map(|definition| match definition {
+        Definition::TypeDefinition(TypeDefinition::Enum(of)) if of.name == "join__Graph" => Some(&of.values),
+        _ => None,
+    });
+    let directives = graphs.into_iter().flatten().flat_map(|value| &value.directives);
+    let named = directives.filter(|directive| directive.name == "join__graph");
+    named.filter_map(|directive| text(argument(directive, "name")).map(Arc::from)).collect()
+}

@@ -1,0 +1,77 @@
+//! What composing has to keep: what the oracle says of each case (`oracle/`), and what others get wrong.
+
+mod summary;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::{CompositionError, Part, compose};
+
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/cases");
+/// What a service of version 2 imports if it doesn't say so itself.
+const V2: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.7\", import: [\"@key\", \"@requires\",
+  \"@provides\", \"@external\", \"@shareable\", \"@override\", \"@inaccessible\", \"@interfaceObject\", \"@tag\"])\n";
+
+/// What stands after each line that begins so, by the rest of that line.
+fn sections<'t>(text: &'t str, begin: &str) -> Vec<(&'t str, &'t str)> {
+    text.split(begin).skip(1).filter_map(|section| section.split_once('\n')).collect()
+}
+
+/// Composes services, each after a line `# service: NAME`, with ` (v2)` if it is of that version.
+fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
+    let services: Vec<(Arc<str>, String)> = sections(case, "# service: ")
+        .into_iter()
+        .map(|(name, sdl)| match name.strip_suffix(" (v2)") {
+            Some(name) => (Arc::from(name), format!("{V2}{sdl}")),
+            None => (Arc::from(name), sdl.to_owned()),
+        })
+        .collect();
+    let parts: Vec<Part<'_>> = services.iter().map(|(name, sdl)| Part { name, sdl }).collect();
+    compose(&parts).map(|supergraph| supergraph.sdl)
+}
+
+#[test]
+fn what_the_oracle_composes_is_composed_alike_and_what_it_refuses_is_refused() {
+    let files = std::fs::read_dir(CASES).unwrap().map(|file| file.unwrap().path());
+    let files: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "graphql")).collect();
+    let mut wrong = String::new();
+    for file in &files {
+        let cases = std::fs::read_to_string(file).unwrap();
+        let expected = std::fs::read_to_string(file.with_extension("expected")).unwrap();
+        let (cases, expected) = (sections(&cases, "# case: "), sections(&expected, "# case: "));
+        assert_eq!(
+            cases.len(),
+            expected.len(),
+            "after a case was added, `node remake.mjs` makes what is expected"
+        );
+        for ((name, case), (_, expected)) in cases.into_iter().zip(expected) {
+            if let Some(difference) = difference(case, expected.trim()) {
+                let _ = writeln!(wrong, "== {name}\n{difference}");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} files\n{wrong}", files.len());
+}
+
+fn difference(case: &str, expected: &str) -> Option<String> {
+    let ours = match composed(case) {
+        Ok(sdl) => summary::of(&sdl),
+        Err(errors) => {
+            let is_same =
+                errors.iter().any(|error| expected.split(' ').any(|code| code == error.code.code()));
+            let says: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            return (!is_same).then(|| format!("{}\ngot {says:#?}", expected.lines().next().unwrap_or("")));
+        }
+    };
+    if expected.starts_with("refused") {
+        return Some(format!("taken, but {expected}"));
+    }
+    let expected = summary::of(expected);
+    let (ours, expected): (BTreeSet<&str>, BTreeSet<&str>) =
+        (ours.lines().collect(), expected.lines().collect());
+    let missing = expected.difference(&ours).map(|line| format!("  - {line}\n"));
+    let more = ours.difference(&expected).map(|line| format!("  + {line}\n"));
+    let difference: String = missing.chain(more).collect();
+    (!difference.is_empty()).then_some(difference)
+}

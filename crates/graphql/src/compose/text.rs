@@ -1,0 +1,169 @@
+//! A schema's text as the parser takes it: that knows no `extend schema`, and goes as deep as the text says.
+
+use std::borrow::Cow;
+
+/// How deep brackets may stand in each other. The parser goes down by recursion.
+const DEPTH: usize = 64;
+
+/// Why a text is not given to the parser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooDeep;
+
+/// Makes `extend schema` a schema definition of the same length, with braces if it has none.
+pub(crate) fn prepared(sdl: &str) -> Result<Cow<'_, str>, TooDeep> {
+    let mut tokens = Tokens::new(sdl);
+    let mut changes: Vec<(usize, &str)> = Vec::new();
+    let mut last = Token::Other(b' ');
+    let mut is_extended = false;
+    let (mut depth, mut end) = (0_usize, 0);
+    while let Some(token) = tokens.next() {
+        if is_extended && depth == 0 && !last.is(b'@') && !matches!(token, Token::Other(b'@' | b'(')) {
+            if !token.is(b'{') {
+                changes.push((end, "{}"));
+            }
+            is_extended = false;
+        }
+        match token {
+            Token::Other(b'(' | b'[' | b'{') => depth += 1,
+            Token::Other(b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+            Token::Name("schema") if depth == 0 && last == Token::Name("extend") => {
+                changes.push((end - "extend".len(), "extend"));
+                is_extended = true;
+            }
+            _ => {}
+        }
+        if depth > DEPTH {
+            return Err(TooDeep);
+        }
+        (last, end) = (token, tokens.at);
+    }
+    if is_extended {
+        changes.push((end, "{}"));
+    }
+    Ok(changed(sdl, &changes))
+}
+
+/// Whether a text's brackets go deeper than the parser should.
+pub(super) fn is_too_deep(text: &str) -> bool {
+    prepared(text).is_err()
+}
+
+fn changed<'t>(sdl: &'t str, changes: &[(usize, &str)]) -> Cow<'t, str> {
+    if changes.is_empty() {
+        return Cow::Borrowed(sdl);
+    }
+    let mut text = String::with_capacity(sdl.len() + 2 * changes.len());
+    let mut from = 0;
+    for &(at, what) in changes {
+        text.push_str(&sdl[from..at]);
+        if what == "extend" {
+            text.push_str("      ");
+            from = at + what.len();
+        } else {
+            text.push_str(what);
+            from = at;
+        }
+    }
+    text.push_str(&sdl[from..]);
+    Cow::Owned(text)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token<'t> {
+    Name(&'t str),
+    Text,
+    Other(u8),
+}
+
+impl Token<'_> {
+    fn is(self, byte: u8) -> bool {
+        self == Token::Other(byte)
+    }
+}
+
+struct Tokens<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Tokens<'t> {
+    fn new(text: &'t str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The next token; `at` is where it ends.
+    fn next(&mut self) -> Option<Token<'t>> {
+        let bytes = self.text.as_bytes();
+        loop {
+            let start = self.at;
+            match *bytes.get(start)? {
+                b'#' => self.at += length(&bytes[start..], |byte| byte != b'\n'),
+                byte if byte.is_ascii_whitespace() || byte == b',' => self.at += 1,
+                b'"' => {
+                    self.at = end_of_string(bytes, start);
+                    return Some(Token::Text);
+                }
+                byte if is_name(byte) => {
+                    self.at += length(&bytes[start..], is_name);
+                    return Some(Token::Name(&self.text[start..self.at]));
+                }
+                byte => {
+                    self.at += 1;
+                    return Some(Token::Other(byte));
+                }
+            }
+        }
+    }
+}
+
+fn is_name(byte: u8) -> bool {
+    byte == b'_' || byte.is_ascii_alphanumeric()
+}
+
+fn length(bytes: &[u8], fits: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|&byte| !fits(byte)).unwrap_or(bytes.len())
+}
+
+/// Where the string that begins here has ended; the text's end where it doesn't.
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let is_block = bytes[start..].starts_with(b"\"\"\"");
+    let mut at = start + if is_block { 3 } else { 1 };
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' if !is_block => at += 2,
+            b'\\' if bytes[at..].starts_with(b"\\\"\"\"") => at += 4,
+            b'"' if !is_block => return at + 1,
+            b'"' if bytes[at..].starts_with(b"\"\"\"") => return at + 3,
+            b'\n' if !is_block => return at,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extended_schema_becomes_a_definition() {
+        let text = |sdl| prepared(sdl).map(Cow::into_owned);
+        assert_eq!(
+            text("extend schema @link(url: \"u{\", import: [\"@key\"])\ntype Query { a: Int }").unwrap(),
+            "       schema @link(url: \"u{\", import: [\"@key\"]){}\ntype Query { a: Int }"
+        );
+        assert_eq!(
+            text("extend schema @a @b(c: 1) { query: Q }").unwrap(),
+            "       schema @a @b(c: 1) { query: Q }"
+        );
+        assert_eq!(text("extend schema @a").unwrap(), "       schema @a{}");
+        let untouched = "# extend schema\ntype T { extend: schema schema: String } \"\"\" extend schema \\\"\"\" \"\"\" scalar S";
+        assert_eq!(text(untouched).unwrap(), untouched);
+    }
+
+    #[test]
+    fn brackets_go_only_so_deep() {
+        assert_eq!(prepared(&"[".repeat(DEPTH + 1)), Err(TooDeep));
+        assert!(prepared(&"[]".repeat(1000)).is_ok());
+    }
+}

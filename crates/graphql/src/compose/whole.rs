@@ -1,0 +1,142 @@
+//! What has to be right in the merged types: interfaces are implemented, and there is something to ask for.
+
+use super::error::{Code, Errors, listed};
+use super::merged::{MergedType, Types};
+use super::model::{Kind, Name, Schema};
+use super::relations::Relations;
+
+/// Checks all of it.
+pub(super) fn check<'a>(
+    schemas: &[Schema<'a>],
+    relations: &Relations<'a>,
+    types: &Types<'a>,
+    errors: &mut Errors,
+) {
+    if types.get("Query").is_none_or(|of| of.fields.is_empty()) {
+        let services: Vec<&Name> = schemas.iter().map(|schema| &schema.name).collect();
+        let message = "No service has a field of \"Query\".";
+        errors.add(
+            Code::NoQueries,
+            &services,
+            "Query",
+            message,
+            "add one; GraphQL has to have something to ask for",
+        );
+    }
+    for (name, of) in types {
+        for interface in &of.interfaces {
+            if let Some(found) = types.get(interface) {
+                implements(schemas, relations, (name, of), (interface, found), errors);
+            }
+        }
+        if of.kind == Kind::Interface {
+            interface_object(schemas, name, of, errors);
+            interface_keys(schemas, types, name, of, errors);
+        }
+    }
+}
+
+/// A type has the fields of its interfaces, of types that fit.
+fn implements<'a>(
+    schemas: &[Schema<'a>],
+    relations: &Relations<'a>,
+    (name, of): (&str, &MergedType<'a>),
+    (interface, wanted): (&str, &MergedType<'a>),
+    errors: &mut Errors,
+) {
+    let having = |name: &str, field: &str| -> Vec<&Name> {
+        let has =
+            |schema: &&Schema<'_>| schema.types.get(name).is_some_and(|of| of.fields.contains_key(field));
+        schemas.iter().filter(has).map(|schema| &schema.name).collect()
+    };
+    for (field, wanted) in &wanted.fields {
+        let at = format!("{name}.{field}");
+        let by = having(interface, field);
+        let listed_by = listed(by.iter().map(|name| &***name));
+        let Some(found) = of.fields.get(field) else {
+            let message = format!(
+                "The interface \"{interface}\" has \"{field}\" in {listed_by}, but \"{name}\", which implements it, has it nowhere."
+            );
+            errors.add(
+                Code::InterfaceFieldNoImplem,
+                &by,
+                &at,
+                message,
+                format!("add \"{at}\" where it can be resolved"),
+            );
+            continue;
+        };
+        if !relations.is_within(&found.of, &wanted.of) {
+            let message = format!(
+                "\"{at}\" is of type {}, which is none of \"{interface}.{field}\": {}.",
+                found.of, wanted.of
+            );
+            errors.add(
+                Code::InvalidGraphql,
+                &having(name, field),
+                at,
+                message,
+                "make it the interface's type in every service",
+            );
+        }
+    }
+}
+
+/// An interface that is an object in some services is an interface in another, and its types are there.
+fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, errors: &mut Errors) {
+    let sources = of.sources.iter().map(|&source| &schemas[source]);
+    let is_object = |schema: &Schema<'_>| schema.types.get(name).is_some_and(|of| of.is_interface_object);
+    let objects: Vec<&Schema<'_>> = sources.filter(|schema| is_object(schema)).collect();
+    let services: Vec<&Name> = objects.iter().map(|schema| &schema.name).collect();
+    if objects.len() == of.sources.len() {
+        let message =
+            format!("\"{name}\" has @interfaceObject wherever it is: no service has the interface.");
+        errors.add(
+            Code::InterfaceObjectUsageError,
+            &services,
+            name,
+            message,
+            "define the interface in one of the services",
+        );
+    }
+    for schema in objects {
+        let theirs = schema.types.iter().filter(|(_, of)| of.interfaces.contains(name));
+        for (other, _) in theirs {
+            let message = format!(
+                "\"{name}\" has @interfaceObject in \"{}\", which can't have \"{other}\" then, a type that implements it.",
+                schema.name
+            );
+            let hint = format!("take \"{other}\" out of that schema");
+            errors.add(Code::InterfaceObjectUsageError, &[&schema.name], *other, message, hint);
+        }
+    }
+}
+
+/// A service that finds an interface's objects by a key knows all types that they may be.
+fn interface_keys(
+    schemas: &[Schema<'_>],
+    types: &Types<'_>,
+    name: &str,
+    of: &MergedType<'_>,
+    errors: &mut Errors,
+) {
+    let all = types.iter().filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
+    let all: Vec<&str> = all.map(|(name, _)| *name).collect();
+    for schema in of.sources.iter().map(|&source| &schemas[source]) {
+        let Some(found) = schema.types.get(name) else { continue };
+        if found.is_interface_object || !found.keys.iter().any(|key| key.is_resolvable) {
+            continue;
+        }
+        let knows = |other: &&&str| schema.types.get(**other).is_some_and(|of| of.interfaces.contains(name));
+        let missing: Vec<&str> = all.iter().filter(|other| !knows(other)).copied().collect();
+        if !missing.is_empty() {
+            let service = &schema.name;
+            let message = format!(
+                "\"{service}\" resolves the interface \"{name}\" by a @key, but doesn't know all types that implement it: {} missing.",
+                listed(missing) + " is"
+            );
+            let hint = "add the types there with the same @key, or mark the key with resolvable: false";
+            errors.add(Code::InterfaceKeyMissingImplementationType, &[service], name, message, hint);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The same by GraphQL: `POST /graphql`, over the functions of the routes.
+//!
+//! A service's schema is a file, `graphql/profile.graphql` and so on, and a table says which function answers a field of
+//! `Query` or `Mutation`. What the function answers is JSON, and `select.rs` cuts the answer out of that. There is no
+//! introspection: who wants the schema takes the file.
+
+mod select;
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use graphql_tools::parser::query::parse_query;
+use graphql_tools::parser::schema::parse_schema;
+use graphql_tools::static_graphql::query::{Definition, Document, OperationDefinition};
+use graphql_tools::static_graphql::schema::{self, TypeDefinition};
+use graphql_tools::validation::rules::default_rules_validation_plan;
+use graphql_tools::validation::validate::{ValidationPlan, validate};
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use self::select::Selector;
+use crate::database::{Access, Database};
+use crate::http::{Answer, Handler, Request};
+use crate::problem::Problem;
+
+/// What every schema has and none says.
+const BUILT_IN: &str = "scalar Int scalar Float scalar String scalar Boolean scalar ID \
+    directive @skip(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT \
+    directive @include(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT ";
+
+/// A field of `Query` or `Mutation`, and what answers it.
+pub(crate) type Field = (&'static str, Handler);
+
+/// What a service answers by GraphQL.
+pub(crate) struct Graphql {
+    schema: schema::Document,
+    /// The types of the fields, by the name of their object.
+    types: Types,
+    rules: ValidationPlan,
+    fields: &'static [Field],
+}
+
+type Types = HashMap<String, HashMap<String, schema::Type>>;
+
+/// A request's body.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    query: String,
+    operation_name: Option<String>,
+    variables: Option<Map<String, Value>>,
+}
+
+impl Graphql {
+    pub(crate) fn new(sdl: &'static str, fields: &'static [Field]) -> Self {
+        let sdl = [BUILT_IN, sdl].concat();
+        let schema = parse_schema::<String>(&sdl).unwrap_or_default().into_static();
+        Self { types: types(&schema), schema, rules: default_rules_validation_plan(), fields }
+    }
+
+    /// Answers a request; call it on a blocking thread.
+    pub(crate) fn answer(&self, database: &Database, body: &Bytes) -> Result<Answer, Problem> {
+        let Asked { query, operation_name, variables } =
+            serde_json::from_slice(body).map_err(|error| Problem::body(&error))?;
+        let document = match parse_query::<String>(&query) {
+            Ok(document) => document.into_static(),
+            Err(error) => return Ok(refused(&[json!({ "message": error.to_string() })])),
+        };
+        let wrong = validate(&self.schema, &document, &self.rules);
+        if !wrong.is_empty() {
+            return Ok(refused(&wrong));
+        }
+        let Some(operation) = chosen(&document, operation_name.as_deref()) else {
+            return Ok(refused(&[json!({ "message": "`operationName` has to name an operation" })]));
+        };
+        let selector = Selector::new(&self.types, &document, operation, variables.unwrap_or_default());
+        let (root, access) = match operation {
+            OperationDefinition::Mutation(_) => ("Mutation", Access::Write),
+            _ => ("Query", Access::Read),
+        };
+        database.run(access, |db| Ok(self.run(db, root, operation, &selector)))
+    }
+
+    /// The fields of an operation, one after the other.
+    fn run(
+        &self,
+        db: &Connection,
+        root: &str,
+        operation: &OperationDefinition,
+        selector: &Selector<'_>,
+    ) -> Answer {
+        let (mut data, mut errors, mut is_null) = (Map::new(), Vec::new(), false);
+        for (key, fields) in selector.fields(&[operation.selection_set()]) {
+            let name = fields[0].name.as_str();
+            let found = match name {
+                "__typename" => Ok(root.into()),
+                _ => self.found(db, name, selector.arguments(fields[0])),
+            };
+            let value = match found {
+                Ok(found) => selector.value(root, &fields, &found),
+                Err(problem) => {
+                    errors.push(problem.graphql(key));
+                    Value::Null
+                }
+            };
+            let field = self.types.get(root).and_then(|fields| fields.get(name));
+            is_null |= value.is_null() && field.is_some_and(schema::Type::is_non_null);
+            data.insert(key.to_owned(), value);
+        }
+        let data = if is_null { Value::Null } else { data.into() };
+        let answer = if errors.is_empty() {
+            json!({ "data": data })
+        } else {
+            json!({ "data": data, "errors": errors })
+        };
+        Answer::ok(answer.to_string().into_bytes())
+    }
+
+    /// What the function of a field answers; null for a row that is not there, true where there is nothing to say.
+    fn found(&self, db: &Connection, name: &str, arguments: Map<String, Value>) -> Result<Value, Problem> {
+        let (_, run) =
+            self.fields.iter().find(|(known, _)| *known == name).ok_or_else(Problem::introspection)?;
+        match run(db, &Request::of(arguments)) {
+            Ok(answer) => {
+                answer.text().map_or(Ok(true.into()), serde_json::from_slice).map_err(|_| Problem::internal())
+            }
+            Err(problem) if problem.is_not_found() => Ok(Value::Null),
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// An answer to what can't be run.
+fn refused(errors: &[impl Serialize]) -> Answer {
+    Answer::ok(json!({ "errors": errors }).to_string().into_bytes())
+}
+
+/// The operation of this name, or the only one.
+fn chosen<'a>(document: &'a Document, name: Option<&str>) -> Option<&'a OperationDefinition> {
+    let mut operations = document.definitions.iter().filter_map(|definition| match definition {
+        Definition::Operation(operation) => Some(operation),
+        Definition::Fragment(_) => None,
+    });
+    let Some(name) = name else { return operations.next().filter(|_| operations.next().is_none()) };
+    operations.find(|operation| match operation {
+        OperationDefinition::Query(query) => query.name.as_deref() == Some(name),
+        OperationDefinition::Mutation(mutation) => mutation.name.as_deref() == Some(name),
+        _ => false,
+    })
+}
+
+fn types(schema: &schema::Document) -> Types {
+    let objects = schema.definitions.iter().filter_map(|definition| match definition {
+        schema::Definition::TypeDefinition(TypeDefinition::Object(object)) => Some(object),
+        _ => None,
+    });
+    let fields = |object: &schema::ObjectType| {
+        object.fields.iter().map(|field| (field.name.clone(), field.field_type.clone())).collect()
+    };
+    objects.map(|object| (object.name.clone(), fields(object))).collect()
+}
