@@ -15,7 +15,7 @@ use crate::fetched::{Fetched, Found, Place};
 use crate::reason::Reason;
 use crate::sources::{Endpoint, Ground};
 
-pub use introspect::{NotIntrospected, introspect};
+pub(crate) use introspect::introspect;
 pub(crate) use response::{Response, Sorted};
 
 /// A document as it stands in a request.
