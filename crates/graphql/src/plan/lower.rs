@@ -100,7 +100,13 @@ impl<'a> Lowering<'a> {
         kind: OperationKind,
     ) -> Self {
         let declared = types.root(kind);
-        let root = Position { parent: None, declared, slots: Vec::new(), children: HashMap::new() };
+        let root = Position {
+            parent: None,
+            declared,
+            slots: Vec::new(),
+            is_shared: false,
+            children: HashMap::new(),
+        };
         let (steps, conditions) = (Vec::new(), Vec::new());
         Self { supergraph, types, subgraphs, kind, positions: vec![root], steps, conditions }
     }

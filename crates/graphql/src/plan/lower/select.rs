@@ -179,6 +179,13 @@ impl Lowering<'_> {
         let declared = self.types.find(&name).unwrap_or_default();
         let position = self.child(spot.position, key, declared);
         let slot = self.positions[position].slot(From::Parent(spot.slot));
+        self.positions[position].is_shared |= match self.positions[spot.position].slots[spot.slot].from {
+            From::Found(step, group) => {
+                let group = self.steps.get(step).and_then(|step| step.groups.get(group));
+                group.is_some_and(|group| group.walk.is_some() && !group.is_many)
+            }
+            From::Parent(_) => false,
+        };
         let spot = Spot { position, slot, parent: &name, only: None };
         self.teller(fetch, &spot);
         self.select(fetch, &spot, &field.selections, path)
@@ -196,6 +203,7 @@ impl Lowering<'_> {
             parent: Some((parent, Arc::clone(&key))),
             declared,
             slots: Vec::new(),
+            is_shared: false,
             children: HashMap::new(),
         });
         self.positions[parent].children.insert(key, id);
