@@ -173,28 +173,28 @@ impl<'r> Writer<'r> {
         self.out.push(b'{');
         let start = self.out.len();
         let mut run = None;
-        for field in &variant.fields {
-            if !self.is_there(field) {
-                continue;
+        let mut member = |writer: &mut Self, field: &'r Field| {
+            if writer.copied(field, ty, base, start, &mut run) {
+                return true;
             }
-            if self.copied(field, ty, base, start, &mut run) {
-                continue;
+            writer.flush(&mut run);
+            if writer.out.len() > start {
+                writer.out.push(b',');
             }
-            self.flush(&mut run);
-            if self.out.len() > start {
-                self.out.push(b',');
-            }
-            self.out.extend_from_slice(&field.quoted);
-            self.path.push(Step::Key(&field.key));
-            let is_written = self.field(field, ty, position, values, base);
-            self.path.pop();
-            if !is_written {
-                return false;
-            }
-        }
+            writer.out.extend_from_slice(&field.quoted);
+            writer.path.push(Step::Key(&field.key));
+            let is_written = writer.field(field, ty, position, values, base);
+            writer.path.pop();
+            is_written
+        };
+        let is_whole = if variant.is_loose {
+            self.ordered(variant).into_iter().all(|field| member(self, field))
+        } else {
+            variant.fields.iter().all(|field| self.occurrence(field).is_none() || member(self, field))
+        };
         self.flush(&mut run);
         self.out.push(b'}');
-        true
+        is_whole
     }
 
     /// Copies a member as it stands, with those beside it in one piece, if it is what the answer wants.
@@ -241,11 +241,21 @@ impl<'r> Writer<'r> {
         }
     }
 
-    fn is_there(&self, field: &Field) -> bool {
+    /// By which of its occurrences a field is there.
+    #[inline]
+    fn occurrence(&self, field: &Field) -> Option<usize> {
         let holds = |when: &[(Arc<str>, bool)]| {
             when.iter().all(|(name, value)| self.run.variables.is_true(name) == *value)
         };
-        field.when.is_empty() || field.when.iter().any(|when| holds(when))
+        field.when.iter().find(|(_, when)| holds(when)).map(|(place, _)| *place)
+    }
+
+    /// The fields of an object in the order of the occurrences by which they are there.
+    fn ordered(&self, variant: &'r Variant) -> Vec<&'r Field> {
+        let there = variant.fields.iter().filter_map(|field| Some((self.occurrence(field)?, field)));
+        let mut there: Vec<(usize, &Field)> = there.collect();
+        there.sort_by_key(|(place, _)| *place);
+        there.into_iter().map(|(_, field)| field).collect()
     }
 
     /// Writes a field's value; says whether it does not take its object with it.

@@ -33,6 +33,8 @@ pub(crate) struct Shape {
 pub(crate) struct Variant {
     pub(crate) only: Only,
     pub(crate) fields: Box<[Field]>,
+    /// Whether the order of the fields depends on variables.
+    pub(crate) is_loose: bool,
     /// How many values are read for them.
     pub(crate) reads: usize,
     /// What is looked for among the members of each slot's object.
@@ -62,8 +64,9 @@ pub(crate) struct Field {
     pub(crate) shape: Option<ShapeId>,
     /// Its scalar, if its values are of one that services spell as the answer does.
     pub(crate) leaf: Option<Scalar>,
-    /// It is there if all of one of these hold; with none of them always.
-    pub(crate) when: Vec<When>,
+    /// Its occurrences in the selection, by their places: it is there by the first that holds. One that always does is the
+    /// last.
+    pub(crate) when: Vec<(usize, When)>,
     pub(crate) location: (u32, u32),
 }
 
@@ -114,6 +117,8 @@ pub(crate) struct Shaping<'d> {
 struct Collected<'d> {
     key: &'d str,
     fields: Vec<(&'d Asked, When)>,
+    /// The places of those in the selection.
+    places: Vec<usize>,
 }
 
 impl<'d> Shaping<'d> {
@@ -192,7 +197,8 @@ impl<'d> Shaping<'d> {
                 scan.names = names.into();
             }
         }
-        Variant { only, fields, reads, scans: scans.into() }
+        let is_loose = fields.iter().any(|field| field.when.len() > 1);
+        Variant { only, fields, is_loose, reads, scans: scans.into() }
     }
 
     /// Whether a selection has different fields for the objects that an abstract type may be.
@@ -260,9 +266,13 @@ impl<'d> Shaping<'d> {
                 Selection::Field(field) => {
                     let Some(when) = narrowed(when, &field.directives) else { continue };
                     let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
+                    let place = out.iter().map(|known| known.fields.len()).sum();
                     match out.iter_mut().find(|known| known.key == key) {
-                        Some(known) => known.fields.push((field, when)),
-                        None => out.push(Collected { key, fields: vec![(field, when)] }),
+                        Some(known) => {
+                            known.fields.push((field, when));
+                            known.places.push(place);
+                        }
+                        None => out.push(Collected { key, fields: vec![(field, when)], places: vec![place] }),
                     }
                 }
                 Selection::InlineFragment(fragment) => {
@@ -295,14 +305,12 @@ impl<'d> Shaping<'d> {
         parent: TypeId,
         collected: Collected<'d>,
     ) -> Option<Field> {
-        let Collected { key, fields } = collected;
+        let Collected { key, fields, places } = collected;
         let (first, _) = fields.first()?;
         let location = (first.position.line as u32, first.position.column as u32);
-        let is_always = fields.iter().any(|(_, when)| when.is_empty());
-        let when = match is_always {
-            true => Vec::new(),
-            false => fields.iter().map(|(_, when)| when.clone()).collect(),
-        };
+        let always = fields.iter().position(|(_, when)| when.is_empty()).map_or(fields.len(), |at| at + 1);
+        let when = places.into_iter().zip(&fields).take(always);
+        let when = when.map(|(place, (_, when))| (place, when.clone())).collect();
         let declared =
             self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
         let source = match first.name.as_str() {
