@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) positions: Vec<Position>,
     pub(crate) shapes: Vec<Shape>,
+    /// How many scans they have.
+    pub(crate) scans: usize,
     pub(crate) root: ShapeId,
     pub(crate) types: Arc<Types>,
 }
@@ -150,7 +152,7 @@ impl Planner {
         let (positions, steps) = self.lowered(&document, &operation, name).map_err(broken)?;
         let mut shaping = Shaping::new(&self.types, &positions, &document);
         let root = shaping.root(operation.selections, root);
-        let shapes = std::mem::take(&mut shaping.shapes);
+        let (shapes, scans) = (std::mem::take(&mut shaping.shapes), shaping.scans);
         Ok(Plan {
             kind: operation.kind,
             introspects: introspects(&shapes),
@@ -158,6 +160,7 @@ impl Planner {
             steps,
             positions,
             shapes,
+            scans,
             root,
             types: Arc::clone(&self.types),
         })
@@ -358,6 +361,6 @@ fn left(selections: &SelectionSet, document: &Document) -> SelectionSet {
 }
 
 fn introspects(shapes: &[Shape]) -> bool {
-    let fields = shapes.iter().flat_map(|shape| &shape.variants).flat_map(|(_, fields)| fields.iter());
+    let fields = shapes.iter().flat_map(|shape| &shape.variants).flat_map(|variant| variant.fields.iter());
     fields.into_iter().any(|field| matches!(field.source, shape::Source::Introspection(_)))
 }

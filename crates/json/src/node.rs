@@ -350,6 +350,26 @@ impl<'a> Children<'a> {
         node
     }
 
+    /// The same, with the end of the value: where the next token stands, but for white space.
+    #[inline]
+    fn value_with_end(&mut self, start: usize) -> (Node<'a>, usize) {
+        let node = Node::new(self.document, start, self.place);
+        if matches!(node.kind(), Kind::Array | Kind::Object) {
+            self.skip(node);
+        }
+        let text = &self.document.text[..];
+        let (byte, mut end) = self.tokens.as_mut().map_or((None, text.len()), Tokens::next);
+        if !matches!(byte, Some(b',')) {
+            self.tokens = None;
+        }
+        if self.document.is_spaced {
+            while end > start && text.get(end - 1).is_some_and(u8::is_ascii_whitespace) {
+                end -= 1;
+            }
+        }
+        (node, end.min(text.len()))
+    }
+
     fn skip(&mut self, node: Node<'a>) {
         if let Some(container) = node.own() {
             self.tokens = Some(self.document.tokens_from(container.end as usize));
@@ -365,6 +385,17 @@ impl<'a> Children<'a> {
                 None => self.tokens = None,
             }
         }
+    }
+}
+
+impl<'a> Members<'a> {
+    /// The next member, and where its value ends.
+    #[must_use]
+    #[inline]
+    pub fn next_with_end(&mut self) -> Option<(Key<'a>, Node<'a>, usize)> {
+        let (key, start) = self.0.key()?;
+        let (node, end) = self.0.value_with_end(start);
+        Some((key, node, end))
     }
 }
 

@@ -210,3 +210,19 @@ proptest! {
         prop_assert_eq!(read(&text).is_ok(), known.is_ok(), "{}", text);
     }
 }
+
+#[test]
+fn members_say_where_their_values_end() {
+    for text in
+        [r#"{"a":1,"b":[1,{"c":2}],"d":"x","e":null}"#, "{ \"a\" : 1 ,\n\"b\" : [ 1 ] , \"d\":\"x\" }"]
+    {
+        let document = read(text).unwrap();
+        let mut members = document.root().members();
+        let mut count = 0;
+        while let Some((_, node, end)) = members.next_with_end() {
+            assert_eq!(&text.as_bytes()[node.start()..end], node.text());
+            count += 1;
+        }
+        assert_eq!(count, document.root().count());
+    }
+}

@@ -5,6 +5,8 @@
 //! (6.4.4).
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,10 +15,10 @@ use json::Kind;
 use serde_json::Value as Json;
 
 use super::leaf::{self, Leaf};
-use super::run::{Run, Split, Val, read};
+use super::run::{Mix, Run, Split, Val};
 use crate::error::{Code, GraphqlError, Segment};
-use crate::plan::data::has;
-use crate::plan::shape::{Field, Read, ShapeId, Source};
+use crate::plan::data::{From, Lookup, has};
+use crate::plan::shape::{Field, Read, ShapeId, Source, Variant};
 use crate::plan::types::{Ty, TypeId};
 
 pub(super) struct Writer<'r> {
@@ -25,8 +27,21 @@ pub(super) struct Writer<'r> {
     out: Vec<u8>,
     errors: Vec<GraphqlError>,
     path: Vec<Step<'r>>,
+    /// What was found among members, of all objects that are being written.
+    hits: Vec<Hit<'r>>,
+    /// By scan the names of members in their order, and which of those that are looked for they are.
+    orders: Vec<Vec<(&'r [u8], Option<usize>)>>,
     /// What was written before without an error: the shape and the places of an object, and where its text is.
-    known: HashMap<(ShapeId, Box<[u64]>), std::ops::Range<usize>>,
+    known: HashMap<(ShapeId, u64), Range<usize>, BuildHasherDefault<Mix>>,
+}
+
+/// What was found for a read.
+#[derive(Clone, Copy, Default)]
+struct Hit<'r> {
+    value: Val<'r>,
+    /// Where the member begins and ends; 0 if there is none.
+    key: usize,
+    end: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -44,7 +59,9 @@ impl<'r> Writer<'r> {
             out: Vec::with_capacity(64 + size / 2),
             errors: Vec::new(),
             path: Vec::new(),
-            known: HashMap::new(),
+            hits: Vec::new(),
+            orders: vec![Vec::new(); run.plan.scans],
+            known: HashMap::default(),
         }
     }
 
@@ -82,41 +99,174 @@ impl<'r> Writer<'r> {
             self.untyped(shape.parent, ty);
             return false;
         };
-        let Some((_, fields)) = shape.variants.iter().find(|(only, _)| has(only, Some(ty))) else {
+        let Some(variant) = shape.variants.iter().find(|variant| has(&variant.only, Some(ty))) else {
             return false;
         };
-        let start = self.out.len();
-        self.out.push(b'{');
-        let mut is_first = true;
-        for field in fields.iter() {
-            if !self.is_there(field) {
-                continue;
-            }
-            if !std::mem::take(&mut is_first) {
-                self.out.push(b',');
-            }
-            self.out.extend_from_slice(&field.quoted);
-            self.path.push(Step::Key(&field.key));
-            let is_written = self.field(field, ty, shape.position, values);
-            self.path.pop();
-            if !is_written {
-                self.out.truncate(start);
-                return false;
+        let (start, base) = (self.out.len(), self.hits.len());
+        self.scan(variant, values);
+        let is_written = self.members(variant, ty, shape.position, values, base);
+        self.hits.truncate(base);
+        if !is_written {
+            self.out.truncate(start);
+        }
+        is_written
+    }
+
+    /// Finds the values that are read of an object: one walk over the members of each slot.
+    fn scan(&mut self, variant: &'r Variant, values: &[Val<'r>]) {
+        let base = self.hits.len();
+        self.hits.resize(base + variant.reads, Hit::default());
+        for scan in &variant.scans {
+            let hits = &mut self.hits[base..];
+            let (document, node) = match values[scan.slot] {
+                Val::At(document, node, _) => (document, node),
+                failed @ Val::Failed(_) => {
+                    let numbers = scan.names.iter().flat_map(|(_, numbers)| numbers);
+                    numbers.for_each(|number| hits[*number].value = failed);
+                    continue;
+                }
+                Val::Absent | Val::Many(_) => continue,
+            };
+            let order = &mut self.orders[scan.number];
+            let (mut left, mut place) = (scan.names.len(), 0);
+            let mut members = node.members();
+            while left > 0
+                && let Some((key, value, end)) = members.next_with_end()
+            {
+                // Objects of one kind have their members in one order, most times.
+                let known = order.get(place).filter(|(name, _)| key.is(name)).map(|(_, found)| *found);
+                let found = known.unwrap_or_else(|| {
+                    let found = scan.names.iter().position(|(name, _)| key.is(name.as_bytes()));
+                    let text = key.node().text();
+                    let name = text.get(1..text.len() - 1).filter(|name| !name.contains(&b'\\'));
+                    let entry = (name.unwrap_or_default(), found);
+                    match order.get_mut(place) {
+                        Some(known) => *known = entry,
+                        None => order.push(entry),
+                    }
+                    found
+                });
+                place += 1;
+                let Some((_, numbers)) = found.and_then(|found| scan.names.get(found)) else { continue };
+                // Of equal names the first counts.
+                if numbers.first().is_some_and(|first| hits[*first].end > 0) {
+                    continue;
+                }
+                left -= 1;
+                let is_null = value.kind() == Kind::Null;
+                let value = if is_null { Val::Absent } else { Val::At(document, value, None) };
+                for number in numbers {
+                    hits[*number] = Hit { value, key: key.node().start(), end };
+                }
             }
         }
+    }
+
+    fn members(
+        &mut self,
+        variant: &'r Variant,
+        ty: TypeId,
+        position: Option<usize>,
+        values: &[Val<'r>],
+        base: usize,
+    ) -> bool {
+        self.out.push(b'{');
+        let start = self.out.len();
+        let mut run = None;
+        let mut member = |writer: &mut Self, field: &'r Field| {
+            if writer.copied(field, ty, base, start, &mut run) {
+                return true;
+            }
+            writer.flush(&mut run);
+            if writer.out.len() > start {
+                writer.out.push(b',');
+            }
+            writer.out.extend_from_slice(&field.quoted);
+            writer.path.push(Step::Key(&field.key));
+            let is_written = writer.field(field, ty, position, values, base);
+            writer.path.pop();
+            is_written
+        };
+        let is_whole = if variant.is_loose {
+            self.ordered(variant).into_iter().all(|field| member(self, field))
+        } else {
+            variant.fields.iter().all(|field| self.occurrence(field).is_none() || member(self, field))
+        };
+        self.flush(&mut run);
         self.out.push(b'}');
+        is_whole
+    }
+
+    /// Copies a member as it stands, with those beside it in one piece, if it is what the answer wants.
+    #[inline]
+    fn copied(
+        &mut self,
+        field: &'r Field,
+        ty: TypeId,
+        base: usize,
+        start: usize,
+        run: &mut Option<(u32, usize, usize)>,
+    ) -> bool {
+        let (Source::Slots(reads), Some(leaf)) = (&field.source, field.leaf) else { return false };
+        let [read] = reads.as_slice() else { return false };
+        let hit = self.hits[base + read.number];
+        let Val::At(number, node, _) = hit.value else { return false };
+        if hit.end == 0 || !has(&read.only, Some(ty)) || !leaf::is_as_it_stands(leaf, node) {
+            return false;
+        }
+        let Some(document) = self.run.documents.get(number as usize) else { return false };
+        if !document.text()[hit.key..].starts_with(&field.quoted) || document.is_spaced() {
+            return false;
+        }
+        match run {
+            Some((known, _, end)) if *known == number && *end + 1 == hit.key => *end = hit.end,
+            _ => {
+                self.flush(run);
+                if self.out.len() > start {
+                    self.out.push(b',');
+                }
+                *run = Some((number, hit.key, hit.end));
+            }
+        }
         true
     }
 
-    fn is_there(&self, field: &Field) -> bool {
+    #[inline]
+    fn flush(&mut self, run: &mut Option<(u32, usize, usize)>) {
+        if let Some((document, start, end)) = run.take()
+            && let Some(text) =
+                self.run.documents.get(document as usize).and_then(|known| known.text().get(start..end))
+        {
+            self.out.extend_from_slice(text);
+        }
+    }
+
+    /// By which of its occurrences a field is there.
+    #[inline]
+    fn occurrence(&self, field: &Field) -> Option<usize> {
         let holds = |when: &[(Arc<str>, bool)]| {
             when.iter().all(|(name, value)| self.run.variables.is_true(name) == *value)
         };
-        field.when.is_empty() || field.when.iter().any(|when| holds(when))
+        field.when.iter().find(|(_, when)| holds(when)).map(|(place, _)| *place)
+    }
+
+    /// The fields of an object in the order of the occurrences by which they are there.
+    fn ordered(&self, variant: &'r Variant) -> Vec<&'r Field> {
+        let there = variant.fields.iter().filter_map(|field| Some((self.occurrence(field)?, field)));
+        let mut there: Vec<(usize, &Field)> = there.collect();
+        there.sort_by_key(|(place, _)| *place);
+        there.into_iter().map(|(_, field)| field).collect()
     }
 
     /// Writes a field's value; says whether it does not take its object with it.
-    fn field(&mut self, field: &'r Field, ty: TypeId, position: Option<usize>, values: &[Val<'r>]) -> bool {
+    fn field(
+        &mut self,
+        field: &'r Field,
+        ty: TypeId,
+        position: Option<usize>,
+        values: &[Val<'r>],
+        base: usize,
+    ) -> bool {
         let plan = self.run.plan;
         let reads = match &field.source {
             Source::Typename => {
@@ -131,29 +281,36 @@ impl<'r> Writer<'r> {
             }
             Source::Slots(reads) => reads,
         };
+        let value = |writer: &Self, read: &Read| match read.lookup {
+            Lookup::Itself => values[read.slot].or_absent(),
+            Lookup::Member(_) => writer.hits[base + read.number].value,
+        };
+        let fitting = reads.iter().filter(|read| has(&read.only, Some(ty)));
         let child = position.and_then(|position| plan.positions[position].children.get(&field.key));
-        match (field.shape, child) {
-            (Some(_), Some(child)) => {
-                let mut below = self.run.below(&plan.positions[*child], None, values, Some(ty));
-                self.value(&field.ty, field, reads, &mut below, *child)
-            }
-            _ => {
-                let found = reads.iter().filter(|known| has(&known.only, Some(ty)));
-                let mut best = (Val::Absent, None);
-                for known in found {
-                    match read(&known.lookup, values[known.slot]) {
-                        Val::Absent => {}
-                        value @ Val::Failed(_) => best = (value, Some(known)),
-                        value => {
-                            best = (value, Some(known));
-                            break;
-                        }
-                    }
+        if let (Some(_), Some(child)) = (field.shape, child) {
+            let slots = &plan.positions[*child].slots;
+            let mut below = vec![Val::Absent; slots.len()];
+            for read in fitting {
+                let slot = slots.iter().position(|slot| slot.from == From::Parent(read.slot));
+                if let Some(slot) = slot.filter(|slot| matches!(below[*slot], Val::Absent)) {
+                    below[slot] = value(self, read);
                 }
-                let reads = best.1.map(std::slice::from_ref).unwrap_or_default();
-                self.value(&field.ty, field, reads, &mut [best.0], 0)
+            }
+            return self.value(&field.ty, field, reads, &mut below, *child);
+        }
+        let mut best = (Val::Absent, None);
+        for read in fitting {
+            match value(self, read) {
+                Val::Absent => {}
+                failed @ Val::Failed(_) => best = (failed, Some(read)),
+                found => {
+                    best = (found, Some(read));
+                    break;
+                }
             }
         }
+        let reads = best.1.map(std::slice::from_ref).unwrap_or_default();
+        self.value(&field.ty, field, reads, &mut [best.0], 0)
     }
 
     /// Writes a value of a type, `null` if it may be that; says whether it could.
@@ -258,12 +415,10 @@ impl<'r> Writer<'r> {
             return false;
         }
         self.run.fill(position, None, values);
-        let is_shared = self.run.is_shared(child);
-        if !is_shared {
+        let (true, [Val::At(document, node, None)]) = (position.is_shared, &*values) else {
             return self.object(shape, values);
-        }
-        let places = values.iter().map(|value| value.place_or_none()).collect();
-        let key = (shape, places);
+        };
+        let key = (shape, u64::from(*document) << 32 | node.start() as u64);
         if let Some(known) = self.known.get(&key) {
             self.out.extend_from_within(known.clone());
             return true;

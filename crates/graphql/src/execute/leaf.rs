@@ -49,6 +49,21 @@ pub(super) fn write(
     if fits { Leaf::Written } else { Leaf::Wrong }
 }
 
+/// Whether a value that is not null is of a scalar, and spelt as the answer spells it.
+#[inline]
+pub(super) fn is_as_it_stands(scalar: Scalar, node: Node<'_>) -> bool {
+    match (scalar, node.kind()) {
+        (Scalar::String | Scalar::Id, Json::String)
+        | (Scalar::Float, Json::Number)
+        | (Scalar::Boolean, Json::Bool(_)) => true,
+        (Scalar::Int, Json::Number) => {
+            matches!(node.number(), Some(Number::Unsigned(number)) if i32::try_from(number).is_ok())
+        }
+        (Scalar::Custom, kind) => kind != Json::Null,
+        _ => false,
+    }
+}
+
 fn int(node: Node<'_>, out: &mut Vec<u8>) -> Leaf {
     let number = match node.number() {
         Some(Number::Unsigned(number)) => i32::try_from(number).ok(),

@@ -300,22 +300,6 @@ impl<'p> Run<'p> {
         values
     }
 
-    /// Whether objects of a position may stand in several places: a step found them, or found what they are in.
-    pub(super) fn is_shared(&self, position: PositionId) -> bool {
-        let position = &self.plan.positions[position];
-        let Some((parent, _)) = &position.parent else { return false };
-        let above = &self.plan.positions[*parent].slots;
-        position.slots.iter().any(|slot| match slot.from {
-            From::Parent(slot) => match above[slot].from {
-                From::Found(step, group) => {
-                    self.plan.steps[step].groups.get(group).is_some_and(|group| group.walk.is_some())
-                }
-                From::Parent(_) => false,
-            },
-            From::Found(..) => false,
-        })
-    }
-
     /// Adds to an object's values what steps found for it.
     pub(super) fn fill<'r>(&'r self, position: &Position, slots: Option<&[SlotId]>, values: &mut [Val<'r>]) {
         for (slot, known) in position.slots.iter().enumerate() {

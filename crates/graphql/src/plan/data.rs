@@ -45,6 +45,8 @@ pub(crate) struct Position {
     /// The type of that field.
     pub(crate) declared: TypeId,
     pub(crate) slots: Vec<Slot>,
+    /// Whether an object may stand in several places: it was found by a key.
+    pub(crate) is_shared: bool,
     /// The fields with fields of their own.
     pub(crate) children: HashMap<Arc<str>, PositionId>,
 }

@@ -100,7 +100,13 @@ impl<'a> Lowering<'a> {
         kind: OperationKind,
     ) -> Self {
         let declared = types.root(kind);
-        let root = Position { parent: None, declared, slots: Vec::new(), children: HashMap::new() };
+        let root = Position {
+            parent: None,
+            declared,
+            slots: Vec::new(),
+            is_shared: false,
+            children: HashMap::new(),
+        };
         let (steps, conditions) = (Vec::new(), Vec::new());
         Self { supergraph, types, subgraphs, kind, positions: vec![root], steps, conditions }
     }
@@ -244,7 +250,10 @@ impl<'a> Lowering<'a> {
                 SelectionItem::Field(field) if field.name == "__typename" => continue,
                 SelectionItem::Field(field) => field,
                 SelectionItem::InlineFragment(fragment) => {
-                    self.operations(fetch, position, parent, &fragment.selections)?;
+                    let conditions = conditions(&fragment.skip_if, &fragment.include_if);
+                    self.under(conditions, |lowering| {
+                        lowering.operations(fetch, position, parent, &fragment.selections)
+                    })?;
                     continue;
                 }
                 SelectionItem::FragmentSpread(_) => continue,
@@ -254,7 +263,8 @@ impl<'a> Lowering<'a> {
                 known.ok_or_else(|| Broken(format!("`{parent}.{}` has no operation", field.name)))?;
             let arguments = self.arguments(fetch, parent, field);
             let call = Call::Operation(Arc::clone(operation), arguments);
-            let slot = self.root(fetch.subgraph, call, position, &conditions(field));
+            let slot =
+                self.root(fetch.subgraph, call, position, &conditions(&field.skip_if, &field.include_if));
             self.value(fetch, &Spot { position, slot, parent, only: None }, field)?;
         }
         Ok(())
@@ -373,43 +383,73 @@ impl<'a> Lowering<'a> {
         let mut has_links = false;
         for item in &selections.items {
             let SelectionItem::InlineFragment(fragment) = item else { continue };
-            let name = fragment.type_condition.as_str();
-            let Some(entity) = fetch.bindings().entities.get(name) else { continue };
-            let only = self.only([name].into_iter());
-            let key_of = |need: &str| required(requires, name, need);
-            let mut own = Vec::new();
-            for item in &fragment.selections.items {
-                match item {
-                    SelectionItem::Field(field) if field.name == "__typename" => {}
-                    SelectionItem::Field(field) => match entity.links.get(field.name.as_str()) {
-                        Some(link) => {
-                            has_links = true;
-                            let keys: Option<Vec<Arc<str>>> =
-                                link.needs.iter().map(|need| key_of(need)).collect();
-                            let keys = keys.ok_or_else(|| unreadable(name, &field.name))?;
-                            let reading = Reading { needs: &link.needs, keys };
-                            self.link(fetch, target, &only, name, field, &link.how, reading)?;
-                        }
-                        None => own.push(item.clone()),
-                    },
-                    other => own.push(other.clone()),
-                }
-            }
-            if own.is_empty() || !fetch.is_rest() {
-                continue;
-            }
-            let how =
-                entity.own.as_ref().ok_or_else(|| Broken(format!("`{name}` can't be found by a key")))?;
-            let needs: Vec<Box<str>> = how.needs().into_iter().map(Into::into).collect();
-            let keys: Option<Vec<Arc<str>>> = needs.iter().map(|need| key_of(need)).collect();
-            let keys = keys.ok_or_else(|| unreadable(name, "it"))?;
-            let call = Call::Keys(how.clone(), Arguments::default());
-            let slot = self.keyed(fetch, target, &only, call, Reading { needs: &needs, keys }, &[])?;
-            let spot = Spot { position: target.position, slot, parent: name, only: only.clone() };
-            self.teller(fetch, &spot);
-            self.select(fetch, &spot, &SelectionSet { items: own }, &mut Vec::new())?;
+            let conditions = conditions(&fragment.skip_if, &fragment.include_if);
+            has_links |= self.under(conditions, |lowering| {
+                lowering.entity(fetch, target, &fragment.type_condition, &fragment.selections, requires)
+            })?;
         }
         Ok(has_links)
+    }
+
+    /// The same of objects of one type.
+    fn entity(
+        &mut self,
+        fetch: Fetch<'_>,
+        target: &Target,
+        name: &str,
+        selections: &SelectionSet,
+        requires: &SelectionSet,
+    ) -> Result<bool, Broken> {
+        let Some(entity) = fetch.bindings().entities.get(name) else { return Ok(false) };
+        let only = self.only([name].into_iter());
+        let key_of = |need: &str| required(requires, name, need);
+        let (mut has_links, mut own) = (false, Vec::new());
+        for item in &selections.items {
+            match item {
+                SelectionItem::Field(field) if field.name == "__typename" => {}
+                SelectionItem::Field(field) => match entity.links.get(field.name.as_str()) {
+                    Some(link) => {
+                        has_links = true;
+                        let keys: Option<Vec<Arc<str>>> =
+                            link.needs.iter().map(|need| key_of(need)).collect();
+                        let keys = keys.ok_or_else(|| unreadable(name, &field.name))?;
+                        let reading = Reading { needs: &link.needs, keys };
+                        self.link(fetch, target, &only, name, field, &link.how, reading)?;
+                    }
+                    None => own.push(item.clone()),
+                },
+                // What is under a condition stands in a fragment of its own.
+                SelectionItem::InlineFragment(fragment) if fragment.type_condition == name => {
+                    let conditions = conditions(&fragment.skip_if, &fragment.include_if);
+                    has_links |= self.under(conditions, |lowering| {
+                        lowering.entity(fetch, target, name, &fragment.selections, requires)
+                    })?;
+                }
+                other => own.push(other.clone()),
+            }
+        }
+        if own.is_empty() || !fetch.is_rest() {
+            return Ok(has_links);
+        }
+        let how = entity.own.as_ref().ok_or_else(|| Broken(format!("`{name}` can't be found by a key")))?;
+        let needs: Vec<Box<str>> = how.needs().into_iter().map(Into::into).collect();
+        let keys: Option<Vec<Arc<str>>> = needs.iter().map(|need| key_of(need)).collect();
+        let keys = keys.ok_or_else(|| unreadable(name, "it"))?;
+        let call = Call::Keys(how.clone(), Arguments::default());
+        let slot = self.keyed(fetch, target, &only, call, Reading { needs: &needs, keys }, &[])?;
+        let spot = Spot { position: target.position, slot, parent: name, only };
+        self.teller(fetch, &spot);
+        self.select(fetch, &spot, &SelectionSet { items: own }, &mut Vec::new())?;
+        Ok(has_links)
+    }
+
+    /// Lowers something that depends on variables.
+    fn under<T>(&mut self, conditions: Vec<(Arc<str>, bool)>, lower: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.conditions.len();
+        self.conditions.extend(conditions);
+        let done = lower(self);
+        self.conditions.truncate(outer);
+        done
     }
 
     /// A link is a step, and its results are the field's values.
@@ -442,7 +482,8 @@ impl<'a> Lowering<'a> {
             }
             _ => Call::Keys(how.clone(), arguments),
         };
-        let slot = self.keyed(fetch, target, only, call, reading, &conditions(field))?;
+        let slot =
+            self.keyed(fetch, target, only, call, reading, &conditions(&field.skip_if, &field.include_if))?;
         self.value(fetch, &Spot { position: target.position, slot, parent, only: only.clone() }, field)
     }
 
@@ -536,8 +577,8 @@ fn names<'n>(names: impl Iterator<Item = &'n String>) -> Box<[Box<str>]> {
     names.map(|name| name.as_str().into()).collect()
 }
 
-/// The variables on which it depends whether a field is there.
-fn conditions(field: &FieldSelection) -> Vec<(Arc<str>, bool)> {
-    let skip = field.skip_if.iter().map(|name| (name.as_str().into(), false));
-    skip.chain(field.include_if.iter().map(|name| (name.as_str().into(), true))).collect()
+/// The variables on which it depends whether a field or fragment is there.
+fn conditions(skip: &Option<String>, include: &Option<String>) -> Vec<(Arc<str>, bool)> {
+    let skip = skip.iter().map(|name| (name.as_str().into(), false));
+    skip.chain(include.iter().map(|name| (name.as_str().into(), true))).collect()
 }

@@ -13,7 +13,7 @@ use graphql_tools::static_graphql::query::{
 };
 
 use super::data::{Entry, Lookup, Only, Position, PositionId, SlotId};
-use super::types::{Ty, TypeId, Types};
+use super::types::{Kind, Scalar, Ty, TypeId, Types};
 use super::values::quoted;
 
 pub(crate) type ShapeId = usize;
@@ -25,7 +25,30 @@ pub(crate) struct Shape {
     pub(crate) position: Option<PositionId>,
     pub(crate) parent: TypeId,
     /// The fields of an object, by its types.
-    pub(crate) variants: Vec<(Only, Arc<[Field]>)>,
+    pub(crate) variants: Vec<Variant>,
+}
+
+/// The fields of objects of some types.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    pub(crate) only: Only,
+    pub(crate) fields: Box<[Field]>,
+    /// Whether the order of the fields depends on variables.
+    pub(crate) is_loose: bool,
+    /// How many values are read for them.
+    pub(crate) reads: usize,
+    /// What is looked for among the members of each slot's object.
+    pub(crate) scans: Box<[Scan]>,
+}
+
+/// What is looked for among the members of an object.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// Its number among all of the plan.
+    pub(crate) number: usize,
+    pub(crate) slot: SlotId,
+    /// By name the reads that are of it.
+    pub(crate) names: Box<[(Box<str>, Vec<usize>)]>,
 }
 
 /// A field of the answer.
@@ -39,8 +62,11 @@ pub(crate) struct Field {
     pub(crate) source: Source,
     /// What is selected of its objects.
     pub(crate) shape: Option<ShapeId>,
-    /// It is there if all of one of these hold; with none of them always.
-    pub(crate) when: Vec<When>,
+    /// Its scalar, if its values are of one that services spell as the answer does.
+    pub(crate) leaf: Option<Scalar>,
+    /// Its occurrences in the selection, by their places: it is there by the first that holds. One that always does is the
+    /// last.
+    pub(crate) when: Vec<(usize, When)>,
     pub(crate) location: (u32, u32),
 }
 
@@ -59,6 +85,8 @@ pub(crate) enum Source {
 
 #[derive(Debug)]
 pub(crate) struct Read {
+    /// Its number among those of the object.
+    pub(crate) number: usize,
     pub(crate) slot: SlotId,
     pub(crate) only: Only,
     pub(crate) lookup: Lookup,
@@ -81,12 +109,16 @@ pub(crate) struct Shaping<'d> {
     sets: HashMap<usize, &'d SelectionSet>,
     known: HashMap<(Option<PositionId>, TypeId, Vec<Part>), ShapeId>,
     pub(crate) shapes: Vec<Shape>,
+    /// How many scans there are.
+    pub(crate) scans: usize,
 }
 
 /// The occurrences of a field in a selection.
 struct Collected<'d> {
     key: &'d str,
     fields: Vec<(&'d Asked, When)>,
+    /// The places of those in the selection.
+    places: Vec<usize>,
 }
 
 impl<'d> Shaping<'d> {
@@ -102,6 +134,7 @@ impl<'d> Shaping<'d> {
             sets: HashMap::new(),
             known: HashMap::new(),
             shapes: Vec::new(),
+            scans: 0,
         }
     }
 
@@ -126,17 +159,46 @@ impl<'d> Shaping<'d> {
         self.shapes.push(Shape { position, parent, variants: Vec::new() });
         let parts = key.2.clone();
         self.known.insert(key, id);
-        let mut variants: Vec<(Only, Arc<[Field]>)> = Vec::new();
+        let mut variants = Vec::new();
         if self.types.is_object(parent) || !self.is_divided(parent, &parts) {
-            variants.push((None, self.fields(position, parent, parent, &parts)));
+            let fields = self.fields(position, parent, parent, &parts);
+            variants.push(self.variant(None, fields));
         } else {
             for object in self.types.objects(parent) {
                 let fields = self.fields(position, *object, parent, &parts);
-                variants.push((Some([*object].into()), fields));
+                variants.push(self.variant(Some([*object].into()), fields));
             }
         }
         self.shapes[id].variants = variants;
         id
+    }
+
+    /// Numbers the reads of fields, and sorts them by slots.
+    fn variant(&mut self, only: Only, mut fields: Box<[Field]>) -> Variant {
+        let mut reads = 0;
+        let mut scans: Vec<Scan> = Vec::new();
+        for field in &mut fields {
+            let Source::Slots(known) = &mut field.source else { continue };
+            for read in known {
+                read.number = reads;
+                reads += 1;
+                let Lookup::Member(name) = &read.lookup else { continue };
+                let place = scans.iter().position(|scan| scan.slot == read.slot).unwrap_or_else(|| {
+                    scans.push(Scan { number: self.scans, slot: read.slot, names: Box::default() });
+                    self.scans += 1;
+                    scans.len() - 1
+                });
+                let Some(scan) = scans.get_mut(place) else { continue };
+                let mut names = std::mem::take(&mut scan.names).into_vec();
+                match names.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, numbers)) => numbers.push(read.number),
+                    None => names.push((name.clone(), vec![read.number])),
+                }
+                scan.names = names.into();
+            }
+        }
+        let is_loose = fields.iter().any(|field| field.when.len() > 1);
+        Variant { only, fields, is_loose, reads, scans: scans.into() }
     }
 
     /// Whether a selection has different fields for the objects that an abstract type may be.
@@ -176,7 +238,7 @@ impl<'d> Shaping<'d> {
         object: TypeId,
         parent: TypeId,
         parts: &[Part],
-    ) -> Arc<[Field]> {
+    ) -> Box<[Field]> {
         let mut collected = Vec::new();
         let mut visited = Vec::new();
         for part in parts {
@@ -204,9 +266,13 @@ impl<'d> Shaping<'d> {
                 Selection::Field(field) => {
                     let Some(when) = narrowed(when, &field.directives) else { continue };
                     let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
+                    let place = out.iter().map(|known| known.fields.len()).sum();
                     match out.iter_mut().find(|known| known.key == key) {
-                        Some(known) => known.fields.push((field, when)),
-                        None => out.push(Collected { key, fields: vec![(field, when)] }),
+                        Some(known) => {
+                            known.fields.push((field, when));
+                            known.places.push(place);
+                        }
+                        None => out.push(Collected { key, fields: vec![(field, when)], places: vec![place] }),
                     }
                 }
                 Selection::InlineFragment(fragment) => {
@@ -239,14 +305,12 @@ impl<'d> Shaping<'d> {
         parent: TypeId,
         collected: Collected<'d>,
     ) -> Option<Field> {
-        let Collected { key, fields } = collected;
+        let Collected { key, fields, places } = collected;
         let (first, _) = fields.first()?;
         let location = (first.position.line as u32, first.position.column as u32);
-        let is_always = fields.iter().any(|(_, when)| when.is_empty());
-        let when = match is_always {
-            true => Vec::new(),
-            false => fields.iter().map(|(_, when)| when.clone()).collect(),
-        };
+        let always = fields.iter().position(|(_, when)| when.is_empty()).map_or(fields.len(), |at| at + 1);
+        let when = places.into_iter().zip(&fields).take(always);
+        let when = when.map(|(place, (_, when))| (place, when.clone())).collect();
         let declared =
             self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
         let source = match first.name.as_str() {
@@ -268,7 +332,11 @@ impl<'d> Shaping<'d> {
         let mut member = quoted(key).to_vec();
         member.push(b':');
         let (key, name) = (key.into(), first.name.as_str().into());
-        Some(Field { key, quoted: member.into(), name, ty, source, shape, when, location })
+        let leaf = match (ty.nullable(), self.types.kind_of(ty.named())) {
+            (Ty::Named(_), Kind::Scalar(scalar)) => Some(*scalar),
+            _ => None,
+        };
+        Some(Field { key, quoted: member.into(), name, ty, source, shape, leaf, when, location })
     }
 
     /// The occurrences of a field as one, with the fragments in their places.
@@ -319,6 +387,7 @@ impl<'d> Shaping<'d> {
                 entry.is_renamed || !entries.iter().any(hides)
             };
             entries.iter().filter(is_seen).map(move |entry| Read {
+                number: 0,
                 slot,
                 only: entry.only.clone(),
                 lookup: entry.lookup.clone(),

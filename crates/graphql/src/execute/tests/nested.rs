@@ -115,3 +115,29 @@ async fn fragments_are_merged_as_the_specification_has_it() {
         "{answer}"
     );
 }
+
+#[tokio::test]
+async fn of_a_field_that_is_asked_several_times_the_first_that_applies_has_the_place() {
+    let rig = rig();
+    let document = "query($v: Boolean!) { posts { id ...F @skip(if: $v) tags title } } fragment F on Post { title user_id }";
+    let answer = rig.ask_with(document, r#"{"v":true}"#).await;
+    assert!(answer.starts_with(r#"{"data":{"posts":[{"id":1,"tags":["a"],"title":"one"},"#), "{answer}");
+    let answer = rig.ask_with(document, r#"{"v":false}"#).await;
+    assert!(
+        answer.starts_with(r#"{"data":{"posts":[{"id":1,"title":"one","user_id":7,"tags":["a"]},"#),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_link_may_be_asked_for_several_times_and_under_conditions() {
+    let rig = rig();
+    let document = "query($v: Boolean!) { posts { a: user @include(if: $v) { name } b: user { id } } }";
+    let answer = rig.ask_with(document, r#"{"v":true}"#).await;
+    assert!(answer.starts_with(r#"{"data":{"posts":[{"a":{"name":"Ann"},"b":{"id":7}},"#), "{answer}");
+    let document = "query($v: Boolean!, $w: Boolean!) { posts { user { name @include(if: $v) } user @skip(if: $w) { email } } }";
+    let answer = rig.ask_with(document, r#"{"v":true,"w":false}"#).await;
+    assert!(answer.starts_with(r#"{"data":{"posts":[{"user":{"name":"Ann","email":"a@b"}},"#), "{answer}");
+    let answer = rig.ask_with(document, r#"{"v":false,"w":true}"#).await;
+    assert!(answer.starts_with(r#"{"data":{"posts":[{"user":{}},"#), "{answer}");
+}

@@ -13,7 +13,7 @@ use super::{Done, Fetch, Lowering, Reading, Target};
 use crate::plan::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId, Teller, both};
 use crate::plan::types::TypeId;
 use crate::plan::values::spelling;
-use crate::{Bindings, Told};
+use crate::{Bindings, Entity, Told};
 
 /// A place in the data where fields are added.
 #[derive(Clone)]
@@ -179,6 +179,13 @@ impl Lowering<'_> {
         let declared = self.types.find(&name).unwrap_or_default();
         let position = self.child(spot.position, key, declared);
         let slot = self.positions[position].slot(From::Parent(spot.slot));
+        self.positions[position].is_shared |= match self.positions[spot.position].slots[spot.slot].from {
+            From::Found(step, group) => {
+                let group = self.steps.get(step).and_then(|step| step.groups.get(group));
+                group.is_some_and(|group| group.walk.is_some() && !group.is_many)
+            }
+            From::Parent(_) => false,
+        };
         let spot = Spot { position, slot, parent: &name, only: None };
         self.teller(fetch, &spot);
         self.select(fetch, &spot, &field.selections, path)
@@ -196,6 +203,7 @@ impl Lowering<'_> {
             parent: Some((parent, Arc::clone(&key))),
             declared,
             slots: Vec::new(),
+            is_shared: false,
             children: HashMap::new(),
         });
         self.positions[parent].children.insert(key, id);
@@ -282,28 +290,34 @@ pub(super) fn inlined(selections: &SelectionSet, fragments: &[FragmentDefinition
 
 /// What remains of a selection of entities without what links answer.
 pub(super) fn without(selections: &SelectionSet, bindings: &Bindings) -> SelectionSet {
-    let mut left = Vec::new();
-    for item in &selections.items {
-        let SelectionItem::InlineFragment(fragment) = item else { continue };
+    let left = selections.items.iter().filter_map(|item| {
+        let SelectionItem::InlineFragment(fragment) = item else { return None };
         let entity = bindings.entities.get(fragment.type_condition.as_str());
-        let stays = |item: &&SelectionItem| match item {
-            SelectionItem::Field(field) => {
-                !entity.is_some_and(|entity| entity.links.contains_key(field.name.as_str()))
+        let selections = left(&fragment.selections, entity)?;
+        Some(SelectionItem::InlineFragment(InlineFragmentSelection { selections, ..fragment.clone() }))
+    });
+    SelectionSet { items: left.collect() }
+}
+
+/// What remains of a selection of an entity; nothing if that is its type alone.
+fn left(selections: &SelectionSet, entity: Option<&Entity>) -> Option<SelectionSet> {
+    let is_link = |name: &str| entity.is_some_and(|entity| entity.links.contains_key(name));
+    let items: Vec<SelectionItem> = selections
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            SelectionItem::Field(field) => (!is_link(&field.name)).then(|| item.clone()),
+            SelectionItem::InlineFragment(fragment) => {
+                let selections = left(&fragment.selections, entity)?;
+                let fragment = InlineFragmentSelection { selections, ..fragment.clone() };
+                Some(SelectionItem::InlineFragment(fragment))
             }
-            _ => true,
-        };
-        let items: Vec<SelectionItem> = fragment.selections.items.iter().filter(stays).cloned().collect();
-        let says =
-            |item: &SelectionItem| !matches!(item, SelectionItem::Field(field) if field.name == "__typename");
-        if items.iter().any(says) {
-            let selections = SelectionSet { items };
-            left.push(SelectionItem::InlineFragment(InlineFragmentSelection {
-                selections,
-                ..fragment.clone()
-            }));
-        }
-    }
-    SelectionSet { items: left }
+            SelectionItem::FragmentSpread(_) => Some(item.clone()),
+        })
+        .collect();
+    let is_typename =
+        |item: &SelectionItem| matches!(item, SelectionItem::Field(field) if field.name == "__typename");
+    (!items.iter().all(is_typename)).then_some(SelectionSet { items })
 }
 
 /// The text of a fetch of entities, with these selections in the place of its own where there are any.
