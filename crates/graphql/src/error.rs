@@ -87,8 +87,9 @@ impl GraphqlError {
         if !self.path.is_empty() {
             entry.insert("path".to_owned(), self.path.iter().map(Segment::json).collect());
         }
-        let mut extensions = self.extensions.clone();
-        extensions.entry("code").or_insert_with(|| self.code.into());
+        // A service's own code is what its clients know.
+        let mut extensions = Map::from_iter([("code".to_owned(), self.code.into())]);
+        extensions.extend(self.extensions.clone());
         entry.insert("extensions".to_owned(), extensions.into());
         entry.into()
     }

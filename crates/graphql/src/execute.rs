@@ -57,4 +57,4 @@ impl Answer {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -34,6 +34,7 @@ pub use config::{
 pub use error::{GraphqlError, Segment};
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
+pub use plan::explain::{ExplainedStep, Explanation};
 pub use remote::{NotIntrospected, introspect};
 pub use schema::{FieldChange, LinkDeclaration, Links, TypeChange};
 pub use serve::DocumentFile;

@@ -5,6 +5,7 @@
 //! `@include` is looked at when it is run.
 
 pub(crate) mod data;
+pub(crate) mod explain;
 mod kept;
 mod limits;
 mod lower;

@@ -3,11 +3,13 @@
 //!
 //! A state is a type and the places where an object of it stands; each is looked at once.
 
+mod told;
+
 use std::collections::{HashMap, HashSet};
 
-use super::error::{Code, Errors, listed};
-use super::merged::{JoinField, MergedField, Types};
-use super::model::{Field, Kind, Name, Schema, Type};
+use super::error::Errors;
+use super::merged::{JoinField, Types};
+use super::model::{Field, Kind, Schema, Type};
 use super::selection::{Picked, Selection};
 
 /// No schemas that people write come near; others are taken as they are.
@@ -105,20 +107,20 @@ impl<'s, 'a> Reach<'s, 'a> {
         let of = *of;
         let Some((&name, merged)) = self.types.get_index(of) else { return };
         let places = self.reached(name, places, 0);
-        let mut next = Vec::new();
-        for (&field, merged) in merged.fields.iter().filter(|(_, field)| !field.shown.is_inaccessible) {
+        let (mut next, mut missed) = (Vec::new(), Vec::new());
+        for (&field, _) in merged.fields.iter().filter(|(_, field)| !field.shown.is_inaccessible) {
             let found: Vec<Place<'s>> =
                 places.iter().filter_map(|place| self.below(name, field, place, &places, 0)).collect();
-            if found.is_empty() && !self.told.contains(&(of, field)) {
-                self.told.insert((of, field));
-                self.complain(index, name, field, merged, errors);
+            if found.is_empty() && self.told.insert((of, field)) {
+                missed.push(field);
             }
             next.push((field, found));
         }
-        if !places.iter().any(|place| self.knows_type(name, place.source))
-            && self.told.insert((of, "__typename"))
-        {
-            self.complain_of_type(index, name, errors);
+        told::fields(self, index, name, &missed, errors);
+        let knows_type =
+            |place: &Place<'_>| name == "Query" || self.schemas[place.source].types.contains_key(name);
+        if !places.iter().any(knows_type) && self.told.insert((of, "__typename")) {
+            told::type_of(self, index, name, errors);
         }
         for (field, found) in next {
             for (of, places) in self.objects(name, field, found) {
@@ -179,10 +181,6 @@ impl<'s, 'a> Reach<'s, 'a> {
         let interfaces = self.types.get(name).into_iter().flat_map(|of| &of.interfaces);
         let found = interfaces.filter_map(|interface| types.get_key_value(interface));
         found.filter(|(_, of)| of.is_interface_object).map(|(name, of)| (*name, of)).collect()
-    }
-
-    fn knows_type(&self, name: &str, source: usize) -> bool {
-        self.schemas[source].types.contains_key(name) || name == "Query"
     }
 
     /// Whether all of it can be had of an object.
@@ -306,83 +304,4 @@ impl<'s, 'a> Reach<'s, 'a> {
         let seen = |name: &&str| self.types.get(*name).is_some_and(|of| !of.shown.is_inaccessible);
         names.iter().filter(|name| seen(name)).filter_map(|name| self.types.get_index_of(*name)).collect()
     }
-
-    fn complain(&self, index: usize, name: &str, field: &str, merged: &MergedField<'a>, errors: &mut Errors) {
-        let from = self.services(self.states[index].places.iter().map(|place| place.source));
-        let has = |source: &usize| {
-            self.views(name, *source)
-                .iter()
-                .any(|(view, of)| of.fields.contains_key(field) && self.is_resolved(view, field, *source))
-        };
-        let by = self.services((0..self.schemas.len()).filter(has));
-        let requires: Vec<&str> = merged.join.iter().filter_map(|join| join.requires.as_deref()).collect();
-        let keys: Vec<String> = self.keys_of(name, &by);
-        let why = match (keys.is_empty(), requires.is_empty()) {
-            (true, _) => format!("{} no key by which it resolves \"{name}\"", has_or_have(&by)),
-            (false, true) => format!("not one of its keys ({}) can be had there", keys.join("; ")),
-            (false, false) => format!(
-                "what it requires (\"{}\") or its keys ({}) can't be had there",
-                requires.join("\", \""),
-                keys.join("; ")
-            ),
-        };
-        let at = format!("{name}.{field}");
-        let message = format!(
-            "\"{at}\" of {} can't be asked for in `{}`, where \"{name}\" comes from {}: {why}.",
-            listed(by.iter().map(|name| &***name)),
-            self.query(index, field),
-            listed(from.iter().map(|name| &***name)),
-        );
-        let hint = format!("give \"{name}\" a @key in both services, of fields that both have");
-        let services: Vec<&Name> = by.into_iter().chain(from).collect();
-        errors.add(Code::SatisfiabilityError, &services, at, message, hint);
-    }
-
-    fn keys_of(&self, name: &str, services: &[&Name]) -> Vec<String> {
-        let mut keys = Vec::new();
-        for (source, schema) in
-            self.schemas.iter().enumerate().filter(|(_, schema)| services.contains(&&schema.name))
-        {
-            for (_, of) in self.views(name, source) {
-                let resolvable = of.keys.iter().filter(|key| key.is_resolvable);
-                keys.extend(resolvable.map(|key| format!("\"{}\" in \"{}\"", key.fields.text, schema.name)));
-            }
-        }
-        keys
-    }
-
-    fn complain_of_type(&self, index: usize, name: &str, errors: &mut Errors) {
-        let from = self.services(self.states[index].places.iter().map(|place| place.source));
-        let message = format!(
-            "In `{}`, no service can tell that an object is a \"{name}\": {} only the interface as an object.",
-            self.query(index, "__typename"),
-            listed(from.iter().map(|name| &***name)) + " knows",
-        );
-        let hint = "let a service that has the interface resolve it by the same @key";
-        errors.add(Code::SatisfiabilityError, &from, name, message, hint);
-    }
-
-    fn services(&self, sources: impl IntoIterator<Item = usize>) -> Vec<&'s Name> {
-        let mut sources: Vec<usize> = sources.into_iter().collect();
-        sources.sort_unstable();
-        sources.dedup();
-        sources.into_iter().map(|source| &self.schemas[source].name).collect()
-    }
-
-    /// A query that comes this way.
-    fn query(&self, index: usize, field: &str) -> String {
-        let mut path = vec![field];
-        let mut state = &self.states[index];
-        while let Some((before, field)) = state.came {
-            path.push(field);
-            state = &self.states[before];
-        }
-        let root = self.types.get_index(state.of).map_or("", |(name, _)| name).to_lowercase();
-        path.reverse();
-        format!("{root} {{ {} }}{}", path.join(" { "), " }".repeat(path.len() - 1))
-    }
-}
-
-fn has_or_have(services: &[&Name]) -> &'static str {
-    if services.len() == 1 { "that has" } else { "those have" }
 }

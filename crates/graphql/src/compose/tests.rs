@@ -1,5 +1,8 @@
 //! What composing has to keep: what the oracle says of each case (`oracle/`), and what others get wrong.
 
+mod own;
+mod plans;
+mod split;
 mod summary;
 
 use std::collections::BTreeSet;
@@ -31,8 +34,8 @@ fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
     compose(&parts).map(|supergraph| supergraph.sdl)
 }
 
-#[test]
-fn what_the_oracle_composes_is_composed_alike_and_what_it_refuses_is_refused() {
+/// What `see` says of each case of the oracle's, where it says anything.
+fn over_cases(see: impl Fn(&str, &str) -> Option<String>) {
     let files = std::fs::read_dir(CASES).unwrap().map(|file| file.unwrap().path());
     let files: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "graphql")).collect();
     let mut wrong = String::new();
@@ -46,12 +49,30 @@ fn what_the_oracle_composes_is_composed_alike_and_what_it_refuses_is_refused() {
             "after a case was added, `node remake.mjs` makes what is expected"
         );
         for ((name, case), (_, expected)) in cases.into_iter().zip(expected) {
-            if let Some(difference) = difference(case, expected.trim()) {
-                let _ = writeln!(wrong, "== {name}\n{difference}");
+            if let Some(said) = see(case, expected.trim()) {
+                let _ = writeln!(wrong, "== {name}\n{said}");
             }
         }
     }
     assert!(wrong.is_empty(), "{} files\n{wrong}", files.len());
+}
+
+#[test]
+fn what_the_oracle_composes_is_composed_alike_and_what_it_refuses_is_refused() {
+    over_cases(difference);
+}
+
+#[test]
+fn whatever_is_composed_can_be_asked_for_down_to_its_depths() {
+    over_cases(|case, _| {
+        let planner = plans::planner(&composed(case).ok()?);
+        let without_plan = plans::queries(&planner).into_iter().filter_map(|query| {
+            let error = plans::plan(&planner, &query).err()?;
+            Some(format!("{query}\n{error}\n"))
+        });
+        let all: String = without_plan.collect();
+        (!all.is_empty()).then_some(all)
+    });
 }
 
 fn difference(case: &str, expected: &str) -> Option<String> {

@@ -195,3 +195,14 @@ async fn equal_reads_of_one_request_are_made_once() {
     assert!(Arc::ptr_eq(&both.0.documents[0], &both.1.documents[0]), "read once, too");
     assert_eq!(rig.lines(), ["GET /"]);
 }
+
+#[tokio::test]
+async fn what_several_requests_ask_for_together_is_read_once() {
+    let rig = Rig::with(&[("/", 200, "[1]")], "", true).await;
+    let (operation, none) = (get("/", vec![]), Arguments::default());
+    let grounds = [rig.ground(), rig.ground()];
+    let asked = grounds.iter().map(|ground| root(ground, "shop", &operation, &none));
+    let fetched = futures_util::future::join_all(asked).await;
+    assert!(Arc::ptr_eq(&fetched[0].documents[0], &fetched[1].documents[0]));
+    assert_eq!(rig.lines(), ["GET /"]);
+}

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout_at;
 
+use super::exchange::Exchange;
 use super::message::{Message, Payload};
 use super::{OVER, Services, place};
 use crate::call::{Budget, Call};
@@ -34,34 +35,44 @@ impl Services {
         let begun = self.begin(call, service, request);
         let (coalescer, call, service) = (Arc::clone(coalescer), call.clone(), Arc::clone(service));
         async move {
-            let (mut exchange, message) = begun?;
+            let (exchange, message) = begun?;
             let number = exchange.number;
-            let _place = place(&call.budget).await?;
-            let deadline = call.budget.deadline;
-            let key = fingerprint(&service, &message);
-            let flight = coalescer.flights.join(&key, || {
-                let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
-                let path = message.path.as_str().to_owned();
-                exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
-                let call = Call { budget: Arc::new(budget), ..call.clone() };
-                async move {
-                    let answer = exchange.run(&call, message).await;
-                    let received = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
-                    Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget: call.budget }
-                }
-            });
-            let landed = timeout_at(deadline.into(), flight).await;
-            let Ok(landed) = landed else {
-                call.budget.end(number);
-                return Err(Arc::new(OVER));
-            };
-            let landed = landed.ok_or_else(|| broken(&service))?;
-            call.budget.note_made(number, &landed.budget);
-            match call.budget.take_received(landed.received) {
-                true => landed.answer,
-                false => Err(Arc::new(CallError::Limit("limit-received"))),
-            }
+            let answer = join(&coalescer, &call, &service, exchange, message).await;
+            call.budget.end(number);
+            answer
         }
+    }
+}
+
+async fn join<T>(
+    coalescer: &Coalescer<T>,
+    call: &Call,
+    service: &Service,
+    mut exchange: Exchange,
+    message: Message,
+) -> Answered<T>
+where
+    T: From<Response> + Clone + Send + Sync + 'static,
+{
+    let number = exchange.number;
+    let _place = place(&call.budget).await?;
+    let flight = coalescer.flights.join(&fingerprint(service, &message), || {
+        let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
+        let path = message.path.as_str().to_owned();
+        exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
+        let call = Call { budget: Arc::new(budget), ..call.clone() };
+        async move {
+            let answer = exchange.run(&call, message).await;
+            let received = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
+            Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget: call.budget }
+        }
+    });
+    let landed = timeout_at(call.budget.deadline.into(), flight).await.map_err(|_| OVER)?;
+    let landed = landed.ok_or_else(|| broken(service))?;
+    call.budget.note_made(number, &landed.budget);
+    match call.budget.take_received(landed.received) {
+        true => landed.answer,
+        false => Err(Arc::new(CallError::Limit("limit-received"))),
     }
 }
 

@@ -1,8 +1,110 @@
-//! What is composed can be planned on.
+//! What is composed can be planned for: whatever a query asks for has a way.
 
+use std::collections::HashMap;
+
+use graphql_tools::parser::schema::{Definition, Document, Field, Type, TypeDefinition};
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::graph::PlannerOverrideContext;
-use hive_router_query_planner::planner::Planner;
-use hive_router_query_planner::planner::query_plan::QueryPlannerOptions;
+use hive_router_query_planner::planner::{Planner, QueryPlannerOptions};
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use hive_router_query_planner::utils::parsing::{safe_parse_operation, safe_parse_schema};
+
+/// How deep queries go.
+const DEPTH: usize = 4;
+
+pub(super) fn planner(sdl: &str) -> Planner {
+    let document = safe_parse_schema(sdl).unwrap();
+    Planner::new_from_supergraph(&document, QueryPlannerOptions::default()).unwrap()
+}
+
+/// The plan as the planner prints it; or why there is none.
+pub(super) fn plan(planner: &Planner, query: &str) -> Result<String, String> {
+    let query = safe_parse_operation(query).unwrap();
+    let normalized =
+        normalize_operation(&planner.supergraph, &query, None).map_err(|error| error.to_string())?;
+    let overrides = PlannerOverrideContext::from_percentage(50.0);
+    planner
+        .plan_from_normalized_operation(&normalized.operation, overrides, &CancellationToken::new())
+        .map(|plan| plan.to_string())
+        .map_err(|error| error.to_string())
+}
+
+/// Queries for all that there is, down to a depth: one for each field of the root.
+pub(super) fn queries(planner: &Planner) -> Vec<String> {
+    let schema = Consumers::new(&planner.consumer_schema.document);
+    let roots = [("query", "Query"), ("mutation", "Mutation")];
+    let roots = roots.into_iter().filter_map(|(word, name)| Some((word, schema.types.get(name)?)));
+    let mut queries = Vec::new();
+    for (word, root) in roots {
+        for field in fields(root).iter().filter(|field| !field.name.starts_with("__")) {
+            queries.extend(schema.field(field, DEPTH).map(|field| format!("{word} {{ {field} }}")));
+        }
+    }
+    queries
+}
+
+/// The schema as clients see it.
+struct Consumers<'c> {
+    types: HashMap<&'c str, &'c TypeDefinition<'static, String>>,
+}
+
+impl<'c> Consumers<'c> {
+    fn new(document: &'c Document<'static, String>) -> Self {
+        let types = document.definitions.iter().filter_map(|definition| match definition {
+            Definition::TypeDefinition(of) => Some((super::summary::name(of), of)),
+            _ => None,
+        });
+        Self { types: types.collect() }
+    }
+
+    /// Nothing where the field has to have arguments, or where the query is deep enough.
+    fn field(&self, field: &Field<'static, String>, depth: usize) -> Option<String> {
+        let is_required = |of: &Type<'static, String>| matches!(of, Type::NonNullType(_));
+        if field
+            .arguments
+            .iter()
+            .any(|argument| is_required(&argument.value_type) && argument.default_value.is_none())
+        {
+            return None;
+        }
+        let below = match self.types.get(inner(&field.field_type)) {
+            None | Some(TypeDefinition::Scalar(_) | TypeDefinition::Enum(_)) => {
+                return Some(field.name.clone());
+            }
+            _ if depth == 0 => return None,
+            Some(of) => self.below(of, depth - 1),
+        };
+        Some(format!("{} {{ {below} }}", field.name))
+    }
+
+    fn below(&self, of: &TypeDefinition<'static, String>, depth: usize) -> String {
+        let own = fields(of).iter().filter_map(|field| self.field(field, depth));
+        let mut all: Vec<String> = std::iter::once("__typename".to_owned()).chain(own).collect();
+        let objects = self.types.values().filter(|object| match (of, object) {
+            (TypeDefinition::Interface(of), TypeDefinition::Object(object)) => {
+                object.implements_interfaces.contains(&of.name)
+            }
+            (TypeDefinition::Union(of), TypeDefinition::Object(object)) => of.types.contains(&object.name),
+            _ => false,
+        });
+        for object in objects {
+            all.push(format!("... on {} {{ {} }}", super::summary::name(object), self.below(object, depth)));
+        }
+        all.join(" ")
+    }
+}
+
+fn fields<'c>(of: &'c TypeDefinition<'static, String>) -> &'c [Field<'static, String>] {
+    match of {
+        TypeDefinition::Object(of) => &of.fields,
+        TypeDefinition::Interface(of) => &of.fields,
+        _ => &[],
+    }
+}
+
+fn inner<'c>(of: &'c Type<'static, String>) -> &'c str {
+    match of {
+        Type::NamedType(name) => name,
+        Type::ListType(of) | Type::NonNullType(of) => inner(of),
+    }
+}

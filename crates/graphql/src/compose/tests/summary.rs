@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use graphql_tools::parser::schema::{Definition, Directive, Field, InputValue, TypeDefinition, Value};
+use graphql_tools::parser::schema::{Definition, Directive, Field, InputValue, Text, TypeDefinition, Value};
 
 pub(super) fn of(sdl: &str) -> String {
     let document = graphql_tools::parser::parse_schema::<&str>(sdl).unwrap();
@@ -49,15 +49,16 @@ pub(super) fn of(sdl: &str) -> String {
     out
 }
 
-fn name<'a>(definition: &TypeDefinition<'a, &'a str>) -> &'a str {
-    match definition {
-        TypeDefinition::Scalar(of) => of.name,
-        TypeDefinition::Object(of) => of.name,
-        TypeDefinition::Interface(of) => of.name,
-        TypeDefinition::Union(of) => of.name,
-        TypeDefinition::Enum(of) => of.name,
-        TypeDefinition::InputObject(of) => of.name,
-    }
+pub(super) fn name<'d, 'a, T: Text<'a>>(definition: &'d TypeDefinition<'a, T>) -> &'d str {
+    let name = match definition {
+        TypeDefinition::Scalar(of) => &of.name,
+        TypeDefinition::Object(of) => &of.name,
+        TypeDefinition::Interface(of) => &of.name,
+        TypeDefinition::Union(of) => &of.name,
+        TypeDefinition::Enum(of) => &of.name,
+        TypeDefinition::InputObject(of) => &of.name,
+    };
+    name.as_ref()
 }
 
 fn fielded<'a>(

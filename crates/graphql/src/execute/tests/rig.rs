@@ -5,22 +5,28 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use graphql_tools::static_graphql::schema::{Definition, TypeDefinition};
 use json::Document;
 use serde_json::Value;
 
+use super::resolver::Resolver;
 use crate::execute::Source;
 use crate::execute::source::Asked;
 use crate::plan::Planner;
-use crate::plan::data::{Call, Step};
+use crate::plan::data::{Call, Document as Asks, Step};
 use crate::schema::{Says, Source as Described, subgraphs};
 use crate::{
-    Ask, Fetched, Found, GraphqlLimits, How, Joined, Links, Part, Place, SourceError, Subgraph, compose,
+    Ask, Fetched, Found, GraphqlLimits, How, Joined, Kind, Links, Part, Place, SourceError, Subgraph, compose,
 };
 
 /// Services, and what they answer.
 pub(super) struct Rig {
     pub(super) planner: Planner,
     answers: BTreeMap<String, String>,
+    /// What GraphQL services know, by their names.
+    graphs: Value,
+    /// The interfaces and unions of each type.
+    kinds: Value,
     asked: Mutex<Vec<String>>,
 }
 
@@ -40,13 +46,40 @@ impl Rig {
         Self::of(subgraphs, answers)
     }
 
+    /// Subgraphs by their SDL, and what they know.
+    pub(super) fn federated(services: &[(&str, String)], graphs: Value) -> Self {
+        let subgraph = |(name, sdl): &(&str, String)| Subgraph {
+            name: (*name).into(),
+            sdl: sdl.clone(),
+            kind: Kind::Remote { path: "/graphql".into(), bindings: Arc::default(), is_federated: true },
+        };
+        Self { graphs, ..Self::of(services.iter().map(subgraph).collect(), &[]) }
+    }
+
     pub(super) fn of(subgraphs: Vec<Subgraph>, answers: &[(&str, &str)]) -> Self {
         let parts: Vec<Part<'_>> =
             subgraphs.iter().map(|subgraph| Part { name: &subgraph.name, sdl: &subgraph.sdl }).collect();
         let supergraph = compose(&parts).expect("a supergraph");
         let planner = Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default()).expect("a planner");
         let answers = answers.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
-        Self { planner, answers, asked: Mutex::default() }
+        let mut kinds = serde_json::Map::new();
+        for definition in &planner.schema().definitions {
+            let Definition::TypeDefinition(definition) = definition else { continue };
+            let (kinds_of, names) = match definition {
+                TypeDefinition::Object(object) => (object.name.clone(), object.implements_interfaces.clone()),
+                TypeDefinition::Union(union) => {
+                    for member in &union.types {
+                        let known = kinds.entry(member.clone()).or_insert_with(|| Value::Array(Vec::new()));
+                        known.as_array_mut().expect("a list").push(union.name.clone().into());
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            let known = kinds.entry(kinds_of).or_insert_with(|| Value::Array(Vec::new()));
+            known.as_array_mut().expect("a list").extend(names.into_iter().map(Value::from));
+        }
+        Self { planner, answers, graphs: Value::Null, kinds: kinds.into(), asked: Mutex::default() }
     }
 
     pub(super) async fn ask(&self, document: &str) -> String {
@@ -71,9 +104,14 @@ impl Rig {
         String::from_utf8(text).expect("UTF-8")
     }
 
-    /// What was asked since the last time, in the order of the letters.
+    /// What was asked since the last time.
+    pub(super) fn asked_in_order(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    /// The same in the order of the letters.
     pub(super) fn asked(&self) -> Vec<String> {
-        let mut asked = std::mem::take(&mut *self.asked.lock().unwrap());
+        let mut asked = self.asked_in_order();
         asked.sort();
         asked
     }
@@ -90,6 +128,61 @@ impl Rig {
                 told: Vec::new(),
             }),
         }
+    }
+
+    /// A GraphQL service's response.
+    fn resolve(&self, step: &Step, document: &Asks, variables: Value) -> Value {
+        self.asked.lock().unwrap().push(format!("{}{} {variables}", step.service, document.path));
+        let data = &self.graphs[&*step.service];
+        let parsed = graphql_tools::parser::parse_query(&document.text).expect("a document").into_static();
+        let (kinds, errors) = (&self.kinds, Vec::new());
+        Resolver { data, variables: &variables, kinds, document: parsed, errors }.answer()
+    }
+
+    fn document(&self, step: &Step, document: &Asks, asked: &Asked) -> Fetched {
+        let response = self.resolve(step, document, variables(asked));
+        let mut fetched = Fetched::default();
+        let place = add(&mut fetched, &response["data"]);
+        let found = match told(step, &response, &[]) {
+            Some(error) => {
+                fetched.errors.push(error);
+                Found::Partial(place, 0)
+            }
+            None => Found::One(place),
+        };
+        fetched.found.push(found);
+        fetched
+    }
+
+    fn entities(
+        &self,
+        step: &Step,
+        document: &Asks,
+        aliases: &[(Box<str>, Box<str>)],
+        asked: &Asked,
+    ) -> Fetched {
+        let mut variables = variables(asked);
+        for ((_, variable), known) in aliases.iter().zip(&asked.representations) {
+            let known = known.iter().map(|text| serde_json::from_slice::<Value>(text).expect("JSON"));
+            variables[&**variable] = known.collect();
+        }
+        let response = self.resolve(step, document, variables);
+        let mut fetched = Fetched::default();
+        for (alias, _) in aliases {
+            for (number, entity) in response["data"][&**alias].as_array().into_iter().flatten().enumerate() {
+                let place = add(&mut fetched, entity);
+                let found = match told(step, &response, &[(**alias).into(), number.into()]) {
+                    _ if entity.is_null() => Found::Nothing,
+                    Some(error) => {
+                        fetched.errors.push(error);
+                        Found::Partial(place, fetched.errors.len() as u32 - 1)
+                    }
+                    None => Found::One(place),
+                };
+                fetched.found.push(found);
+            }
+        }
+        fetched
     }
 
     fn by_key(&self, step: &Step, how: &How, asked: &Asked) -> Fetched {
@@ -127,6 +220,24 @@ impl Rig {
         }
         fetched
     }
+}
+
+fn variables(asked: &Asked) -> Value {
+    let variable =
+        |(name, text): &(Box<str>, Bytes)| (name.to_string(), serde_json::from_slice(text).expect("JSON"));
+    Value::Object(asked.variables.iter().map(variable).collect())
+}
+
+/// What a response says is wrong below a path, with its paths from there on.
+fn told(step: &Step, response: &Value, path: &[Value]) -> Option<SourceError> {
+    let below = |error: &Value| {
+        let rest = error["path"].as_array()?.strip_prefix(path)?.to_vec();
+        Some(serde_json::json!({ "message": error["message"], "path": rest }))
+    };
+    let told: Vec<Value> = response["errors"].as_array()?.iter().filter_map(below).collect();
+    let (message, service) = ("it says so".to_owned(), Arc::clone(&step.service));
+    let error = SourceError { message, code: "upstream-errors", service, status: None, told };
+    (!error.told.is_empty()).then_some(error)
 }
 
 /// `service/path?parameters`
@@ -201,7 +312,9 @@ impl Source for Rig {
                 fetched
             }
             Call::Keys(how, _) => self.by_key(step, how, &asked),
-            Call::Document(_) | Call::Entities(..) | Call::Linked { .. } => Fetched::default(),
+            Call::Document(document) => self.document(step, document, &asked),
+            Call::Entities(document, aliases) => self.entities(step, document, aliases, &asked),
+            Call::Linked { .. } => Fetched::default(),
         };
         Box::pin(async move { fetched })
     }

@@ -1,0 +1,106 @@
+//! What can't be reached, told so that one sees what is missing.
+
+use indexmap::IndexMap;
+
+use super::super::error::{Code, Errors, listed};
+use super::super::model::Name;
+use super::Reach;
+
+/// Fields of a type that can't be asked for where the state leads: a complaint for all that the same services have.
+pub(super) fn fields(reach: &Reach<'_, '_>, index: usize, name: &str, missed: &[&str], errors: &mut Errors) {
+    let mut alike: IndexMap<(Vec<usize>, Vec<&str>), Vec<&str>> = IndexMap::new();
+    for &field in missed {
+        let has = |source: &usize| {
+            reach
+                .views(name, *source)
+                .iter()
+                .any(|(view, of)| of.fields.contains_key(field) && reach.is_resolved(view, field, *source))
+        };
+        let by: Vec<usize> = (0..reach.schemas.len()).filter(has).collect();
+        let joins = reach.types.get(name).and_then(|of| of.fields.get(field)).map(|field| &field.join);
+        let requires = joins.into_iter().flatten().filter_map(|join| join.requires.as_deref()).collect();
+        alike.entry((by, requires)).or_default().push(field);
+    }
+    for ((by, requires), fields) in alike {
+        missing(reach, index, name, (&by, &requires), &fields, errors);
+    }
+}
+
+fn missing(
+    reach: &Reach<'_, '_>,
+    index: usize,
+    name: &str,
+    (by, requires): (&[usize], &[&str]),
+    fields: &[&str],
+    errors: &mut Errors,
+) {
+    let from = origins(reach, index);
+    let keys = keys(reach, name, by);
+    let services: Vec<&Name> = by.iter().map(|&source| &reach.schemas[source].name).collect();
+    let (there, here) = (listed(names(&services)), listed(names(&from)));
+    let why = match (keys.is_empty(), requires.is_empty()) {
+        (true, _) => "no @key resolves it there".to_owned(),
+        (false, true) => format!("its @key there ({}) can't be had here", keys.join("; ")),
+        (false, false) => format!(
+            "what is required (\"{}\"), or its @key there ({}), can't be had here",
+            requires.join("\", \""),
+            keys.join("; ")
+        ),
+    };
+    let coordinates: Vec<String> = fields.iter().map(|field| format!("{name}.{field}")).collect();
+    let message = format!(
+        "{} of {there} can't be asked for in `{}`, where a \"{name}\" comes from {here}: {why}.",
+        listed(coordinates.iter().map(String::as_str)),
+        query(reach, index, fields[0]),
+    );
+    let hint = format!("give \"{name}\" a @key in {there}, of fields that {here} has too");
+    let services: Vec<&Name> = services.into_iter().chain(from).collect();
+    errors.add(Code::SatisfiabilityError, &services, coordinates[0].as_str(), message, hint);
+}
+
+/// Nobody can tell that an object is of this type.
+pub(super) fn type_of(reach: &Reach<'_, '_>, index: usize, name: &str, errors: &mut Errors) {
+    let from = origins(reach, index);
+    let message = format!(
+        "In `{}`, nobody can tell that an object is a \"{name}\": to {}, all that implement the interface are the same.",
+        query(reach, index, "__typename"),
+        listed(names(&from)),
+    );
+    let hint = "let the service that has the interface resolve it by the same @key";
+    errors.add(Code::SatisfiabilityError, &from, name, message, hint);
+}
+
+fn names<'n>(services: &[&'n Name]) -> impl Iterator<Item = &'n str> {
+    services.iter().map(|name| &***name)
+}
+
+/// Where the state's object stands.
+fn origins<'s>(reach: &Reach<'s, '_>, index: usize) -> Vec<&'s Name> {
+    let mut sources: Vec<usize> = reach.states[index].places.iter().map(|place| place.source).collect();
+    sources.dedup();
+    sources.into_iter().map(|source| &reach.schemas[source].name).collect()
+}
+
+fn keys(reach: &Reach<'_, '_>, name: &str, sources: &[usize]) -> Vec<String> {
+    let mut keys = Vec::new();
+    for &source in sources {
+        for (_, of) in reach.views(name, source) {
+            let resolvable = of.keys.iter().filter(|key| key.is_resolvable);
+            keys.extend(resolvable.map(|key| format!("\"{}\"", key.fields.text)));
+        }
+    }
+    keys
+}
+
+/// A query that comes this way.
+fn query(reach: &Reach<'_, '_>, index: usize, field: &str) -> String {
+    let mut path = vec![field];
+    let mut state = &reach.states[index];
+    while let Some((before, field)) = state.came {
+        path.push(field);
+        state = &reach.states[before];
+    }
+    let root = reach.types.get_index(state.of).map_or("", |(name, _)| name).to_lowercase();
+    path.reverse();
+    format!("{root} {{ {}{}", path.join(" { "), " }".repeat(path.len()))
+}

@@ -1,0 +1,188 @@
+//! What the oracle doesn't know or sees otherwise than the specification, and how mistakes are told.
+
+use super::plans::{plan, planner};
+use super::{V2, composed};
+use crate::compose::{Code, read};
+
+fn codes(case: &str) -> Vec<&'static str> {
+    composed(case).err().unwrap_or_default().iter().map(|error| error.code.code()).collect()
+}
+
+#[test]
+fn federation_may_have_another_name_in_a_schema() {
+    let sdl = composed(
+        "# service: a
+extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", as: \"fed\")
+type Query { a: T }
+type T @fed__key(fields: \"id\") { id: ID! }",
+    );
+    assert!(sdl.unwrap().contains("@join__type(graph: A, key: \"id\")"));
+}
+
+#[test]
+fn of_services_that_override_each_other_in_a_row_the_last_resolves_the_field() {
+    let sdl = composed(
+        "# service: a (v2)
+type Query { x: Int a: Int }
+# service: b (v2)
+type Query { x: Int @override(from: \"a\") b: Int }
+# service: c (v2)
+type Query { x: Int @override(from: \"b\") c: Int }",
+    );
+    let plan = plan(&planner(&sdl.unwrap()), "{ x }").unwrap();
+    assert!(plan.contains("\"c\"") && !plan.contains("\"a\"") && !plan.contains("\"b\""), "{plan}");
+}
+
+#[test]
+fn an_interface_that_is_an_object_elsewhere_may_require_fields() {
+    let sdl = composed(
+        "# service: a (v2)
+type Query { users: [Node!]! }
+interface Node @key(fields: \"id\") { id: ID! name: String! }
+type User implements Node @key(fields: \"id\") { id: ID! name: String! age: Int }
+# service: b (v2)
+type Query { b: [Node!]! }
+type Node @key(fields: \"id\") @interfaceObject { id: ID! name: String! @external upper: String! @requires(fields: \"name\") }",
+    );
+    let planner = planner(&sdl.unwrap());
+    let plan = plan(&planner, "{ b { upper ... on User { age } } users { upper } }").unwrap();
+    assert!(plan.contains("\"a\"") && plan.contains("\"b\""), "{plan}");
+}
+
+#[test]
+fn a_root_of_another_name_is_a_root_wherever_it_is_named() {
+    let sdl = composed(
+        "# service: a (v2)
+schema { query: Root }
+type Root { a: Int again: Root! }
+# service: b (v2)
+type Query { b: Int }",
+    );
+    let sdl = sdl.unwrap();
+    assert!(sdl.contains("again: Query!") && !sdl.contains("Root"), "{sdl}");
+    assert!(plan(&planner(&sdl), "{ again { a b } }").is_ok());
+}
+
+#[test]
+fn what_is_provided_on_one_way_is_missed_on_another() {
+    let case = |more| {
+        format!(
+            "# service: a (v2)
+type Query {{ a: X @provides(fields: \"y\") {more} }}
+type X {{ y: Int @external }}
+# service: b (v2)
+type Query {{ b: X }}
+type X {{ y: Int }}"
+        )
+    };
+    assert!(composed(&case("")).is_ok());
+    assert_eq!(codes(&case("plain: X")), ["SATISFIABILITY_ERROR"]);
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let codes = codes(
+        "# service: a (v2)
+type Query { x: Int e: E @provides(fields: \"y\") }
+enum E { A }
+type T @key(fields: \"none\") { id: ID! }
+# service: b (v2)
+type Query { x: String z(e: E): Int }
+enum E { B }
+union T = Query",
+    );
+    let expected = [
+        "KEY_INVALID_FIELDS",
+        "PROVIDES_ON_NON_OBJECT_FIELD",
+        "INVALID_FIELD_SHARING",
+        "FIELD_TYPE_MISMATCH",
+        "ENUM_VALUE_MISMATCH",
+        "TYPE_KIND_MISMATCH",
+    ];
+    assert!(expected.iter().all(|code| codes.contains(code)), "{codes:?}");
+}
+
+#[test]
+fn a_mistake_names_the_services_the_place_and_the_way_out() {
+    let errors = composed(
+        "# service: catalog (v2)
+type Query { catalogs: [Catalog!]! }
+type Catalog @key(fields: \"id\") { id: ID! buyer: Buyer }
+type Buyer @key(fields: \"id\", resolvable: false) { id: ID! }
+# service: profile (v2)
+type Query { buyers: [Buyer!]! }
+type Buyer @key(fields: \"email\") { email: String! name: String }",
+    );
+    let errors = errors.unwrap_err();
+    insta::assert_snapshot!(errors.iter().map(|error| format!("{error}\n")).collect::<String>(), @r#"
+    SATISFIABILITY_ERROR: "Buyer.id" of "catalog" can't be asked for in `query { buyers { id } }`, where a "Buyer" comes from "profile": no @key resolves it there. (give "Buyer" a @key in "catalog", of fields that "profile" has too)
+    SATISFIABILITY_ERROR: "Buyer.email" and "Buyer.name" of "profile" can't be asked for in `query { catalogs { buyer { email } } }`, where a "Buyer" comes from "catalog": its @key there ("email") can't be had here. (give "Buyer" a @key in "profile", of fields that "catalog" has too)
+    "#);
+    let error = &errors[1];
+    assert_eq!(error.code, Code::SatisfiabilityError);
+    assert_eq!(error.coordinate.as_deref(), Some("Buyer.email"));
+    assert_eq!(error.services.iter().map(|name| &**name).collect::<Vec<_>>(), ["profile", "catalog"]);
+}
+
+#[test]
+fn what_would_not_be_enforced_is_refused() {
+    let case = "# service: a
+extend schema @link(url: \"https://specs.apollo.dev/federation/v2.5\", import: [\"@authenticated\"])
+type Query { a: Int @authenticated }";
+    assert_eq!(codes(case), ["UNSUPPORTED_LINKED_FEATURE"]);
+}
+
+#[test]
+fn services_whose_names_are_equal_in_an_enum_stay_apart() {
+    let sdl = composed(
+        "# service: my-a (v2)\ntype Query { a: Int }\n# service: my_a (v2)\ntype Query { b: Int }\n# service: 1\ntype Query { c: Int }",
+    );
+    let sdl = sdl.unwrap();
+    for graph in [
+        "MY_A @join__graph(name: \"my-a\"",
+        "MY_A_2 @join__graph(name: \"my_a\"",
+        "G_1 @join__graph(name: \"1\"",
+    ] {
+        assert!(sdl.contains(graph), "{sdl}");
+    }
+    assert_eq!(
+        codes("# service: a\ntype Query { a: Int }\n# service: a\ntype Query { b: Int }"),
+        ["INVALID_SUBGRAPH_NAME"]
+    );
+}
+
+#[test]
+fn a_text_that_is_no_schema_is_refused_with_its_place() {
+    let errors = composed("# service: a\ntype Query { a: Int").unwrap_err();
+    assert!(errors[0].message.contains("\"a\"") && errors[0].message.contains("1:"), "{}", errors[0]);
+    let deep = format!("# service: a\ntype Query {{ a: {}Int{} }}", "[".repeat(100_000), "]".repeat(100_000));
+    assert_eq!(codes(&deep), ["INVALID_GRAPHQL"]);
+    let deep = format!(
+        "# service: a (v2)\ntype Query {{ a: T }} type T @key(fields: \"{}\") {{ a: T }}",
+        "a {".repeat(100_000)
+    );
+    assert_eq!(codes(&deep), ["KEY_INVALID_FIELDS"]);
+}
+
+#[test]
+fn a_supergraph_that_others_composed_is_read() {
+    let sdl = composed(
+        "# service: a (v2)\ntype Query { a: Int @inaccessible b: Int }\n# service: b\ntype Query { c: Int }",
+    )
+    .unwrap();
+    let read_back = read(&sdl).unwrap();
+    assert_eq!(read_back.services.iter().map(|name| &**name).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(read_back.sdl, sdl);
+}
+
+#[test]
+fn a_supergraph_is_refused_that_is_none_or_demands_what_there_is_not() {
+    let code = |sdl: &str| read(sdl).err().unwrap_or_default().first().map(|error| error.code.code());
+    assert_eq!(code("type Query { a: Int }"), Some("INVALID_GRAPHQL"));
+    assert_eq!(code("type Query {"), Some("INVALID_GRAPHQL"));
+    assert_eq!(code(V2), Some("INVALID_GRAPHQL"));
+    let sdl = composed("# service: a (v2)\ntype Query { a: Int }").unwrap();
+    assert_eq!(code(&sdl.replace("join/v0.3", "join/v9.0")), Some("UNKNOWN_LINK_VERSION"));
+    let demanding = "schema @link(url: \"https://specs.apollo.dev/authenticated/v0.1\", for: SECURITY)\n";
+    assert_eq!(code(&sdl.replacen("schema\n", demanding, 1)), Some("UNSUPPORTED_LINKED_FEATURE"));
+}

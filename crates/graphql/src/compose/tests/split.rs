@@ -1,0 +1,104 @@
+//! However a schema is split over services, clients see the same one, and can ask for all of it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::plans::{plan, planner, queries};
+use super::{composed, summary};
+
+/// A type `T0`, `T1`...: for each field what it is of, and the service that has it.
+type Fields = Vec<(Of, usize)>;
+
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Scalar(&'static str),
+    Enum,
+    Type(usize),
+    List(usize),
+    /// The interface that all types have.
+    Node,
+}
+
+/// The fields of `Query`, and those of each type.
+#[derive(Clone, Debug)]
+struct Schema {
+    root: Fields,
+    types: Vec<Fields>,
+}
+
+const SERVICES: usize = 4;
+const TYPES: usize = 4;
+
+fn schema() -> impl Strategy<Value = Schema> {
+    let scalar = prop_oneof![Just("Int"), Just("String!"), Just("[Float!]"), Just("Boolean")];
+    let of = prop_oneof![
+        3 => scalar.prop_map(Of::Scalar),
+        1 => Just(Of::Enum),
+        2 => (0..TYPES).prop_map(Of::Type),
+        1 => (0..TYPES).prop_map(Of::List),
+        1 => Just(Of::Node),
+    ];
+    let fields = prop::collection::vec((of, 0..SERVICES), 1..5);
+    (fields.clone(), prop::collection::vec(fields, TYPES)).prop_map(|(root, types)| Schema { root, types })
+}
+
+impl Schema {
+    /// The case of it: every service has the key of every type, and the fields that are its own.
+    fn split(&self, service_of: impl Fn(usize) -> usize) -> String {
+        let mut case = String::new();
+        let services: BTreeSet<usize> = (0..SERVICES).map(&service_of).collect();
+        for service in services {
+            let _ = writeln!(case, "# service: s{service} (v2)");
+            case.push_str("interface Node { id: ID! } enum E { A B }\n");
+            let own = |fields: &Fields| {
+                let own = fields.iter().enumerate().filter(|(_, (_, of))| service_of(*of) == service);
+                own.map(|(index, (of, _))| format!("  f{index}: {}\n", written(*of))).collect::<String>()
+            };
+            let root = own(&self.root);
+            if !root.is_empty() {
+                let _ = writeln!(case, "type Query {{\n{root}}}");
+            }
+            for (index, fields) in self.types.iter().enumerate() {
+                let _ = writeln!(
+                    case,
+                    "type T{index} implements Node @key(fields: \"id\") {{\n  id: ID!\n{}}}",
+                    own(fields)
+                );
+            }
+        }
+        case
+    }
+}
+
+fn written(of: Of) -> String {
+    match of {
+        Of::Scalar(name) => name.to_owned(),
+        Of::Enum => "E".to_owned(),
+        Of::Type(index) => format!("T{index}"),
+        Of::List(index) => format!("[T{index}!]!"),
+        Of::Node => "Node".to_owned(),
+    }
+}
+
+/// The lines that clients see something of.
+fn seen(sdl: &str) -> BTreeSet<String> {
+    summary::of(sdl).lines().filter(|line| !line.contains("@join__")).map(str::to_owned).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn every_split_of_a_schema_is_the_same_schema(schema in schema()) {
+        let whole = composed(&schema.split(|_| 0)).unwrap();
+        let split = composed(&schema.split(|service| service)).unwrap();
+        prop_assert_eq!(seen(&whole), seen(&split));
+        let planner = planner(&split);
+        for query in queries(&planner) {
+            let planned = plan(&planner, &query);
+            prop_assert!(planned.is_ok(), "{}: {:?}", query, planned);
+        }
+    }
+}
