@@ -156,3 +156,52 @@ components:
     let sdl = &subgraphs[0].sdl;
     assert!(sdl.contains("type A {\n  a: AA\n}\n\ntype AA {\n  a: AA\n  b: String\n}"), "{sdl}");
 }
+
+/// A document as large as Gitea's, and in its manner: Swagger 2, shared answers, files, forms, schemas that lead to each other.
+fn large() -> String {
+    let mut text = "swagger: '2.0'\nbasePath: /api/v1\nconsumes: [application/json]\nproduces: [application/json]\npaths:\n".to_owned();
+    let answer = |name: usize| {
+        format!("{{ 200: {{ $ref: '#/responses/Thing{name}' }}, 404: {{ description: gone }} }}")
+    };
+    let path = "{ name: owner, in: path, type: string, required: true }";
+    let page = "{ name: page, in: query, type: integer }, { name: limit, in: query, type: integer }, { name: state, in: query, type: string, enum: [open, closed, -all] }";
+    for name in 0..94 {
+        let body = format!("{{ name: body, in: body, schema: {{ $ref: '#/definitions/EditThing{name}' }} }}");
+        text.push_str(&format!("  /repos/{{owner}}/things{name}:\n    get: {{ operationId: repoListThing{name}, parameters: [{path}, {page}], responses: {{ 200: {{ description: all, schema: {{ type: array, items: {{ $ref: '#/definitions/Thing{name}' }} }} }} }} }}\n"));
+        text.push_str(&format!("    post: {{ operationId: repoCreateThing{name}, parameters: [{path}, {body}], responses: {} }}\n", answer(name)));
+        text.push_str(&format!("  /repos/{{owner}}/things{name}/{{index}}:\n    get: {{ operationId: repoGetThing{name}, parameters: [{path}, {{ name: index, in: path, type: integer, format: int64, required: true }}], responses: {} }}\n", answer(name)));
+        text.push_str(&format!("    delete: {{ operationId: repoDeleteThing{name}, parameters: [{path}, {{ name: index, in: path, type: integer, required: true }}], responses: {{ 204: {{ description: gone }} }} }}\n"));
+        text.push_str(&format!("  /repos/{{owner}}/things{name}/raw:\n    get: {{ produces: [application/octet-stream], parameters: [{path}], responses: {{ 200: {{ description: file, schema: {{ type: file }} }} }} }}\n"));
+    }
+    text.push_str("  /upload: { post: { operationId: upload, consumes: [multipart/form-data], parameters: [{ name: file, in: formData, type: file, required: true }], responses: { 201: { description: ok } } } }\n");
+    text.push_str("responses:\n");
+    for name in 0..94 {
+        text.push_str(&format!(
+            "  Thing{name}: {{ description: one, schema: {{ $ref: '#/definitions/Thing{name}' }} }}\n"
+        ));
+    }
+    text.push_str("definitions:\n");
+    for name in 0..94 {
+        let next = (name * 7 + 1) % 94;
+        let members: String =
+            (0..20).map(|member| format!(", m{member}: {{ type: string, x-go-name: M{member} }}")).collect();
+        text.push_str(&format!("  Thing{name}: {{ type: object, properties: {{ id: {{ type: integer, format: int64 }}, next: {{ $ref: '#/definitions/Thing{next}' }}, created_at: {{ type: string, format: date-time }}{members} }} }}\n"));
+        text.push_str(&format!("  EditThing{name}: {{ type: object, required: [title], properties: {{ title: {{ type: string }}, labels: {{ type: array, items: {{ type: integer, format: int64 }} }} }} }}\n"));
+    }
+    text
+}
+
+#[test]
+fn a_document_of_471_operations_becomes_a_schema_without_its_files() {
+    let document = large();
+    assert_eq!(openapi::Document::read(&document).expect("a document").operations.len(), 471);
+    let (subgraphs, findings) = made(&[("gitea", &document)], "").expect("a schema");
+    assert_eq!(bindings(&subgraphs, "gitea").roots.len(), 376);
+    let left_out = told(&findings).iter().filter(|it| it.ends_with("left out")).count();
+    assert_eq!(left_out, 95);
+    let part = crate::compose::Part { name: &subgraphs[0].name, sdl: &subgraphs[0].sdl };
+    let composed = crate::compose::compose(&[part]).expect("a supergraph").sdl;
+    assert!(composed.contains(
+        "repoListThing7(owner: String!, page: Int, limit: Int, state: RepoListThing7State): [Thing7!]"
+    ));
+}
