@@ -54,7 +54,7 @@ soak: setup ## Kill workers and the gateway 200 times under a load of writes: no
 	@$(STEP) soak env ORFA_BINARY=$(abspath $(TARGET))/release/orfa cargo test --workspace --locked --test e2e \
 		two_hundred_kills -- --ignored --nocapture
 
-demo: ## The same questions asked by REST, by query, by script and by aggregate, over a slow line (target/demo.json)
+demo: ## The same questions asked by REST, by query, by script, by aggregate and by GraphQL, over a slow line (target/demo.json)
 	@$(STEP) setup scripts/setup demo
 	@$(STEP) build $(RELEASE) --bin orfa --bin demo
 	@$(TARGET)/release/demo
@@ -64,7 +64,7 @@ demo-strapi: ## The paper's workflows with a real Strapi, every way from three d
 
 bench: ## Measure, and write benches/results/; ONLY=proxy,idle for some of it, SHORT=1 to try it and write nothing, LONG=1 for a crawl of 65,535 pages too
 	@$(STEP) setup scripts/setup bench
-	@$(if $(call chosen,proxy query strapi script aggregate dedup),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
+	@$(if $(call chosen,proxy query strapi script aggregate graphql dedup),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
 	@$(if $(call chosen,strapi),$(STEP) strapi scripts/setup strapi,:)
 	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin handwritten --bin bench --bin demo
 	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)

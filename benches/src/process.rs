@@ -104,8 +104,17 @@ pub fn usage(pid: u32) -> Result<Usage> {
         std::fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))
     };
     let cpu = cpu_of(&read("stat")?).context("/proc/PID/stat has no times")?;
-    let rss = rss_of(&read("status")?).context("/proc/PID/status has no VmRSS")?;
+    let rss = memory(&read("status")?, "VmRSS:").context("/proc/PID/status has no VmRSS")?;
     Ok(Usage { cpu, rss })
+}
+
+/// The most bytes of memory that a process has had resident at a time.
+///
+/// # Errors
+/// If the process is gone, or this is no Linux.
+pub fn peak(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    memory(&status, "VmHWM:").context("/proc/PID/status has no VmHWM")
 }
 
 /// What a process and all that it started have used so far: a master and its workers. Memory that they
@@ -145,8 +154,9 @@ fn cpu_of(stat: &str) -> Option<Duration> {
     Some(Duration::from_nanos((user + system) * (1_000_000_000 / per_second)))
 }
 
-fn rss_of(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+/// A line of `/proc/PID/status`, in bytes.
+fn memory(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }

@@ -8,15 +8,14 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use json::{Kind, Node, Path};
-use services::{CallError, PathError, Request, calls};
+use services::calls::{self, ROOM};
+use services::path::{encode, is_segment};
+use services::{CallError, PathError, Request};
 
 use crate::plan::Part;
 use crate::problem::{AggregateError, Reason};
 use crate::run::Run;
 use crate::template::{BodyTemplate, Pair, Piece, Slot, Source, Template, slots};
-
-/// URLs are kept this short where a list can be divided: what common servers take at least.
-const ROOM: usize = 8000;
 
 /// Why there is no request.
 pub(crate) enum Stop {
@@ -333,23 +332,16 @@ impl<'a> Renderer<'a> {
 /// A scalar as text; `None` for `null`.
 fn scalar<'a>(node: Node<'a>, slot: &Slot) -> Result<Option<Text<'a>>, Reason> {
     let kind = node.kind();
-    let bytes = match kind {
-        Kind::Null => return Ok(None),
-        Kind::String => node.string().unwrap_or_default(),
-        Kind::Bool(_) | Kind::Number => Cow::Borrowed(node.text()),
-        Kind::Array | Kind::Object => return Err(Reason::WrongKind(slot.text.clone(), kind.name())),
-    };
-    let text = match bytes {
-        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
-    };
-    Ok(Some(Text { text, is_bare: kind != Kind::String }))
+    match node.plain() {
+        Some(text) => Ok(Some(Text { text, is_bare: kind != Kind::String })),
+        None if kind == Kind::Null => Ok(None),
+        None => Err(Reason::WrongKind(slot.text.clone(), kind.name())),
+    }
 }
 
 /// A value as a segment of a path, or part of one.
 fn segment(slot: &Slot, text: &str, inputs: &[crate::input::Input]) -> Result<String, Stop> {
-    let is_plain = |letter: char| !matches!(letter, '/' | '\\') && !letter.is_control();
-    if !text.is_empty() && !matches!(text, "." | "..") && text.chars().all(is_plain) {
+    if is_segment(text) {
         return Ok(encode(text));
     }
     Err(match slot.source {
@@ -366,22 +358,6 @@ fn segment(slot: &Slot, text: &str, inputs: &[crate::input::Input]) -> Result<St
 
 fn separate(text: &mut String, first: &mut bool) {
     text.push(if std::mem::take(first) { '?' } else { '&' });
-}
-
-/// A value as it stands in a URL: all but RFC 3986's unreserved characters is encoded.
-fn encode(text: &str) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            out.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-    }
-    out
 }
 
 fn quote(text: &str, out: &mut Vec<u8>) {

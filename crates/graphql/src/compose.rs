@@ -22,7 +22,7 @@ mod read;
 mod relations;
 mod selection;
 mod supergraph;
-mod text;
+pub(crate) mod text;
 mod whole;
 
 #[cfg(test)]

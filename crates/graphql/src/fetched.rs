@@ -55,3 +55,10 @@ pub struct SourceError {
     /// Errors of a GraphQL service, as it told them, with their paths below the target.
     pub told: Vec<serde_json::Value>,
 }
+
+impl Fetched {
+    /// Nothing but an error, for all of so many targets.
+    pub(crate) fn failed(targets: usize, error: SourceError) -> Self {
+        Self { documents: Vec::new(), found: vec![Found::Failed(0); targets], errors: vec![error] }
+    }
+}

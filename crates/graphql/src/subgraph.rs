@@ -162,6 +162,30 @@ pub enum How {
     Each(Ask),
 }
 
+impl How {
+    /// The fields of the key that it needs, each once.
+    #[must_use]
+    pub fn needs(&self) -> Vec<&str> {
+        let (ask, joined) = match self {
+            Self::Ids(ask, joined) | Self::List(ask, joined) => (ask, Some(joined)),
+            Self::Each(ask) => (ask, None),
+        };
+        let froms: Vec<&From> = match ask {
+            Ask::Rest(operation) => operation.parameters.iter().map(|parameter| &parameter.from).collect(),
+            Ask::Field { arguments, .. } => arguments.iter().map(|(_, _, from)| from).collect(),
+        };
+        let mut needs: Vec<&str> = joined.iter().map(|joined| &*joined.key).collect();
+        for from in froms {
+            if let From::Key(name) = from
+                && !needs.contains(&&**name)
+            {
+                needs.push(name);
+            }
+        }
+        needs
+    }
+}
+
 /// What is asked.
 #[derive(Clone, Debug)]
 pub enum Ask {
@@ -185,4 +209,8 @@ pub struct Joined {
     pub item: Box<str>,
     /// Whether an object gets the list of its items, and not the only one.
     pub is_many: bool,
+    /// Whether keys are compared as texts: 7 is `"7"`.
+    pub is_text: bool,
+    /// The most keys in one call of [`How::Ids`]; without it as many as fit into a URL.
+    pub batch: Option<usize>,
 }

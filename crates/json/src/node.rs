@@ -208,6 +208,20 @@ impl<'a> Node<'a> {
         (self.kind() == Kind::String).then(|| unescape(inside(self.text())))
     }
 
+    /// A scalar as plain text: what a string says, a number or boolean as it is spelt; `None` for everything else.
+    #[must_use]
+    pub fn plain(self) -> Option<Cow<'a, str>> {
+        let bytes = match self.kind() {
+            Kind::String => self.string()?,
+            Kind::Bool(_) | Kind::Number => Cow::Borrowed(self.text()),
+            Kind::Null | Kind::Array | Kind::Object => return None,
+        };
+        Some(match bytes {
+            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        })
+    }
+
     /// Whether it is a string with an unpaired surrogate: only its spelling says all of it.
     #[must_use]
     pub fn is_unpaired(self) -> bool {

@@ -282,6 +282,18 @@ impl Budget {
         }
     }
 
+    /// Notes what became of a call that another request made for this one, too, by that one's budget.
+    pub(crate) fn note_made(&self, number: usize, by: &Self) {
+        let Some(other) = by.see_made(|made| made.first().cloned()) else { return };
+        let now = self.started.elapsed();
+        if let Some(made) = self.lock().get_mut(number) {
+            made.address = other.address;
+            made.outcome = other.outcome;
+            made.again = other.again.iter().map(|at| (by.started + *at) - self.started).collect();
+            made.span.1 = Some(now);
+        }
+    }
+
     /// Notes that a call is over, however it went: from here on nothing of it is under way.
     pub fn end(&self, number: usize) {
         if let Some(made) = self.lock().get_mut(number) {

@@ -1,5 +1,6 @@
-//! The calls of one request, for ways of asking that know many of them at once: equal safe ones are made once,
-//! of many only some are under way at a time, and lists of ids are divided so that no URL grows too long.
+//! The calls of one request, for ways of asking that know many of them at once: equal safe ones are made once, also
+//! with those of other requests where that is wanted; of many only some are under way at a time, and lists of ids are
+//! divided so that no URL grows too long.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,35 +13,72 @@ use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 
-use crate::call::Call;
+use crate::call::{Budget, Call};
 use crate::client::{CallError, Request, Response, Services};
+use crate::flights::Flights;
 use crate::retry::is_safe;
 use crate::service::Service;
 
-/// What a call brought, for everybody who asked for the same.
-pub type Answered = Result<Response, Arc<CallError>>;
+/// URLs are kept this short where a list can be divided: what common servers take at least.
+pub const ROOM: usize = 8000;
 
-/// The calls of one request.
-pub struct Calls {
+/// What a call brought, for everybody who asked for the same.
+pub type Answered<T = Response> = Result<T, Arc<CallError>>;
+
+/// The calls of one request. `T` is what is made of an answer, once for all who get it.
+pub struct Calls<T = Response> {
     services: Services,
     call: Call,
-    safe: Mutex<HashMap<Key, Vec<Known>>>,
+    coalescer: Option<Arc<Coalescer<T>>>,
+    known: Mutex<HashMap<Key, Vec<Known<T>>>>,
 }
 
-/// What two calls that are equal have in common, but for their headers.
+/// What two calls that are equal have in common, but for their headers and bodies.
 type Key = (Arc<str>, Method, PathAndQuery);
 
-/// A safe call that was made, or is under way.
-struct Known {
+/// A call that changes nothing and was made, or is under way.
+struct Known<T> {
     headers: HeaderMap,
-    answer: Shared<BoxFuture<'static, Answered>>,
+    body: Bytes,
+    answer: Shared<BoxFuture<'static, Answered<T>>>,
 }
 
-impl Calls {
+/// Equal calls of several requests that are under way at the same time are made once: same method, URL, body, and all headers
+/// that the service gets, credentials among them.
+#[derive(Debug)]
+pub struct Coalescer<T> {
+    pub(crate) flights: Arc<Flights<Landed<T>>>,
+    /// The most bytes of an answer.
+    pub(crate) received: u64,
+}
+
+/// What a call brought that was made for several requests, and what it took.
+#[derive(Clone, Debug)]
+pub(crate) struct Landed<T> {
+    pub(crate) answer: Answered<T>,
+    pub(crate) received: u64,
+    pub(crate) budget: Arc<Budget>,
+}
+
+impl<T> Coalescer<T> {
+    /// Nothing is under way yet. No answer may be longer than so many bytes.
+    #[must_use]
+    pub fn new(received: u64) -> Self {
+        Self { flights: Arc::default(), received }
+    }
+}
+
+impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
     /// None yet.
     #[must_use]
     pub fn new(services: Services, call: Call) -> Self {
-        Self { services, call, safe: Mutex::default() }
+        Self { services, call, coalescer: None, known: Mutex::default() }
+    }
+
+    /// The same; those that change nothing are made together with equal ones of other requests.
+    #[must_use]
+    pub fn together(self, coalescer: Arc<Coalescer<T>>) -> Self {
+        Self { coalescer: Some(coalescer), ..self }
     }
 
     /// What they are made for.
@@ -61,23 +99,41 @@ impl Calls {
         &self,
         service: &Arc<Service>,
         request: Request,
-    ) -> impl Future<Output = Answered> + Send + 'static + use<> {
-        let is_shared = is_safe(&request.method) && request.body.is_empty();
-        if !is_shared {
-            let answer = self.services.send(&self.call, service, request);
-            return answer.map(|answer| answer.map_err(Arc::new)).boxed().left_future();
+    ) -> impl Future<Output = Answered<T>> + Send + 'static + use<T> {
+        match is_safe(&request.method) && request.body.is_empty() {
+            true => self.ask(service, request).left_future(),
+            false => {
+                let answer = self.services.send(&self.call, service, request);
+                answer.map(|answer| answer.map(T::from).map_err(Arc::new)).right_future()
+            }
         }
+    }
+
+    /// The same for a request of which the sender knows that it changes nothing, whatever its method says of it: one that
+    /// equals one before it gets that one's answer.
+    pub fn ask(
+        &self,
+        service: &Arc<Service>,
+        request: Request,
+    ) -> impl Future<Output = Answered<T>> + Send + 'static + use<T> {
         let key = (Arc::clone(service.name()), request.method.clone(), request.path_and_query.clone());
-        let mut safe = self.safe.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = safe.entry(key).or_default();
-        if let Some(same) = known.iter().find(|known| known.headers == request.headers) {
-            return same.answer.clone().right_future();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.entry(key).or_default();
+        let is_same = |known: &&Known<T>| known.headers == request.headers && known.body == request.body;
+        if let Some(same) = known.iter().find(is_same) {
+            return same.answer.clone();
         }
-        let headers = request.headers.clone();
-        let answer = self.services.send(&self.call, service, request);
-        let answer = answer.map(|answer| answer.map_err(Arc::new)).boxed().shared();
-        known.push(Known { headers, answer: answer.clone() });
-        answer.right_future()
+        let (headers, body) = (request.headers.clone(), request.body.clone());
+        let answer = match &self.coalescer {
+            Some(coalescer) => self.services.send_together(coalescer, &self.call, service, request).boxed(),
+            None => {
+                let answer = self.services.send(&self.call, service, request);
+                answer.map(|answer| answer.map(T::from).map_err(Arc::new)).boxed()
+            }
+        };
+        let answer = answer.shared();
+        known.push(Known { headers, body, answer: answer.clone() });
+        answer
     }
 }
 

@@ -8,6 +8,7 @@
 mod clock;
 mod exchange;
 mod message;
+mod together;
 mod watched;
 
 use std::collections::BTreeMap;
@@ -18,10 +19,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Version};
+use tokio::sync::SemaphorePermit;
 use tokio::time::timeout_at;
 
 use crate::body::Body;
-use crate::call::{Call, Outcome};
+use crate::call::{Budget, Call, Outcome};
 use crate::config::{ConfigProblem, ServiceConfig};
 use crate::headers::{self, MAX_HOPS, Named};
 use crate::path::{PathError, parse_target};
@@ -314,20 +316,9 @@ impl Services {
 impl Exchange {
     /// A program's: within a place, to the last byte.
     async fn run(&self, call: &Call, message: Message) -> Result<Response, CallError> {
-        let over = CallError::Limit("limit-deadline");
-        // Most need no clock, since there is a place at once.
-        let _place = match call.budget.try_place() {
-            Some(place) => Some(place),
-            None => match timeout_at(call.budget.deadline.into(), call.budget.place()).await {
-                Ok(place) => place,
-                Err(_) => return Err(over),
-            },
-        };
-        if std::time::Instant::now() >= call.budget.deadline {
-            return Err(over); // The place came from a call that ran out of time just now.
-        }
+        let _place = place(&call.budget).await?;
         match self.whole(call, message).await {
-            Err(CallError::Timeout { waited: Waited::Deadline, .. }) => Err(over),
+            Err(CallError::Timeout { waited: Waited::Deadline, .. }) => Err(OVER),
             result => result,
         }
     }
@@ -386,6 +377,20 @@ impl Exchange {
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }
+}
+
+/// The request's time is up.
+const OVER: CallError = CallError::Limit("limit-deadline");
+
+/// Waits for a place among the calls under way at once.
+async fn place(budget: &Budget) -> Result<Option<SemaphorePermit<'_>>, CallError> {
+    // Most need no clock, since there is a place at once.
+    let place = match budget.try_place() {
+        Some(place) => Some(place),
+        None => timeout_at(budget.deadline.into(), budget.place()).await.map_err(|_| OVER)?,
+    };
+    // It may come from a call that ran out of time just now.
+    if std::time::Instant::now() >= budget.deadline { Err(OVER) } else { Ok(place) }
 }
 
 /// Takes a call out of the allowance and notes it; its number among the calls of the request.

@@ -6,7 +6,7 @@
 //! status, whose fault; `gateway` alone turns it into HTTP.
 //!
 //! Read next: `call.rs` and `problem.rs` (the seam), `config.rs` (what an operator writes),
-//! `client.rs` (the way of one request), `calls.rs` (many for one request), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
+//! `client.rs` (the way of one request), `calls.rs` (many for one request), `flights.rs` (one for many requests), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
 //! `transport.rs` (what may be swapped for a recording), `fetch.rs` (the gateway's own errands).
 
 pub mod accept;
@@ -17,6 +17,7 @@ pub mod client;
 pub mod config;
 mod error;
 pub mod fetch;
+pub mod flights;
 pub mod headers;
 mod hosts;
 pub mod http1;
@@ -36,10 +37,11 @@ mod fuzz;
 
 pub use body::Body;
 pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights};
-pub use calls::Calls;
+pub use calls::{Calls, Coalescer};
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceConfig};
 pub use fetch::{Fetch, FetchError};
+pub use flights::{Fingerprint, Flights};
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
 pub use problem::{Failed, Fault, Kind, Overloaded, Problem};

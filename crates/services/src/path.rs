@@ -6,6 +6,7 @@
 //! the path after one decode, with slashes in a row counted as one.
 
 mod glob;
+mod value;
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ use http::uri::PathAndQuery;
 use crate::problem::{Fault, Kind, Problem};
 
 pub use glob::Glob;
+pub use value::{encode, is_segment};
 
 /// Where a program's request goes: `http://catalog/catalogs?limit=2`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //! leave out duplicates (`joins.rs`); the three test cases of the study that the marketplace comes from (`study.rs`);
 //! answers of 10 MB (`large.rs`).
 
-mod joins;
+pub(crate) mod joins;
 mod large;
-mod study;
+pub(crate) mod study;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,16 +27,16 @@ const ROUTES: [(&str, &str); 5] =
 #[serde(untagged)]
 enum Row {
     Join(joins::Row),
-    Cell(study::Row),
+    Case(crate::study::Row),
     Large(large::Row),
 }
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let progress = Progress::new(tools.time(TAKES));
     let (joins, mut scores) = joins::run(tools, &progress)?;
-    let (cells, errors) = study::run(tools, &progress)?;
+    let (cases, errors) = study::run(tools, &progress)?;
     let (large, memory) = large::run(tools, &progress)?;
-    let rows = joins.into_iter().map(Row::Join).chain(cells.into_iter().map(Row::Cell));
+    let rows = joins.into_iter().map(Row::Join).chain(cases.into_iter().map(Row::Case));
     let rows: Vec<Row> = rows.chain(large.into_iter().map(Row::Large)).collect();
     scores.extend([errors, memory]);
     tools.results("aggregate", &rows, scores)
@@ -46,9 +46,14 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 fn config(services: [SocketAddr; 3]) -> String {
     let service =
         |(service, at): (Service, SocketAddr)| format!("  {}: {{ url: 'http://{at}' }}\n", service.name());
-    let route = |(name, path)| format!("  - {{ path: '{path}', aggregate: '{}' }}\n", file(name).display());
     let services = Service::ALL.into_iter().zip(services).map(service).collect::<String>();
-    format!("services:\n{services}routes:\n{}", ROUTES.map(route).concat())
+    format!("services:\n{services}routes:\n{}", routes())
+}
+
+/// The routes of the marketplace's aggregates, as a config has them.
+pub(crate) fn routes() -> String {
+    let route = |(name, path)| format!("  - {{ path: '{path}', aggregate: '{}' }}\n", file(name).display());
+    ROUTES.map(route).concat()
 }
 
 /// The declaration of this name.

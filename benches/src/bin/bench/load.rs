@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use benches::process::Usage;
 use serde::Serialize;
+use tempfile::TempDir;
 
 use crate::process::{LOAD_CORE, Server, pinned};
 
@@ -15,6 +16,8 @@ pub(crate) const CONNECTIONS: u32 = 32;
 /// Over HTTP/2: connections, and requests under way on each.
 const H2_CONNECTIONS: u32 = 4;
 const H2_STREAMS: u32 = 8;
+/// What wrk waits for an answer of [`Load::Patient`].
+const PATIENCE: &str = "60s";
 
 /// A program as a request sends it.
 #[derive(Clone, Copy)]
@@ -36,6 +39,8 @@ pub(crate) enum Load<'a> {
     GetHttp2(&'a str),
     /// What this script of wrk's makes, in Lua.
     Script(&'a str),
+    /// The same of a server that may take long for an answer.
+    Patient(&'a str),
 }
 
 /// What a round of load cost.
@@ -69,6 +74,7 @@ pub(crate) fn measured(requests: u64, time: Duration, before: Usage, after: Usag
 impl Load<'_> {
     /// The number of requests that were answered well.
     fn run(self, server: &Server, time: Duration) -> Result<u64> {
+        let folder = tempfile::tempdir()?;
         match self {
             Self::Program(Sent { content_type, program }) => {
                 let script = format!(
@@ -76,26 +82,30 @@ impl Load<'_> {
                      wrk.headers['Content-Type'] = '{content_type}'\n",
                     program.display()
                 );
-                wrk(server, "/query", &script, false, time)
+                wrk(server, "/query", &["-s", &lua(&folder, &script)?], false, time)
             }
-            Self::Get(path) => wrk(server, path, "", false, time),
-            Self::GetErrors(path) => wrk(server, path, "", true, time),
-            Self::Script(script) => wrk(server, "/", script, false, time),
+            Self::Get(path) => wrk(server, path, &[], false, time),
+            Self::GetErrors(path) => wrk(server, path, &[], true, time),
+            Self::Script(script) => wrk(server, "/", &["-s", &lua(&folder, script)?], false, time),
+            Self::Patient(script) => {
+                wrk(server, "/", &["--timeout", PATIENCE, "-s", &lua(&folder, script)?], false, time)
+            }
             Self::GetHttp2(path) => h2load(server, path, time),
         }
     }
 }
 
-fn wrk(server: &Server, path: &str, script: &str, has_errors: bool, time: Duration) -> Result<u64> {
-    let folder = tempfile::tempdir()?;
+/// A script as a file in a folder.
+fn lua(folder: &TempDir, script: &str) -> Result<String> {
     let file = folder.path().join("load.lua");
+    std::fs::write(&file, script)?;
+    Ok(file.display().to_string())
+}
+
+fn wrk(server: &Server, path: &str, more: &[&str], has_errors: bool, time: Duration) -> Result<u64> {
     let mut command = pinned(LOAD_CORE, Path::new("wrk"));
     command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{}s", time.as_secs())]);
-    if !script.is_empty() {
-        std::fs::write(&file, script)?;
-        command.arg("-s").arg(&file);
-    }
-    command.arg(format!("http://{}{path}", server.address));
+    command.args(more).arg(format!("http://{}{path}", server.address));
     let text = output(command, "wrk")?;
     let requests = wrk_requests(&text).with_context(|| format!("wrk said:\n{text}"))?;
     let errors = if has_errors { requests } else { 0 };

@@ -12,6 +12,7 @@ mod dedup;
 mod filter;
 mod flood;
 mod gigabyte;
+mod graphql;
 mod idle;
 mod json;
 mod kept;
@@ -31,6 +32,7 @@ mod routes;
 mod script;
 mod service;
 mod strapi;
+mod study;
 mod threads;
 mod unseen;
 
@@ -68,6 +70,7 @@ const BENCHES: &[Bench] = &[
     ("memory", memory::run),
     ("script", script::run),
     ("aggregate", aggregate::run),
+    ("graphql", graphql::run),
     ("strapi", strapi::run),
 ];
 

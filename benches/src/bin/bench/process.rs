@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use benches::process::{Usage, children, usage_of_all};
+use benches::process::{Usage, children, peak, usage_of_all};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
@@ -78,7 +78,12 @@ impl Server {
 
     /// Starts the gateway with a config that says everything but where to listen.
     pub(crate) fn gateway(binary: &Path, cores: &str, yaml: &str) -> Result<Self> {
-        Self::start(|address, folder| {
+        Self::gateway_within(PATIENCE, binary, cores, yaml)
+    }
+
+    /// The same for a config that takes its time.
+    pub(crate) fn gateway_within(patience: Duration, binary: &Path, cores: &str, yaml: &str) -> Result<Self> {
+        Self::start_within(patience, |address, folder| {
             let config = folder.join(CONFIG);
             std::fs::write(&config, format!("listen: {address}\n{yaml}"))?;
             let mut command = pinned(cores, binary);
@@ -157,6 +162,11 @@ impl Server {
     /// What it has used so far, the processes that it started included.
     pub(crate) fn usage(&self) -> Result<Usage> {
         usage_of_all(self.child.id())
+    }
+
+    /// The most bytes of memory that were resident at a time.
+    pub(crate) fn peak(&self) -> Result<u64> {
+        peak(self.child.id())
     }
 
     /// The beginning of its log, where what went wrong at the start stands.

@@ -4,11 +4,15 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::{Tools, say};
+
+/// What a gateway on Node may take to start.
+const SLOW_START: Duration = Duration::from_secs(60);
 
 /// A reverse proxy with one worker, before one service, that writes an access log to a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -170,6 +174,39 @@ pub(crate) fn graphql(tools: &Tools) -> Result<Option<Server>> {
         Ok(command)
     })?;
     Ok(Some(server))
+}
+
+/// Starts tailcall before a service of posts and users, which it asks once or twice for what is asked at the same time. None
+/// where it is not there.
+pub(crate) fn tailcall(tools: &Tools, upstream: SocketAddr, dedupes: bool) -> Result<Option<Server>> {
+    let Some(binary) = present(tools, "tailcall") else { return Ok(None) };
+    let server = Server::start(|address, folder| {
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        let dedupe = format!("dedupe: {dedupes}");
+        let more = [("@HOST@", host.as_str()), ("@PORT@", &port), ("@DEDUPE@", &dedupe)];
+        let config = filled("gateways/tailcall.graphql", folder, address, upstream, &more)?;
+        let mut command = pinned(SERVER_CORE, &binary);
+        command.arg("start").arg(config).env("TAILCALL_LOG_LEVEL", "error").env("TAILCALL_TRACKER", "false");
+        Ok(command)
+    });
+    server.map(Some)
+}
+
+/// Starts Hive Gateway, one worker, with the supergraph that Mesh composed of the same service. None where it is not there.
+pub(crate) fn hive(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>> {
+    let Some(binary) = present(tools, "hive") else { return Ok(None) };
+    let supergraph = std::fs::read_to_string(tools.rivals.join("gateways/supergraph.graphql"))?;
+    let supergraph = supergraph.replace("@UPSTREAM@", &upstream.to_string());
+    let server = Server::start_within(SLOW_START, |address, folder| {
+        let file = folder.join("supergraph.graphql");
+        std::fs::write(&file, supergraph)?;
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        let mut command = pinned(SERVER_CORE, &binary);
+        command.arg("supergraph").arg(file).args(["--host", &host, "--port", &port, "--fork", "1"]);
+        command.current_dir(folder).env("NODE_ENV", "production");
+        Ok(command)
+    });
+    server.map(Some)
 }
 
 /// Where a rival is; says so if it is not.

@@ -7,10 +7,10 @@ const DEPTH: usize = 64;
 
 /// Why a text is not given to the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooDeep;
+pub(crate) struct TooDeep;
 
 /// Makes `extend schema` a schema definition of the same length, with braces if it has none.
-pub(super) fn prepared(sdl: &str) -> Result<Cow<'_, str>, TooDeep> {
+pub(crate) fn prepared(sdl: &str) -> Result<Cow<'_, str>, TooDeep> {
     let mut tokens = Tokens::new(sdl);
     let mut changes: Vec<(usize, &str)> = Vec::new();
     let mut last = Token::Other(b' ');

@@ -8,6 +8,7 @@ mod health;
 mod hosts;
 mod limits;
 mod times;
+mod together;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -29,9 +29,9 @@ const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(2);
 /// All of the orders.
-const LIMIT: usize = 2000;
+pub(crate) const LIMIT: usize = 2000;
 /// More is asked than can be done, on purpose: what a request costs is measured, and a refusal costs nothing.
-const UNSHED: &str = "shed: { automatic: false }\n";
+pub(crate) const UNSHED: &str = "shed: { automatic: false }\n";
 const PLAIN: &str = "application/json";
 
 #[derive(Serialize)]
@@ -52,11 +52,7 @@ struct Way<'a> {
 }
 
 pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<Headline>)> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("answers.json");
-    std::fs::write(&file, serde_json::to_vec(&open::run(recorded())??)?)?;
-    let played = Service::ALL.map(|_| played(tools, &file)).into_iter().collect::<Result<Vec<_>>>()?;
-    let services = std::array::from_fn(|place| played[place].address);
+    let (_played, services) = services(tools)?;
     let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
     let handwritten = handwritten(tools, services)?;
     let fastify = fastify(tools, services)?;
@@ -73,6 +69,16 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
     }
     let headlines = headlines(&rows);
     Ok((rows, headlines))
+}
+
+/// The three services, played beside the load, and where they listen.
+pub(crate) fn services(tools: &Tools) -> Result<(Vec<Server>, [SocketAddr; 3])> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("answers.json");
+    std::fs::write(&file, serde_json::to_vec(&open::run(recorded())??)?)?;
+    let played = Service::ALL.map(|_| played(tools, &file)).into_iter().collect::<Result<Vec<_>>>()?;
+    let services = std::array::from_fn(|place| played[place].address);
+    Ok((played, services))
 }
 
 /// What the marketplace answers to all that is asked for Q4 and Q5.
@@ -116,7 +122,7 @@ async fn ask(address: SocketAddr, path: &str, accept: &str) -> Result<Answer> {
 }
 
 /// A service that answers out of a file, beside the load.
-fn played(tools: &Tools, file: &Path) -> Result<Server> {
+pub(crate) fn played(tools: &Tools, file: &Path) -> Result<Server> {
     Server::start(|address, _| {
         let mut command = pinned(LOAD_CORE, &tools.upstream);
         command.arg(address.to_string()).arg(file);

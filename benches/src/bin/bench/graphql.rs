@@ -1,0 +1,93 @@
+//! GraphQL: posts and their users beside tailcall and Hive Gateway (`posts.rs`), the marketplace's Q4 and Q5 beside the
+//! aggregates of the same (`market.rs`), the three test cases of the study that the marketplace comes from, with its figures
+//! 6 and 7 (`study.rs`, `figures.rs`), and what schemas and plans take (`schemas.rs`).
+
+mod figures;
+mod market;
+mod posts;
+mod schemas;
+mod study;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use marketplace::Service;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::progress::Progress;
+use crate::{Tools, aggregate};
+
+/// About as long as all of it takes.
+const TAKES: Duration = Duration::from_secs(560);
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Posts(posts::Row),
+    Market(market::Row),
+    Case(crate::study::Row),
+    Schema(schemas::Row),
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let progress = Progress::new(tools.time(TAKES));
+    let (posts, mut scores) = posts::run(tools, &progress)?;
+    let (market, more) = market::run(tools, &progress)?;
+    scores.extend(more);
+    let (schemas, more) = schemas::run(tools, &progress)?;
+    scores.extend(more);
+    let (cases, errors) = study::run(tools, &progress)?;
+    scores.push(errors);
+    let rows = posts.into_iter().map(Row::Posts).chain(market.into_iter().map(Row::Market));
+    let rows = rows.chain(schemas.into_iter().map(Row::Schema)).chain(cases.into_iter().map(Row::Case));
+    tools.results("graphql", &rows.collect::<Vec<_>>(), scores)
+}
+
+/// The config of a gateway before the marketplace, in the order of [`Service::ALL`]: the aggregates, `/graphql` over the REST
+/// services, and `/stitched` over their own GraphQL.
+fn config(services: [SocketAddr; 3]) -> String {
+    let service = |(service, at): (Service, SocketAddr)| {
+        let (name, openapi, schema) = (service.name(), example("openapi"), example("graphql"));
+        format!(
+            "  {name}: {{ url: 'http://{at}', openapi: '{}/{name}.yaml' }}\n  \
+               {name}-graphql: {{ url: 'http://{at}', graphql: {{ schema: '{}/{name}.graphql' }} }}\n",
+            openapi.display(),
+            schema.display(),
+        )
+    };
+    let route = |path: &str, suffix: &str, links: &str| {
+        let services = Service::ALL.map(|service| format!("{}{suffix}", service.name())).join(", ");
+        let links = example(links);
+        format!(
+            "  - {{ path: {path}, graphql: {{ services: [{services}], links: '{}' }} }}\n",
+            links.display()
+        )
+    };
+    let services = Service::ALL.into_iter().zip(services).map(service).collect::<String>();
+    let (rest, stitched) =
+        (route("/graphql", "", "links.yaml"), route("/stitched", "-graphql", "stitched.yaml"));
+    format!("services:\n{services}routes:\n{}{rest}{stitched}", aggregate::routes())
+}
+
+/// What asks one of the five questions.
+fn asked(query: &str, variables: Value) -> Result<Value> {
+    let file = example("documents").join(query).with_extension("graphql");
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    Ok(json!({ "query": text, "variables": variables }))
+}
+
+/// A file or folder of the marketplace's.
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
+}
+
+/// What wrk sends, in Lua.
+fn script(path: &str, body: &Value) -> String {
+    format!(
+        "wrk.path = '{path}'\nwrk.method = 'POST'\nwrk.headers['Content-Type'] = 'application/json'\n\
+         wrk.headers['Accept'] = 'application/json'\nwrk.body = [==[{body}]==]\n"
+    )
+}

@@ -1,0 +1,99 @@
+//! Q4 and Q5, all buyers and all orders, by GraphQL and by the aggregates of the same gateway, in turns. The services are
+//! played: they know no other calls than those that the aggregates make, so that GraphQL answers with as many or not at all.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use benches::stats::median;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{asked, config, script};
+use crate::aggregate::joins::{LIMIT, UNSHED, services};
+use crate::load::{Load, Round, load};
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::ratios::{Headline, at_most, ratio};
+use crate::study::Query;
+use crate::{Tools, open};
+
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(2);
+const WARM_UP: Duration = Duration::from_secs(2);
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    query: &'static str,
+    way: &'static str,
+    round: usize,
+    bytes: usize,
+    #[serde(flatten)]
+    measured: Round,
+}
+
+pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<Headline>)> {
+    let (_played, services) = services(tools)?;
+    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
+    let mut rows = Vec::new();
+    for (query, root, path, variables) in [
+        ("q4", "buyers", "/q4".to_owned(), json!({})),
+        ("q5", "orders", format!("/q5?limit={LIMIT}"), json!({ "limit": LIMIT })),
+    ] {
+        let graphql = by_graphql(query, asked(query, variables)?);
+        let ways = [Query::get(query, "aggregate", &path), graphql];
+        rows.extend(measure(tools, &orfa, root, &ways, progress)?);
+    }
+    let headlines = headlines(&rows);
+    Ok((rows, headlines))
+}
+
+fn by_graphql(name: &'static str, body: Value) -> Query {
+    Query { name, way: "graphql", method: http::Method::POST, path: "/graphql".into(), body }
+}
+
+/// Rounds of both ways in turn, after each has answered the same.
+fn measure(
+    tools: &Tools,
+    orfa: &Server,
+    root: &str,
+    ways: &[Query; 2],
+    progress: &Progress,
+) -> Result<Vec<Row>> {
+    let answers = ways.each_ref().map(|way| open::run(way.ask(&Client::new(orfa.address))));
+    let [aggregate, graphql] = answers.map(|answer| answer?);
+    let (aggregate, graphql) = (aggregate?, graphql?);
+    let (expected, mut answer): (Value, Value) =
+        (serde_json::from_slice(&aggregate)?, serde_json::from_slice(&graphql)?);
+    ensure!(answer["data"][root].take() == expected, "GraphQL answers otherwise: {answer:.300}");
+    let bytes = [aggregate.len(), graphql.len()];
+    let mut rows = Vec::new();
+    for round in 0..=tools.rounds(ROUNDS) {
+        for (way, bytes) in ways.iter().zip(bytes) {
+            let Query { name: query, way, path, body, .. } = way;
+            let lua = if body.is_null() { format!("wrk.path = '{path}'\n") } else { script(path, body) };
+            let time = tools.time(if round == 0 { WARM_UP } else { ROUND });
+            let measured = load(orfa, Load::Script(&lua), time).context(*way)?;
+            if round > 0 {
+                let Round { per_second, cpu_us, .. } = measured;
+                progress.say(&format!("{query} {way:<9} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));
+                rows.push(Row { query, way, round, bytes, measured });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn headlines(rows: &[Row]) -> Vec<Headline> {
+    let of = |query, way| -> Vec<f64> {
+        let those = rows.iter().filter(|row| row.query == query && row.way == way);
+        those.map(|row| row.measured.cpu_us).collect()
+    };
+    let headline = |query| {
+        let aggregate = of(query, "aggregate");
+        let against = format!("the aggregate: {:.0} us CPU a request", median(&aggregate));
+        let name = format!("graphql.{query}.cpu_vs_aggregate");
+        ratio(&name, &of(query, "graphql"), &aggregate, at_most(1.15), against)
+    };
+    ["q4", "q5"].into_iter().filter_map(headline).collect()
+}

@@ -1,0 +1,218 @@
+//! Posts and their users, after the benchmark that tailcall publishes: 100 posts, 10 users, a service that answers out of its
+//! memory. Two queries: the titles of all posts, and with each the name of its user. Coalescing is what tailcall calls
+//! `dedupe`: calls that are equal and under way at the same time are one, across requests too.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use benches::scoreboard::{Better, Score};
+use benches::stats::{median, spread};
+use benches::upstream::Played;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::script;
+use crate::aggregate::joins::{UNSHED, played};
+use crate::load::{Load, Round, load};
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::ratios::{Headline, at_least, ratio};
+use crate::rivals::{hive, tailcall};
+use crate::{Tools, open};
+
+const ROUNDS: usize = 4;
+const ROUND: Duration = Duration::from_secs(2);
+const WARM_UP: Duration = Duration::from_secs(2);
+const POSTS: usize = 100;
+const USERS: usize = 10;
+const QUERIES: [(&str, &str); 2] =
+    [("flat", "{ posts { title } }"), ("nested", "{ posts { title user { name } } }")];
+const LINKS: &str = "links: { Post.user: { get: 'api/users/{userId}' } }\n";
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    query: &'static str,
+    server: &'static str,
+    round: usize,
+    #[serde(flatten)]
+    measured: Round,
+}
+
+/// Who is asked, and where.
+struct Way<'a> {
+    name: &'static str,
+    server: &'a Server,
+    path: &'static str,
+}
+
+pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<Headline>)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("answers.json");
+    std::fs::write(&file, serde_json::to_vec(&answers()?)?)?;
+    let upstream = played(tools, &file)?;
+    let orfa = orfa(tools, &upstream, folder.path())?;
+    let [plain, deduping] =
+        [tailcall(tools, upstream.address, false)?, tailcall(tools, upstream.address, true)?];
+    let hive = hive(tools, upstream.address)?;
+    let mut ways = vec![
+        Way { name: "orfa", server: &orfa, path: "/graphql" },
+        Way { name: "orfa.coalescing", server: &orfa, path: "/coalescing" },
+    ];
+    let rivals = [("tailcall", &plain), ("tailcall.dedupe", &deduping), ("hive", &hive)];
+    ways.extend(
+        rivals.into_iter().filter_map(|(name, server)| {
+            server.as_ref().map(|server| Way { name, server, path: "/graphql" })
+        }),
+    );
+    let mut rows = Vec::new();
+    for (query, document) in QUERIES {
+        rows.extend(measure(tools, query, &json!({ "query": document }), &ways, progress)?);
+    }
+    let headlines = headlines(&rows);
+    Ok((rows, headlines))
+}
+
+/// The gateway over the service's OpenAPI document, once with and once without coalescing.
+fn orfa(tools: &Tools, upstream: &Server, folder: &Path) -> Result<Server> {
+    let links = folder.join("links.yaml");
+    std::fs::write(&links, LINKS)?;
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("rivals/gateways/posts.yaml");
+    let (at, document, links) = (upstream.address, document.display(), links.display());
+    let graphql = format!("services: [api], links: '{links}'");
+    let config = format!(
+        "services: {{ api: {{ url: 'http://{at}', openapi: '{document}' }} }}\nroutes:\n  \
+         - {{ path: /graphql, graphql: {{ {graphql} }} }}\n  \
+         - {{ path: /coalescing, graphql: {{ {graphql}, coalesce: {{ calls: true, operations: true }} }} }}\n{UNSHED}"
+    );
+    Server::gateway(&tools.orfa, SERVER_CORE, &config)
+}
+
+/// What the service answers.
+fn answers() -> Result<Played> {
+    let posts: Vec<Value> = (1..=POSTS).map(post).collect();
+    let users = (1..=USERS).map(|id| (format!("/users/{id}"), user(id)));
+    let answers = users.chain([("/posts".to_owned(), posts.into())]);
+    let texts: Result<HashMap<_, _>, serde_json::Error> =
+        answers.map(|(path, value)| Ok((path, serde_json::to_string_pretty(&value)?))).collect();
+    Ok(texts?)
+}
+
+/// About as long as a post of the original.
+fn post(id: usize) -> Value {
+    let user = (id - 1) / (POSTS / USERS) + 1;
+    let words = |from: usize, count: usize| {
+        let word = |place: usize| WORDS[(from * 7 + place * place) % WORDS.len()];
+        (0..count).map(word).collect::<Vec<_>>().join(" ")
+    };
+    json!({ "userId": user, "id": id, "title": words(id, 7), "body": words(id * 3, 26) })
+}
+
+const WORDS: [&str; 16] = [
+    "sunt",
+    "aut",
+    "facere",
+    "repellat",
+    "provident",
+    "occaecati",
+    "excepturi",
+    "optio",
+    "quia",
+    "et",
+    "suscipit",
+    "recusandae",
+    "consequuntur",
+    "expedita",
+    "molestiae",
+    "ut",
+];
+
+fn user(id: usize) -> Value {
+    json!({
+        "id": id, "name": format!("Leanne Graham the {id}."), "username": format!("Bret{id}"),
+        "email": format!("leanne{id}@example.org"),
+        "address": { "street": "Kulas Light", "suite": "Apt. 556", "city": "Gwenborough", "zipcode": "92998-3874" },
+        "phone": "1-770-736-8031 x56442", "website": "example.org",
+        "company": { "name": "Romaguera-Crona", "catchPhrase": "Multi-layered client-server neural-net" },
+    })
+}
+
+/// Rounds of all ways in turn, after each has answered as the first does.
+fn measure(
+    tools: &Tools,
+    query: &'static str,
+    body: &Value,
+    ways: &[Way<'_>],
+    progress: &Progress,
+) -> Result<Vec<Row>> {
+    let mut expected = None;
+    for way in ways {
+        let answer = open::run(way.answer(body))?.with_context(|| way.name)?;
+        let expected = expected.get_or_insert_with(|| answer.clone());
+        ensure!(answer == *expected, "{} answers {query} otherwise: {answer:.300}", way.name);
+        load(way.server, Load::Patient(&script(way.path, body)), tools.time(WARM_UP))
+            .with_context(|| way.name)?;
+    }
+    let mut rows = Vec::new();
+    for round in 0..tools.rounds(ROUNDS) {
+        for way in ways {
+            let script = script(way.path, body);
+            let measured =
+                load(way.server, Load::Patient(&script), tools.time(ROUND)).with_context(|| way.name)?;
+            let (Round { per_second, cpu_us, .. }, Way { name, .. }) = (measured, way);
+            progress
+                .say(&format!("{query:<6} {name:<15} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));
+            rows.push(Row { query, server: name, round, measured });
+        }
+    }
+    Ok(rows)
+}
+
+impl Way<'_> {
+    /// The data of the answer, of which there is to be all.
+    async fn answer(&self, body: &Value) -> Result<Value> {
+        let request = Request::post(self.path).header("content-type", "application/json");
+        let request =
+            request.header("accept", "application/json").body(Full::new(Bytes::from(body.to_string())))?;
+        let answer = Client::new(self.server.address).send(request).await?;
+        let text = || String::from_utf8_lossy(&answer.body);
+        ensure!(answer.status == 200, "{} {}", answer.status, text());
+        let value: Value = serde_json::from_slice(&answer.body)?;
+        ensure!(value["data"]["posts"].as_array().map(Vec::len) == Some(POSTS), "{}", text());
+        Ok(value["data"].clone())
+    }
+}
+
+fn headlines(rows: &[Row]) -> Vec<Headline> {
+    let mut headlines = Vec::new();
+    for (query, rps, tailcall, hive) in [("flat", 7000.0, 0.97, 10.0), ("nested", 2000.0, 16.0, 50.0)] {
+        let of = |server| -> Vec<f64> {
+            let those = rows.iter().filter(|row| row.query == query && row.server == server);
+            those.map(|row| row.measured.per_second).collect()
+        };
+        let own = of("orfa");
+        let score = Score {
+            value: median(&own),
+            unit: "requests/s".into(),
+            better: Better::Higher,
+            target: Some(rps),
+            against: "one core, no coalescing".into(),
+            spread: spread(&own),
+        };
+        headlines.push((format!("graphql.{query}.rps"), score));
+        let mut over = |name, ours, theirs, target| {
+            let against = format!("{theirs}: {:.0} requests/s", median(&of(theirs)));
+            let name = format!("graphql.{query}.{name}");
+            headlines.extend(ratio(&name, &of(ours), &of(theirs), at_least(target), against));
+        };
+        over("vs_tailcall", "orfa", "tailcall", tailcall);
+        over("coalesced_vs_tailcall", "orfa.coalescing", "tailcall.dedupe", 0.8);
+        over("vs_hive", "orfa", "hive", hive);
+    }
+    headlines
+}

@@ -1,0 +1,64 @@
+//! The study's cases by GraphQL: over the REST services and stitched, beside the aggregates, which are what the study calls
+//! REST. The services are the marketplace with its databases.
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use http::Method;
+use marketplace::{Data, Marketplace, Service};
+use serde_json::{Value, json};
+
+use super::{asked, config, figures};
+use crate::aggregate::study::queries;
+use crate::process::{SERVER_CORE, Server};
+use crate::progress::Progress;
+use crate::ratios::Headline;
+use crate::study::{self, BUYER, Query, Row, cases, writes};
+use crate::{Tools, open};
+
+/// How GraphQL is asked, and where.
+const WAYS: [(&str, &str); 2] = [("graphql", "/graphql"), ("stitched", "/stitched")];
+/// The field of `Query` or `Mutation` that answers each of the five.
+const ROOTS: [&str; 5] = ["login", "updateBuyer", "freelancers", "buyers", "orders"];
+
+pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Headline)> {
+    let rows = open::run(rows(tools, progress))??;
+    if !tools.is_short {
+        figures::write(&rows)?;
+    }
+    let errors = study::errors("graphql.marketplace.errors", &rows);
+    Ok((rows, errors))
+}
+
+async fn rows(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
+    let marketplace = Marketplace::start(Data::fresh()?).await?;
+    let services = Service::ALL.map(|service| marketplace.address(service));
+    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &config(services))?;
+    let (mut login, mut buyer) = writes(&marketplace).await?;
+    buyer["id"] = BUYER.into();
+    let variables = [login.take(), buyer, Value::Null, Value::Null, json!({ "limit": 2000 })];
+    let mut rows = Vec::new();
+    for ((aggregate, variables), root) in queries(&marketplace).await?.into_iter().zip(variables).zip(ROOTS) {
+        let expected = value(&aggregate, orfa.address, "").await?;
+        let body = asked(aggregate.name, variables)?;
+        rows.extend(cases(orfa.address, &aggregate, tools, progress).await?);
+        for (way, path) in WAYS {
+            let query = Query {
+                name: aggregate.name,
+                way,
+                method: Method::POST,
+                path: path.into(),
+                body: body.clone(),
+            };
+            let answer = value(&query, orfa.address, &format!("/data/{root}")).await?;
+            ensure!(answer == expected, "{} is another answer by {way}", aggregate.name);
+            rows.extend(cases(orfa.address, &query, tools, progress).await?);
+        }
+    }
+    Ok(rows)
+}
+
+/// A part of the answer to one who asks alone.
+async fn value(query: &Query, address: std::net::SocketAddr, pointer: &str) -> Result<Value> {
+    let answer: Value = serde_json::from_slice(&query.ask(&Client::new(address)).await?)?;
+    answer.pointer(pointer).cloned().with_context(|| format!("{} answers {answer:.300}", query.name))
+}

@@ -1,0 +1,158 @@
+//! The three test cases of the study that the marketplace comes from: so many users, who begin one after the other within
+//! five seconds, and ask so often each. An error is an answer that is not 200, or not that of one who asks alone.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use benches::scoreboard::{Better, Score};
+use benches::stats::percentile;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Method, Request};
+use http_body_util::Full;
+use marketplace::{Marketplace, Service};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Tools;
+use crate::progress::Progress;
+use crate::ratios::Headline;
+
+/// The first user begins now, the last one after this.
+const RAMP_UP: Duration = Duration::from_secs(5);
+/// Users, and requests of each.
+pub(crate) const CASES: [(u32, u32); 3] = [(100, 5), (250, 2), (500, 1)];
+/// Who logs in, and is changed.
+pub(crate) const BUYER: u32 = 9;
+
+/// A query in one of the cases.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    pub(crate) query: &'static str,
+    /// How it is asked.
+    pub(crate) way: &'static str,
+    pub(crate) users: u32,
+    requests: usize,
+    errors: usize,
+    pub(crate) mean_ms: f64,
+    p99_ms: f64,
+    pub(crate) per_second: f64,
+}
+
+/// A query of the study.
+pub(crate) struct Query {
+    pub(crate) name: &'static str,
+    pub(crate) way: &'static str,
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// Null: none.
+    pub(crate) body: Value,
+}
+
+/// What became of a request.
+struct Answered {
+    is_right: bool,
+    ms: f64,
+}
+
+/// What one sends who logs in, and what one who changes a buyer.
+pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> {
+    let profile = Client::new(marketplace.address(Service::Profile));
+    let buyer = Query::get("buyer", "rest", &format!("/buyers/{BUYER}")).ask(&profile).await?;
+    let mut buyer: Value = serde_json::from_slice(&buyer)?;
+    let login = json!({ "email": buyer["email"], "password": format!("password-{BUYER}") });
+    for field in ["id", "joined"] {
+        buyer.as_object_mut().context("a buyer is an object")?.remove(field);
+    }
+    Ok((login, buyer))
+}
+
+/// A query in all three cases.
+pub(crate) async fn cases(
+    address: SocketAddr,
+    query: &Query,
+    tools: &Tools,
+    progress: &Progress,
+) -> Result<Vec<Row>> {
+    let expected = query.ask(&Client::new(address)).await.context(query.name)?;
+    let mut rows = Vec::new();
+    for (users, each) in CASES {
+        let row = case(address, query, &expected, (users, each), tools.time(RAMP_UP)).await?;
+        let Row { query, way, errors, mean_ms, p99_ms, per_second, .. } = &row;
+        progress.say(&format!(
+            "{query} {way:<9} {users:>3} users  {errors} errors  {mean_ms:>6.1} ms  p99 {p99_ms:>6.1} ms  {per_second:>4.0}/s"
+        ));
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+async fn case(
+    address: SocketAddr,
+    query: &Query,
+    expected: &Bytes,
+    (users, each): (u32, u32),
+    ramp_up: Duration,
+) -> Result<Row> {
+    let began = Instant::now();
+    let user = async |place: u32| {
+        tokio::time::sleep(ramp_up * place / users).await;
+        let (client, mut answered) = (Client::new(address), Vec::new());
+        for _ in 0..each {
+            let asked = Instant::now();
+            let is_right = query.ask(&client).await.is_ok_and(|answer| answer == *expected);
+            answered.push(Answered { is_right, ms: asked.elapsed().as_secs_f64() * 1e3 });
+        }
+        answered
+    };
+    let answered: Vec<Answered> = join_all((0..users).map(user)).await.into_iter().flatten().collect();
+    let requests = answered.len();
+    let times: Vec<f64> = answered.iter().map(|answered| answered.ms).collect();
+    Ok(Row {
+        query: query.name,
+        way: query.way,
+        users,
+        requests,
+        errors: answered.iter().filter(|answered| !answered.is_right).count(),
+        mean_ms: times.iter().sum::<f64>() / requests as f64,
+        p99_ms: percentile(&times, 99),
+        per_second: requests as f64 / began.elapsed().as_secs_f64(),
+    })
+}
+
+/// The errors of all cases, of which there should be none.
+pub(crate) fn errors(name: &str, rows: &[Row]) -> Headline {
+    let requests: usize = rows.iter().map(|row| row.requests).sum();
+    let score = Score {
+        value: rows.iter().map(|row| row.errors).sum::<usize>() as f64,
+        unit: "requests".into(),
+        better: Better::Lower,
+        target: Some(0.0),
+        against: format!("{requests} requests: five queries, each by 100, 250 and 500 users"),
+        spread: 0.0,
+    };
+    (name.into(), score)
+}
+
+impl Query {
+    pub(crate) fn get(name: &'static str, way: &'static str, path: &str) -> Self {
+        Self { name, way, method: Method::GET, path: path.into(), body: Value::Null }
+    }
+
+    /// The body of the answer, which is to be 200.
+    pub(crate) async fn ask(&self, client: &Client) -> Result<Bytes> {
+        let Self { method, path, body, .. } = self;
+        let mut request = Request::builder().method(method).uri(path);
+        let mut text = String::new();
+        if !body.is_null() {
+            request = request.header("content-type", "application/json");
+            text = body.to_string();
+        }
+        let answer = client.send(request.body(Full::new(text.into()))?).await?;
+        let text = || String::from_utf8_lossy(&answer.body).into_owned();
+        ensure!(answer.status == 200, "{method} {path}: {} {}", answer.status, text());
+        Ok(answer.body)
+    }
+}

@@ -1,0 +1,130 @@
+//! Values for many objects at once: the calls of a link, or of objects that are found by their keys.
+//!
+//! A list is asked for, all of it or by the keys, and joined in memory; or there is a call for each object, which for a
+//! GraphQL service is a field of one document. What goes wrong for some objects is no matter of the others.
+
+mod field;
+mod join;
+mod lists;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use json::{Kind, Node};
+use services::Service;
+
+use crate::fetched::{Fetched, Found, Place, SourceError};
+use crate::reason::Reason;
+use crate::rest::{self, Key, Renderer, Value};
+use crate::sources::{Arguments, Endpoint, Ground, Keys};
+use crate::subgraph::{Ask, How, Operation};
+
+/// What is wanted of the objects of a GraphQL service; nothing of one that speaks REST.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection<'a> {
+    /// The fields, without braces; nothing at all where the field has none.
+    pub(crate) text: &'a str,
+    /// The variables in them, as a document declares them: `$first: Int`.
+    pub(crate) declares: &'a str,
+    /// Their values.
+    pub(crate) variables: &'a [(&'a str, Bytes)],
+}
+
+/// Asks for the values of these objects: a target for each.
+pub(crate) async fn by_key(
+    ground: &Ground,
+    endpoint: &Endpoint<'_>,
+    how: &How,
+    keys: &Keys<'_>,
+    arguments: &Arguments,
+    selection: &Selection<'_>,
+) -> Fetched {
+    let service = match ground.service(endpoint.service) {
+        Ok(service) => service,
+        Err(reason) => return Fetched::failed(keys.len(), reason.of(&endpoint.name(ground))),
+    };
+    let asking = Asking { ground, endpoint, service, keys, arguments, selection };
+    match how {
+        How::Each(Ask::Rest(operation)) => asking.each(operation).await,
+        How::Each(Ask::Field { name, arguments }) => asking.each_field(name, arguments).await,
+        How::List(ask, joined) => asking.whole(ask, joined).await,
+        How::Ids(ask, joined) => asking.ids(ask, joined).await,
+    }
+}
+
+/// What is asked, and for whom.
+struct Asking<'a> {
+    ground: &'a Ground,
+    endpoint: &'a Endpoint<'a>,
+    service: &'a Arc<Service>,
+    keys: &'a Keys<'a>,
+    arguments: &'a Arguments,
+    selection: &'a Selection<'a>,
+}
+
+impl<'a> Asking<'a> {
+    /// A call for each object that has a key.
+    async fn each(&self, operation: &Operation) -> Fetched {
+        let rows = || (0..self.keys.len()).map(|number| self.keys.row(number));
+        let count = rows().filter(|row| has_key(row)).count();
+        if let Err(reason) = self.may_call(count) {
+            return self.failed(reason);
+        }
+        let call = |row| async move {
+            if !has_key(row) {
+                return Ok(None);
+            }
+            let key = Key::One(self.keys.fields, row);
+            let request = Renderer { operation, arguments: self.arguments, key }.request()?;
+            rest::one(self.ground, self.service, operation, request).await
+        };
+        let calls = rows().map(|row| call(row).boxed()).collect();
+        let values = all(calls, self.ground.limits.parallel).await;
+        let mut fetched = Fetched::default();
+        for value in values {
+            let found = match value {
+                Ok(None) => Found::Nothing,
+                Ok(Some(Value { document, start })) => {
+                    fetched.documents.push(document);
+                    let document = fetched.documents.len() as u32 - 1;
+                    Found::One(Place { document, start: start as u32 })
+                }
+                Err(reason) => {
+                    fetched.errors.push(self.error(reason));
+                    Found::Failed(fetched.errors.len() as u32 - 1)
+                }
+            };
+            fetched.found.push(found);
+        }
+        fetched
+    }
+
+    /// Whether so many calls may be made for one field.
+    fn may_call(&self, calls: usize) -> Result<(), Reason> {
+        let most = self.ground.limits.calls;
+        if calls > most { Err(Reason::TooMany(calls, most)) } else { Ok(()) }
+    }
+
+    fn error(&self, reason: Reason) -> SourceError {
+        reason.of(self.service.name())
+    }
+
+    fn failed(&self, reason: Reason) -> Fetched {
+        Fetched::failed(self.keys.len(), self.error(reason))
+    }
+}
+
+/// Waits for all of these, of which only so many are under way at once.
+async fn all<T: Send>(futures: Vec<BoxFuture<'_, T>>, most: usize) -> Vec<T> {
+    stream::iter(futures).buffered(most.max(1)).collect().await
+}
+
+/// Whether an object can be asked for by these values.
+fn has_key(row: &[Node<'_>]) -> bool {
+    row.iter().all(|node| node.kind() != Kind::Null)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! The same of a GraphQL service: fields of its `Query`, with the keys as variables.
+
+use futures_util::FutureExt;
+use json::{Kind, Node};
+use serde_json::Value as Json;
+
+use super::lists::{Id, List};
+use super::{Asking, all, has_key};
+use crate::fetched::{Fetched, Found};
+use crate::reason::Reason;
+use crate::remote::{self, Query, Response, Sorted, write_list, write_name, write_variables};
+use crate::subgraph::{From, Joined};
+
+/// By which key of the response an item's own key is found.
+pub(super) const ITEM: &str = "orfa_key";
+/// By which the list is.
+const LIST: &str = "orfa_list";
+/// As many objects are asked for in one document.
+const MOST_FIELDS: usize = 50;
+
+/// Arguments of the field: name, type, and where the value comes from.
+type Filled = [(Box<str>, Box<str>, From)];
+
+/// A document in the making: what it declares and asks for.
+#[derive(Default)]
+struct Draft {
+    declares: String,
+    fields: String,
+    variables: Vec<u8>,
+}
+
+impl Asking<'_> {
+    /// A list: by these keys, or all of it.
+    pub(super) async fn field_list(
+        &self,
+        name: &str,
+        filled: &Filled,
+        joined: &Joined,
+        ids: &[Id<'_>],
+    ) -> Result<List, Reason> {
+        let mut draft = self.draft();
+        let wanted = format!("{ITEM}:{} {}", joined.item, self.selection.text);
+        draft.field((LIST, name, &wanted), "", filled, |from, out| match from {
+            From::Key(_) => {
+                write_list(out, ids.iter().map(|id| id.node.text()));
+                true
+            }
+            from => self.write(from, &[], out),
+        });
+        let Response { document, data, told, status } = self.send(draft).await?;
+        let list = data.and_then(|start| document.node(start)?.member(LIST.as_bytes()));
+        match list.filter(|list| list.kind() == Kind::Array).map(Node::start) {
+            Some(start) => {
+                let error = (!told.is_empty()).then_some(Reason::Told(told, status));
+                Ok(List { document, start, error })
+            }
+            None if told.is_empty() => {
+                Err(Reason::NotList(list.map_or("nothing", |list| list.kind().name())))
+            }
+            None => Err(Reason::Told(told, status)),
+        }
+    }
+
+    /// A field of one document for each object that has a key.
+    pub(super) async fn each_field(&self, name: &str, filled: &Filled) -> Fetched {
+        let rows: Vec<usize> =
+            (0..self.keys.len()).filter(|number| has_key(self.keys.row(*number))).collect();
+        let parts: Vec<&[usize]> = rows.chunks(MOST_FIELDS).collect();
+        if let Err(reason) = self.may_call(parts.len()) {
+            return self.failed(reason);
+        }
+        let calls = parts.iter().map(|part| self.fields(name, filled, part).boxed()).collect();
+        let responses = all(calls, self.ground.limits.parallel).await;
+        let mut fetched = Fetched { found: vec![Found::Nothing; self.keys.len()], ..Fetched::default() };
+        for (part, response) in parts.into_iter().zip(responses) {
+            match response {
+                Ok(response) => self.sort(part, response, &mut fetched),
+                Err(reason) => {
+                    let error = fetched.errors.len() as u32;
+                    fetched.errors.push(self.error(reason));
+                    part.iter().for_each(|row| put(&mut fetched, *row, Found::Failed(error)));
+                }
+            }
+        }
+        fetched
+    }
+
+    async fn fields(&self, name: &str, filled: &Filled, rows: &[usize]) -> Result<Response, Reason> {
+        let mut draft = self.draft();
+        for (place, row) in rows.iter().enumerate() {
+            let (alias, suffix) = (alias(place), format!("_{place}"));
+            let row = self.keys.row(*row);
+            let field = (&*alias, name, self.selection.text);
+            draft.field(field, &suffix, filled, |from, out| self.write(from, row, out));
+        }
+        self.send(draft).await
+    }
+
+    /// Puts what came for these objects where it belongs.
+    fn sort(&self, rows: &[usize], response: Response, fetched: &mut Fetched) {
+        let Response { document, data, told, status } = response;
+        let mut sorted = Sorted::new(told, |path| {
+            let [Json::String(alias), rest @ ..] = path else { return None };
+            let place: usize = alias.strip_prefix('f')?.parse().ok()?;
+            (place < rows.len()).then_some((place, rest))
+        });
+        let data = data.and_then(|start| document.node(start));
+        let (number, first) = (fetched.documents.len() as u32, fetched.errors.len() as u32);
+        for (place, row) in rows.iter().enumerate() {
+            let node = data.and_then(|data| data.member(alias(place).as_bytes()));
+            let found = match sorted.found(place, node, number) {
+                Found::Partial(place, error) => Found::Partial(place, first + error),
+                Found::Failed(error) => Found::Failed(first + error),
+                found => found,
+            };
+            put(fetched, *row, found);
+        }
+        fetched.errors.extend(sorted.errors(self.service.name(), status));
+        fetched.documents.push(document);
+    }
+
+    fn draft(&self) -> Draft {
+        let mut draft = Draft { declares: self.selection.declares.to_owned(), ..Draft::default() };
+        write_variables(&mut draft.variables, self.selection.variables);
+        draft
+    }
+
+    async fn send(&self, draft: Draft) -> Result<Response, Reason> {
+        let Draft { declares, fields, variables } = draft;
+        let declared = if declares.is_empty() { String::new() } else { format!("({declares})") };
+        let query = Query::new(&format!("query{declared}{{{fields}}}"));
+        let body = remote::body(&query, |out| out.extend_from_slice(&variables));
+        remote::ask(self.ground, self.endpoint, body, true).await
+    }
+
+    /// Writes a value and the comma behind it; `false` if there is none.
+    fn write(&self, from: &From, row: &[Node<'_>], out: &mut Vec<u8>) -> bool {
+        let node = match from {
+            From::Fixed(value) => {
+                out.extend_from_slice(value.to_string().as_bytes());
+                out.push(b',');
+                return true;
+            }
+            From::Argument(name) => self.arguments.get(name),
+            From::Key(name) => {
+                let place = self.keys.fields.iter().position(|field| field == name);
+                place.and_then(|place| row.get(place).copied())
+            }
+        };
+        let Some(node) = node else { return false };
+        out.extend_from_slice(node.text());
+        out.push(b',');
+        true
+    }
+}
+
+impl Draft {
+    /// Adds a field, by its alias, name and what is wanted of it. Its variables have the names of the arguments and a suffix.
+    fn field(
+        &mut self,
+        (alias, name, wanted): (&str, &str, &str),
+        suffix: &str,
+        filled: &Filled,
+        mut write: impl FnMut(&From, &mut Vec<u8>) -> bool,
+    ) {
+        self.fields.extend([alias, ":", name]);
+        let mut before = "(";
+        for (argument, kind, from) in filled {
+            let variable = format!("orfa_{argument}{suffix}");
+            let length = self.variables.len();
+            write_name(&mut self.variables, &variable);
+            if !write(from, &mut self.variables) {
+                self.variables.truncate(length);
+                continue;
+            }
+            let comma = if self.declares.is_empty() { "" } else { "," };
+            self.declares.extend([comma, "$", &variable, ":", kind]);
+            self.fields.extend([before, argument, ":$", &variable]);
+            before = ",";
+        }
+        if before == "," {
+            self.fields.push(')');
+        }
+        if !wanted.trim().is_empty() {
+            self.fields.extend(["{", wanted, "}"]);
+        }
+        self.fields.push(' ');
+    }
+}
+
+fn alias(place: usize) -> String {
+    format!("f{place}")
+}
+
+fn put(fetched: &mut Fetched, row: usize, found: Found) {
+    if let Some(place) = fetched.found.get_mut(row) {
+        *place = found;
+    }
+}

@@ -1,0 +1,94 @@
+//! Which items of lists belong to which object.
+
+use std::collections::HashMap;
+
+use json::{Grouped, Kind, Kinds, Node, Scalar};
+
+use super::lists::keys;
+use crate::fetched::{Found, Place};
+use crate::reason::Reason;
+use crate::subgraph::Joined;
+
+/// Items that are looked for.
+pub(super) struct Join<'a> {
+    pub(super) joined: &'a Joined,
+    /// The keys for which no items came, with the error.
+    pub(super) failed: HashMap<&'a str, u32>,
+    /// Errors of its own.
+    pub(super) errors: Vec<Reason>,
+    /// The number of the first of them.
+    pub(super) first: u32,
+}
+
+impl<'a> Join<'a> {
+    /// For each object's key its items, of these lists.
+    pub(super) fn find<'n>(
+        &mut self,
+        lists: &[Node<'_>],
+        item: &str,
+        column: impl Iterator<Item = Node<'n>>,
+    ) -> Vec<Found> {
+        let count = lists.iter().map(|list| list.count()).sum();
+        let (mut grouped, mut places) = (Grouped::with_capacity(count), Vec::with_capacity(count));
+        for (document, list) in lists.iter().enumerate() {
+            for row in list.items() {
+                grouped.add(row.member(item.as_bytes()).and_then(|node| self.scalar(node)));
+                places.push(Place { document: document as u32, start: row.start() as u32 });
+            }
+        }
+        let (mut found, mut kinds, mut found_any) = (Vec::new(), Kinds::default(), false);
+        for node in column {
+            let mut items = Vec::new();
+            let mut error = None;
+            for key in keys(node) {
+                error = error.or_else(|| self.failed_for(key));
+                let Some(scalar) = self.scalar(key) else { continue };
+                kinds = kinds | scalar.kind();
+                let group = grouped.find(&scalar).into_iter().flat_map(|group| grouped.items(group));
+                items.extend(group.filter_map(|item| places.get(item).copied()));
+            }
+            found_any |= !items.is_empty();
+            found.push(match error {
+                Some(error) => Found::Failed(error),
+                None => self.of(node, items),
+            });
+        }
+        if !found_any && kinds.are_apart(grouped.kinds()) {
+            let key = (self.joined.key.clone(), kinds.names());
+            let item = (self.joined.item.clone(), grouped.kinds().names());
+            return vec![self.error(Reason::Kinds { key, item }); found.len()];
+        }
+        found
+    }
+
+    /// What an object gets that has these items.
+    fn of(&mut self, key: Node<'_>, items: Vec<Place>) -> Found {
+        if self.joined.is_many || key.kind() == Kind::Array {
+            return Found::Many(items);
+        }
+        match items[..] {
+            [] => Found::Nothing,
+            [item] => Found::One(item),
+            _ => {
+                let text = String::from_utf8_lossy(key.text()).chars().take(40).collect();
+                self.error(Reason::Duplicate(text))
+            }
+        }
+    }
+
+    fn scalar<'n>(&self, node: Node<'n>) -> Option<Scalar<'n>> {
+        if self.joined.is_text { Scalar::text(node) } else { Scalar::of(node) }
+    }
+
+    fn failed_for(&self, key: Node<'_>) -> Option<u32> {
+        if self.failed.is_empty() {
+            return None;
+        }
+        self.failed.get(&*key.plain()?).copied()
+    }
+
+    fn error(&mut self, reason: Reason) -> Found {
+        self.errors.push(reason);
+        Found::Failed(self.first + self.errors.len() as u32 - 1)
+    }
+}

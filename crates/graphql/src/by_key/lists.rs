@@ -1,0 +1,164 @@
+//! Lists that objects find their items in: asked for as a whole, or by as many keys at once as fit into a call.
+
+use futures_util::FutureExt;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use json::{Document, Kind, Node};
+use services::calls::{ROOM, divide};
+use services::path::encode;
+
+use super::join::Join;
+use super::{Asking, all, field};
+use crate::fetched::Fetched;
+use crate::reason::Reason;
+use crate::rest::{self, Key, Renderer, Value};
+use crate::subgraph::{Ask, From, Joined, Operation};
+
+/// The most keys in one call, where nothing else bounds them.
+const MOST_KEYS: usize = 1000;
+
+/// A list that came.
+pub(super) struct List {
+    pub(super) document: Arc<Document>,
+    /// Where it begins.
+    pub(super) start: usize,
+    /// What the service says is wrong with it.
+    pub(super) error: Option<Reason>,
+}
+
+/// A key that a list is asked for by.
+pub(super) struct Id<'a> {
+    pub(super) node: Node<'a>,
+    text: Cow<'a, str>,
+}
+
+impl<'a> Asking<'a> {
+    /// Asks for all there is.
+    pub(super) async fn whole(&self, ask: &Ask, joined: &Joined) -> Fetched {
+        match self.list(ask, joined, &[]).await {
+            Ok(list) => self.joined(ask, joined, vec![Ok(list)], &[]),
+            Err(reason) => self.failed(reason),
+        }
+    }
+
+    /// Asks for what belongs to the keys.
+    pub(super) async fn ids(&self, ask: &Ask, joined: &Joined) -> Fetched {
+        let Some(nodes) = asked_by(ask).and_then(|field| self.keys.column(field)) else {
+            return self.failed(Reason::NoValue(joined.key.clone()));
+        };
+        let (mut ids, mut seen) = (Vec::with_capacity(self.keys.len()), HashSet::new());
+        for node in nodes.flat_map(keys) {
+            let Some(text) = node.plain() else {
+                return self.failed(Reason::WrongKind(joined.key.clone(), node.kind().name()));
+            };
+            if seen.insert(text.clone()) {
+                ids.push(Id { node, text });
+            }
+        }
+        let (lengths, between, room) = match ask {
+            Ask::Rest(operation) => self.room(operation, &ids),
+            Ask::Field { .. } => (vec![0; ids.len()], 0, 0),
+        };
+        let parts = divide(&lengths, between, joined.batch.unwrap_or(MOST_KEYS), room);
+        if let Err(reason) = self.may_call(parts.len()) {
+            return self.failed(reason);
+        }
+        let parts: Vec<&[Id<'_>]> = parts.into_iter().filter_map(|part| ids.get(part)).collect();
+        let lists = parts.iter().map(|part| self.list(ask, joined, part).boxed()).collect();
+        let lists = all(lists, self.ground.limits.parallel).await;
+        self.joined(ask, joined, lists, &parts)
+    }
+
+    /// The lengths of the keys in a URL, how many bytes stand before each, and how many there is room for.
+    fn room(&self, operation: &Operation, ids: &[Id<'_>]) -> (Vec<usize>, usize, usize) {
+        let lengths = ids.iter().map(|id| encode(&id.text).len()).collect();
+        let is_list = |from: &From| matches!(from, From::Key(_));
+        let list = operation.parameters.iter().find(|parameter| is_list(&parameter.from));
+        let between = list.filter(|list| list.is_repeated).map_or(1, |list| encode(&list.name).len() + 2);
+        let key = Key::Many(&[Cow::Borrowed("0")]);
+        let request = Renderer { operation, arguments: self.arguments, key }.request();
+        let used = request.map_or(0, |request| request.path_and_query.as_str().len());
+        (lengths, between, ROOM.saturating_sub(used))
+    }
+
+    /// Asks for a list: by these keys, or for all of it.
+    async fn list(&self, ask: &Ask, joined: &Joined, ids: &[Id<'_>]) -> Result<List, Reason> {
+        let operation = match ask {
+            Ask::Rest(operation) => operation,
+            Ask::Field { name, arguments } => return self.field_list(name, arguments, joined, ids).await,
+        };
+        let texts: Vec<Cow<'_, str>> = ids.iter().map(|id| id.text.clone()).collect();
+        let request = Renderer { operation, arguments: self.arguments, key: Key::Many(&texts) }.request()?;
+        let value = rest::one(self.ground, self.service, operation, request).await?;
+        let Value { document, start } = match value {
+            Some(value) => value,
+            None => rest::whole("[]".into())?,
+        };
+        Ok(List { document, start, error: None })
+    }
+
+    /// Finds each object's items in the lists that came; `parts` says by which keys each of them was asked for.
+    fn joined(
+        &self,
+        ask: &Ask,
+        joined: &Joined,
+        lists: Vec<Result<List, Reason>>,
+        parts: &[&[Id<'_>]],
+    ) -> Fetched {
+        let Some(column) = self.keys.column(&joined.key) else {
+            return self.failed(Reason::NoValue(joined.key.clone()));
+        };
+        let (mut fetched, mut arrays, mut failed) = (Fetched::default(), Vec::new(), HashMap::new());
+        for (number, list) in lists.into_iter().enumerate() {
+            let list = list.and_then(|list| match list.document.node(list.start).map(Node::kind) {
+                Some(Kind::Array | Kind::Null) => Ok(list),
+                kind => Err(Reason::NotList(kind.map_or("nothing", Kind::name))),
+            });
+            match list {
+                Ok(list) => {
+                    fetched.errors.extend(list.error.map(|reason| self.error(reason)));
+                    fetched.documents.push(list.document);
+                    arrays.push(list.start);
+                }
+                Err(reason) => {
+                    let Some(part) = parts.get(number) else { return self.failed(reason) };
+                    failed.extend(part.iter().map(|id| (&*id.text, fetched.errors.len() as u32)));
+                    fetched.errors.push(self.error(reason));
+                }
+            }
+        }
+        let item = match ask {
+            Ask::Rest(_) => &*joined.item,
+            Ask::Field { .. } => field::ITEM,
+        };
+        let lists: Vec<Node<'_>> = fetched
+            .documents
+            .iter()
+            .zip(arrays)
+            .filter_map(|(document, start)| document.node(start))
+            .collect();
+        let first = fetched.errors.len() as u32;
+        let mut join = Join { joined, failed, errors: Vec::new(), first };
+        let found = join.find(&lists, item, column);
+        fetched.found = found;
+        fetched.errors.extend(join.errors.into_iter().map(|reason| self.error(reason)));
+        fetched
+    }
+}
+
+/// The field of the key that a list is asked for by.
+fn asked_by(ask: &Ask) -> Option<&str> {
+    let mut froms: Box<dyn Iterator<Item = &From>> = match ask {
+        Ask::Rest(operation) => Box::new(operation.parameters.iter().map(|parameter| &parameter.from)),
+        Ask::Field { arguments, .. } => Box::new(arguments.iter().map(|(_, _, from)| from)),
+    };
+    froms.find_map(|from| if let From::Key(field) = from { Some(&**field) } else { None })
+}
+
+/// The keys that a value is: itself, or all items of a list; `null` is none.
+pub(super) fn keys(node: Node<'_>) -> impl Iterator<Item = Node<'_>> {
+    let itself = (node.kind() != Kind::Array).then_some(node);
+    itself.into_iter().chain(node.items()).filter(|node| node.kind() != Kind::Null)
+}

@@ -1,0 +1,199 @@
+//! How many calls are made for many objects, what each of them gets, and what goes wrong for some.
+
+use http::Method;
+use json::{Document, Path};
+use openapi::Place as In;
+use serde_json::json;
+
+use super::*;
+use crate::rig::{Rig, shown};
+use crate::subgraph::{From, Joined, Parameter};
+
+const REST: Endpoint<'static> = Endpoint { service: "shop", path: "" };
+const GRAPHQL: Endpoint<'static> = Endpoint { service: "shop", path: "/graphql" };
+
+fn get(path: &str, place: In, name: &str) -> Ask {
+    let parameters = match name {
+        "" => vec![],
+        name => {
+            vec![Parameter { name: name.into(), place, is_repeated: false, from: From::Key("id".into()) }]
+        }
+    };
+    Ask::Rest(Arc::new(Operation {
+        method: Method::GET,
+        path: path.into(),
+        parameters,
+        body: None,
+        at: Path::default(),
+        is_text: false,
+        is_empty: false,
+    }))
+}
+
+fn field(name: &str, arguments: &[(&str, &str, From)]) -> Ask {
+    let argument = |(name, kind, from): &(&str, &str, From)| ((*name).into(), (*kind).into(), from.clone());
+    Ask::Field { name: name.into(), arguments: arguments.iter().map(argument).collect() }
+}
+
+fn joined(item: &str, is_many: bool) -> Joined {
+    Joined { key: "id".into(), item: item.into(), is_many, is_text: false, batch: None }
+}
+
+/// What objects with these keys get.
+async fn found(rig: &Rig, endpoint: &Endpoint<'_>, how: &How, keys: &str) -> Fetched {
+    let document = Document::new(keys.to_owned().into()).expect("keys in JSON");
+    let fields = ["id".into()];
+    let keys = Keys { fields: &fields, values: document.root().items().collect() };
+    let selection = match endpoint.path {
+        "" => Selection::default(),
+        _ => Selection { text: "name", ..Selection::default() },
+    };
+    by_key(&rig.ground(), endpoint, how, &keys, &Arguments::default(), &selection).await
+}
+
+#[tokio::test]
+async fn ids_are_asked_for_in_one_call_and_joined() {
+    let text = r#"[{"id":3,"n":"c"},{"id":1.0,"n":"a"},{"n":"none"},7]"#;
+    let rig = Rig::new(&[("/a?ids=1,2,3", 200, text)]).await;
+    let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    let fetched = found(&rig, &REST, &how, "[1,2,null,3]").await;
+    assert_eq!(shown(&fetched), [r#"{"id":1.0,"n":"a"}"#, "nothing", "nothing", r#"{"id":3,"n":"c"}"#]);
+    assert_eq!(rig.lines().len(), 1);
+}
+
+#[tokio::test]
+async fn a_list_is_asked_for_once_and_joined() {
+    let text = r#"[{"b":1,"n":1},{"b":2,"n":2},{"b":1,"n":3}]"#;
+    let rig = Rig::new(&[("/a", 200, text)]).await;
+    let how = How::List(get("/a", In::Query, ""), joined("b", true));
+    let fetched = found(&rig, &REST, &how, "[1,9,null,[2,1]]").await;
+    let (first, second) = (r#"{"b":1,"n":1},{"b":1,"n":3}"#, r#"{"b":2,"n":2}"#);
+    assert_eq!(
+        shown(&fetched),
+        [format!("[{first}]"), "[]".into(), "[]".into(), format!("[{second},{first}]")]
+    );
+    assert_eq!(rig.lines(), ["GET /a"]);
+}
+
+#[tokio::test]
+async fn nobody_is_asked_for_no_keys() {
+    let rig = Rig::new(&[]).await;
+    let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    assert_eq!(shown(&found(&rig, &REST, &how, "[null,[]]").await), ["nothing", "[]"]);
+    let how = How::Each(get("/a/{id}", In::Path, "id"));
+    assert_eq!(shown(&found(&rig, &REST, &how, "[null]").await), ["nothing"]);
+    assert!(rig.lines().is_empty());
+}
+
+#[tokio::test]
+async fn long_lists_of_ids_are_divided_and_one_failing_part_is_no_matter_of_the_others() {
+    let answers =
+        [("/a?ids=1,2", 200, r#"[{"id":1},{"id":2}]"#), ("/a?ids=3,4", 500, ""), ("/a?ids=5", 200, "[]")];
+    let rig = Rig::new(&answers).await;
+    let joined = Joined { batch: Some(2), ..joined("id", false) };
+    let how = How::Ids(get("/a", In::Query, "ids"), joined);
+    let fetched = found(&rig, &REST, &how, "[1,2,3,4,5]").await;
+    let status = "upstream-status";
+    assert_eq!(shown(&fetched), [r#"{"id":1}"#, r#"{"id":2}"#, status, status, "nothing"]);
+    assert_eq!(fetched.errors.len(), 1);
+}
+
+#[tokio::test]
+async fn no_url_grows_beyond_what_servers_take() {
+    let rig = Rig::new(&[]).await;
+    let keys: Vec<String> = (0..30).map(|number| format!("{number}{}", "é".repeat(200))).collect();
+    let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    let _ = found(&rig, &REST, &how, &json!(keys).to_string()).await;
+    let lines = rig.lines();
+    assert_eq!(lines.len(), 5);
+    assert!(lines.iter().all(|line| line.len() <= 8004));
+}
+
+#[tokio::test]
+async fn a_call_for_each_object_fails_for_itself() {
+    let answers =
+        [("/a/1", 200, r#"{"n":1}"#), ("/a/2", 404, ""), ("/a/3", 401, ""), ("/a/4", 200, "<html>")];
+    let rig = Rig::new(&answers).await;
+    let how = How::Each(get("/a/{id}", In::Path, "id"));
+    let fetched = found(&rig, &REST, &how, r#"[1,2,3,4,"../5"]"#).await;
+    let expected = [r#"{"n":1}"#, "nothing", "upstream-status", "upstream-not-json", "argument-unfit"];
+    assert_eq!(shown(&fetched), expected);
+    assert_eq!(fetched.errors[0].status, Some(401));
+}
+
+#[tokio::test]
+async fn more_calls_than_a_field_may_take_are_not_begun() {
+    let rig = Rig::new(&[]).await;
+    let keys = json!((0..21).collect::<Vec<_>>()).to_string();
+    let fetched = found(&rig, &REST, &How::Each(get("/a/{id}", In::Path, "id")), &keys).await;
+    assert_eq!(shown(&fetched), ["link-calls"; 21]);
+    assert!(rig.lines().is_empty());
+}
+
+#[tokio::test]
+async fn keys_that_can_never_be_equal_are_told_unless_they_are_compared_as_texts() {
+    let rig = Rig::new(&[("/a", 200, r#"[{"id":"1"},{"id":"2"}]"#)]).await;
+    let how = |is_text| How::List(get("/a", In::Query, ""), Joined { is_text, ..joined("id", false) });
+    let fetched = found(&rig, &REST, &how(false), "[1,3]").await;
+    assert_eq!(shown(&fetched), ["link-kinds", "link-kinds"]);
+    assert!(fetched.errors[0].message.contains("numbers"), "{}", fetched.errors[0].message);
+    assert_eq!(shown(&found(&rig, &REST, &how(true), "[1,3]").await), [r#"{"id":"1"}"#, "nothing"]);
+}
+
+#[tokio::test]
+async fn two_items_where_one_is_expected_are_told_for_that_object_alone() {
+    let rig = Rig::new(&[("/a", 200, r#"[{"id":1},{"id":2},{"id":1}]"#)]).await;
+    let how = How::List(get("/a", In::Query, ""), joined("id", false));
+    assert_eq!(shown(&found(&rig, &REST, &how, "[1,2]").await), ["link-duplicate", r#"{"id":2}"#]);
+}
+
+#[tokio::test]
+async fn what_is_no_list_is_told() {
+    let rig = Rig::new(&[("/a", 200, r#"{"id":1}"#)]).await;
+    let how = How::List(get("/a", In::Query, ""), joined("id", true));
+    assert_eq!(shown(&found(&rig, &REST, &how, "[1,2]").await), ["upstream-shape"; 2]);
+}
+
+#[tokio::test]
+async fn a_graphql_service_is_asked_for_all_ids_in_one_field() {
+    let answer = r#"{"data":{"orfa_list":[{"orfa_key":2,"name":"b"},{"orfa_key":1,"name":"a"},null]}}"#;
+    let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
+    let how = How::Ids(
+        field(
+            "agents",
+            &[("ids", "[ID!]!", From::Key("id".into())), ("all", "Boolean", From::Fixed(json!(true)))],
+        ),
+        joined("number", false),
+    );
+    let fetched = found(&rig, &GRAPHQL, &how, "[1,2,3]").await;
+    assert_eq!(shown(&fetched), [r#"{"orfa_key":1,"name":"a"}"#, r#"{"orfa_key":2,"name":"b"}"#, "nothing"]);
+    let sent: serde_json::Value = serde_json::from_str(&rig.last().body).unwrap();
+    let text = "query($orfa_ids:[ID!]!,$orfa_all:Boolean){orfa_list:agents(ids:$orfa_ids,all:$orfa_all){orfa_key:number name} }";
+    assert_eq!(sent, json!({ "query": text, "variables": { "orfa_ids": [1, 2, 3], "orfa_all": true } }));
+}
+
+#[tokio::test]
+async fn a_graphql_service_is_asked_for_each_in_one_document() {
+    let answer = r#"{"data":{"f0":{"name":"a"},"f1":null,"f2":{"name":null}},
+        "errors":[{"message":"no","path":["f1"]},{"message":"none","path":["f2","name"],"locations":[]}]}"#;
+    let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
+    let how = How::Each(field("agent", &[("id", "ID!", From::Key("id".into()))]));
+    let fetched = found(&rig, &GRAPHQL, &how, r#"["x",null,"y","z"]"#).await;
+    let partial = r#"{"name":null} but upstream-errors"#;
+    assert_eq!(shown(&fetched), [r#"{"name":"a"}"#, "nothing", "upstream-errors", partial]);
+    assert_eq!(fetched.errors[1].told, [json!({ "message": "none", "path": ["name"] })]);
+    let sent: serde_json::Value = serde_json::from_str(&rig.last().body).unwrap();
+    let text = "query($orfa_id_0:ID!,$orfa_id_1:ID!,$orfa_id_2:ID!)\
+        {f0:agent(id:$orfa_id_0){name} f1:agent(id:$orfa_id_1){name} f2:agent(id:$orfa_id_2){name} }";
+    let variables = json!({ "orfa_id_0": "x", "orfa_id_1": "y", "orfa_id_2": "z" });
+    assert_eq!(sent, json!({ "query": text, "variables": variables }));
+}
+
+#[tokio::test]
+async fn errors_beside_a_list_are_told_and_its_items_are_not_lost() {
+    let answer = r#"{"data":{"orfa_list":[{"orfa_key":1,"name":null}]},"errors":[{"message":"no","path":["orfa_list",0,"name"]}]}"#;
+    let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
+    let fetched = found(&rig, &GRAPHQL, &How::List(field("agents", &[]), joined("id", false)), "[1]").await;
+    assert_eq!(shown(&fetched), [r#"{"orfa_key":1,"name":null}"#]);
+    assert_eq!(fetched.errors[0].message, "the service `shop` answered an error: no");
+}

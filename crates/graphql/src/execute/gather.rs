@@ -1,0 +1,302 @@
+//! Whom a step is made for: the objects on its way, and of each what the step needs. What is the same is asked once.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+use json::Kind;
+
+use super::run::{Numbers, Run, Split, Val, read};
+use super::source::Asked;
+use crate::plan::data::{Group, Input, Level, PositionId, Representation, Step, Value, Walk, has};
+use crate::plan::types::TypeId;
+
+/// The objects of a group.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// Which of the things to be found is theirs, by their places.
+    pub(super) numbers: Numbers,
+    /// Where those are among all that the step finds.
+    pub(super) range: Range<usize>,
+}
+
+/// What was needed before, by its text.
+type Known<'r> = HashMap<Cow<'r, [u8]>, u32>;
+
+impl Run<'_> {
+    /// Finds the objects of a step; none if there are none.
+    pub(super) fn gather(&self, step: &Step, asked: &mut Asked) -> Option<Vec<Gathered>> {
+        let mut gathered = Vec::new();
+        // Groups of one alias share what they ask for.
+        let batches = step.groups.iter().map(|group| group.batch + 1).max().unwrap_or(1);
+        let mut known: Vec<Known<'_>> = (0..batches).map(|_| Known::new()).collect();
+        asked.representations = (0..batches).map(|_| Vec::new()).collect();
+        for group in &step.groups {
+            let mut numbers = Numbers::default();
+            if let Some(walk) = &group.walk {
+                self.walk(walk, &mut |values| {
+                    if !numbers.has(&group.key, values)
+                        && let Some(number) = self.ask(group, values, &mut known[group.batch], asked)
+                    {
+                        numbers.insert(&group.key, values, number);
+                    }
+                });
+            }
+            gathered.push((numbers, group.batch));
+        }
+        let counts: Vec<usize> = known.iter().map(HashMap::len).collect();
+        if counts.iter().all(|count| *count == 0) {
+            return None;
+        }
+        let range = |batch: usize| {
+            let start: usize = counts.iter().take(batch).sum();
+            start..start + counts[batch]
+        };
+        let gathered = gathered.into_iter();
+        Some(gathered.map(|(numbers, batch)| Gathered { numbers, range: range(batch) }).collect())
+    }
+
+    /// Adds what is needed of an object, and says its number; none if the object lacks something.
+    fn ask<'r>(
+        &'r self,
+        group: &Group,
+        values: &[Val<'r>],
+        known: &mut Known<'r>,
+        asked: &mut Asked,
+    ) -> Option<u32> {
+        let next = u32::try_from(known.len()).ok()?;
+        let ty = self.type_of(group.position, values);
+        if group.only.is_some() && ty.is_some() && !has(&group.only, ty) {
+            return None;
+        }
+        match &group.input {
+            Input::Nothing => None,
+            Input::Fields(_, keys) => {
+                let value = |key: &std::sync::Arc<str>| match self.field(group.position, key, values, ty) {
+                    Val::At(document, node, _) => Some((document, node)),
+                    _ => None,
+                };
+                let texts: Cow<'r, [u8]> = match &**keys {
+                    [key] => Cow::Borrowed(value(key)?.1.text()),
+                    keys => {
+                        let mut text = Vec::new();
+                        for key in keys {
+                            text.extend_from_slice(value(key)?.1.text());
+                            text.push(b',');
+                        }
+                        Cow::Owned(text)
+                    }
+                };
+                if let Some(number) = known.get(&texts) {
+                    return Some(*number);
+                }
+                for key in keys {
+                    let (number, node) = value(key)?;
+                    asked.keys.add(number, &self.documents[number as usize], node);
+                }
+                known.insert(texts, next);
+                Some(next)
+            }
+            Input::Representation(said) => {
+                let mut text = Vec::new();
+                self.represent(group.position, said, values, ty, &mut text)?;
+                if let Some(number) = known.get(text.as_slice()) {
+                    return Some(*number);
+                }
+                asked.representations[group.batch].push(Bytes::from(text.clone()));
+                known.insert(Cow::Owned(text), next);
+                Some(next)
+            }
+        }
+    }
+
+    /// The value of a field of an object, in the first slot that has it.
+    fn field<'r>(
+        &'r self,
+        position: PositionId,
+        key: &str,
+        values: &[Val<'r>],
+        ty: Option<TypeId>,
+    ) -> Val<'r> {
+        let slots = self.plan.positions[position].slots.iter().zip(values);
+        let found = slots.filter_map(|(slot, value)| Some(read(&slot.asked(key, ty)?.lookup, *value)));
+        let mut failed = Val::Absent;
+        for value in found {
+            match value {
+                Val::At(..) | Val::Many(_) => return value,
+                Val::Failed(_) => failed = value,
+                Val::Absent => {}
+            }
+        }
+        failed
+    }
+
+    /// Writes what is said of an object; none if something is not known, or nothing would be said but its type.
+    fn represent<'r>(
+        &'r self,
+        position: PositionId,
+        said: &Representation,
+        values: &[Val<'r>],
+        ty: Option<TypeId>,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        out.push(b'{');
+        let start = out.len();
+        let (mut has_fields, mut is_typename) = (false, true);
+        let mut written: Vec<&str> = Vec::new();
+        for field in &said.0 {
+            if field.only.is_some() && !ty.is_some_and(|ty| has(&field.only, Some(ty)))
+                || written.contains(&&*field.name)
+            {
+                continue;
+            }
+            written.push(&field.name);
+            if out.len() > start {
+                out.push(b',');
+            }
+            out.extend_from_slice(serde_json::Value::from(&*field.name).to_string().as_bytes());
+            out.push(b':');
+            is_typename &= matches!(field.value, Value::Typename | Value::Constant(_));
+            match &field.value {
+                Value::Constant(text) => out.extend_from_slice(text),
+                Value::Typename => {
+                    let name = self.plan.types.name(ty?);
+                    out.extend_from_slice(serde_json::Value::from(&**name).to_string().as_bytes());
+                }
+                Value::Leaf => {
+                    self.leaf(position, &field.key, values, ty, out)?;
+                    has_fields = true;
+                }
+                Value::Object(below) => {
+                    let child = *self.plan.positions[position].children.get(&field.key)?;
+                    let mut values = self.below(&self.plan.positions[child], None, values, ty);
+                    self.represent_all(child, below, &mut values, out)?;
+                    has_fields = true;
+                }
+            }
+        }
+        out.push(b'}');
+        let asks_typename =
+            said.0.iter().all(|field| matches!(field.value, Value::Typename | Value::Constant(_)));
+        (has_fields || asks_typename && is_typename && out.len() > start + 1).then_some(())
+    }
+
+    /// A leaf of a representation. One that is `null` is said; one that is not there is not known.
+    fn leaf<'r>(
+        &'r self,
+        position: PositionId,
+        key: &str,
+        values: &[Val<'r>],
+        ty: Option<TypeId>,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        match self.field(position, key, values, ty) {
+            Val::At(_, node, _) => out.extend_from_slice(node.text()),
+            Val::Failed(_) | Val::Many(_) => return None,
+            Val::Absent => {
+                let slots = self.plan.positions[position].slots.iter().zip(values);
+                let is_there = slots
+                    .into_iter()
+                    .any(|(slot, value)| slot.asked(key, ty).is_some() && matches!(value, Val::At(..)));
+                out.extend_from_slice(is_there.then_some(&b"null"[..])?);
+            }
+        }
+        Some(())
+    }
+
+    fn represent_all<'r>(
+        &'r self,
+        position: PositionId,
+        said: &Representation,
+        values: &mut [Val<'r>],
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        if let Some(mut split) = Split::of(self, values) {
+            out.push(b'[');
+            let mut is_first = true;
+            while split.next(values) {
+                if !std::mem::take(&mut is_first) {
+                    out.push(b',');
+                }
+                self.represent_all(position, said, values, out)?;
+            }
+            out.push(b']');
+            return Some(());
+        }
+        if values.iter().all(|value| matches!(value, Val::Absent)) {
+            out.extend_from_slice(b"null");
+            return Some(());
+        }
+        self.fill(&self.plan.positions[position], None, values);
+        let ty = self.type_of(position, values);
+        self.represent(position, said, values, ty, out)
+    }
+
+    /// Shows all objects on a way.
+    fn walk<'r>(&'r self, walk: &Walk, see: &mut dyn FnMut(&[Val<'r>])) {
+        let Some((first, rest)) = walk.levels.split_first() else { return };
+        let position = &self.plan.positions[first.position];
+        let mut values = vec![Val::Absent; position.slots.len()];
+        match (walk.start, &*first.slots) {
+            (Some((step, group)), [slot]) => {
+                for found in self.all_found(step, group) {
+                    values[*slot] = found;
+                    self.descend(first, rest, &values, see);
+                }
+            }
+            _ => {
+                self.fill(position, Some(&first.slots), &mut values);
+                self.descend(first, rest, &values, see);
+            }
+        }
+    }
+
+    /// Goes on from an object.
+    fn descend<'r>(
+        &'r self,
+        level: &Level,
+        rest: &[Level],
+        values: &[Val<'r>],
+        see: &mut dyn FnMut(&[Val<'r>]),
+    ) {
+        let Some((next, rest)) = rest.split_first() else {
+            if self.is_meant(level, values) {
+                see(values);
+            }
+            return;
+        };
+        if !self.is_meant(level, values) {
+            return;
+        }
+        let ty = self.type_of(level.position, values);
+        let mut below = self.below(&self.plan.positions[next.position], Some(&next.slots), values, ty);
+        self.each(next, rest, &mut below, see);
+    }
+
+    fn is_meant(&self, level: &Level, values: &[Val<'_>]) -> bool {
+        level.only.is_none()
+            || self.type_of(level.position, values).is_none_or(|ty| has(&level.only, Some(ty)))
+    }
+
+    /// Goes on from all objects in lists.
+    fn each<'r>(
+        &'r self,
+        level: &Level,
+        rest: &[Level],
+        values: &mut [Val<'r>],
+        see: &mut dyn FnMut(&[Val<'r>]),
+    ) {
+        if let Some(mut split) = Split::of(self, values) {
+            while split.next(values) {
+                self.each(level, rest, values, see);
+            }
+            return;
+        }
+        let is_object = |value: &Val<'_>| value.node().is_some_and(|node| node.kind() == Kind::Object);
+        if values.iter().any(is_object) {
+            self.fill(&self.plan.positions[level.position], Some(&level.slots), values);
+            self.descend(level, rest, values, see);
+        }
+    }
+}

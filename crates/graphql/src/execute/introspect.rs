@@ -1,0 +1,390 @@
+//! `__schema` and `__type`: answered out of the schema that clients see.
+
+use std::sync::Arc;
+
+use graphql_tools::static_graphql::query::{Field as Asked, Selection, SelectionSet, Value as Given};
+use graphql_tools::static_graphql::schema::{
+    Definition, Directive, DirectiveDefinition, Document, EnumValue, Field, InputValue, Type, TypeDefinition,
+    Value,
+};
+use serde_json::Value as Json;
+
+use super::variables::Variables;
+use crate::plan::Plan;
+
+/// What introspection can speak of.
+#[derive(Clone, Copy)]
+enum Thing<'s> {
+    Schema,
+    Type(&'s TypeDefinition),
+    /// A type as it is written, with lists and what may not be null.
+    Written(&'s Type),
+    Field(&'s Field),
+    Input(&'s InputValue),
+    Value(&'s EnumValue),
+    Directive(&'s DirectiveDefinition),
+}
+
+struct Introspection<'s> {
+    schema: &'s Document,
+    plan: &'s Plan,
+    variables: &'s Variables,
+    out: &'s mut Vec<u8>,
+}
+
+/// Writes the value of a field of `Query` that asks for the schema. Its fragments stand in their places.
+pub(super) fn write(schema: &Document, plan: &Plan, variables: &Variables, asked: &Asked, out: &mut Vec<u8>) {
+    let mut introspection = Introspection { schema, plan, variables, out };
+    let thing = match asked.name.as_str() {
+        "__schema" => Some(Thing::Schema),
+        _ => introspection.text_argument(asked, "name").and_then(|name| introspection.named(&name)),
+    };
+    introspection.maybe(thing, &[&asked.selection_set]);
+}
+
+impl<'s> Introspection<'s> {
+    fn text_argument(&self, asked: &Asked, name: &str) -> Option<String> {
+        match asked.arguments.iter().find(|(known, _)| known == name).map(|(_, value)| value)? {
+            Given::String(text) => Some(text.clone()),
+            Given::Variable(variable) => self.variables.string(variable),
+            _ => None,
+        }
+    }
+
+    fn with_deprecated(&self, asked: &Asked) -> bool {
+        let given = asked.arguments.iter().find(|(known, _)| known == "includeDeprecated");
+        match given.map(|(_, value)| value) {
+            Some(Given::Boolean(value)) => *value,
+            Some(Given::Variable(variable)) => self.variables.is_true(variable),
+            _ => false,
+        }
+    }
+
+    fn definitions(&self) -> impl Iterator<Item = &'s TypeDefinition> + use<'s> {
+        self.schema.definitions.iter().filter_map(|definition| match definition {
+            Definition::TypeDefinition(definition) => Some(definition),
+            _ => None,
+        })
+    }
+
+    fn named(&self, name: &str) -> Option<Thing<'s>> {
+        self.definitions().find(|definition| definition.name() == name).map(Thing::Type)
+    }
+
+    fn maybe(&mut self, thing: Option<Thing<'s>>, sets: &[&SelectionSet]) {
+        match thing {
+            Some(thing) => self.object(thing, sets),
+            None => self.out.extend_from_slice(b"null"),
+        }
+    }
+
+    fn list(&mut self, things: Option<Vec<Thing<'s>>>, sets: &[&SelectionSet]) {
+        let Some(things) = things else { return self.out.extend_from_slice(b"null") };
+        self.out.push(b'[');
+        for (place, thing) in things.into_iter().enumerate() {
+            if place > 0 {
+                self.out.push(b',');
+            }
+            self.object(thing, sets);
+        }
+        self.out.push(b']');
+    }
+
+    fn object(&mut self, thing: Thing<'s>, sets: &[&SelectionSet]) {
+        let mut fields: Vec<(&str, Vec<&Asked>)> = Vec::new();
+        for set in sets {
+            self.collect(thing.typename(), set, &mut fields);
+        }
+        self.out.push(b'{');
+        for (place, (key, fields)) in fields.into_iter().enumerate() {
+            if place > 0 {
+                self.out.push(b',');
+            }
+            self.json(&key.into());
+            self.out.push(b':');
+            let Some(first) = fields.first() else { continue };
+            let below: Vec<&SelectionSet> = fields.iter().map(|field| &field.selection_set).collect();
+            self.field(thing, first, &below);
+        }
+        self.out.push(b'}');
+    }
+
+    fn collect<'d>(&self, ty: &str, set: &'d SelectionSet, out: &mut Vec<(&'d str, Vec<&'d Asked>)>) {
+        for item in &set.items {
+            match item {
+                Selection::Field(field) if self.is_there(&field.directives) => {
+                    let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
+                    match out.iter_mut().find(|(known, _)| *known == key) {
+                        Some((_, fields)) => fields.push(field),
+                        None => out.push((key, vec![field])),
+                    }
+                }
+                Selection::InlineFragment(fragment) if self.is_there(&fragment.directives) => {
+                    let condition = fragment.type_condition.as_ref().map(|name| name.as_ref().as_str());
+                    if condition.is_none_or(|condition| condition == ty) {
+                        self.collect(ty, &fragment.selection_set, out);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is_there(&self, directives: &[graphql_tools::static_graphql::query::Directive]) -> bool {
+        directives.iter().all(|directive| {
+            let wanted = match directive.name.as_str() {
+                "skip" => false,
+                "include" => true,
+                _ => return true,
+            };
+            let given = directive.arguments.iter().find(|(name, _)| name == "if").map(|(_, value)| value);
+            match given {
+                Some(Given::Boolean(value)) => *value == wanted,
+                Some(Given::Variable(name)) => self.variables.is_true(name) == wanted,
+                _ => true,
+            }
+        })
+    }
+
+    fn json(&mut self, value: &Json) {
+        self.out.extend_from_slice(value.to_string().as_bytes());
+    }
+
+    fn field(&mut self, thing: Thing<'s>, asked: &Asked, below: &[&SelectionSet]) {
+        let name = asked.name.as_str();
+        if name == "__typename" {
+            return self.json(&thing.typename().into());
+        }
+        match thing {
+            Thing::Schema => self.schema_field(name, below),
+            Thing::Type(definition) => self.type_field(definition, name, asked, below),
+            Thing::Written(Type::NamedType(_)) => self.out.extend_from_slice(b"null"),
+            Thing::Written(written) => match name {
+                "kind" => self.json(
+                    &matches!(written, Type::ListType(_)).then_some("LIST").unwrap_or("NON_NULL").into(),
+                ),
+                "ofType" => match written {
+                    Type::ListType(inner) | Type::NonNullType(inner) => {
+                        let inner = self.written(inner);
+                        self.maybe(inner, below);
+                    }
+                    Type::NamedType(_) => self.out.extend_from_slice(b"null"),
+                },
+                _ => self.out.extend_from_slice(b"null"),
+            },
+            Thing::Field(field) => match name {
+                "name" => self.json(&field.name.as_str().into()),
+                "description" => self.json(&field.description.clone().into()),
+                "args" => self.inputs(&field.arguments, asked, below),
+                "type" => {
+                    let written = self.written(&field.field_type);
+                    self.maybe(written, below);
+                }
+                _ => self.deprecation(&field.directives, name),
+            },
+            Thing::Input(input) => match name {
+                "name" => self.json(&input.name.as_str().into()),
+                "description" => self.json(&input.description.clone().into()),
+                "type" => {
+                    let written = self.written(&input.value_type);
+                    self.maybe(written, below);
+                }
+                "defaultValue" => self.json(&input.default_value.as_ref().map(Value::to_string).into()),
+                _ => self.deprecation(&input.directives, name),
+            },
+            Thing::Value(value) => match name {
+                "name" => self.json(&value.name.as_str().into()),
+                "description" => self.json(&value.description.clone().into()),
+                _ => self.deprecation(&value.directives, name),
+            },
+            Thing::Directive(directive) => match name {
+                "name" => self.json(&directive.name.as_str().into()),
+                "description" => self.json(&directive.description.clone().into()),
+                "isRepeatable" => self.json(&directive.repeatable.into()),
+                "locations" => {
+                    let places = directive.locations.iter().map(|place| Json::from(place.as_str()));
+                    self.json(&places.collect());
+                }
+                "args" => self.inputs(&directive.arguments, asked, below),
+                _ => self.out.extend_from_slice(b"null"),
+            },
+        }
+    }
+
+    /// A type as it is written: one with nothing around it is its definition.
+    fn written(&self, written: &'s Type) -> Option<Thing<'s>> {
+        match written {
+            Type::NamedType(name) => self.named(name),
+            wrapped => Some(Thing::Written(wrapped)),
+        }
+    }
+
+    fn schema_field(&mut self, name: &str, below: &[&SelectionSet]) {
+        let types = &self.plan.types;
+        let (query, mutation) =
+            (Arc::clone(types.name(types.query)), types.mutation.map(|id| types.name(id)));
+        match name {
+            "types" => {
+                let all = self.definitions().map(Thing::Type).collect();
+                self.list(Some(all), below);
+            }
+            "queryType" => {
+                let thing = self.named(&query);
+                self.maybe(thing, below);
+            }
+            "mutationType" => {
+                let thing = mutation.and_then(|name| self.named(name));
+                self.maybe(thing, below);
+            }
+            "directives" => {
+                let directives = self.schema.definitions.iter().filter_map(|definition| match definition {
+                    Definition::DirectiveDefinition(directive) => Some(Thing::Directive(directive)),
+                    _ => None,
+                });
+                self.list(Some(directives.collect()), below);
+            }
+            _ => self.out.extend_from_slice(b"null"),
+        }
+    }
+
+    fn type_field(
+        &mut self,
+        definition: &'s TypeDefinition,
+        name: &str,
+        asked: &Asked,
+        below: &[&SelectionSet],
+    ) {
+        match name {
+            "kind" => self.json(&kind(definition).into()),
+            "name" => self.json(&definition.name().into()),
+            "description" => self.json(&description(definition).clone().into()),
+            "specifiedByURL" => {
+                let url = match definition {
+                    TypeDefinition::Scalar(scalar) => said(&scalar.directives, "specifiedBy", "url"),
+                    _ => None,
+                };
+                self.json(&url.into());
+            }
+            "isOneOf" => {
+                let is_one_of = match definition {
+                    TypeDefinition::InputObject(input) => {
+                        Some(input.directives.iter().any(|directive| directive.name == "oneOf"))
+                    }
+                    _ => None,
+                };
+                self.json(&is_one_of.into());
+            }
+            "fields" => {
+                let fields = match definition {
+                    TypeDefinition::Object(object) => Some(&object.fields),
+                    TypeDefinition::Interface(interface) => Some(&interface.fields),
+                    _ => None,
+                };
+                let all = self.with_deprecated(asked);
+                let seen = |field: &&Field| {
+                    !field.name.starts_with("__") && (all || !is_deprecated(&field.directives))
+                };
+                let fields = fields.map(|fields| fields.iter().filter(seen).map(Thing::Field).collect());
+                self.list(fields, below);
+            }
+            "interfaces" => {
+                let names = match definition {
+                    TypeDefinition::Object(object) => Some(&object.implements_interfaces),
+                    TypeDefinition::Interface(interface) => Some(&interface.implements_interfaces),
+                    _ => None,
+                };
+                let things = names.map(|names| names.iter().filter_map(|name| self.named(name)).collect());
+                self.list(things, below);
+            }
+            "possibleTypes" => {
+                let types = &self.plan.types;
+                let is_abstract =
+                    matches!(definition, TypeDefinition::Interface(_) | TypeDefinition::Union(_));
+                let objects = types.find(definition.name()).map(|id| types.objects(id)).unwrap_or_default();
+                let things = objects.iter().filter_map(|id| self.named(types.name(*id))).collect();
+                self.list(is_abstract.then_some(things), below);
+            }
+            "enumValues" => {
+                let all = self.with_deprecated(asked);
+                let values = match definition {
+                    TypeDefinition::Enum(named) => Some(&named.values),
+                    _ => None,
+                };
+                let seen = |value: &&EnumValue| all || !is_deprecated(&value.directives);
+                let things = values.map(|values| values.iter().filter(seen).map(Thing::Value).collect());
+                self.list(things, below);
+            }
+            "inputFields" => match definition {
+                TypeDefinition::InputObject(input) => self.inputs(&input.fields, asked, below),
+                _ => self.out.extend_from_slice(b"null"),
+            },
+            _ => self.out.extend_from_slice(b"null"),
+        }
+    }
+
+    fn inputs(&mut self, inputs: &'s [InputValue], asked: &Asked, below: &[&SelectionSet]) {
+        let all = self.with_deprecated(asked);
+        let seen = |input: &&InputValue| all || !is_deprecated(&input.directives);
+        self.list(Some(inputs.iter().filter(seen).map(Thing::Input).collect()), below);
+    }
+
+    fn deprecation(&mut self, directives: &[Directive], name: &str) {
+        let is_deprecated = is_deprecated(directives);
+        match name {
+            "isDeprecated" => self.json(&is_deprecated.into()),
+            "deprecationReason" if is_deprecated => {
+                let reason = said(directives, "deprecated", "reason");
+                self.json(&reason.unwrap_or_else(|| "No longer supported".to_owned()).into());
+            }
+            _ => self.out.extend_from_slice(b"null"),
+        }
+    }
+}
+
+impl Thing<'_> {
+    fn typename(self) -> &'static str {
+        match self {
+            Self::Schema => "__Schema",
+            Self::Type(_) | Self::Written(_) => "__Type",
+            Self::Field(_) => "__Field",
+            Self::Input(_) => "__InputValue",
+            Self::Value(_) => "__EnumValue",
+            Self::Directive(_) => "__Directive",
+        }
+    }
+}
+
+fn kind(definition: &TypeDefinition) -> &'static str {
+    match definition {
+        TypeDefinition::Scalar(_) => "SCALAR",
+        TypeDefinition::Object(_) => "OBJECT",
+        TypeDefinition::Interface(_) => "INTERFACE",
+        TypeDefinition::Union(_) => "UNION",
+        TypeDefinition::Enum(_) => "ENUM",
+        TypeDefinition::InputObject(_) => "INPUT_OBJECT",
+    }
+}
+
+fn description(definition: &TypeDefinition) -> &Option<String> {
+    match definition {
+        TypeDefinition::Scalar(scalar) => &scalar.description,
+        TypeDefinition::Object(object) => &object.description,
+        TypeDefinition::Interface(interface) => &interface.description,
+        TypeDefinition::Union(union) => &union.description,
+        TypeDefinition::Enum(named) => &named.description,
+        TypeDefinition::InputObject(input) => &input.description,
+    }
+}
+
+fn is_deprecated(directives: &[Directive]) -> bool {
+    directives.iter().any(|directive| directive.name == "deprecated")
+}
+
+/// A text that a directive says.
+fn said(directives: &[Directive], name: &str, argument: &str) -> Option<String> {
+    let directive = directives.iter().find(|directive| directive.name == name)?;
+    match directive.arguments.iter().find(|(known, _)| known == argument).map(|(_, value)| value)? {
+        Value::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}

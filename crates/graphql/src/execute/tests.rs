@@ -1,0 +1,13 @@
+//! Plans are made of composed schemas and run against a table of answers.
+
+mod federated;
+mod nested;
+mod nulls;
+mod resolver;
+mod rig;
+mod values;
+
+/// A planner of two REST services with links between them.
+pub(crate) fn blog() -> crate::plan::Planner {
+    rig::Rig::rest(&[("blog", nested::BLOG), ("people", nested::PEOPLE)], nested::LINKS, &[]).planner
+}

@@ -1,0 +1,117 @@
+//! Objects of several REST services in each other.
+
+use super::rig::Rig;
+
+pub(super) const BLOG: &str = r##"{ "openapi": "3.0.3", "info": { "title": "blog", "version": "1" }, "paths": {
+  "/posts": { "get": { "operationId": "posts", "responses": { "200": { "description": "", "content": { "application/json": {
+    "schema": { "type": "array", "items": { "$ref": "#/components/schemas/Post" } } } } } } } },
+  "/posts/{id}": { "get": { "operationId": "post", "parameters": [ { "name": "id", "in": "path", "required": true,
+    "schema": { "type": "integer" } } ], "responses": { "200": { "description": "", "content": { "application/json": {
+    "schema": { "$ref": "#/components/schemas/Post" } } } } } } },
+  "/comments": { "get": { "operationId": "comments", "responses": { "200": { "description": "", "content": { "application/json": {
+    "schema": { "type": "array", "items": { "$ref": "#/components/schemas/Comment" } } } } } } } } },
+  "components": { "schemas": {
+    "Post": { "type": "object", "required": ["id", "title"], "properties": { "id": { "type": "integer" },
+      "user_id": { "type": "integer" }, "title": { "type": "string" }, "tags": { "type": "array", "items": { "type": "string" } } } },
+    "Comment": { "type": "object", "required": ["id"], "properties": { "id": { "type": "integer" },
+      "post_id": { "type": "integer" }, "user_id": { "type": "integer" }, "text": { "type": "string" } } } } } }"##;
+
+pub(super) const PEOPLE: &str = r##"{ "openapi": "3.0.3", "info": { "title": "people", "version": "1" }, "paths": {
+  "/users": { "get": { "operationId": "users", "parameters": [ { "name": "ids", "in": "query", "schema":
+    { "type": "array", "items": { "type": "integer" } } } ], "responses": { "200": { "description": "", "content": { "application/json": {
+    "schema": { "type": "array", "items": { "$ref": "#/components/schemas/User" } } } } } } } } },
+  "components": { "schemas": {
+    "User": { "type": "object", "required": ["id", "name"], "properties": { "id": { "type": "integer" },
+      "name": { "type": "string" }, "email": { "type": "string" } } } } } }"##;
+
+pub(super) const LINKS: &str = r#"{ "links": {
+  "Post.user": { "get": "people/users?ids={user_id}", "on": "user_id = id", "one": true },
+  "Comment.author": { "get": "people/users?ids={user_id}", "on": "user_id = id", "one": true },
+  "Post.comments": { "get": "blog/comments", "on": "id = post_id" } } }"#;
+
+pub(super) const POSTS: (&str, &str) = (
+    "blog/posts",
+    r#"[{"id":1,"user_id":7,"title":"one","tags":["a"]},{"id":2,"user_id":8,"title":"two"},{"id":3,"user_id":7,"title":"three","tags":null}]"#,
+);
+
+fn rig() -> Rig {
+    let users = r#"[{"id":7,"name":"Ann","email":"a@b"},{"id":8,"name":"Bob"}]"#;
+    let comments = r#"[{"id":10,"post_id":1,"user_id":8,"text":"x"},{"id":11,"post_id":1,"user_id":7,"text":"y"},{"id":12,"post_id":3,"user_id":9,"text":"z"}]"#;
+    Rig::rest(
+        &[("blog", BLOG), ("people", PEOPLE)],
+        LINKS,
+        &[
+            POSTS,
+            ("people/users?ids=7,8", users),
+            ("people/users?ids=8,7,9", users),
+            ("blog/comments", comments),
+        ],
+    )
+}
+
+#[tokio::test]
+async fn fields_are_in_the_order_and_by_the_names_of_the_query() {
+    let rig = rig();
+    let answer = rig.ask("{ all: posts { title number: id __typename tags } }").await;
+    assert_eq!(
+        answer,
+        r#"{"data":{"all":[{"title":"one","number":1,"__typename":"Post","tags":["a"]},{"title":"two","number":2,"__typename":"Post","tags":null},{"title":"three","number":3,"__typename":"Post","tags":null}]}}"#
+    );
+    assert_eq!(rig.asked(), ["blog/posts"]);
+}
+
+#[tokio::test]
+async fn objects_of_another_service_are_asked_for_once_all_together() {
+    let rig = rig();
+    let answer = rig.ask("{ posts { title user { name } } }").await;
+    assert_eq!(
+        answer,
+        r#"{"data":{"posts":[{"title":"one","user":{"name":"Ann"}},{"title":"two","user":{"name":"Bob"}},{"title":"three","user":{"name":"Ann"}}]}}"#
+    );
+    assert_eq!(rig.asked(), ["blog/posts", "people/users?ids=7,8"]);
+}
+
+#[tokio::test]
+async fn a_list_is_joined_within_a_service_and_from_there_to_another() {
+    let rig = rig();
+    let answer = rig.ask("{ posts { id comments { text author { name } } } }").await;
+    assert_eq!(
+        answer,
+        r#"{"data":{"posts":[{"id":1,"comments":[{"text":"x","author":{"name":"Bob"}},{"text":"y","author":{"name":"Ann"}}]},{"id":2,"comments":[]},{"id":3,"comments":[{"text":"z","author":null}]}]}}"#
+    );
+    assert_eq!(rig.asked(), ["blog/comments", "blog/posts", "people/users?ids=8,7,9"]);
+}
+
+#[tokio::test]
+async fn a_key_that_the_client_calls_otherwise_is_found_all_the_same() {
+    let rig = rig();
+    let answer = rig.ask("{ posts { user_id: title user { id: name } } }").await;
+    assert_eq!(
+        answer,
+        r#"{"data":{"posts":[{"user_id":"one","user":{"id":"Ann"}},{"user_id":"two","user":{"id":"Bob"}},{"user_id":"three","user":{"id":"Ann"}}]}}"#
+    );
+}
+
+#[tokio::test]
+async fn what_variables_leave_out_is_not_asked_for() {
+    let rig = rig();
+    let document = "query($with: Boolean!) { posts { id user @include(if: $with) { name } ... @skip(if: $with) { title } } }";
+    let answer = rig.ask_with(document, r#"{"with":false}"#).await;
+    assert!(answer.starts_with(r#"{"data":{"posts":[{"id":1,"title":"one"},"#), "{answer}");
+    assert_eq!(rig.asked(), ["blog/posts"]);
+    let answer = rig.ask_with(document, r#"{"with":true}"#).await;
+    assert!(answer.starts_with(r#"{"data":{"posts":[{"id":1,"user":{"name":"Ann"}},"#), "{answer}");
+    assert_eq!(rig.asked(), ["blog/posts", "people/users?ids=7,8"]);
+}
+
+#[tokio::test]
+async fn fragments_are_merged_as_the_specification_has_it() {
+    let rig = rig();
+    let document = "query { posts { ...A user { email } ...B } } fragment A on Post { id user { name } } fragment B on Post { id title }";
+    let answer = rig.ask(document).await;
+    assert!(
+        answer
+            .starts_with(r#"{"data":{"posts":[{"id":1,"user":{"name":"Ann","email":"a@b"},"title":"one"},"#),
+        "{answer}"
+    );
+}

@@ -1,0 +1,321 @@
+//! REST services that are a table of JSON texts by path, and what was asked of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use graphql_tools::static_graphql::schema::{Definition, TypeDefinition};
+use json::Document;
+use serde_json::Value;
+
+use super::resolver::Resolver;
+use crate::execute::Source;
+use crate::execute::source::Asked;
+use crate::plan::Planner;
+use crate::plan::data::{Call, Document as Asks, Step};
+use crate::schema::{Says, Source as Described, subgraphs};
+use crate::{
+    Ask, Fetched, Found, GraphqlLimits, How, Joined, Kind, Links, Part, Place, SourceError, Subgraph, compose,
+};
+
+/// Services, and what they answer.
+pub(super) struct Rig {
+    pub(super) planner: Planner,
+    answers: BTreeMap<String, String>,
+    /// What GraphQL services know, by their names.
+    graphs: Value,
+    /// The interfaces and unions of each type.
+    kinds: Value,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Rig {
+    /// Services by their OpenAPI documents, with links, and what they answer by `service/path`.
+    pub(super) fn rest(services: &[(&str, &str)], links: &str, answers: &[(&str, &str)]) -> Self {
+        let documents: Vec<(Arc<str>, openapi::Document)> = services
+            .iter()
+            .map(|(name, text)| ((*name).into(), openapi::Document::read(text).expect("an OpenAPI document")))
+            .collect();
+        let described: Vec<Described<'_>> = documents
+            .iter()
+            .map(|(name, document)| Described { name: Arc::clone(name), says: Says::OpenApi(document) })
+            .collect();
+        let links: Links = serde_json::from_str(links).expect("links");
+        let (subgraphs, _) = subgraphs(&described, &links).expect("subgraphs");
+        Self::of(subgraphs, answers)
+    }
+
+    /// Subgraphs by their SDL, and what they know.
+    pub(super) fn federated(services: &[(&str, String)], graphs: Value) -> Self {
+        let subgraph = |(name, sdl): &(&str, String)| Subgraph {
+            name: (*name).into(),
+            sdl: sdl.clone(),
+            kind: Kind::Remote { path: "/graphql".into(), bindings: Arc::default(), is_federated: true },
+        };
+        Self { graphs, ..Self::of(services.iter().map(subgraph).collect(), &[]) }
+    }
+
+    pub(super) fn of(subgraphs: Vec<Subgraph>, answers: &[(&str, &str)]) -> Self {
+        let parts: Vec<Part<'_>> =
+            subgraphs.iter().map(|subgraph| Part { name: &subgraph.name, sdl: &subgraph.sdl }).collect();
+        let supergraph = compose(&parts).expect("a supergraph");
+        let planner = Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default()).expect("a planner");
+        let answers = answers.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        let mut kinds = serde_json::Map::new();
+        for definition in &planner.schema().definitions {
+            let Definition::TypeDefinition(definition) = definition else { continue };
+            let (kinds_of, names) = match definition {
+                TypeDefinition::Object(object) => (object.name.clone(), object.implements_interfaces.clone()),
+                TypeDefinition::Union(union) => {
+                    for member in &union.types {
+                        let known = kinds.entry(member.clone()).or_insert_with(|| Value::Array(Vec::new()));
+                        known.as_array_mut().expect("a list").push(union.name.clone().into());
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            let known = kinds.entry(kinds_of).or_insert_with(|| Value::Array(Vec::new()));
+            known.as_array_mut().expect("a list").extend(names.into_iter().map(Value::from));
+        }
+        Self { planner, answers, graphs: Value::Null, kinds: kinds.into(), asked: Mutex::default() }
+    }
+
+    pub(super) async fn ask(&self, document: &str) -> String {
+        self.ask_with(document, "{}").await
+    }
+
+    /// The whole answer to a document.
+    pub(super) async fn ask_with(&self, document: &str, variables: &str) -> String {
+        let plan = match self.planner.plan(document, None) {
+            Ok(plan) => plan,
+            Err(errors) => {
+                return format!(
+                    "{:?}",
+                    errors.iter().map(|error| error.json().to_string()).collect::<Vec<_>>()
+                );
+            }
+        };
+        let variables = Bytes::copy_from_slice(variables.as_bytes());
+        let answer = super::super::run(&plan, self.planner.schema(), variables, self).await;
+        let mut text = Vec::new();
+        answer.tree.write(&mut text);
+        String::from_utf8(text).expect("UTF-8")
+    }
+
+    /// What was asked since the last time.
+    pub(super) fn asked_in_order(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    /// The same in the order of the letters.
+    pub(super) fn asked(&self) -> Vec<String> {
+        let mut asked = self.asked_in_order();
+        asked.sort();
+        asked
+    }
+
+    fn answer(&self, line: String) -> Result<Value, SourceError> {
+        self.asked.lock().unwrap().push(line.clone());
+        match self.answers.get(&line) {
+            Some(text) => Ok(serde_json::from_str(text).expect("JSON")),
+            None => Err(SourceError {
+                message: format!("nobody answers {line}"),
+                code: "upstream-status",
+                service: line.split('/').next().unwrap_or_default().into(),
+                status: Some(500),
+                told: Vec::new(),
+            }),
+        }
+    }
+
+    /// A GraphQL service's response.
+    fn resolve(&self, step: &Step, document: &Asks, variables: Value) -> Value {
+        self.asked.lock().unwrap().push(format!("{}{} {variables}", step.service, document.path));
+        let data = &self.graphs[&*step.service];
+        let parsed = graphql_tools::parser::parse_query(&document.text).expect("a document").into_static();
+        let (kinds, errors) = (&self.kinds, Vec::new());
+        Resolver { data, variables: &variables, kinds, document: parsed, errors }.answer()
+    }
+
+    fn document(&self, step: &Step, document: &Asks, asked: &Asked) -> Fetched {
+        let response = self.resolve(step, document, variables(asked));
+        let mut fetched = Fetched::default();
+        let place = add(&mut fetched, &response["data"]);
+        let found = match told(step, &response, &[]) {
+            Some(error) => {
+                fetched.errors.push(error);
+                Found::Partial(place, 0)
+            }
+            None => Found::One(place),
+        };
+        fetched.found.push(found);
+        fetched
+    }
+
+    fn entities(
+        &self,
+        step: &Step,
+        document: &Asks,
+        aliases: &[(Box<str>, Box<str>)],
+        asked: &Asked,
+    ) -> Fetched {
+        let mut variables = variables(asked);
+        for ((_, variable), known) in aliases.iter().zip(&asked.representations) {
+            let known = known.iter().map(|text| serde_json::from_slice::<Value>(text).expect("JSON"));
+            variables[&**variable] = known.collect();
+        }
+        let response = self.resolve(step, document, variables);
+        let mut fetched = Fetched::default();
+        for (alias, _) in aliases {
+            for (number, entity) in response["data"][&**alias].as_array().into_iter().flatten().enumerate() {
+                let place = add(&mut fetched, entity);
+                let found = match told(step, &response, &[(**alias).into(), number.into()]) {
+                    _ if entity.is_null() => Found::Nothing,
+                    Some(error) => {
+                        fetched.errors.push(error);
+                        Found::Partial(place, fetched.errors.len() as u32 - 1)
+                    }
+                    None => Found::One(place),
+                };
+                fetched.found.push(found);
+            }
+        }
+        fetched
+    }
+
+    fn by_key(&self, step: &Step, how: &How, asked: &Asked) -> Fetched {
+        let nodes = asked.keys.nodes();
+        let rows: Vec<HashMap<&str, String>> = nodes
+            .chunks(step.needs().len().max(1))
+            .map(|row| {
+                let text = |node: &json::Node<'_>| String::from_utf8_lossy(node.text()).into_owned();
+                step.needs().iter().map(|need| &**need).zip(row.iter().map(text)).collect()
+            })
+            .collect();
+        let mut fetched = Fetched::default();
+        match how {
+            How::Each(ask) => {
+                for row in &rows {
+                    let found = match self.answer(line(step, ask, row)) {
+                        Ok(value) if value.is_null() => Found::Nothing,
+                        Ok(value) => Found::One(add(&mut fetched, &value)),
+                        Err(error) => failed(&mut fetched, error),
+                    };
+                    fetched.found.push(found);
+                }
+            }
+            How::List(ask, joined) | How::Ids(ask, joined) => {
+                let all: Vec<String> = rows.iter().map(|row| row[&*joined.key].clone()).collect();
+                let keys = HashMap::from([(&*joined.key, all.join(","))]);
+                match self.answer(line(step, ask, &keys)) {
+                    Ok(list) => join(&mut fetched, &list, joined, &all),
+                    Err(error) => {
+                        let found = failed(&mut fetched, error);
+                        fetched.found = vec![found; rows.len()];
+                    }
+                }
+            }
+        }
+        fetched
+    }
+}
+
+fn variables(asked: &Asked) -> Value {
+    let variable =
+        |(name, text): &(Box<str>, Bytes)| (name.to_string(), serde_json::from_slice(text).expect("JSON"));
+    Value::Object(asked.variables.iter().map(variable).collect())
+}
+
+/// What a response says is wrong below a path, with its paths from there on.
+fn told(step: &Step, response: &Value, path: &[Value]) -> Option<SourceError> {
+    let below = |error: &Value| {
+        let rest = error["path"].as_array()?.strip_prefix(path)?.to_vec();
+        Some(serde_json::json!({ "message": error["message"], "path": rest }))
+    };
+    let told: Vec<Value> = response["errors"].as_array()?.iter().filter_map(below).collect();
+    let (message, service) = ("it says so".to_owned(), Arc::clone(&step.service));
+    let error = SourceError { message, code: "upstream-errors", service, status: None, told };
+    (!error.told.is_empty()).then_some(error)
+}
+
+/// `service/path?parameters`
+fn line(step: &Step, ask: &Ask, keys: &HashMap<&str, String>) -> String {
+    let Ask::Rest(operation) = ask else { return format!("{}/?", step.service) };
+    let mut path = operation.path.to_string();
+    let mut query = Vec::new();
+    for parameter in &operation.parameters {
+        let crate::subgraph::From::Key(key) = &parameter.from else { continue };
+        let value = keys.get(&**key).cloned().unwrap_or_default();
+        let place = format!("{{{}}}", parameter.name);
+        match path.contains(&place) {
+            true => path = path.replace(&place, &value),
+            false => query.push(format!("{}={value}", parameter.name)),
+        }
+    }
+    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+    format!("{}{path}{query}", step.service)
+}
+
+fn add(fetched: &mut Fetched, value: &Value) -> Place {
+    fetched.documents.push(Arc::new(Document::new(value.to_string().into()).expect("JSON")));
+    Place { document: fetched.documents.len() as u32 - 1, start: 0 }
+}
+
+fn failed(fetched: &mut Fetched, error: SourceError) -> Found {
+    fetched.errors.push(error);
+    Found::Failed(fetched.errors.len() as u32 - 1)
+}
+
+fn join(fetched: &mut Fetched, list: &Value, joined: &Joined, keys: &[String]) {
+    let place = add(fetched, list);
+    let document = Arc::clone(&fetched.documents[place.document as usize]);
+    for key in keys {
+        let items = document.root().items().filter(|item| {
+            item.member(joined.item.as_bytes()).is_some_and(|found| found.text() == key.as_bytes())
+        });
+        let places = items.map(|item| Place { document: place.document, start: item.start() as u32 });
+        let places: Vec<Place> = places.collect();
+        fetched.found.push(match (joined.is_many, places.first()) {
+            (true, _) => Found::Many(places),
+            (false, Some(place)) => Found::One(*place),
+            (false, None) => Found::Nothing,
+        });
+    }
+}
+
+impl Source for Rig {
+    fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched> {
+        let fetched = match &step.call {
+            Call::Operation(operation, _) => {
+                let mut path = operation.path.to_string();
+                let arguments = asked.arguments.clone().unwrap_or_else(|| Bytes::from_static(b"{}"));
+                let arguments: Value = serde_json::from_slice(&arguments).expect("arguments");
+                let mut rest = Vec::new();
+                for (name, value) in arguments.as_object().expect("an object") {
+                    let place = format!("{{{name}}}");
+                    match path.contains(&place) {
+                        true => path = path.replace(&place, &value.to_string()),
+                        false => rest.push(format!("{name}={value}")),
+                    }
+                }
+                let method =
+                    if operation.method == http::Method::GET { "" } else { operation.method.as_str() };
+                let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+                let mut fetched = Fetched::default();
+                let found = match self.answer(format!("{method}{}{path}{query}", step.service)) {
+                    Ok(value) => Found::One(add(&mut fetched, &value)),
+                    Err(error) => failed(&mut fetched, error),
+                };
+                fetched.found.push(found);
+                fetched
+            }
+            Call::Keys(how, _) => self.by_key(step, how, &asked),
+            Call::Document(document) => self.document(step, document, &asked),
+            Call::Entities(document, aliases) => self.entities(step, document, aliases, &asked),
+            Call::Linked { .. } => Fetched::default(),
+        };
+        Box::pin(async move { fetched })
+    }
+}

@@ -1,0 +1,106 @@
+//! Arguments, variables, and what a client asks of the schema itself.
+
+use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
+use super::rig::Rig;
+use crate::plan::Planner;
+
+fn rig() -> Rig {
+    let post = (r"blog/posts/2", r#"{"id":2,"title":"two"}"#);
+    Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS, post, ("people/users?ids=[7]", "[]")])
+}
+
+#[tokio::test]
+async fn arguments_are_literals_variables_and_defaults() {
+    let rig = rig();
+    for (document, variables) in [
+        ("{ post(id: 2) { title } }", "{}"),
+        ("query($id: Int!) { post(id: $id) { title } }", r#"{"id":2}"#),
+        ("query($id: Int! = 2) { post(id: $id) { title } }", "{}"),
+    ] {
+        let answer = rig.ask_with(document, variables).await;
+        assert_eq!(answer, r#"{"data":{"post":{"title":"two"}}}"#, "{document}");
+        assert_eq!(rig.asked(), ["blog/posts/2"]);
+    }
+    let list = "query($ids: [Int!]) { users(ids: $ids) { name } }";
+    assert_eq!(rig.ask_with(list, r#"{"ids":7}"#).await, r#"{"data":{"users":[]}}"#);
+    assert_eq!(rig.asked(), ["people/users?ids=[7]"]);
+}
+
+#[tokio::test]
+async fn wrong_variables_are_told_all_at_once_and_nothing_is_asked() {
+    let rig = rig();
+    let document = "query($id: Int!, $ids: [Int!]) { post(id: $id) { title } users(ids: $ids) { id } }";
+    let answer = rig.ask_with(document, r#"{"id":"2","ids":[1,2.5]}"#).await;
+    assert_eq!(
+        answer,
+        r#"{"errors":[{"message":"the variable `$id` is \"2\", and not of the type `Int!`","locations":[{"line":1,"column":7}],"extensions":{"code":"graphql-variables"}},{"message":"the variable `$ids`: `[1]` is 2.5, and not of the type `Int!`","locations":[{"line":1,"column":18}],"extensions":{"code":"graphql-variables"}}]}"#
+    );
+    assert!(rig.ask_with(document, "{}").await.contains("`$id` of the type `Int!` is missing"));
+    assert!(rig.asked().is_empty());
+}
+
+#[tokio::test]
+async fn the_schema_is_told_without_asking_a_service() {
+    let rig = rig();
+    let answer = rig
+        .ask("{ __typename __type(name: \"Post\") { kind ...F } } fragment F on __Type { fields { name type { kind ofType { name } } } }")
+        .await;
+    assert!(answer.starts_with(r#"{"data":{"__typename":"Query","__type":{"kind":"OBJECT","fields":[{"name":"id","type":{"kind":"NON_NULL","ofType":{"name":"Int"}}},"#), "{answer}");
+    let answer =
+        rig.ask("{ __schema { queryType { name } types { name } directives { name } } posts { id } }").await;
+    assert!(
+        answer.contains(r#""queryType":{"name":"Query"}"#) && answer.contains(r#"{"name":"skip"}"#),
+        "{answer}"
+    );
+    assert_eq!(rig.asked(), ["blog/posts"]);
+}
+
+#[tokio::test]
+async fn what_is_no_document_of_the_schema_is_told_with_its_place() {
+    let rig = rig();
+    let syntax = rig.ask("{ posts { id }").await;
+    assert!(syntax.contains("graphql-syntax"), "{syntax}");
+    let unknown = rig.ask("{ posts { nothing } }").await;
+    assert!(unknown.contains("graphql-invalid") && unknown.contains("nothing"), "{unknown}");
+    let several = rig.ask("query A { posts { id } } query B { posts { id } }").await;
+    assert!(several.contains("graphql-operation"), "{several}");
+    let subscription = rig.ask("subscription { posts { id } }").await;
+    assert!(subscription.contains("graphql-"), "{subscription}");
+}
+
+#[tokio::test]
+async fn documents_that_grow_beyond_measure_are_refused_at_once() {
+    let rig = rig();
+    let nested = format!("{}{}", "{ posts ".repeat(100_000), "}".repeat(100_000));
+    let values = format!("{{ post(id: {}1{}) {{ id }} }}", "[".repeat(100_000), "]".repeat(100_000));
+    let deep = format!("{{ posts {} {{ id }} {}", "{ comments ".repeat(40), "}".repeat(41));
+    let aliased: String = (0..500).map(|number| format!("a{number}: id ")).collect();
+    let aliased = format!("{{ posts {{ {aliased} }} }}");
+    let fragments: String =
+        (0..60).map(|n| format!("fragment F{n} on Query {{ ...F{} ...F{} }} ", n + 1, n + 1)).collect();
+    let bomb = format!("{{ ...F0 }} {fragments} fragment F60 on Query {{ posts {{ id }} }}");
+    let cyclic = "{ ...A } fragment A on Query { ...B } fragment B on Query { ...A posts { id } }";
+    for document in [nested.as_str(), &values, &deep, &aliased, &bomb, cyclic] {
+        let answer = rig.ask(document).await;
+        assert!(
+            answer.contains("graphql-limit")
+                || answer.contains("graphql-invalid")
+                || answer.contains("graphql-syntax"),
+            "{answer}"
+        );
+    }
+    assert!(rig.asked().is_empty());
+}
+
+#[test]
+fn planners_and_runs_go_from_thread_to_thread() {
+    fn send<T: Send>(_: impl FnOnce() -> T) {}
+    fn share<T: Send + Sync>() {}
+    share::<Planner>();
+    send(|| {
+        let rig = rig();
+        async move {
+            let _ = rig.ask("{ posts { id } }").await;
+        }
+    });
+}

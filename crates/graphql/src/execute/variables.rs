@@ -1,0 +1,333 @@
+//! The values of variables: coerced as the specification has it (6.1.2), and put into arguments.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use json::{Document, Kind as Json, Node, Number};
+
+use crate::GraphqlError;
+use crate::error::Code;
+use crate::plan::types::{Input, Kind, Scalar, Ty, Types};
+use crate::plan::values::{Arguments, Speller, Template, quoted};
+use crate::plan::{Plan, Variable};
+
+/// The values of a request's variables.
+#[derive(Debug, Default)]
+pub(crate) struct Variables {
+    /// An object with those that are there.
+    document: Option<Document>,
+    types: HashMap<Box<str>, Ty>,
+}
+
+/// What is wrong with a value, and where in it.
+struct Wrong {
+    path: String,
+    message: String,
+}
+
+impl Variables {
+    /// Reads the values of a plan's variables out of an object.
+    pub(crate) fn coerce(plan: &Plan, given: Bytes) -> Result<Self, Vec<GraphqlError>> {
+        if plan.variables.is_empty() {
+            return Ok(Self::default());
+        }
+        let unreadable = |error: json::Error| {
+            vec![GraphqlError::new(Code::Variables, format!("`variables` can't be read: {error}"))]
+        };
+        let given = Document::new(given).map_err(unreadable)?;
+        let (mut out, mut errors) = (vec![b'{'], Vec::new());
+        for variable in &plan.variables {
+            let mark = out.len();
+            if mark > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&quoted(&variable.name));
+            out.push(b':');
+            match variable_value(plan, variable, given.root().member(variable.name.as_bytes()), &mut out) {
+                Ok(true) => {}
+                Ok(false) => out.truncate(mark),
+                Err(wrong) => {
+                    out.truncate(mark);
+                    let message = format!("the variable `${}`{}", variable.name, wrong);
+                    errors.push(GraphqlError::new(Code::Variables, message).at(variable.location));
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        out.push(b'}');
+        let types = plan.variables.iter().map(|variable| ((*variable.name).into(), variable.ty.clone()));
+        Ok(Self { document: Some(Document::new(out.into()).map_err(unreadable)?), types: types.collect() })
+    }
+
+    fn get(&self, name: &str) -> Option<Node<'_>> {
+        self.document.as_ref()?.root().member(name.as_bytes())
+    }
+
+    /// Whether a variable is `true`.
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|node| node.kind() == Json::Bool(true))
+    }
+
+    /// What a variable says that is a text.
+    pub(super) fn string(&self, name: &str) -> Option<String> {
+        Some(String::from_utf8_lossy(&self.get(name)?.string()?).into_owned())
+    }
+
+    /// The variables of these names, those that are there.
+    pub(super) fn pairs(&self, names: &[Box<str>]) -> Vec<(Box<str>, Bytes)> {
+        names.iter().filter_map(|name| Some((name.clone(), self.get(name)?.slice()))).collect()
+    }
+
+    /// Arguments as an object, in a service's spelling; nothing where there are none.
+    pub(super) fn arguments(&self, arguments: &Arguments, speller: &Speller<'_>) -> Option<Bytes> {
+        let mut out = vec![b'{'];
+        for (name, value) in &arguments.0 {
+            self.member(name, value, speller, &mut out);
+        }
+        out.push(b'}');
+        (out.len() > 2).then(|| out.into())
+    }
+
+    fn member(&self, name: &[u8], value: &Template, speller: &Speller<'_>, out: &mut Vec<u8>) {
+        let mark = out.len();
+        if mark > 1 && out.last() != Some(&b'{') {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        out.push(b':');
+        if !self.write(value, speller, out) {
+            out.truncate(mark);
+        }
+    }
+
+    /// Writes a value; says whether there is one.
+    fn write(&self, template: &Template, speller: &Speller<'_>, out: &mut Vec<u8>) -> bool {
+        match template {
+            Template::Text(text) => out.extend_from_slice(text),
+            Template::Variable { name, ty, otherwise } => match (self.get(name), otherwise) {
+                (Some(node), _) => {
+                    // A single value may stand for a list of it.
+                    let is_single = matches!(ty.nullable(), Ty::List(_))
+                        && !matches!(node.kind(), Json::Array | Json::Null);
+                    let ty = self.types.get(name).unwrap_or(ty);
+                    if is_single {
+                        out.push(b'[');
+                    }
+                    speller.respell(node, ty, out);
+                    if is_single {
+                        out.push(b']');
+                    }
+                }
+                (None, Some(default)) => out.extend_from_slice(default),
+                (None, None) => return false,
+            },
+            Template::List(items) => {
+                out.push(b'[');
+                for (place, item) in items.iter().enumerate() {
+                    if place > 0 {
+                        out.push(b',');
+                    }
+                    if !self.write(item, speller, out) {
+                        out.extend_from_slice(b"null");
+                    }
+                }
+                out.push(b']');
+            }
+            Template::Object(members) => {
+                out.push(b'{');
+                for (name, value) in members {
+                    self.member(name, value, speller, out);
+                }
+                out.push(b'}');
+            }
+        }
+        true
+    }
+}
+
+/// Writes a variable's value; says whether there is one.
+fn variable_value(
+    plan: &Plan,
+    variable: &Variable,
+    given: Option<Node<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Wrong> {
+    match (given, &variable.default) {
+        (Some(node), _) => coerce(&plan.types, node, &variable.ty, out).map(|()| true),
+        (None, Some(default)) => {
+            out.extend_from_slice(default);
+            Ok(true)
+        }
+        (None, None) if matches!(variable.ty, Ty::NonNull(_)) => {
+            let ty = plan.types.written(&variable.ty);
+            Err(Wrong::new(format!(" of the type `{ty}` is missing")))
+        }
+        (None, None) => Ok(false),
+    }
+}
+
+/// Writes a value as its type has it.
+fn coerce(types: &Types, node: Node<'_>, ty: &Ty, out: &mut Vec<u8>) -> Result<(), Wrong> {
+    let wrong = || Wrong::new(format!(" is {}, and not of the type `{}`", shown(node), types.written(ty)));
+    if node.kind() == Json::Null {
+        return match ty {
+            Ty::NonNull(_) => Err(wrong()),
+            _ => {
+                out.extend_from_slice(b"null");
+                Ok(())
+            }
+        };
+    }
+    let id = match ty.nullable() {
+        Ty::List(inner) => return list(types, node, inner, out),
+        other => other.named(),
+    };
+    match types.kind_of(id) {
+        Kind::Scalar(scalar) => {
+            let text = match scalar {
+                Scalar::Int => {
+                    let number =
+                        whole(node).and_then(|number| i32::try_from(number).ok()).ok_or_else(wrong)?;
+                    return out_text(out, &number.to_string());
+                }
+                Scalar::Id if node.kind() == Json::Number => {
+                    let number = whole(node).ok_or_else(wrong)?;
+                    return out_text(out, &format!("\"{number}\""));
+                }
+                Scalar::Float => (node.kind() == Json::Number).then_some(node.text()),
+                Scalar::String | Scalar::Id => (node.kind() == Json::String).then_some(node.text()),
+                Scalar::Boolean => matches!(node.kind(), Json::Bool(_)).then_some(node.text()),
+                Scalar::Custom => Some(node.text()),
+            };
+            out.extend_from_slice(text.ok_or_else(wrong)?);
+            Ok(())
+        }
+        Kind::Enum(values) => {
+            let name = node.string().ok_or_else(wrong)?;
+            let is_known = values.iter().any(|value| value.as_bytes() == &*name);
+            let named = || {
+                let known = values.iter().take(10).map(|value| format!("`{value}`")).collect::<Vec<_>>();
+                Wrong::new(format!(" is {}; `{}` has {}", shown(node), types.name(id), known.join(", ")))
+            };
+            is_known.then(|| out.extend_from_slice(node.text())).ok_or_else(named)
+        }
+        Kind::Input { fields, is_one_of } => object(types, node, types.name(id), fields, *is_one_of, out),
+        Kind::Hidden | Kind::Object(_) | Kind::Abstract(..) => Err(wrong()),
+    }
+}
+
+fn out_text(out: &mut Vec<u8>, text: &str) -> Result<(), Wrong> {
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+/// A list, or a single value for a list of it.
+fn list(types: &Types, node: Node<'_>, inner: &Ty, out: &mut Vec<u8>) -> Result<(), Wrong> {
+    out.push(b'[');
+    if node.kind() == Json::Array {
+        for (place, item) in node.items().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            coerce(types, item, inner, out).map_err(|wrong| wrong.within(&format!("[{place}]")))?;
+        }
+    } else {
+        coerce(types, node, inner, out)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn object(
+    types: &Types,
+    node: Node<'_>,
+    name: &str,
+    fields: &[Input],
+    is_one_of: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), Wrong> {
+    if node.kind() != Json::Object {
+        return Err(Wrong::new(format!(" is {}, and not an object of the type `{name}`", shown(node))));
+    }
+    for (key, _) in node.members() {
+        if !fields.iter().any(|field| key.is(field.name.as_bytes())) {
+            let key = String::from_utf8_lossy(&key.node().string().unwrap_or_default()).into_owned();
+            return Err(Wrong::new(format!(" has a field `{key}`, which `{name}` has not")));
+        }
+    }
+    if is_one_of {
+        let mut members = node.members();
+        let is_one =
+            members.next().is_some_and(|(_, value)| value.kind() != Json::Null) && members.next().is_none();
+        if !is_one {
+            return Err(Wrong::new(format!(" needs exactly one field of `{name}` that is not null")));
+        }
+    }
+    let speller = Speller { types, bindings: None };
+    out.push(b'{');
+    let mut is_first = true;
+    for field in fields {
+        let given = node.last_member(field.name.as_bytes());
+        if given.is_none() && field.default.is_none() {
+            if matches!(field.ty, Ty::NonNull(_)) {
+                return Err(Wrong::new(format!(" lacks the field `{}` of `{name}`", field.name)));
+            }
+            continue;
+        }
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        out.extend_from_slice(&quoted(&field.name));
+        out.push(b':');
+        match (given, &field.default) {
+            (Some(value), _) => {
+                let within = |wrong: Wrong| wrong.within(&format!(".{}", field.name));
+                coerce(types, value, &field.ty, out).map_err(within)?;
+            }
+            (None, Some(default)) => out.extend_from_slice(&speller.literal(default, &field.ty)),
+            (None, None) => {}
+        }
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// A number without a fraction.
+fn whole(node: Node<'_>) -> Option<i64> {
+    match node.number()? {
+        Number::Unsigned(number) => i64::try_from(number).ok(),
+        Number::Negative(number) => Some(number),
+        Number::Real(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(number as i64),
+        Number::Real(_) | Number::Big => None,
+    }
+}
+
+/// A value for a message, short.
+fn shown(node: Node<'_>) -> String {
+    match node.kind() {
+        kind @ (Json::Array | Json::Object) => kind.name().to_owned(),
+        _ => String::from_utf8_lossy(node.text()).chars().take(40).collect(),
+    }
+}
+
+impl Wrong {
+    fn new(message: String) -> Self {
+        Self { path: String::new(), message }
+    }
+
+    fn within(mut self, step: &str) -> Self {
+        self.path.insert_str(0, step);
+        self
+    }
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.path.is_empty() {
+            write!(out, ": `{}`", self.path.trim_start_matches('.'))?;
+        }
+        out.write_str(&self.message)
+    }
+}

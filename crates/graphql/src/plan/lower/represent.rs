@@ -1,0 +1,105 @@
+//! What a fetch of entities says of an object, by what the planner requires and rewrites.
+
+use std::sync::Arc;
+
+use hive_router_query_planner::ast::fragment::FragmentDefinition;
+use hive_router_query_planner::ast::selection_item::SelectionItem;
+use hive_router_query_planner::ast::selection_set::SelectionSet;
+use hive_router_query_planner::planner::plan_nodes::{FetchNodePathSegment, FetchRewrite};
+
+use super::Lowering;
+use super::select::inlined;
+use crate::plan::data::{Only, Representation, Said, Value, both};
+use crate::plan::values::quoted;
+
+impl Lowering<'_> {
+    pub(super) fn representation(
+        &self,
+        requires: &SelectionSet,
+        rewrites: &[FetchRewrite],
+        fragments: &[FragmentDefinition],
+    ) -> Representation {
+        let mut said = Vec::new();
+        self.said(&inlined(requires, fragments), &None, &mut said);
+        for rewrite in rewrites {
+            match rewrite {
+                FetchRewrite::ValueSetter(setter) => {
+                    let value = || Value::Constant(quoted(&setter.set_value_to));
+                    self.rewrite(&mut said, &setter.path, &None, &mut |said| said.value = value());
+                }
+                FetchRewrite::KeyRenamer(renamer) => {
+                    let name = renamer.rename_key_to.as_str();
+                    self.rewrite(&mut said, &renamer.path, &None, &mut |said| said.name = name.into());
+                }
+            }
+        }
+        Representation(said)
+    }
+
+    fn said(&self, requires: &SelectionSet, only: &Only, out: &mut Vec<Said>) {
+        for item in &requires.items {
+            match item {
+                SelectionItem::Field(field) => {
+                    let value = match field.name.as_str() {
+                        "__typename" => Value::Typename,
+                        _ if field.selections.items.is_empty() => Value::Leaf,
+                        _ => {
+                            let mut below = Vec::new();
+                            self.said(&field.selections, &None, &mut below);
+                            Value::Object(Representation(below))
+                        }
+                    };
+                    let (name, key) = (field.selection_identifier().into(), field.name.as_str().into());
+                    out.push(Said { only: only.clone(), name, key, value });
+                }
+                SelectionItem::InlineFragment(fragment) => {
+                    let only = both(only, &self.only([fragment.type_condition.as_str()].into_iter()));
+                    self.said(&fragment.selections, &only, out);
+                }
+                SelectionItem::FragmentSpread(_) => {}
+            }
+        }
+    }
+
+    fn rewrite(
+        &self,
+        said: &mut [Said],
+        path: &[FetchNodePathSegment],
+        only: &Only,
+        change: &mut dyn FnMut(&mut Said),
+    ) {
+        match path {
+            [] => {}
+            [FetchNodePathSegment::TypenameEquals(names), rest @ ..] => {
+                let only = both(only, &self.only(names.iter().map(String::as_str)));
+                self.rewrite(said, rest, &only, change);
+            }
+            [FetchNodePathSegment::Key(key), rest @ ..] => {
+                let meant = |known: &Only| match (known, only) {
+                    (Some(known), Some(only)) => known.iter().any(|ty| only.contains(ty)),
+                    _ => true,
+                };
+                for said in said.iter_mut().filter(|said| *said.name == **key && meant(&said.only)) {
+                    match (rest, &mut said.value) {
+                        ([], _) => change(said),
+                        (_, Value::Object(below)) => self.rewrite(&mut below.0, rest, &None, change),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// By which key of the answer a field of an object of this type is found, if the planner had it asked for.
+pub(super) fn required(requires: &SelectionSet, parent: &str, need: &str) -> Option<Arc<str>> {
+    requires.items.iter().find_map(|item| match item {
+        SelectionItem::Field(field) => {
+            (field.selection_identifier() == need).then(|| field.name.as_str().into())
+        }
+        SelectionItem::InlineFragment(fragment) if fragment.type_condition == parent => {
+            required(&fragment.selections, parent, need)
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,329 @@
+//! What a fetch selects, noted in the slot of what it brings.
+
+use hive_router_query_planner::ast::document::Document;
+use hive_router_query_planner::ast::fragment::FragmentDefinition;
+use hive_router_query_planner::ast::operation::SubgraphFetchOperation;
+use hive_router_query_planner::ast::selection_item::SelectionItem;
+use hive_router_query_planner::ast::selection_set::{FieldSelection, InlineFragmentSelection, SelectionSet};
+use hive_router_query_planner::planner::plan_nodes::{FetchNodePathSegment, FetchRewrite};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Done, Fetch, Lowering, Reading, Target};
+use crate::plan::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId, Teller, both};
+use crate::plan::types::TypeId;
+use crate::plan::values::spelling;
+use crate::{Bindings, Told};
+
+/// A place in the data where fields are added.
+#[derive(Clone)]
+pub(super) struct Spot<'p> {
+    pub(super) position: PositionId,
+    pub(super) slot: SlotId,
+    /// The type by which its fields are known.
+    pub(super) parent: &'p str,
+    pub(super) only: Only,
+}
+
+impl Lowering<'_> {
+    /// Notes what is selected of the objects of a slot. `path` has the keys from where the fetch begins.
+    pub(super) fn select(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        selections: &SelectionSet,
+        path: &mut Vec<String>,
+    ) -> Done {
+        for item in &selections.items {
+            match item {
+                SelectionItem::Field(field) => self.field(fetch, spot, field, path)?,
+                SelectionItem::InlineFragment(fragment) => {
+                    self.narrow(fetch, spot, &fragment.type_condition, &fragment.selections, path)?;
+                }
+                SelectionItem::FragmentSpread(name) => {
+                    let fragment = fetch.fragments.iter().find(|fragment| fragment.name == *name);
+                    let Some(fragment) = fragment else { continue };
+                    self.narrow(fetch, spot, &fragment.type_condition, &fragment.selection_set, path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn narrow(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        parent: &str,
+        selections: &SelectionSet,
+        path: &mut Vec<String>,
+    ) -> Done {
+        let only = match parent == spot.parent {
+            true => spot.only.clone(),
+            false => both(&spot.only, &self.only([parent].into_iter())),
+        };
+        let spot = Spot { parent, only, ..spot.clone() };
+        self.select(fetch, &spot, selections, path)
+    }
+
+    fn field(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        field: &FieldSelection,
+        path: &mut Vec<String>,
+    ) -> Done {
+        let said = field.selection_identifier();
+        if field.name == "__typename" {
+            if !fetch.is_rest() {
+                let slot = &mut self.positions[spot.position].slots[spot.slot];
+                slot.teller.get_or_insert_with(|| Teller::Typename(said.into()));
+            }
+            return Ok(());
+        }
+        if let Some(link) =
+            fetch.bindings().entities.get(spot.parent).and_then(|e| e.links.get(field.name.as_str()))
+        {
+            return self.own_link(fetch, spot, field, link);
+        }
+        path.push(said.to_owned());
+        let key = renamed(fetch.outputs, path).unwrap_or(said).to_owned();
+        let is_renamed = said != key;
+        if is_renamed {
+            self.entries(fetch, spot, field, said, false);
+        }
+        self.entries(fetch, spot, field, &key, is_renamed);
+        let done = self.below(fetch, spot, field, &key, path);
+        if said != key
+            && let Some(child) = self.positions[spot.position].children.get(key.as_str()).copied()
+        {
+            self.positions[spot.position].children.insert(said.into(), child);
+        }
+        path.pop();
+        done
+    }
+
+    fn entries(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        field: &FieldSelection,
+        key: &str,
+        is_renamed: bool,
+    ) {
+        if fetch.is_rest() {
+            return self.members(fetch, spot, &field.name, key, is_renamed);
+        }
+        let entry = Entry {
+            only: spot.only.clone(),
+            lookup: Lookup::Member(field.selection_identifier().into()),
+            is_renamed,
+            spelling: self.spelling(fetch, spot.parent, &field.name),
+        };
+        self.positions[spot.position].slots[spot.slot].add(key, entry);
+    }
+
+    /// A field of a REST service's objects: of an abstract type each may have it in another member.
+    fn members(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, name: &str, key: &str, is_renamed: bool) {
+        let spelling = self.spelling(fetch, spot.parent, name);
+        let objects = self.types.find(spot.parent).map(|id| self.types.objects(id)).unwrap_or_default();
+        let member = |parent: &str| {
+            let binding = fetch.bindings().types.get(parent);
+            binding.and_then(|binding| binding.fields.get(name)).map_or(name, |member| member)
+        };
+        let slot = &mut self.positions[spot.position].slots[spot.slot];
+        let own = member(spot.parent);
+        for object in objects {
+            let of_object = member(self.types.name(*object));
+            if of_object != own {
+                let only = both(&spot.only, &Some([*object].into()));
+                let lookup = Lookup::Member(of_object.into());
+                slot.add(key, Entry { only, lookup, is_renamed, spelling: spelling.clone() });
+            }
+        }
+        let lookup = Lookup::Member(own.into());
+        slot.add(key, Entry { only: spot.only.clone(), lookup, is_renamed, spelling });
+    }
+
+    /// A link of a service's objects that the service itself answers: no border for the planner, but a step.
+    fn own_link(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        field: &FieldSelection,
+        link: &crate::Link,
+    ) -> Done {
+        let key = |need: &str| format!("{need} of {}", fetch.subgraph.name);
+        for need in &link.needs {
+            self.members(fetch, spot, need, &key(need), false);
+        }
+        let keys = link.needs.iter().map(|need| key(need).into()).collect();
+        let target = Target { position: spot.position, only: HashMap::new() };
+        let reading = Reading { needs: &link.needs, keys };
+        self.link(fetch, &target, &spot.only, spot.parent, field, &link.how, reading)
+    }
+
+    /// The position below a field with fields, and what is selected there.
+    pub(super) fn below(
+        &mut self,
+        fetch: Fetch<'_>,
+        spot: &Spot<'_>,
+        field: &FieldSelection,
+        key: &str,
+        path: &mut Vec<String>,
+    ) -> Done {
+        if field.selections.items.is_empty() {
+            return Ok(());
+        }
+        let Some(name) = self.type_of(spot.parent, &field.name) else { return Ok(()) };
+        let declared = self.types.find(&name).unwrap_or_default();
+        let position = self.child(spot.position, key, declared);
+        let slot = self.positions[position].slot(From::Parent(spot.slot));
+        let spot = Spot { position, slot, parent: &name, only: None };
+        self.teller(fetch, &spot);
+        self.select(fetch, &spot, &field.selections, path)
+    }
+
+    fn child(&mut self, parent: PositionId, key: &str, declared: TypeId) -> PositionId {
+        if let Some(known) = self.positions[parent].children.get(key).copied() {
+            if !self.types.is_object(declared) {
+                self.positions[known].declared = declared;
+            }
+            return known;
+        }
+        let (id, key): (PositionId, Arc<str>) = (self.positions.len(), key.into());
+        self.positions.push(Position {
+            parent: Some((parent, Arc::clone(&key))),
+            declared,
+            slots: Vec::new(),
+            children: HashMap::new(),
+        });
+        self.positions[parent].children.insert(key, id);
+        id
+    }
+
+    /// How a REST service's slot tells the types of its objects.
+    pub(super) fn teller(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>) {
+        if !fetch.is_rest() {
+            return;
+        }
+        let id = |name: &str| self.types.find(name);
+        let told = fetch.bindings().types.get(spot.parent).and_then(|binding| binding.told_by.as_ref());
+        let teller = match told {
+            Some(Told::Member { name, types }) => {
+                let types = types.iter().filter_map(|(text, ty)| Some((text.clone(), id(ty)?))).collect();
+                Teller::Member(name.clone(), types)
+            }
+            Some(Told::Shape(shapes)) => {
+                let shape = |(ty, members): &(Box<str>, Vec<Box<str>>)| Some((id(ty)?, members.clone()));
+                Teller::Shape(shapes.iter().filter_map(shape).collect())
+            }
+            None => match id(spot.parent) {
+                Some(id) if self.types.is_object(id) => Teller::Always(id),
+                _ => return,
+            },
+        };
+        self.positions[spot.position].slots[spot.slot].teller.get_or_insert(teller);
+    }
+
+    pub(super) fn spelling(
+        &self,
+        fetch: Fetch<'_>,
+        parent: &str,
+        field: &str,
+    ) -> Option<Arc<HashMap<Box<str>, Box<str>>>> {
+        spelling(fetch.bindings(), &self.type_of(parent, field)?)
+    }
+
+    /// The name of a field's type.
+    fn type_of(&self, parent: &str, field: &str) -> Option<String> {
+        let definition = self.supergraph.definitions.get(parent)?;
+        Some(definition.fields().get(field)?.field_type.inner_type().to_owned())
+    }
+}
+
+/// What a key is called in the answer, if the planner had it called otherwise.
+fn renamed<'r>(rewrites: &'r [FetchRewrite], path: &[String]) -> Option<&'r str> {
+    rewrites.iter().find_map(|rewrite| {
+        let FetchRewrite::KeyRenamer(renamer) = rewrite else { return None };
+        let keys = renamer.path.iter().filter_map(|segment| match segment {
+            FetchNodePathSegment::Key(key) if key != "_entities" => Some(key),
+            _ => None,
+        });
+        keys.eq(path).then_some(renamer.rename_key_to.as_str())
+    })
+}
+
+/// A selection with its fragments in their places.
+pub(super) fn inlined(selections: &SelectionSet, fragments: &[FragmentDefinition]) -> SelectionSet {
+    let items = selections.items.iter().filter_map(|item| {
+        Some(match item {
+            SelectionItem::Field(field) => {
+                let inner = inlined(&field.selections, fragments);
+                SelectionItem::Field(field.with_new_selections(inner))
+            }
+            SelectionItem::InlineFragment(fragment) => {
+                let selections = inlined(&fragment.selections, fragments);
+                SelectionItem::InlineFragment(InlineFragmentSelection { selections, ..fragment.clone() })
+            }
+            SelectionItem::FragmentSpread(name) => {
+                let fragment = fragments.iter().find(|fragment| fragment.name == *name)?;
+                SelectionItem::InlineFragment(InlineFragmentSelection {
+                    type_condition: fragment.type_condition.clone(),
+                    selections: inlined(&fragment.selection_set, fragments),
+                    skip_if: None,
+                    include_if: None,
+                })
+            }
+        })
+    });
+    SelectionSet { items: items.collect() }
+}
+
+/// What remains of a selection of entities without what links answer.
+pub(super) fn without(selections: &SelectionSet, bindings: &Bindings) -> SelectionSet {
+    let mut left = Vec::new();
+    for item in &selections.items {
+        let SelectionItem::InlineFragment(fragment) = item else { continue };
+        let entity = bindings.entities.get(fragment.type_condition.as_str());
+        let stays = |item: &&SelectionItem| match item {
+            SelectionItem::Field(field) => {
+                !entity.is_some_and(|entity| entity.links.contains_key(field.name.as_str()))
+            }
+            _ => true,
+        };
+        let items: Vec<SelectionItem> = fragment.selections.items.iter().filter(stays).cloned().collect();
+        let says =
+            |item: &SelectionItem| !matches!(item, SelectionItem::Field(field) if field.name == "__typename");
+        if items.iter().any(says) {
+            let selections = SelectionSet { items };
+            left.push(SelectionItem::InlineFragment(InlineFragmentSelection {
+                selections,
+                ..fragment.clone()
+            }));
+        }
+    }
+    SelectionSet { items: left }
+}
+
+/// The text of a fetch of entities, with these selections in the place of its own where there are any.
+pub(super) fn text(operation: &SubgraphFetchOperation, rests: &[Option<SelectionSet>]) -> Box<str> {
+    if rests.iter().all(Option::is_none) {
+        return operation.document_str.as_str().into();
+    }
+    let mut document: Document = operation.document.clone();
+    let mut rests = rests.iter();
+    for item in &mut document.operation.selection_set.items {
+        if let (SelectionItem::Field(field), Some(Some(rest))) = (item, rests.next()) {
+            field.selections = rest.clone();
+        }
+    }
+    SubgraphFetchOperation::from_anonymous_operation(document).document_str.into()
+}
+
+/// The text of a selection without its braces.
+pub(super) fn bare(selections: &SelectionSet) -> Box<str> {
+    let text = selections.to_string();
+    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    inner.unwrap_or(&text).into()
+}

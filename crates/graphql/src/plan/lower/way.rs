@@ -1,0 +1,182 @@
+//! The way to the objects that a step is made for, as short as it can be: from what another step found, each once, if
+//! all that the step needs lies below that, or else from the answer's root.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{Broken, Lowering, Target};
+use crate::plan::data::{
+    From, Level, Only, Position, PositionId, Representation, SlotId, Step, StepId, Value, Walk,
+};
+use crate::plan::types::Types;
+
+/// What a step reads of its objects. The keys are those by which it is found in the end.
+pub(super) enum Needs<'n> {
+    Keys(&'n mut [Arc<str>]),
+    Said(&'n mut Representation),
+}
+
+/// How the objects of a step are found.
+pub(super) struct Found {
+    pub(super) key: Vec<SlotId>,
+    pub(super) walk: Walk,
+    pub(super) after: BTreeSet<StepId>,
+}
+
+struct Way<'w> {
+    positions: &'w [Position],
+    steps: &'w [Step],
+    types: &'w Types,
+    /// The slots that matter, by position.
+    marks: HashMap<PositionId, BTreeSet<SlotId>>,
+    after: BTreeSet<StepId>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn way(
+        &self,
+        target: &Target,
+        only: Option<&std::sync::Arc<[u32]>>,
+        needs: Needs<'_>,
+    ) -> Result<Found, Broken> {
+        let mut way = Way {
+            positions: &self.positions,
+            steps: &self.steps,
+            types: self.types,
+            marks: HashMap::new(),
+            after: BTreeSet::new(),
+        };
+        match needs {
+            Needs::Keys(keys) => {
+                for key in keys {
+                    way.read(target.position, key)?;
+                }
+            }
+            Needs::Said(said) => way.said(target.position, said)?,
+        }
+        way.climb(target, only)
+    }
+}
+
+impl Way<'_> {
+    /// Marks the slots that have a field.
+    fn read(&mut self, position: PositionId, key: &Arc<str>) -> Result<(), Broken> {
+        let mut is_found = false;
+        for (number, slot) in self.positions[position].slots.iter().enumerate() {
+            let Some(entries) = slot.fields.get(key) else { continue };
+            is_found = true;
+            self.marks.entry(position).or_default().insert(number);
+            if entries.iter().any(|entry| entry.only.is_none()) {
+                break;
+            }
+        }
+        is_found.then_some(()).ok_or_else(|| Broken(format!("no slot has `{key}`")))
+    }
+
+    fn said(&mut self, position: PositionId, representation: &mut Representation) -> Result<(), Broken> {
+        for said in &mut representation.0 {
+            match &mut said.value {
+                Value::Typename => self.tell(position),
+                Value::Constant(_) => {}
+                Value::Leaf => self.fallback(position, &mut said.key, &said.name)?,
+                Value::Object(below) => {
+                    self.fallback(position, &mut said.key, &said.name)?;
+                    let child = self.positions[position].children.get(&said.key);
+                    let child = *child.ok_or_else(|| Broken(format!("no position at `{}`", said.key)))?;
+                    self.said(child, below)?;
+                    let marked = self.close(child);
+                    self.lift(child, &marked);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A field is read by the name that the planner gave it, or else by that which the service gets.
+    fn fallback(&mut self, position: PositionId, key: &mut Arc<str>, name: &str) -> Result<(), Broken> {
+        if self.read(position, key).is_err() {
+            *key = name.into();
+            self.read(position, key)?;
+        }
+        Ok(())
+    }
+
+    /// Marks a slot that tells the types of objects, where they have to be told.
+    fn tell(&mut self, position: PositionId) {
+        let Position { slots, .. } = &self.positions[position];
+        let marks = self.marks.entry(position).or_default();
+        if !self.positions[position].is_abstract(self.types)
+            || marks.iter().any(|slot| slots[*slot].teller.is_some())
+        {
+            return;
+        }
+        if let Some(teller) = slots.iter().position(|slot| slot.teller.is_some()) {
+            marks.insert(teller);
+        }
+    }
+
+    /// Marks those that decide what is found for the slots that are marked.
+    fn close(&mut self, position: PositionId) -> Vec<SlotId> {
+        let mut open: Vec<SlotId> = self.marks.entry(position).or_default().iter().copied().collect();
+        while let Some(slot) = open.pop() {
+            if let From::Found(step, group) = self.positions[position].slots[slot].from {
+                self.after.insert(step);
+                let key = self.steps.get(step).and_then(|step| step.groups.get(group));
+                for slot in key.map(|group| group.key.as_slice()).unwrap_or_default() {
+                    if self.marks.entry(position).or_default().insert(*slot) {
+                        open.push(*slot);
+                    }
+                }
+            }
+        }
+        self.marks.entry(position).or_default().iter().copied().collect()
+    }
+
+    /// Marks what slots come from in the position above.
+    fn lift(&mut self, position: PositionId, slots: &[SlotId]) {
+        let Some((parent, _)) = &self.positions[position].parent else { return };
+        for slot in slots {
+            if let From::Parent(above) = self.positions[position].slots[*slot].from {
+                self.marks.entry(*parent).or_default().insert(above);
+            }
+        }
+    }
+
+    fn climb(mut self, target: &Target, only: Option<&std::sync::Arc<[u32]>>) -> Result<Found, Broken> {
+        let mut position = target.position;
+        if only.is_some() {
+            self.tell(position);
+        }
+        if self.marks.get(&position).is_none_or(BTreeSet::is_empty) {
+            self.marks.entry(position).or_default().insert(0);
+        }
+        let key = self.marks[&position].iter().copied().collect();
+        let mut levels = Vec::new();
+        let start = loop {
+            let of_path: Only = target.only.get(&position).cloned().flatten();
+            if of_path.is_some() {
+                self.tell(position);
+            }
+            let marked: Vec<SlotId> = self.marks.entry(position).or_default().iter().copied().collect();
+            let level = |slots| Level { position, slots, only: of_path.clone() };
+            let Some((parent, _)) = &self.positions[position].parent else {
+                let slots = self.close(position);
+                levels.push(level(slots));
+                break None;
+            };
+            if let [slot] = marked[..]
+                && let From::Found(step, group) = self.positions[position].slots[slot].from
+            {
+                self.after.insert(step);
+                levels.push(level(marked));
+                break Some((step, group));
+            }
+            let slots = self.close(position);
+            self.lift(position, &slots);
+            levels.push(level(slots));
+            position = *parent;
+        };
+        levels.reverse();
+        Ok(Found { key, walk: Walk { start, levels }, after: self.after })
+    }
+}

@@ -1,0 +1,351 @@
+//! What the client selected: which fields an object of the answer has, in which order, and out of which slots.
+//!
+//! Fields are collected as the specification has it (6.3.2), once for each document. A shape is a selection at a position;
+//! where objects may be of several types, it has a list of fields for each that differs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use graphql_tools::static_graphql::query::{
+    Definition, Directive, Document, Field as Asked, FragmentDefinition, InlineFragment, Selection,
+    SelectionSet, Value,
+};
+
+use super::data::{Entry, Lookup, Only, Position, PositionId, SlotId};
+use super::types::{Ty, TypeId, Types};
+use super::values::quoted;
+
+pub(crate) type ShapeId = usize;
+
+/// A selection at a position.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// Where its objects come from; nowhere if no step brings any.
+    pub(crate) position: Option<PositionId>,
+    pub(crate) parent: TypeId,
+    /// The fields of an object, by its types.
+    pub(crate) variants: Vec<(Only, Arc<[Field]>)>,
+}
+
+/// A field of the answer.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) key: Arc<str>,
+    /// The key as a member's name, with its colon.
+    pub(crate) quoted: Bytes,
+    pub(crate) name: Box<str>,
+    pub(crate) ty: Ty,
+    pub(crate) source: Source,
+    /// What is selected of its objects.
+    pub(crate) shape: Option<ShapeId>,
+    /// It is there if all of one of these hold; with none of them always.
+    pub(crate) when: Vec<When>,
+    pub(crate) location: (u32, u32),
+}
+
+/// Variables, and what they have to be.
+pub(crate) type When = Box<[(Arc<str>, bool)]>;
+
+/// Where a field's value comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Typename,
+    /// `__schema` or `__type`, answered by the gateway.
+    Introspection(Asked),
+    /// The slots that may have it.
+    Slots(Vec<Read>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) slot: SlotId,
+    pub(crate) only: Only,
+    pub(crate) lookup: Lookup,
+    pub(crate) spelling: Option<Arc<HashMap<Box<str>, Box<str>>>>,
+}
+
+/// A selection set, and on what it depends whether it is there.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Part {
+    /// Its number in the document: its address, which is the same as long as the document is there.
+    set: usize,
+    when: When,
+}
+
+/// Makes shapes of a document.
+pub(crate) struct Shaping<'d> {
+    types: &'d Types,
+    positions: &'d [Position],
+    fragments: HashMap<&'d str, &'d FragmentDefinition>,
+    sets: HashMap<usize, &'d SelectionSet>,
+    known: HashMap<(Option<PositionId>, TypeId, Vec<Part>), ShapeId>,
+    pub(crate) shapes: Vec<Shape>,
+}
+
+/// The occurrences of a field in a selection.
+struct Collected<'d> {
+    key: &'d str,
+    fields: Vec<(&'d Asked, When)>,
+}
+
+impl<'d> Shaping<'d> {
+    pub(crate) fn new(types: &'d Types, positions: &'d [Position], document: &'d Document) -> Self {
+        let fragments = document.definitions.iter().filter_map(|definition| match definition {
+            Definition::Fragment(fragment) => Some((fragment.name.as_str(), fragment)),
+            Definition::Operation(_) => None,
+        });
+        Self {
+            types,
+            positions,
+            fragments: fragments.collect(),
+            sets: HashMap::new(),
+            known: HashMap::new(),
+            shapes: Vec::new(),
+        }
+    }
+
+    /// The shape of an operation.
+    pub(crate) fn root(&mut self, selections: &'d SelectionSet, root: TypeId) -> ShapeId {
+        let part = self.part(selections, [].into());
+        self.shape(Some(0), root, vec![part])
+    }
+
+    fn part(&mut self, set: &'d SelectionSet, when: When) -> Part {
+        let address = std::ptr::from_ref(set).addr();
+        self.sets.insert(address, set);
+        Part { set: address, when }
+    }
+
+    fn shape(&mut self, position: Option<PositionId>, parent: TypeId, parts: Vec<Part>) -> ShapeId {
+        let key = (position, parent, parts);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let id = self.shapes.len();
+        self.shapes.push(Shape { position, parent, variants: Vec::new() });
+        let parts = key.2.clone();
+        self.known.insert(key, id);
+        let mut variants: Vec<(Only, Arc<[Field]>)> = Vec::new();
+        if self.types.is_object(parent) || !self.is_divided(parent, &parts) {
+            variants.push((None, self.fields(position, parent, parent, &parts)));
+        } else {
+            for object in self.types.objects(parent) {
+                let fields = self.fields(position, *object, parent, &parts);
+                variants.push((Some([*object].into()), fields));
+            }
+        }
+        self.shapes[id].variants = variants;
+        id
+    }
+
+    /// Whether a selection has different fields for the objects that an abstract type may be.
+    fn is_divided(&self, parent: TypeId, parts: &[Part]) -> bool {
+        let objects = self.types.objects(parent);
+        let all = |condition: &str| {
+            let id = self.types.find(condition);
+            id.is_some_and(|id| objects.iter().all(|object| self.types.holds(id, *object)))
+        };
+        fn divides<'d>(
+            set: &'d SelectionSet,
+            fragments: &HashMap<&str, &'d FragmentDefinition>,
+            all: &dyn Fn(&str) -> bool,
+        ) -> bool {
+            set.items.iter().any(|item| match item {
+                Selection::Field(_) => false,
+                Selection::InlineFragment(fragment) => {
+                    fragment.type_condition.as_ref().is_some_and(|name| !all(name.as_ref()))
+                        || divides(&fragment.selection_set, fragments, all)
+                }
+                Selection::FragmentSpread(spread) => {
+                    fragments.get(spread.fragment_name.as_str()).is_some_and(|fragment| {
+                        !all(fragment.type_condition.as_ref())
+                            || divides(&fragment.selection_set, fragments, all)
+                    })
+                }
+            })
+        }
+        let sets = parts.iter().filter_map(|part| self.sets.get(&part.set));
+        sets.into_iter().any(|set| divides(set, &self.fragments, &all))
+    }
+
+    /// The fields of an object.
+    fn fields(
+        &mut self,
+        position: Option<PositionId>,
+        object: TypeId,
+        parent: TypeId,
+        parts: &[Part],
+    ) -> Arc<[Field]> {
+        let mut collected = Vec::new();
+        let mut visited = Vec::new();
+        for part in parts {
+            let Some(set) = self.sets.get(&part.set).copied() else { continue };
+            self.collect(set, object, &part.when, &mut visited, &mut collected);
+        }
+        collected.into_iter().filter_map(|field| self.field(position, object, parent, field)).collect()
+    }
+
+    fn collect(
+        &self,
+        set: &'d SelectionSet,
+        object: TypeId,
+        when: &When,
+        visited: &mut Vec<(&'d str, When)>,
+        out: &mut Vec<Collected<'d>>,
+    ) {
+        let is_meant = |condition: Option<&str>| {
+            condition.is_none_or(|name| {
+                self.types.find(name).is_some_and(|id| id == object || self.types.holds(id, object))
+            })
+        };
+        for item in &set.items {
+            match item {
+                Selection::Field(field) => {
+                    let Some(when) = narrowed(when, &field.directives) else { continue };
+                    let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
+                    match out.iter_mut().find(|known| known.key == key) {
+                        Some(known) => known.fields.push((field, when)),
+                        None => out.push(Collected { key, fields: vec![(field, when)] }),
+                    }
+                }
+                Selection::InlineFragment(fragment) => {
+                    let condition = fragment.type_condition.as_ref().map(|name| name.as_ref().as_str());
+                    let Some(when) = narrowed(when, &fragment.directives) else { continue };
+                    if is_meant(condition) {
+                        self.collect(&fragment.selection_set, object, &when, visited, out);
+                    }
+                }
+                Selection::FragmentSpread(spread) => {
+                    let Some(when) = narrowed(when, &spread.directives) else { continue };
+                    let Some(fragment) = self.fragments.get(spread.fragment_name.as_str()) else { continue };
+                    let visit = (spread.fragment_name.as_str(), when);
+                    if visited.contains(&visit) || !is_meant(Some(fragment.type_condition.as_ref().as_str()))
+                    {
+                        continue;
+                    }
+                    let when = visit.1.clone();
+                    visited.push(visit);
+                    self.collect(&fragment.selection_set, object, &when, visited, out);
+                }
+            }
+        }
+    }
+
+    fn field(
+        &mut self,
+        position: Option<PositionId>,
+        object: TypeId,
+        parent: TypeId,
+        collected: Collected<'d>,
+    ) -> Option<Field> {
+        let Collected { key, fields } = collected;
+        let (first, _) = fields.first()?;
+        let location = (first.position.line as u32, first.position.column as u32);
+        let is_always = fields.iter().any(|(_, when)| when.is_empty());
+        let when = match is_always {
+            true => Vec::new(),
+            false => fields.iter().map(|(_, when)| when.clone()).collect(),
+        };
+        let declared =
+            self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
+        let source = match first.name.as_str() {
+            "__typename" => Source::Typename,
+            "__schema" | "__type" => Source::Introspection(self.whole(&fields)),
+            _ => self.slots(position, key),
+        };
+        let ty = match &source {
+            Source::Typename => Ty::NonNull(Box::new(Ty::Named(self.types.find("String")?))),
+            _ => declared?.ty.clone(),
+        };
+        let is_composite = self.types.is_composite(ty.named()) && matches!(source, Source::Slots(_));
+        let shape = is_composite.then(|| {
+            let child = position.and_then(|position| self.positions[position].children.get(key).copied());
+            let parts =
+                fields.iter().map(|(field, when)| self.part(&field.selection_set, when.clone())).collect();
+            self.shape(child, ty.named(), parts)
+        });
+        let mut member = quoted(key).to_vec();
+        member.push(b':');
+        let (key, name) = (key.into(), first.name.as_str().into());
+        Some(Field { key, quoted: member.into(), name, ty, source, shape, when, location })
+    }
+
+    /// The occurrences of a field as one, with the fragments in their places.
+    fn whole(&self, fields: &[(&'d Asked, When)]) -> Asked {
+        let mut whole: Option<Asked> = None;
+        for (field, _) in fields {
+            let selection_set = self.inlined(&field.selection_set);
+            match &mut whole {
+                Some(whole) => whole.selection_set.items.extend(selection_set.items),
+                None => whole = Some(Asked { selection_set, ..(*field).clone() }),
+            }
+        }
+        whole.unwrap_or_else(|| unreachable!("a field that was collected occurs"))
+    }
+
+    fn inlined(&self, set: &SelectionSet) -> SelectionSet {
+        let items = set.items.iter().filter_map(|item| {
+            Some(match item {
+                Selection::Field(field) => {
+                    let selection_set = self.inlined(&field.selection_set);
+                    Selection::Field(Asked { selection_set, ..field.clone() })
+                }
+                Selection::InlineFragment(fragment) => {
+                    let selection_set = self.inlined(&fragment.selection_set);
+                    Selection::InlineFragment(InlineFragment { selection_set, ..fragment.clone() })
+                }
+                Selection::FragmentSpread(spread) => {
+                    let fragment = self.fragments.get(spread.fragment_name.as_str())?;
+                    Selection::InlineFragment(InlineFragment {
+                        position: spread.position,
+                        type_condition: Some(fragment.type_condition.clone()),
+                        directives: spread.directives.clone(),
+                        selection_set: self.inlined(&fragment.selection_set),
+                    })
+                }
+            })
+        });
+        SelectionSet { span: set.span, items: items.collect() }
+    }
+
+    fn slots(&self, position: Option<PositionId>, key: &str) -> Source {
+        let slots = position.map(|position| self.positions[position].slots.as_slice()).unwrap_or_default();
+        let reads = slots.iter().enumerate().flat_map(|(slot, known)| {
+            let entries = known.fields.get(key).map(Vec::as_slice).unwrap_or_default();
+            let is_seen = move |entry: &&Entry| {
+                let hides =
+                    |other: &Entry| other.is_renamed && (other.only.is_none() || other.only == entry.only);
+                entry.is_renamed || !entries.iter().any(hides)
+            };
+            entries.iter().filter(is_seen).map(move |entry| Read {
+                slot,
+                only: entry.only.clone(),
+                lookup: entry.lookup.clone(),
+                spelling: entry.spelling.clone(),
+            })
+        });
+        Source::Slots(reads.collect())
+    }
+}
+
+/// What has to hold when these directives stand at it as well; none if it can't.
+fn narrowed(when: &When, directives: &[Directive]) -> Option<When> {
+    let mut all: Vec<(Arc<str>, bool)> = when.to_vec();
+    for directive in directives {
+        let wanted = match directive.name.as_str() {
+            "skip" => false,
+            "include" => true,
+            _ => continue,
+        };
+        match directive.arguments.iter().find(|(name, _)| name == "if").map(|(_, value)| value) {
+            Some(Value::Boolean(value)) if *value == wanted => {}
+            Some(Value::Boolean(_)) => return None,
+            Some(Value::Variable(name)) => all.push((name.as_str().into(), wanted)),
+            _ => {}
+        }
+    }
+    all.sort();
+    all.dedup();
+    Some(all.into())
+}

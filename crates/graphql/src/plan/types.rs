@@ -1,0 +1,301 @@
+//! The types of the composed schema, by number: what is looked up for every value of every answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use graphql_tools::static_graphql::schema::{
+    Definition, Document, Field as FieldDefinition, InputValue, Type as Written, TypeDefinition, Value,
+};
+
+use crate::OperationKind;
+
+/// The number of a type.
+pub(crate) type TypeId = u32;
+
+/// The types that clients see, and the names of those that they don't.
+#[derive(Debug, Default)]
+pub(crate) struct Types {
+    list: Vec<Type>,
+    by_name: HashMap<Arc<str>, TypeId>,
+    hidden_values: HashMap<TypeId, Vec<Box<str>>>,
+    pub(crate) query: TypeId,
+    pub(crate) mutation: Option<TypeId>,
+}
+
+/// A type.
+#[derive(Debug)]
+pub(crate) struct Type {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: Kind,
+}
+
+/// What a type is.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// A type that clients don't see.
+    Hidden,
+    Scalar(Scalar),
+    Object(HashMap<Box<str>, Field>),
+    /// An interface or a union: its fields, and the objects that it may be, in order.
+    Abstract(HashMap<Box<str>, Field>, Vec<TypeId>),
+    Enum(Vec<Box<str>>),
+    Input {
+        fields: Vec<Input>,
+        is_one_of: bool,
+    },
+}
+
+/// How a scalar is read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    Int,
+    Float,
+    String,
+    Boolean,
+    Id,
+    /// Whatever JSON it is.
+    Custom,
+}
+
+/// A field of an object or interface.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) ty: Ty,
+    pub(crate) arguments: Vec<Input>,
+}
+
+/// An argument, or a field of an input object.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) name: Box<str>,
+    pub(crate) ty: Ty,
+    pub(crate) default: Option<Value>,
+}
+
+/// A type as it is written at a field: with lists, and with what may not be null.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ty {
+    Named(TypeId),
+    List(Box<Ty>),
+    NonNull(Box<Ty>),
+}
+
+impl Ty {
+    /// The type within all lists.
+    pub(crate) fn named(&self) -> TypeId {
+        match self {
+            Self::Named(id) => *id,
+            Self::List(inner) | Self::NonNull(inner) => inner.named(),
+        }
+    }
+
+    /// Itself where it may be null.
+    pub(crate) fn nullable(&self) -> &Self {
+        match self {
+            Self::NonNull(inner) => inner,
+            other => other,
+        }
+    }
+}
+
+impl Types {
+    /// Those of the schema that clients see.
+    pub(crate) fn of(schema: &Document) -> Self {
+        let mut types = Self::default();
+        for definition in &schema.definitions {
+            if let Definition::TypeDefinition(definition) = definition {
+                types.intern(definition.name());
+            }
+        }
+        for definition in &schema.definitions {
+            if let Definition::TypeDefinition(definition) = definition {
+                let kind = types.kind(definition);
+                let id = types.intern(definition.name());
+                types.list[id as usize].kind = kind;
+            }
+        }
+        types.possible(schema);
+        let root = |name: Option<&str>| name.and_then(|name| types.find(name));
+        let named = schema.definitions.iter().find_map(|definition| match definition {
+            Definition::SchemaDefinition(roots) => Some(roots),
+            _ => None,
+        });
+        let query = root(named.and_then(|roots| roots.query.as_deref()).or(Some("Query")));
+        let mutation = match named {
+            Some(roots) => root(roots.mutation.as_deref()),
+            None => root(Some("Mutation")),
+        };
+        types.query = query.unwrap_or_else(|| types.intern("Query"));
+        types.mutation = mutation;
+        types
+    }
+
+    /// The type of an operation's fields.
+    pub(crate) fn root(&self, kind: OperationKind) -> TypeId {
+        match kind {
+            OperationKind::Query => self.query,
+            OperationKind::Mutation => self.mutation.unwrap_or(self.query),
+        }
+    }
+
+    /// The number of a name, which is one of a hidden type if it was not known.
+    pub(crate) fn intern(&mut self, name: &str) -> TypeId {
+        if let Some(id) = self.by_name.get(name) {
+            return *id;
+        }
+        let name: Arc<str> = name.into();
+        let id = TypeId::try_from(self.list.len()).unwrap_or(TypeId::MAX);
+        self.list.push(Type { name: Arc::clone(&name), kind: Kind::Hidden });
+        self.by_name.insert(name, id);
+        id
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<TypeId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(crate) fn get(&self, id: TypeId) -> &Type {
+        &self.list[id as usize]
+    }
+
+    pub(crate) fn name(&self, id: TypeId) -> &Arc<str> {
+        &self.get(id).name
+    }
+
+    pub(crate) fn kind_of(&self, id: TypeId) -> &Kind {
+        &self.get(id).kind
+    }
+
+    /// Whether clients don't see the type.
+    pub(crate) fn is_hidden(&self, id: TypeId) -> bool {
+        matches!(self.kind_of(id), Kind::Hidden)
+    }
+
+    /// Whether an enum has a value that clients don't see.
+    pub(crate) fn is_hidden_value(&self, id: TypeId, name: &str) -> bool {
+        self.hidden_values.get(&id).is_some_and(|values| values.iter().any(|value| **value == *name))
+    }
+
+    /// Notes the values that an enum has beside those that clients see.
+    pub(crate) fn hide_values<'v>(&mut self, name: &str, all: impl Iterator<Item = &'v str>) {
+        let id = self.intern(name);
+        let Kind::Enum(seen) = self.kind_of(id) else { return };
+        let hidden: Vec<Box<str>> =
+            all.filter(|value| !seen.iter().any(|seen| **seen == **value)).map(Into::into).collect();
+        if !hidden.is_empty() {
+            self.hidden_values.insert(id, hidden);
+        }
+    }
+
+    pub(crate) fn is_object(&self, id: TypeId) -> bool {
+        matches!(self.kind_of(id), Kind::Object(_))
+    }
+
+    pub(crate) fn is_composite(&self, id: TypeId) -> bool {
+        matches!(self.kind_of(id), Kind::Object(_) | Kind::Abstract(..))
+    }
+
+    /// The objects that a value of this type may be.
+    pub(crate) fn objects(&self, id: TypeId) -> &[TypeId] {
+        match self.kind_of(id) {
+            Kind::Abstract(_, possible) => possible,
+            _ => &[],
+        }
+    }
+
+    /// Whether a value of the type `id` may be one of `object`, which is an object.
+    pub(crate) fn holds(&self, id: TypeId, object: TypeId) -> bool {
+        id == object || self.objects(id).contains(&object)
+    }
+
+    pub(crate) fn field(&self, id: TypeId, name: &str) -> Option<&Field> {
+        match self.kind_of(id) {
+            Kind::Object(fields) | Kind::Abstract(fields, _) => fields.get(name),
+            _ => None,
+        }
+    }
+
+    /// A type as it is written, with names for numbers.
+    pub(crate) fn written(&self, ty: &Ty) -> String {
+        match ty {
+            Ty::Named(id) => self.name(*id).to_string(),
+            Ty::List(inner) => format!("[{}]", self.written(inner)),
+            Ty::NonNull(inner) => format!("{}!", self.written(inner)),
+        }
+    }
+
+    pub(crate) fn ty(&mut self, written: &Written) -> Ty {
+        match written {
+            Written::NamedType(name) => Ty::Named(self.intern(name)),
+            Written::ListType(inner) => Ty::List(Box::new(self.ty(inner))),
+            Written::NonNullType(inner) => Ty::NonNull(Box::new(self.ty(inner))),
+        }
+    }
+
+    /// The same where all names are known; none where one is not.
+    pub(crate) fn known(&self, written: &Written) -> Option<Ty> {
+        Some(match written {
+            Written::NamedType(name) => Ty::Named(self.find(name)?),
+            Written::ListType(inner) => Ty::List(Box::new(self.known(inner)?)),
+            Written::NonNullType(inner) => Ty::NonNull(Box::new(self.known(inner)?)),
+        })
+    }
+
+    fn kind(&mut self, definition: &TypeDefinition) -> Kind {
+        match definition {
+            TypeDefinition::Scalar(scalar) => Kind::Scalar(match scalar.name.as_str() {
+                "Int" => Scalar::Int,
+                "Float" => Scalar::Float,
+                "String" => Scalar::String,
+                "Boolean" => Scalar::Boolean,
+                "ID" => Scalar::Id,
+                _ => Scalar::Custom,
+            }),
+            TypeDefinition::Object(object) => Kind::Object(self.fields(&object.fields)),
+            TypeDefinition::Interface(interface) => {
+                Kind::Abstract(self.fields(&interface.fields), Vec::new())
+            }
+            TypeDefinition::Union(union) => {
+                Kind::Abstract(HashMap::new(), union.types.iter().map(|name| self.intern(name)).collect())
+            }
+            TypeDefinition::Enum(named) => {
+                Kind::Enum(named.values.iter().map(|value| value.name.as_str().into()).collect())
+            }
+            TypeDefinition::InputObject(input) => Kind::Input {
+                fields: self.inputs(&input.fields),
+                is_one_of: input.directives.iter().any(|directive| directive.name == "oneOf"),
+            },
+        }
+    }
+
+    fn fields(&mut self, fields: &[FieldDefinition]) -> HashMap<Box<str>, Field> {
+        let mut field = |field: &FieldDefinition| {
+            let (ty, arguments) = (self.ty(&field.field_type), self.inputs(&field.arguments));
+            (field.name.as_str().into(), Field { ty, arguments })
+        };
+        fields.iter().map(&mut field).collect()
+    }
+
+    fn inputs(&mut self, inputs: &[InputValue]) -> Vec<Input> {
+        let mut input = |input: &InputValue| Input {
+            name: input.name.as_str().into(),
+            ty: self.ty(&input.value_type),
+            default: input.default_value.clone(),
+        };
+        inputs.iter().map(&mut input).collect()
+    }
+
+    /// Notes which objects each interface may be.
+    fn possible(&mut self, schema: &Document) {
+        for definition in &schema.definitions {
+            let Definition::TypeDefinition(TypeDefinition::Object(object)) = definition else { continue };
+            let id = self.intern(&object.name);
+            for interface in &object.implements_interfaces {
+                let interface = self.intern(interface);
+                if let Kind::Abstract(_, possible) = &mut self.list[interface as usize].kind {
+                    possible.push(id);
+                }
+            }
+        }
+    }
+}

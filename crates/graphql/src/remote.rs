@@ -1,0 +1,189 @@
+//! Asking a service that speaks GraphQL: a document and its variables, and what is in the response.
+
+mod introspect;
+mod response;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::uri::PathAndQuery;
+use json::{Kind, Node};
+use serde_json::Value;
+use services::{CallError, PathError, Request};
+
+use crate::fetched::{Fetched, Found, Place};
+use crate::reason::Reason;
+use crate::sources::{Endpoint, Ground};
+
+pub use introspect::{NotIntrospected, introspect};
+pub(crate) use response::{Response, Sorted};
+
+/// A document as it stands in a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Query(Bytes);
+
+impl Query {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(Value::from(text).to_string().into())
+    }
+}
+
+/// Objects that are asked for by what is known of them, in one field of a document.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch<'a> {
+    /// By which key of the response they are found.
+    pub(crate) alias: &'a str,
+    /// The variable that the document has their list by.
+    pub(crate) variable: &'a str,
+    /// What is known of each, as the text of an object with its `__typename`.
+    pub(crate) representations: Vec<Bytes>,
+}
+
+/// Asks for root fields: one target, the object of all of them.
+pub(crate) async fn root(
+    ground: &Ground,
+    endpoint: &Endpoint<'_>,
+    query: &Query,
+    variables: &[(&str, Bytes)],
+    is_query: bool,
+) -> Fetched {
+    let body = body(query, |out| write_variables(out, variables));
+    let response = match ask(ground, endpoint, body, is_query).await {
+        Ok(response) => response,
+        Err(reason) => return failed(ground, endpoint, 1, reason),
+    };
+    let Response { document, data, told, status } = response;
+    let found = match (data, told.is_empty()) {
+        (None, _) => return failed(ground, endpoint, 1, Reason::Told(told, status)),
+        (Some(start), true) => Found::One(Place { document: 0, start: start as u32 }),
+        (Some(start), false) => Found::Partial(Place { document: 0, start: start as u32 }, 0),
+    };
+    let errors = match told.is_empty() {
+        true => Vec::new(),
+        false => vec![Reason::Told(told, status).of(&endpoint.name(ground))],
+    };
+    Fetched { documents: vec![document], found: vec![found], errors }
+}
+
+/// Asks for more of objects of which something is known: a target for each, batch by batch.
+pub(crate) async fn entities(
+    ground: &Ground,
+    endpoint: &Endpoint<'_>,
+    query: &Query,
+    batches: &[Batch<'_>],
+    variables: &[(&str, Bytes)],
+) -> Fetched {
+    let count = batches.iter().map(|batch| batch.representations.len()).sum();
+    let body = body(query, |out| {
+        write_variables(out, variables);
+        for batch in batches {
+            write_name(out, batch.variable);
+            write_list(out, batch.representations.iter().map(|text| &text[..]));
+        }
+    });
+    let response = match ask(ground, endpoint, body, true).await {
+        Ok(response) => response,
+        Err(reason) => return failed(ground, endpoint, count, reason),
+    };
+    // The targets' numbers, by alias and place in its list.
+    let mut firsts = Vec::with_capacity(batches.len());
+    let mut first = 0;
+    for batch in batches {
+        firsts.push((batch.alias, first, batch.representations.len()));
+        first += batch.representations.len();
+    }
+    let mut sorted = Sorted::new(response.told, |path| {
+        let [Value::String(alias), Value::Number(item), rest @ ..] = path else { return None };
+        let (_, first, count) = firsts.iter().find(|(known, _, _)| known == alias)?;
+        let item = usize::try_from(item.as_u64()?).ok().filter(|item| item < count)?;
+        Some((first + item, rest))
+    });
+    let data = response.data.and_then(|start| response.document.node(start));
+    let mut found = Vec::with_capacity(count);
+    for (alias, first, count) in &firsts {
+        let list = data.and_then(|data| data.member(alias.as_bytes()));
+        let mut items = list.into_iter().flat_map(Node::items);
+        found.extend((*first..first + count).map(|target| sorted.found(target, items.next(), 0)));
+    }
+    let errors = sorted.errors(&endpoint.name(ground), response.status);
+    Fetched { documents: vec![response.document], found, errors }
+}
+
+/// Sends a document.
+pub(crate) async fn ask(
+    ground: &Ground,
+    endpoint: &Endpoint<'_>,
+    body: Bytes,
+    is_query: bool,
+) -> Result<Response, Reason> {
+    let service = ground.service(endpoint.service)?;
+    let request = request(endpoint.path, body)?;
+    let answer = match is_query {
+        true => ground.calls.ask(service, request).await,
+        false => ground.calls.send(service, request).await,
+    };
+    Response::read(&answer.map_err(Reason::Call)?)
+}
+
+fn request(path: &str, body: Bytes) -> Result<Request, Reason> {
+    let invalid = |_| Reason::Call(CallError::Path(PathError::Invalid).into());
+    let path_and_query = PathAndQuery::try_from(path).map_err(invalid)?;
+    let mut headers = HeaderMap::new();
+    let accept = "application/graphql-response+json, application/json;q=0.9";
+    headers.insert(ACCEPT, HeaderValue::from_static(accept));
+    headers.insert(CONTENT_TYPE, const { HeaderValue::from_static("application/json") });
+    Ok(Request { method: Method::POST, path_and_query, headers, body })
+}
+
+/// A request's body; `variables` writes the members of the variables, each with a comma behind it.
+pub(crate) fn body(query: &Query, variables: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::with_capacity(query.0.len() + 64);
+    out.extend_from_slice(b"{\"query\":");
+    out.extend_from_slice(&query.0);
+    out.extend_from_slice(b",\"variables\":{");
+    variables(&mut out);
+    if out.ends_with(b",") {
+        out.pop();
+    }
+    out.extend_from_slice(b"}}");
+    out.into()
+}
+
+pub(crate) fn write_variables(out: &mut Vec<u8>, variables: &[(&str, Bytes)]) {
+    for (name, value) in variables {
+        write_name(out, name);
+        out.extend_from_slice(value);
+        out.push(b',');
+    }
+}
+
+/// The name of a variable: GraphQL's names need no escapes.
+pub(crate) fn write_name(out: &mut Vec<u8>, name: &str) {
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+/// A list, and the comma behind it.
+pub(crate) fn write_list<'t>(out: &mut Vec<u8>, items: impl Iterator<Item = &'t [u8]>) {
+    out.push(b'[');
+    for (place, item) in items.enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(item);
+    }
+    out.extend_from_slice(b"],");
+}
+
+fn failed(ground: &Ground, endpoint: &Endpoint<'_>, targets: usize, reason: Reason) -> Fetched {
+    Fetched::failed(targets, reason.of(&endpoint.name(ground)))
+}
+
+/// Whether a value is there.
+pub(crate) fn is_there(node: &Node<'_>) -> bool {
+    node.kind() != Kind::Null
+}
+
+#[cfg(test)]
+mod tests;

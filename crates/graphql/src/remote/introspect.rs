@@ -1,0 +1,68 @@
+//! Asking a GraphQL service for its schema, when the gateway starts or its config is read anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use services::{Budget, Call, CallError, PathError, Services};
+
+use super::{Query, Response, body, request};
+use crate::answer::Answer;
+use crate::reason::Reason;
+
+/// How long a service may take.
+const TIME: Duration = Duration::from_secs(10);
+/// How many bytes a schema may have.
+const MOST: u64 = 32 << 20;
+
+/// The document of introspection, as graphql-js has it, without what older servers don't know. Types are nested as deep as
+/// it nests them.
+const QUERY: &str = "query IntrospectionQuery { __schema { \
+queryType { name } mutationType { name } subscriptionType { name } \
+types { kind name description \
+fields(includeDeprecated: true) { name description args { ...Argument } type { ...Type } isDeprecated deprecationReason } \
+inputFields { ...Argument } interfaces { ...Type } \
+enumValues(includeDeprecated: true) { name description isDeprecated deprecationReason } possibleTypes { ...Type } } \
+directives { name description locations args { ...Argument } } } } \
+fragment Argument on __InputValue { name description type { ...Type } defaultValue } \
+fragment Type on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name \
+ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } } } }";
+
+/// Why a service's schema is not known.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct NotIntrospected {
+    /// In plain words, with the service's name.
+    pub message: String,
+    /// The stable code.
+    pub code: &'static str,
+}
+
+/// Asks a service for its schema: the text of an object with `__schema`.
+///
+/// # Errors
+/// When it does not answer with one in time.
+pub async fn introspect(services: &Services, service: &str, path: &str) -> Result<Bytes, NotIntrospected> {
+    let schema = ask(services, service, path).await;
+    schema.map_err(|reason| {
+        let error = reason.of(&Arc::from(service));
+        NotIntrospected { message: error.message, code: error.code }
+    })
+}
+
+async fn ask(services: &Services, service: &str, path: &str) -> Result<Bytes, Reason> {
+    let budget = Arc::new(Budget::new(TIME, 1, MOST, 1));
+    let call = Call { budget, ..Call::unlimited() };
+    let unknown = || Reason::Call(CallError::Path(PathError::UnknownService).into());
+    let service = services.get(service).ok_or_else(unknown)?;
+    let request = request(path, body(&Query::new(QUERY), |_| {}))?;
+    let answer = services.send(&call, service, request).await.map_err(|error| Reason::Call(error.into()))?;
+    let answer = Answer::from(answer);
+    let Response { document, data, told, status } = Response::read(&answer)?;
+    let data = data.and_then(|start| document.node(start));
+    match data.filter(|data| data.member(b"__schema").is_some_and(|schema| super::is_there(&schema))) {
+        Some(data) => Ok(data.slice()),
+        None if told.is_empty() => Err(Reason::NothingAt("/data/__schema".to_owned())),
+        None => Err(Reason::Told(told, status)),
+    }
+}

@@ -1,0 +1,114 @@
+//! A GraphQL response, and which of its errors belong to what.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::StatusCode;
+use json::{Document, Kind, Node};
+use serde_json::{Map, Value};
+
+use crate::answer::Answer;
+use crate::fetched::{Found, Place, SourceError};
+use crate::reason::Reason;
+
+/// As many errors of one response are told.
+const MOST_ERRORS: usize = 100;
+/// What of an error is told: places in the document that the service was asked are not.
+const TOLD: [&str; 3] = ["message", "path", "extensions"];
+
+/// What a GraphQL service answered.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) document: Arc<Document>,
+    /// Where `data` begins; none where it is `null` or missing.
+    pub(crate) data: Option<usize>,
+    /// `errors`.
+    pub(crate) told: Vec<Value>,
+    pub(crate) status: StatusCode,
+}
+
+impl Response {
+    /// Reads an answer, whatever its status: what a response says goes before what its status says (GraphQL over HTTP, 6.4).
+    pub(crate) fn read(answer: &Answer) -> Result<Self, Reason> {
+        let status = answer.status();
+        let or_status = |reason| if status.is_success() { reason } else { Reason::Status(status) };
+        let document = answer.document().map_err(or_status)?;
+        let (mut data, mut told, mut is_response) = (None, Vec::new(), false);
+        for (key, value) in document.root().members() {
+            if key.is(b"data") && matches!(value.kind(), Kind::Object | Kind::Null) {
+                data = (value.kind() == Kind::Object).then(|| value.start());
+                is_response = true;
+            } else if key.is(b"errors") && value.kind() == Kind::Array {
+                told = value.items().take(MOST_ERRORS).filter_map(error).collect();
+                is_response |= !told.is_empty();
+            }
+        }
+        if !is_response || (data.is_none() && told.is_empty()) {
+            return Err(or_status(Reason::NotGraphql));
+        }
+        Ok(Self { document: Arc::clone(document), data, told, status })
+    }
+}
+
+/// What is told of an error.
+fn error(node: Node<'_>) -> Option<Value> {
+    let Value::Object(members) = serde_json::from_slice(node.text()).ok()? else { return None };
+    let told: Map<String, Value> = members.into_iter().filter(|(name, _)| TOLD.contains(&&**name)).collect();
+    Some(told.into())
+}
+
+/// Errors by their targets.
+pub(crate) struct Sorted {
+    /// Those of each target that has some, with their paths below it, and their number among all.
+    by_target: BTreeMap<usize, (u32, Vec<Value>)>,
+    /// Those of none, or of several.
+    general: Vec<Value>,
+    /// Whether something is missing, and no error says why.
+    is_short: bool,
+}
+
+impl Sorted {
+    /// Sorts errors: `target` says of a path whose it is, and what of it lies below.
+    pub(crate) fn new(told: Vec<Value>, target: impl Fn(&[Value]) -> Option<(usize, &[Value])>) -> Self {
+        let (mut by_target, mut general) = (BTreeMap::<usize, (u32, Vec<Value>)>::new(), Vec::new());
+        for mut error in told {
+            let path = error.get("path").and_then(Value::as_array);
+            match path.and_then(|path| target(path)).map(|(target, rest)| (target, rest.to_vec())) {
+                Some((target, rest)) => {
+                    error["path"] = rest.into();
+                    by_target.entry(target).or_default().1.push(error);
+                }
+                None => general.push(error),
+            }
+        }
+        for (number, (place, _)) in by_target.values_mut().enumerate() {
+            *place = number as u32;
+        }
+        Self { by_target, general, is_short: false }
+    }
+
+    /// What a target got, where this stands for it in the response.
+    pub(crate) fn found(&mut self, target: usize, node: Option<Node<'_>>, document: u32) -> Found {
+        let own = self.by_target.get(&target).map(|(number, _)| *number);
+        let general = self.by_target.len() as u32;
+        let place = node.filter(super::is_there).map(|node| Place { document, start: node.start() as u32 });
+        match (place, own) {
+            (Some(place), Some(error)) => Found::Partial(place, error),
+            (Some(place), None) => Found::One(place),
+            (None, Some(error)) => Found::Failed(error),
+            (None, None) if self.general.is_empty() && node.is_some() => Found::Nothing,
+            (None, None) => {
+                self.is_short |= self.general.is_empty();
+                Found::Failed(general)
+            }
+        }
+    }
+
+    /// What is told of them, in the order of their numbers.
+    pub(crate) fn errors(self, service: &Arc<str>, status: StatusCode) -> Vec<SourceError> {
+        let general = Some(self.general).filter(|general| !general.is_empty());
+        let told = self.by_target.into_values().map(|(_, told)| told).chain(general);
+        let told = told.map(|told| Reason::Told(told, status));
+        told.chain(self.is_short.then_some(Reason::Short)).map(|reason| reason.of(service)).collect()
+    }
+}

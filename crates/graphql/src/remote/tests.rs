@@ -1,0 +1,145 @@
+//! Documents as a GraphQL service sees them, and what becomes of its responses.
+
+use serde_json::json;
+
+use super::*;
+use crate::fetched::Fetched;
+use crate::rig::{Rig, shown};
+
+const SHOP: Endpoint<'static> = Endpoint { service: "shop", path: "/graphql" };
+
+async fn asked(status: u16, text: &str) -> Fetched {
+    let rig = Rig::new(&[("POST /graphql", status, text)]).await;
+    root(&rig.ground(), &SHOP, &Query::new("{a}"), &[], true).await
+}
+
+#[tokio::test]
+async fn a_document_and_its_variables_are_posted() {
+    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
+    let query = Query::new("query($n:Int,$s:String){a(n:$n,s:$s)} # \"quoted\"");
+    let variables = [("n", Bytes::from_static(b"1")), ("s", Bytes::from_static(b"\"x\""))];
+    let fetched = root(&rig.ground(), &SHOP, &query, &variables, true).await;
+    assert_eq!(shown(&fetched), [r#"{"a":1}"#]);
+    let seen = rig.last();
+    let expected =
+        r#"{"query":"query($n:Int,$s:String){a(n:$n,s:$s)} # \"quoted\"","variables":{"n":1,"s":"x"}}"#;
+    assert_eq!(seen.body, expected);
+    assert_eq!(seen.headers["content-type"], "application/json");
+    assert_eq!(seen.headers["accept"], "application/graphql-response+json, application/json;q=0.9");
+}
+
+#[tokio::test]
+async fn queries_are_sent_once_and_mutations_each_time() {
+    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
+    let (ground, query) = (rig.ground(), Query::new("{a}"));
+    for is_query in [true, true, false, false] {
+        root(&ground, &SHOP, &query, &[], is_query).await;
+    }
+    assert_eq!(rig.lines().len(), 3);
+}
+
+#[tokio::test]
+async fn what_a_response_says_goes_before_its_status() {
+    let errors =
+        r#"{"errors":[{"message":"no","locations":[{"line":1,"column":1}],"extensions":{"code":"X"}}]}"#;
+    for status in [200, 400, 500] {
+        let fetched = asked(status, errors).await;
+        assert_eq!(shown(&fetched), ["upstream-errors"]);
+        let error = &fetched.errors[0];
+        assert_eq!(error.message, "the service `shop` answered an error: no");
+        assert_eq!(error.status, (status != 200).then_some(status));
+        assert_eq!(error.told, [json!({ "message": "no", "extensions": { "code": "X" } })]);
+    }
+    assert_eq!(shown(&asked(500, r#"{"data":{"a":1}}"#).await), [r#"{"a":1}"#]);
+}
+
+#[tokio::test]
+async fn whole_data_with_errors_beside_it_is_both() {
+    let fetched = asked(200, r#"{"errors":[{"message":"no","path":["a",0]}],"data":{"a":[null]}}"#).await;
+    assert_eq!(shown(&fetched), [r#"{"a":[null]} but upstream-errors"#]);
+    assert_eq!(fetched.errors[0].told, [json!({ "message": "no", "path": ["a", 0] })]);
+}
+
+#[tokio::test]
+async fn what_is_no_response_is_told_by_what_it_is() {
+    for (status, text, code) in [
+        (502, "<html>", "upstream-status"),
+        (401, "{}", "upstream-status"),
+        (200, "<html>", "upstream-not-json"),
+        (200, r#"{"data":{"a":"#, "upstream-not-json"),
+        (200, "", "upstream-not-json"),
+        (200, "{}", "upstream-not-graphql"),
+        (200, r#"{"data":null}"#, "upstream-not-graphql"),
+        (200, r#"{"data":[]}"#, "upstream-not-graphql"),
+        (200, r#"{"errors":[]}"#, "upstream-not-graphql"),
+        (200, "[]", "upstream-not-graphql"),
+    ] {
+        assert_eq!(shown(&asked(status, text).await), [code], "{status} {text}");
+    }
+}
+
+/// What three entities in two batches get.
+async fn entities_of(text: &str) -> (Fetched, serde_json::Value) {
+    let rig = Rig::new(&[("POST /graphql", 200, text)]).await;
+    let of = |id: u32| Bytes::from(format!(r#"{{"__typename":"A","id":{id}}}"#));
+    let batches = [
+        Batch { alias: "_e0", variable: "r0", representations: vec![of(1), of(2)] },
+        Batch { alias: "_e1", variable: "r1", representations: vec![of(3)] },
+    ];
+    let variables = [("n", Bytes::from_static(b"7"))];
+    let fetched = entities(&rig.ground(), &SHOP, &Query::new("query"), &batches, &variables).await;
+    (fetched, serde_json::from_str(&rig.last().body).unwrap())
+}
+
+#[tokio::test]
+async fn entities_are_found_by_batch_and_place() {
+    let (fetched, sent) = entities_of(r#"{"data":{"_e1":[{"x":3}],"_e0":[{"x":1},null]}}"#).await;
+    assert_eq!(shown(&fetched), [r#"{"x":1}"#, "nothing", r#"{"x":3}"#]);
+    let of = |id| json!({ "__typename": "A", "id": id });
+    assert_eq!(sent["variables"], json!({ "n": 7, "r0": [of(1), of(2)], "r1": [of(3)] }));
+}
+
+#[tokio::test]
+async fn errors_belong_to_the_entities_that_their_paths_name() {
+    let text = r#"{"data":{"_e0":[{"x":null},null],"_e1":[{"x":3}]},"errors":[
+        {"message":"1","path":["_e0",1]},{"message":"2","path":["_e0",0,"x",4]},{"message":"3","path":["_e0",9]},
+        {"message":"4"},{"message":"5","path":["_e0",0,"y"]}]}"#;
+    let (fetched, _) = entities_of(text).await;
+    let errors = "upstream-errors";
+    assert_eq!(
+        shown(&fetched),
+        [format!(r#"{{"x":null}} but {errors}"#), errors.into(), r#"{"x":3}"#.into()]
+    );
+    let told: Vec<_> = fetched.errors.iter().map(|error| json!(error.told)).collect();
+    assert_eq!(told[0], json!([{ "message": "2", "path": ["x", 4] }, { "message": "5", "path": ["y"] }]));
+    assert_eq!(told[1], json!([{ "message": "1", "path": [] }]));
+    assert_eq!(told[2], json!([{ "message": "3", "path": ["_e0", 9] }, { "message": "4" }]));
+}
+
+#[tokio::test]
+async fn an_error_without_a_place_is_that_of_all_that_is_missing() {
+    let (fetched, _) = entities_of(r#"{"data":null,"errors":[{"message":"no"}]}"#).await;
+    assert_eq!(shown(&fetched), ["upstream-errors"; 3]);
+    assert_eq!(fetched.errors.len(), 1);
+    let (fetched, _) = entities_of(r#"{"data":{"_e0":[{"x":1}]}}"#).await;
+    assert_eq!(shown(&fetched), [r#"{"x":1}"#, "upstream-shape", "upstream-shape"]);
+}
+
+#[tokio::test]
+async fn a_schema_is_asked_for_by_introspection() {
+    let schema = r#"{"__schema":{"types":[]}}"#;
+    let rig = Rig::new(&[
+        ("POST /graphql", 200, &format!(r#"{{"data":{schema}}}"#)),
+        ("POST /off", 400, r#"{"errors":[{"message":"introspection is off"}]}"#),
+        ("POST /null", 200, r#"{"data":{"__schema":null}}"#),
+    ])
+    .await;
+    assert_eq!(introspect(&rig.services, "shop", "/graphql").await.unwrap(), schema);
+    for (path, code, message) in [
+        ("/off", "upstream-errors", "the service `shop` answered an error: introspection is off"),
+        ("/null", "upstream-shape", "what the service `shop` answered has nothing at `/data/__schema`"),
+    ] {
+        let error = introspect(&rig.services, "shop", path).await.unwrap_err();
+        assert_eq!((error.code, &*error.message), (code, message));
+    }
+}

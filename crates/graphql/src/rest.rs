@@ -1,0 +1,113 @@
+//! Asking a service that speaks REST: a request of an operation and its values, and the value in the answer.
+
+mod request;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use json::{Document, Path, Step};
+use services::{Request, Service};
+
+use crate::answer::Answer;
+use crate::fetched::{Fetched, Found, Place};
+use crate::reason::Reason;
+use crate::sources::{Arguments, Ground};
+use crate::subgraph::{From, Operation};
+use openapi::Place as In;
+
+pub(crate) use request::{Key, Renderer};
+
+/// A value in an answer.
+pub(crate) struct Value {
+    pub(crate) document: Arc<Document>,
+    pub(crate) start: usize,
+}
+
+/// Asks for the value of a root field.
+pub(crate) async fn root(
+    ground: &Ground,
+    service: &str,
+    operation: &Operation,
+    arguments: &Arguments,
+) -> Fetched {
+    let service = match ground.service(service) {
+        Ok(service) => service,
+        Err(reason) => return Fetched::failed(1, reason.of(&service.into())),
+    };
+    let request = Renderer { operation, arguments, key: Key::None }.request();
+    let value = match request {
+        Ok(request) => one(ground, service, operation, request).await,
+        Err(reason) => Err(reason),
+    };
+    match value {
+        Ok(None) => Fetched { found: vec![Found::Nothing], ..Fetched::default() },
+        Ok(Some(Value { document, start })) => {
+            let found = vec![Found::One(Place { document: 0, start: start as u32 })];
+            Fetched { documents: vec![document], found, errors: Vec::new() }
+        }
+        Err(reason) => Fetched::failed(1, reason.of(service.name())),
+    }
+}
+
+/// Sends a request and finds the value in its answer; none where there is none.
+pub(crate) async fn one(
+    ground: &Ground,
+    service: &Arc<Service>,
+    operation: &Operation,
+    request: Request,
+) -> Result<Option<Value>, Reason> {
+    let answer = ground.calls.send(service, request).await.map_err(Reason::Call)?;
+    read(operation, &answer)
+}
+
+fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, Reason> {
+    let (status, body) = (answer.status(), answer.body());
+    if status == StatusCode::NOT_FOUND && is_one_by_key(operation) {
+        return Ok(None);
+    }
+    if !status.is_success() {
+        return Err(Reason::Status(status));
+    }
+    if operation.is_empty {
+        return whole(Bytes::from_static(b"true")).map(Some);
+    }
+    if matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) && body.is_empty() {
+        return Ok(None);
+    }
+    if operation.is_text {
+        let text = std::str::from_utf8(body).map_err(|_| Reason::NotText)?;
+        return whole(serde_json::Value::from(text).to_string().into()).map(Some);
+    }
+    let document = answer.document()?;
+    let node = operation.at.find(document.root());
+    let start = node.ok_or_else(|| Reason::NothingAt(shown(&operation.at)))?.start();
+    Ok(Some(Value { document: Arc::clone(document), start }))
+}
+
+/// The value that a text of ours is.
+pub(crate) fn whole(text: Bytes) -> Result<Value, Reason> {
+    let document = Document::new(text).map_err(|error| Reason::NotJson(error, false))?;
+    Ok(Value { start: document.root().start(), document: Arc::new(document) })
+}
+
+/// Whether it reads what a value in its path names: then there may be no such thing.
+fn is_one_by_key(operation: &Operation) -> bool {
+    let is_named = |from: &From| !matches!(from, From::Fixed(_));
+    matches!(operation.method, Method::GET | Method::HEAD)
+        && operation
+            .parameters
+            .iter()
+            .any(|parameter| parameter.place == In::Path && is_named(&parameter.from))
+}
+
+fn shown(path: &Path) -> String {
+    let step = |step: &Step| match step {
+        Step::Name(name) => format!("/{name}"),
+        Step::Each => "/*".to_owned(),
+    };
+    path.steps().iter().map(step).collect()
+}
+
+#[cfg(test)]
+mod tests;

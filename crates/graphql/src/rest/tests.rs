@@ -1,0 +1,208 @@
+//! Requests as a service sees them, and what becomes of its answers.
+
+use http::Method;
+use serde_json::json;
+
+use super::*;
+use crate::rig::{Rig, shown};
+use crate::subgraph::Parameter;
+
+fn parameter(name: &str, place: In, from: From) -> Parameter {
+    Parameter { name: name.into(), place, is_repeated: false, from }
+}
+
+fn argument(name: &str, place: In) -> Parameter {
+    parameter(name, place, From::Argument(name.into()))
+}
+
+fn get(path: &str, parameters: Vec<Parameter>) -> Operation {
+    Operation {
+        method: Method::GET,
+        path: path.into(),
+        parameters,
+        body: None,
+        at: Path::default(),
+        is_text: false,
+        is_empty: false,
+    }
+}
+
+fn arguments(text: &str) -> Arguments {
+    Arguments::read(text.to_owned().into()).expect("arguments in JSON")
+}
+
+/// What is found by a plain GET of `/`, where this is answered.
+async fn answered(status: u16, text: &str) -> (Fetched, Vec<String>) {
+    let rig = Rig::new(&[("/", status, text)]).await;
+    let fetched = root(&rig.ground(), "shop", &get("/", vec![]), &Arguments::default()).await;
+    let shown = shown(&fetched);
+    (fetched, shown)
+}
+
+/// The URL that arguments make of an operation, or the code of why they don't.
+async fn url(operation: &Operation, text: &str) -> String {
+    let rig = Rig::new(&[]).await;
+    let fetched = root(&rig.ground(), "shop", operation, &arguments(text)).await;
+    match fetched.errors.first().map(|error| error.code) {
+        Some("upstream-status") => rig.last().line,
+        code => code.unwrap_or_default().to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn values_stand_in_paths_and_queries_encoded() {
+    let operation =
+        get("/a/{id}/b", vec![argument("id", In::Path), argument("q", In::Query), argument("n", In::Query)]);
+    assert_eq!(
+        url(&operation, r#"{"id":"ä b","q":"x&y=\u00e9/?","n":7}"#).await,
+        "GET /a/%C3%A4%20b/b?q=x%26y%3D%C3%A9%2F%3F&n=7"
+    );
+    assert_eq!(url(&operation, r#"{"id":1.50,"q":null}"#).await, "GET /a/1.50/b");
+}
+
+#[tokio::test]
+async fn lists_stand_in_queries_with_commas_or_name_by_name() {
+    let mut operation = get("/", vec![argument("ids[]", In::Query)]);
+    let text = r#"{"ids[]":[1,"b,c",true,null]}"#;
+    assert_eq!(url(&operation, text).await, "GET /?ids%5B%5D=1,b%2Cc,true");
+    operation.parameters[0].is_repeated = true;
+    assert_eq!(url(&operation, text).await, "GET /?ids%5B%5D=1&ids%5B%5D=b%2Cc&ids%5B%5D=true");
+}
+
+#[tokio::test]
+async fn objects_stand_in_queries_below_their_name_or_member_by_member() {
+    let mut operation = get("/", vec![argument("filters", In::Query)]);
+    let text = r#"{"filters":{"name":{"$eq":"x"},"ids":[1,2],"none":null}}"#;
+    let expected = "GET /?filters%5Bname%5D%5B%24eq%5D=x&filters%5Bids%5D%5B0%5D=1&filters%5Bids%5D%5B1%5D=2";
+    assert_eq!(url(&operation, text).await, expected);
+    operation.parameters[0].is_repeated = true;
+    assert_eq!(url(&operation, r#"{"filters":{"a":1,"b":"2"}}"#).await, "GET /?a=1&b=2");
+    assert_eq!(url(&operation, text).await, "argument-unfit");
+}
+
+#[tokio::test]
+async fn what_would_lead_elsewhere_is_no_segment_of_a_path() {
+    let operation = get("/a/{id}", vec![argument("id", In::Path)]);
+    for id in ["", ".", "..", "a/b", "a\\b", "a\nb"] {
+        assert_eq!(url(&operation, &json!({ "id": id }).to_string()).await, "argument-unfit", "{id:?}");
+    }
+    assert_eq!(url(&operation, r#"{"id":{}}"#).await, "argument-unfit");
+    assert_eq!(url(&operation, "{}").await, "argument-missing");
+}
+
+#[tokio::test]
+async fn headers_cookies_fixed_values_and_bodies_are_sent() {
+    let fixed = |name, value| parameter(name, In::Query, From::Fixed(value));
+    let parameters = vec![
+        argument("x-tenant", In::Header),
+        argument("session", In::Cookie),
+        fixed("sort", json!("name")),
+        fixed("with", json!(["a", 1])),
+    ];
+    let operation = Operation { method: Method::POST, body: Some("input".into()), ..get("/", parameters) };
+    let rig = Rig::new(&[("POST /?sort=name&with=a,1", 200, "{}")]).await;
+    let values = arguments(r#"{"x-tenant":"t","session":"a b","input":{"n": 1.0,"s":"é"}}"#);
+    let fetched = root(&rig.ground(), "shop", &operation, &values).await;
+    assert_eq!(shown(&fetched), ["{}"]);
+    let seen = rig.last();
+    let header = |name: &str| seen.headers.get(name).map_or("", |value| value.to_str().unwrap());
+    assert_eq!((header("x-tenant"), header("cookie")), ("t", "session=a%20b"));
+    assert_eq!((header("content-type"), header("accept")), ("application/json", "application/json"));
+    assert_eq!(seen.body, r#"{"n": 1.0,"s":"é"}"#);
+    let wrong = arguments(r#"{"x-tenant":"a\nb"}"#);
+    let fetched = root(&rig.ground(), "shop", &operation, &wrong).await;
+    assert_eq!(shown(&fetched), ["argument-unfit"]);
+}
+
+#[tokio::test]
+async fn the_value_stands_where_the_operation_says() {
+    let rig = Rig::new(&[("/", 200, r#"{"data":{"items":[1,2]},"meta":{}}"#)]).await;
+    let at = |path| Operation { at: Path::parse(path).unwrap(), ..get("/", vec![]) };
+    let find = async |path| shown(&root(&rig.ground(), "shop", &at(path), &Arguments::default()).await);
+    assert_eq!(find(".data.items").await, ["[1,2]"]);
+    assert_eq!(find(".data.none").await, ["upstream-shape"]);
+}
+
+#[tokio::test]
+async fn texts_and_empty_answers_are_values_too() {
+    let rig = Rig::new(&[("/", 200, "a \"text\"\n"), ("DELETE /", 204, "")]).await;
+    let text = Operation { is_text: true, ..get("/", vec![]) };
+    let none = Arguments::default();
+    assert_eq!(shown(&root(&rig.ground(), "shop", &text, &none).await), [r#""a \"text\"\n""#]);
+    let delete = Operation { method: Method::DELETE, ..get("/", vec![]) };
+    assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &none).await), ["nothing"]);
+    let delete = Operation { is_empty: true, ..delete };
+    assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &none).await), ["true"]);
+}
+
+#[tokio::test]
+async fn what_is_not_found_by_a_value_in_the_path_is_nothing_and_no_error() {
+    let rig = Rig::new(&[("/a/1", 404, "{}"), ("/a", 404, "{}"), ("DELETE /a/1", 404, "{}")]).await;
+    let by_id = get("/a/{id}", vec![argument("id", In::Path)]);
+    let values = arguments(r#"{"id":1}"#);
+    assert_eq!(shown(&root(&rig.ground(), "shop", &by_id, &values).await), ["nothing"]);
+    assert_eq!(shown(&root(&rig.ground(), "shop", &get("/a", vec![]), &values).await), ["upstream-status"]);
+    let delete = Operation { method: Method::DELETE, ..by_id };
+    assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &values).await), ["upstream-status"]);
+}
+
+#[tokio::test]
+async fn statuses_html_and_halves_of_json_are_told_apart() {
+    for (status, text, code, message) in [
+        (500, "{}", "upstream-status", "the service `shop` answered 500 Internal Server Error"),
+        (401, "{}", "upstream-status", "the service `shop` answered 401 Unauthorized"),
+        (200, " <html>", "upstream-not-json", "the service `shop` answered HTML in the place of JSON"),
+        (200, r#"[{"id":1},{"id"#, "upstream-not-json", "what the service `shop` answered is not JSON"),
+        (200, "", "upstream-not-json", "the service `shop` answered nothing in the place of JSON"),
+    ] {
+        let (fetched, shown) = answered(status, text).await;
+        assert_eq!(shown, [code], "{text}");
+        let error = &fetched.errors[0];
+        assert!(error.message.starts_with(message), "{}", error.message);
+        assert_eq!((&*error.service, error.status), ("shop", (status != 200).then_some(status)));
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_breaks_off_or_is_none_is_told_by_the_codes_of_calls() {
+    let rig = Rig::new(&[]).await;
+    let unknown = root(&rig.ground(), "nobody", &get("/", vec![]), &Arguments::default()).await;
+    assert_eq!(shown(&unknown), ["service-unknown"]);
+    let upstream = testkit::misbehave::start().await;
+    let config = services::ServiceConfig::at(upstream.url());
+    let services = services::Services::new(&[("shop".to_owned(), config)].into()).unwrap();
+    let limits = crate::sources::SourceLimits { calls: 1, parallel: 1, received: 1000 };
+    let sources = crate::sources::Sources::new(services, limits, false);
+    for (path, code) in
+        [("/garbage", "upstream-broken"), ("/short", "upstream-broken"), ("/gigabyte", "limit-received")]
+    {
+        let budget = services::Budget::new(std::time::Duration::from_secs(60), 1, 1000, 1);
+        let call = services::Call { budget: budget.into(), ..services::Call::unlimited() };
+        let fetched = root(&sources.ground(call), "shop", &get(path, vec![]), &Arguments::default()).await;
+        assert_eq!(shown(&fetched), [code], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn equal_reads_of_one_request_are_made_once() {
+    let rig = Rig::new(&[("/", 200, "[1]")]).await;
+    let (ground, operation, none) = (rig.ground(), get("/", vec![]), Arguments::default());
+    let both = futures_util::future::join(
+        root(&ground, "shop", &operation, &none),
+        root(&ground, "shop", &operation, &none),
+    )
+    .await;
+    assert!(Arc::ptr_eq(&both.0.documents[0], &both.1.documents[0]), "read once, too");
+    assert_eq!(rig.lines(), ["GET /"]);
+}
+
+#[tokio::test]
+async fn what_several_requests_ask_for_together_is_read_once() {
+    let rig = Rig::with(&[("/", 200, "[1]")], "", true).await;
+    let (operation, none) = (get("/", vec![]), Arguments::default());
+    let grounds = [rig.ground(), rig.ground()];
+    let asked = grounds.iter().map(|ground| root(ground, "shop", &operation, &none));
+    let fetched = futures_util::future::join_all(asked).await;
+    assert!(Arc::ptr_eq(&fetched[0].documents[0], &fetched[1].documents[0]));
+    assert_eq!(rig.lines(), ["GET /"]);
+}

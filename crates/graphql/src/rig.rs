@@ -1,0 +1,133 @@
+//! A service on a port of its own that answers what a test says, and how what came of it is read.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use services::{Call, ServiceConfig, Services};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::fetched::{Fetched, Found, Place};
+use crate::sources::{Ground, SourceLimits, Sources};
+
+/// A service called `shop`, and what has come to it.
+pub(crate) struct Rig {
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) sources: Arc<Sources>,
+    pub(crate) services: Services,
+    server: tokio::task::JoinHandle<()>,
+}
+
+/// Answers by `METHOD path?query`.
+pub(crate) struct Stage {
+    pub(crate) answers: Mutex<BTreeMap<String, (u16, String)>>,
+    pub(crate) seen: Mutex<Vec<Seen>>,
+    /// Answers leave as long as there are permits; each takes one.
+    pub(crate) gate: Semaphore,
+}
+
+/// A request that came.
+pub(crate) struct Seen {
+    pub(crate) line: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Rig {
+    pub(crate) async fn new(answers: &[(&str, u16, &str)]) -> Self {
+        Self::with(answers, "", false).await
+    }
+
+    /// With more of the service's config, as JSON, and calls that are made together with other requests'.
+    pub(crate) async fn with(answers: &[(&str, u16, &str)], config: &str, coalesces: bool) -> Self {
+        let answer = |(line, status, text): &(&str, u16, &str)| {
+            let line = if line.contains(' ') { (*line).to_owned() } else { format!("GET {line}") };
+            (line, (*status, (*text).to_owned()))
+        };
+        let stage = Arc::new(Stage {
+            answers: Mutex::new(answers.iter().map(answer).collect()),
+            seen: Mutex::default(),
+            gate: Semaphore::new(Semaphore::MAX_PERMITS),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(serve(listener, Arc::clone(&stage)));
+        let config: ServiceConfig =
+            serde_json::from_str(&format!(r#"{{"url":"{url}"{config}}}"#)).expect("a service's config");
+        let services = Services::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
+        let limits = SourceLimits { calls: 20, parallel: 4, received: 1 << 20 };
+        let sources = Sources::new(services.clone(), limits, coalesces);
+        Self { stage, sources, services, server }
+    }
+
+    pub(crate) fn ground(&self) -> Ground {
+        self.sources.ground(Call::unlimited())
+    }
+
+    /// What came, in the order of the letters.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> =
+            self.stage.seen.lock().unwrap().iter().map(|seen| seen.line.clone()).collect();
+        lines.sort();
+        lines
+    }
+
+    /// The last that came.
+    pub(crate) fn last(&self) -> Seen {
+        self.stage.seen.lock().unwrap().pop().expect("a request")
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, stage: Arc<Stage>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        let stage = Arc::clone(&stage);
+        let service = service_fn(move |request| answer(Arc::clone(&stage), request));
+        tokio::spawn(async move {
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let line = format!("{} {}", head.method, head.uri);
+    let body = body.collect().await.expect("a whole request").to_bytes();
+    let body = String::from_utf8_lossy(&body).into_owned();
+    stage.seen.lock().unwrap().push(Seen { line: line.clone(), headers: head.headers, body });
+    stage.gate.acquire().await.expect("an open gate").forget();
+    let known = stage.answers.lock().unwrap().get(&line).cloned();
+    let (status, text) = known.unwrap_or_else(|| (599, format!("nobody answers {line}")));
+    Ok(Response::builder().status(status).body(Full::from(text)).unwrap())
+}
+
+/// What each target got: the text of its value, or the code of what went wrong, with the value beside it.
+pub(crate) fn shown(fetched: &Fetched) -> Vec<String> {
+    let text = |place: &Place| {
+        let document = &fetched.documents[place.document as usize];
+        String::from_utf8_lossy(document.node(place.start as usize).unwrap().text()).into_owned()
+    };
+    let code = |error: &u32| fetched.errors[*error as usize].code;
+    let shown = |found: &Found| match found {
+        Found::Nothing => "nothing".to_owned(),
+        Found::One(place) => text(place),
+        Found::Many(places) => format!("[{}]", places.iter().map(text).collect::<Vec<_>>().join(",")),
+        Found::Partial(place, error) => format!("{} but {}", text(place), code(error)),
+        Found::Failed(error) => code(error).to_owned(),
+    };
+    fetched.found.iter().map(shown).collect()
+}

@@ -1,0 +1,64 @@
+//! Names that several services have: the service that the route names first keeps its own, a later one gets its name in front.
+
+use std::collections::{HashMap, HashSet};
+
+use super::model::{Asked, MUTATION, Model, QUERY, Shape};
+use super::word;
+use crate::mistake::Finding;
+
+/// Gives every type and every root field a name of its own.
+pub(super) fn set_apart(models: &mut [Model], findings: &mut Vec<Finding>) {
+    // Subgraphs share types as they say, and nobody else has theirs.
+    let federated = models.iter().filter(|model| matches!(model.asked, Asked::Federated { .. }));
+    let mut types: HashSet<String> =
+        federated.clone().flat_map(|model| model.types.values()).map(|it| it.name.clone()).collect();
+    let mut scalars: HashSet<String> = HashSet::new();
+    let mut fields: HashMap<&str, HashSet<String>> = HashMap::new();
+    for root in [QUERY, MUTATION] {
+        let theirs =
+            federated.clone().filter_map(|model| model.fields(root)).flat_map(|fields| fields.values());
+        fields.insert(root, theirs.map(|field| field.name.clone()).collect());
+    }
+    for model in models.iter_mut().filter(|model| !matches!(model.asked, Asked::Federated { .. })) {
+        let service = model.service.clone();
+        let mut note = |was: &str, name: &str, key: &str| {
+            findings.push(Finding {
+                service: service.clone(),
+                place: was.to_owned(),
+                message: format!("another service has a `{was}` too: this one is `{name}`"),
+                hint: format!("name it yourself, in the file of links: `types: {{ {key} }}`"),
+            });
+        };
+        for (key, it) in &mut model.types {
+            if let Some(taken) = fields.get_mut(&**key) {
+                for field in it.shape.fields_mut().into_iter().flatten().map(|(_, field)| field) {
+                    if !taken.insert(field.name.clone()) {
+                        let like = word::camel(&format!("{service} {}", field.name));
+                        let name = word::unique(taken, &mut HashMap::new(), like);
+                        note(
+                            &field.name,
+                            &name,
+                            &format!("{key}: {{ fields: {{ {name}: {{ rename: … }} }} }}"),
+                        );
+                        field.name = name;
+                    }
+                }
+                continue;
+            }
+            let is_scalar = matches!(it.shape, Shape::Scalar);
+            if is_scalar && scalars.contains(&it.name) {
+                continue;
+            }
+            if !types.insert(it.name.clone()) {
+                let like = word::name(&(word::pascal(&service) + &it.name));
+                let name = word::unique(&mut types, &mut HashMap::new(), like);
+                note(&it.name, &name, &format!("{service}.{key}: {{ rename: … }}"));
+                it.first_name.clone_from(&name);
+                it.name = name;
+            }
+            if is_scalar {
+                scalars.insert(it.name.clone());
+            }
+        }
+    }
+}

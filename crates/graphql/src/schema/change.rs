@@ -1,0 +1,206 @@
+//! What the operator calls types and fields, hides and describes.
+
+use std::collections::{HashMap, HashSet};
+
+use super::declaration::{FieldChange, Links, TypeChange};
+use super::model::{Asked, BUILT_IN, Field, MUTATION, Model, QUERY, Shape};
+use super::word::{self, did_you_mean};
+use crate::mistake::{At, Kind, Mistakes};
+
+/// What the operator says of types, by the model and the key.
+pub(super) type Changes<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;
+
+/// Where a change stands.
+fn at(parts: &[&str]) -> At {
+    At::Links(parts.iter().map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect())
+}
+
+/// Makes the changes. Fields that links are to add are changed when those are made.
+pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mut Mistakes) -> Changes<'a> {
+    let mut changes = Changes::new();
+    let mut of_fields: Vec<(usize, Box<str>, Box<str>, &FieldChange)> = Vec::new();
+    for (name, change) in &declared.types {
+        let place = ["types", &**name];
+        let found: Vec<(usize, Box<str>)> = if [QUERY, MUTATION].contains(&&**name) {
+            if change.rename.is_some() || change.hide {
+                mistakes.add(
+                    Kind::Type,
+                    at(&place),
+                    format!("`{name}` can't have another name, or be hidden"),
+                    "write `fields` below it, and what becomes of each",
+                );
+            }
+            let with = models.iter().enumerate().filter(|(_, model)| model.types.contains_key(&**name));
+            with.map(|(number, _)| (number, name.as_str().into())).collect()
+        } else {
+            match find(models, name) {
+                Some(found) => vec![found],
+                None => {
+                    mistakes.add(
+                        Kind::Type,
+                        at(&place),
+                        format!("there is no type `{name}`"),
+                        near(models, name),
+                    );
+                    continue;
+                }
+            }
+        };
+        let is_fixed = |number: &usize| matches!(models[*number].asked, Asked::Federated { .. });
+        if let Some((number, _)) =
+            found.iter().find(|(number, _)| is_fixed(number)).filter(|_| found.len() == 1)
+        {
+            let message =
+                format!("`{}` is a subgraph by itself: its schema stays as it is", models[*number].service);
+            mistakes.add(Kind::Type, at(&place), message, "change its own schema");
+            continue;
+        }
+        for (field, change) in &change.fields {
+            let mut known =
+                found.iter().filter(|(number, _)| !is_fixed(number)).filter_map(|(number, key)| {
+                    let (field, _) = models[*number].fields(key)?.iter().find(|(_, it)| it.name == *field)?;
+                    Some((*number, key.clone(), field.clone()))
+                });
+            match known.next() {
+                Some((number, key, field)) => of_fields.push((number, key, field, change)),
+                None if is_to_be(models, declared, name, &found, field) => {}
+                None => {
+                    let fields = found.iter().filter_map(|(number, key)| models[*number].fields(key));
+                    let names: Vec<&str> = fields.flatten().map(|(_, field)| &*field.name).collect();
+                    let message = format!("`{name}` has no field `{field}`");
+                    let hint = did_you_mean(field, names.iter().copied());
+                    let hint = hint.unwrap_or_else(|| "write a field that it has".to_owned());
+                    mistakes.add(Kind::Type, at(&["types", name, "fields", field]), message, hint);
+                }
+            }
+        }
+        changes.extend(found.into_iter().map(|found| (found, change)));
+    }
+    for ((number, key), change) in &changes {
+        let Some(it) = models[*number].types.get_mut(key) else { continue };
+        if ![QUERY, MUTATION].contains(&&**key) {
+            change.rename.iter().for_each(|name| it.name.clone_from(name));
+            it.is_hidden |= change.hide;
+        }
+        change.description.iter().for_each(|text| it.description.clone_from(text));
+    }
+    for (number, key, field, change) in of_fields {
+        let fields = models[number].types.get_mut(&key).and_then(|it| it.shape.fields_mut());
+        fields
+            .and_then(|fields| fields.get_mut(&field))
+            .into_iter()
+            .for_each(|field| change_field(field, change));
+    }
+    names(models, declared, mistakes);
+    changes
+}
+
+/// Changes a field.
+pub(super) fn change_field(field: &mut Field, change: &FieldChange) {
+    change.rename.iter().for_each(|name| field.name.clone_from(name));
+    change.description.iter().for_each(|text| field.description.clone_from(text));
+    field.is_hidden |= change.hide;
+}
+
+/// The type of this name: as the schema has it before changes, or as `service.Type`, as the service's document has it.
+pub(super) fn find(models: &[Model], name: &str) -> Option<(usize, Box<str>)> {
+    if let Some((service, own)) = name.rsplit_once('.') {
+        let number = models.iter().position(|model| *model.service == *service)?;
+        return models[number].types.contains_key(own).then(|| (number, own.into()));
+    }
+    let mut types = models
+        .iter()
+        .enumerate()
+        .flat_map(|(number, model)| model.types.iter().map(move |(key, it)| (number, key, it)));
+    types.find(|(_, _, it)| it.first_name == name).map(|(number, key, _)| (number, key.clone()))
+}
+
+/// What to do about the name of a type that there is not.
+pub(super) fn near(models: &[Model], name: &str) -> String {
+    let names = models.iter().flat_map(|model| model.types.values()).map(|it| &*it.first_name);
+    did_you_mean(name, names)
+        .unwrap_or_else(|| "`orfa graphql schema` prints the types that there are".to_owned())
+}
+
+/// Whether a link is to add the field.
+fn is_to_be(
+    models: &[Model],
+    declared: &Links,
+    name: &str,
+    found: &[(usize, Box<str>)],
+    field: &str,
+) -> bool {
+    declared.links.contains_key(&format!("{name}.{field}"))
+        || found.iter().any(|(number, key)| {
+            models[*number].wishes.iter().any(|wish| wish.on == *key && wish.name == field)
+        })
+}
+
+/// Finds names that are none, or that are taken.
+fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
+    let is_name = |name: &str| word::name(name) == name;
+    for (name, change) in &declared.types {
+        let fields =
+            change.fields.iter().filter_map(|(field, it)| Some((Some(field), it.rename.as_deref()?)));
+        for (field, renamed) in change.rename.iter().map(|renamed| (None, &**renamed)).chain(fields) {
+            if !is_name(renamed) {
+                let place = match field {
+                    Some(field) => at(&["types", name, "fields", field, "rename"]),
+                    None => at(&["types", name, "rename"]),
+                };
+                let hint =
+                    "a name is made of letters, digits and `_`, and begins with no digit and not with `__`";
+                mistakes.add(Kind::Type, place, format!("`{renamed}` is no name"), hint);
+            }
+        }
+    }
+    let type_renamed = |name: &str| {
+        let change = declared.types.iter().find(|(_, it)| it.rename.as_deref() == Some(name));
+        change.map_or_else(|| at(&["types"]), |(key, _)| at(&["types", key, "rename"]))
+    };
+    let field_renamed = |of: (&str, &str), name: &str| {
+        let is_of_it = |key: &str| key == of.1 || key.rsplit_once('.').is_some_and(|(_, own)| own == of.0);
+        let mut fields = declared.types.iter().filter(|(key, _)| is_of_it(key)).flat_map(|(key, it)| {
+            it.fields.iter().map(move |(field, it)| (key, field, it.rename.as_deref()))
+        });
+        let change = fields.find(|(_, _, renamed)| *renamed == Some(name));
+        change
+            .map_or_else(|| at(&["types"]), |(key, field, _)| at(&["types", key, "fields", field, "rename"]))
+    };
+    let mut types: HashMap<&str, bool> = BUILT_IN.iter().map(|name| (*name, true)).collect();
+    let mut roots: HashSet<(&str, &str)> = HashSet::new();
+    for model in models.iter().filter(|model| !matches!(model.asked, Asked::Federated { .. })) {
+        for (key, it) in &model.types {
+            let is_scalar = matches!(it.shape, Shape::Scalar);
+            let is_root = [QUERY, MUTATION].contains(&&**key);
+            let is_taken = match types.insert(&it.name, is_scalar) {
+                Some(was_scalar) => !(was_scalar && is_scalar),
+                None => false,
+            };
+            if is_taken && !is_root {
+                let message =
+                    format!("two types would be called `{}`; one is of `{}`", it.name, model.service);
+                mistakes.add(Kind::Type, type_renamed(&it.name), message, "`rename` one of them otherwise");
+            }
+            let mut siblings = HashSet::new();
+            for field in it.shape.fields().into_iter().flat_map(|fields| fields.values()) {
+                let is_new =
+                    if is_root { roots.insert((key, &field.name)) } else { siblings.insert(&*field.name) };
+                if !is_new {
+                    let message = format!("two fields of `{}` would be called `{}`", it.name, field.name);
+                    mistakes.add(
+                        Kind::Type,
+                        field_renamed((key, &it.first_name), &field.name),
+                        message,
+                        "`rename` one of them otherwise",
+                    );
+                }
+            }
+            let is_hidden = |(_, field): (&Box<str>, &Field)| field.is_hidden;
+            if !is_root && it.shape.fields().is_some_and(|fields| fields.iter().all(is_hidden)) {
+                let message = format!("all fields of `{}` are hidden", it.name);
+                mistakes.add(Kind::Type, at(&["types"]), message, "leave one, or hide the type itself");
+            }
+        }
+    }
+}

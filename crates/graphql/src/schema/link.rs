@@ -1,0 +1,353 @@
+//! Links: fields whose values other calls bring, as services' documents and the operator have them.
+//!
+//! A link is a field of the service that is called, on a stub of the type that gets it, with what the calls need of the
+//! object as the stub's key; on the type itself, where that is of the same service. So a planner sees an entity, and every
+//! link is the same thing to who makes the calls.
+
+mod call;
+
+use indexmap::{IndexMap, IndexSet};
+
+use super::change::{Changes, change_field, find, near};
+use super::declaration::{LinkDeclaration, Links};
+use super::model::{Field, Fields, Filled, From, MUTATION, Model, Own, QUERY, Ref, Shape, Stub, Wish};
+use super::word::{self, did_you_mean};
+use crate::mistake::{At, Finding, Kind, Mistakes};
+use crate::subgraph::{Ask, From as Source, How, Joined, Link};
+use call::Call;
+
+/// What a parameter of a call is filled with: a field of the object, or always the same.
+#[derive(Clone, Debug)]
+enum Filling {
+    Field(Box<str>),
+    Fixed(serde_json::Value),
+}
+
+/// A mistake in a link: below which member, what, and what to do.
+type Wrong = (&'static str, String, String);
+
+/// The type that gets a field.
+#[derive(Clone, Copy)]
+struct Object<'a> {
+    number: usize,
+    key: &'a str,
+    name: &'a str,
+    fields: &'a Fields,
+}
+
+/// A link, understood.
+struct Understood {
+    target: usize,
+    /// The fields of the object, by their keys.
+    needs: IndexSet<Box<str>>,
+    field: Field,
+}
+
+/// Adds the links that the operator declares.
+pub(super) fn declared(models: &mut [Model], links: &Links, changes: &Changes<'_>, mistakes: &mut Mistakes) {
+    for (name, declaration) in &links.links {
+        let place = format!("/links/{}", name.replace('~', "~0").replace('/', "~1"));
+        if let Err((member, message, hint)) = link(models, name, declaration, changes) {
+            mistakes.add(Kind::Link, At::Links(place + member), message, hint);
+        }
+    }
+}
+
+/// Adds the links that the services' documents have.
+pub(super) fn wished(models: &mut [Model], changes: &Changes<'_>, findings: &mut Vec<Finding>) {
+    for number in 0..models.len() {
+        for wish in std::mem::take(&mut models[number].wishes) {
+            let understood = wished_field(models, number, &wish);
+            let result = understood.and_then(|mut understood| {
+                let key = (number, wish.on.clone());
+                let change = changes.get(&key).and_then(|change| change.fields.get(&wish.name));
+                change.into_iter().for_each(|change| change_field(&mut understood.field, change));
+                put(models, number, &wish.on, understood)
+            });
+            if let Err(why) = result {
+                findings.push(Finding {
+                    service: models[number].service.clone(),
+                    place: wish.place,
+                    message: format!("{why}: the link is left out"),
+                    hint: String::new(),
+                });
+            }
+        }
+    }
+}
+
+/// Declares of each type the keys that stubs of it have.
+pub(super) fn declare_keys(models: &mut [Model]) {
+    for number in 0..models.len() {
+        let stubs = models[number].stubs.iter();
+        let keys: Vec<_> = stubs.map(|stub| (stub.model, stub.of.clone(), stub.needs.clone())).collect();
+        for (model, key, needs) in keys {
+            let Some(it) = models[model].types.get_mut(&key) else { continue };
+            if !it.keys.contains(&needs) {
+                it.keys.push(needs);
+            }
+        }
+    }
+}
+
+fn link(
+    models: &mut [Model],
+    name: &str,
+    declared: &LinkDeclaration,
+    changes: &Changes<'_>,
+) -> Result<(), Wrong> {
+    let at = |message: String, hint: String| ("", message, hint);
+    // `service.Type` may stand before the field, so a type alone is looked for first.
+    let (type_name, field_name) = match (find(models, name), name.rsplit_once('.')) {
+        (Some(_), _) | (None, None) => (name, None),
+        (None, Some((type_name, field))) => (type_name, Some(field)),
+    };
+    let Some((number, key)) = find(models, type_name) else {
+        return Err(at(format!("there is no type `{type_name}`"), near(models, type_name)));
+    };
+    let Some(it) = models[number].types.get(&key) else { return Ok(()) };
+    let Shape::Object { fields, .. } = &it.shape else {
+        let hint = "only a type with fields that is answered gets more of them".to_owned();
+        return Err(at(format!("`{type_name}` is no object"), hint));
+    };
+    if [QUERY, MUTATION].contains(&&*key) {
+        let hint = "a field of it is an operation of a service".to_owned();
+        return Err(at(format!("`{type_name}` has no objects that something could be linked to"), hint));
+    }
+    let object = Object { number, key: &key, name: type_name, fields };
+    let Some(field_name) = field_name else {
+        let (target, own) = own(models, object, declared)?;
+        models[target].owns.push(own);
+        return Ok(());
+    };
+    if word::name(field_name) != field_name {
+        let hint = "a name is made of letters, digits and `_`".to_owned();
+        return Err(at(format!("`{field_name}` is no name"), hint));
+    }
+    let mut understood = understand(models, object, declared)?;
+    understood.field.name = field_name.to_owned();
+    understood.field.description.clone_from(&declared.description);
+    let change = changes.get(&(number, key.clone())).and_then(|change| change.fields.get(field_name));
+    change.into_iter().for_each(|change| change_field(&mut understood.field, change));
+    put(models, number, &key, understood)
+        .map_err(|message| at(message, "call the link otherwise, or rename what is there".to_owned()))
+}
+
+/// Puts a field where its calls go to.
+fn put(models: &mut [Model], number: usize, key: &str, understood: Understood) -> Result<(), String> {
+    let Understood { target, needs, field } = understood;
+    let name = &field.name;
+    let is_of_it = |stub: &&Stub| stub.model == number && *stub.of == *key;
+    let known =
+        models.iter().flat_map(|model| model.stubs.iter().filter(is_of_it)).flat_map(|stub| &stub.fields);
+    let own = models[number].fields(key).into_iter().flat_map(Fields::values);
+    if own.chain(known).any(|other| other.name == *name) {
+        return Err(format!("`{}` has a field `{name}` already", models[number].name(key)));
+    }
+    if target == number {
+        let fields = models[number].types.get_mut(key).and_then(|it| it.shape.fields_mut());
+        fields.into_iter().for_each(|fields| drop(fields.insert(field.name.as_str().into(), field.clone())));
+        return Ok(());
+    }
+    match models[target].stubs.iter().position(|stub| is_of_it(&stub)) {
+        Some(at) => {
+            let stub = &mut models[target].stubs[at];
+            stub.needs.extend(needs);
+            stub.fields.push(field);
+        }
+        None => {
+            models[target].stubs.push(Stub { model: number, of: key.into(), needs, fields: vec![field] });
+        }
+    }
+    Ok(())
+}
+
+/// What a declared link means.
+fn understand(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<Understood, Wrong> {
+    let call = call::read(models, object, declared)?;
+    let keyed: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
+    let Some(on) = &declared.on else {
+        if declared.one {
+            let hint = "leave it out: without `on` the field is what the call answers".to_owned();
+            return Err(("/one", "`one` says which of several items it is, by `on`".to_owned(), hint));
+        }
+        if keyed.is_empty() {
+            let hint = format!(
+                "put `{{field}}` in, for a field of `{}`, or say by `on` which items are whose",
+                object.name
+            );
+            return Err((call.member, "the call is the same for every object".to_owned(), hint));
+        }
+        let mut field = call.field(models, call.of.nullable().clone());
+        field.arguments = call.open(models);
+        field.from =
+            From::Link(Link { needs: names(object, &keyed), how: How::Each(call.ask(models, object)) });
+        return Ok(Understood { target: call.target, needs: keyed, field });
+    };
+    let (how, item, needed) = joined(models, object, &call, on, declared)?;
+    let of = if declared.one { item } else { Ref::list(item.required()) };
+    let mut field = call.field(models, of);
+    let needs = IndexSet::from([needed]);
+    field.from = From::Link(Link { needs: names(object, &needs), how });
+    Ok(Understood { target: call.target, needs, field })
+}
+
+/// How the objects of a type are found themselves.
+fn own(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<(usize, Own), Wrong> {
+    let call = call::read(models, object, declared)?;
+    if call.target != object.number {
+        let hint = format!("ask `{}`, whose type it is", models[object.number].service);
+        return Err((call.member, format!("`{}` is of another service", object.name), hint));
+    }
+    let (how, item, needs) = match &declared.on {
+        Some(on) => {
+            let (how, item, needed) =
+                joined(models, object, &call, on, &LinkDeclaration { one: true, ..declared.clone() })?;
+            (how, item, IndexSet::from([needed]))
+        }
+        None => {
+            let needs: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
+            (How::Each(call.ask(models, object)), call.of.nullable().clone(), needs)
+        }
+    };
+    if item.nullable() != &Ref::named(object.key) || needs.is_empty() {
+        let hint = format!("ask for a `{}` by its key: `get: service/path/{{id}}`", object.name);
+        return Err((call.member, format!("the call does not answer `{}` by a key", object.name), hint));
+    }
+    Ok((call.target, Own { of: object.key.into(), needs, how }))
+}
+
+/// How items are found for many objects at once, what each of them is, and the object's field that is compared.
+fn joined(
+    models: &[Model],
+    object: Object<'_>,
+    call: &Call,
+    on: &str,
+    declared: &LinkDeclaration,
+) -> Result<(How, Ref, Box<str>), Wrong> {
+    let wrong = |message: String, hint: String| Err(("/on", message, hint));
+    let Some((own, theirs)) = on.split_once('=').map(|(own, theirs)| (own.trim(), theirs.trim())) else {
+        let hint = "write `on: id = buyer_id`: a field of the object, and one of the items".to_owned();
+        return wrong(format!("`{on}` is not two fields"), hint);
+    };
+    let Some((own_key, own_field)) = call::field_of(object, own) else {
+        let known = object.fields.values().map(|field| &*field.member);
+        let hint = did_you_mean(own, known).unwrap_or_else(|| "its own field stands first".to_owned());
+        return wrong(format!("`{}` has no field `{own}`", object.name), hint);
+    };
+    let Some(item) = call.of.items() else {
+        let hint = "leave `on` out: then a call is made for each object, and the field is what it answers; \
+                    or say by `at` where the list is"
+            .to_owned();
+        return wrong("the call answers no list".to_owned(), hint);
+    };
+    let model = &models[call.target];
+    let fields = model.fields(item.key()).filter(|_| item.items().is_none());
+    let Some(fields) = fields else {
+        return wrong("the call answers a list of no objects".to_owned(), "leave `on` out".to_owned());
+    };
+    let their = fields.values().find(|field| *field.member == *theirs || field.name == theirs);
+    let Some(their) = their else {
+        let known = fields.values().map(|field| &*field.member);
+        let hint =
+            did_you_mean(theirs, known).unwrap_or_else(|| "the field of the items stands second".to_owned());
+        return wrong(format!("`{}` has no field `{theirs}`", model.name(item.key())), hint);
+    };
+    let kinds = (call::kind(&models[object.number], &own_field.of), call::kind(model, &their.of));
+    if let (Some(own_kind), Some(their_kind)) = kinds
+        && own_kind != their_kind
+        && !declared.text
+    {
+        let message = format!("`{own}` is {own_kind}, and `{theirs}` {their_kind}: they are never equal");
+        return wrong(message, "write `text: true` beside it: then 7 and \"7\" are equal".to_owned());
+    }
+    if kinds.1 == Some("an object") || kinds.0 == Some("an object") {
+        return wrong("objects are not compared".to_owned(), "compare two fields that are values".to_owned());
+    }
+    let joined = Joined {
+        key: own_field.name.as_str().into(),
+        item: their.member.clone(),
+        is_many: !declared.one,
+        is_text: declared.text,
+        batch: declared.batch,
+    };
+    if let Some((name, _)) = call.open(models).iter().find(|(_, it)| call::is_needed(it)) {
+        let hint = "one call is made for all objects: write its value".to_owned();
+        return Err((call.member, format!("nothing is given for `{name}`, which the call needs"), hint));
+    }
+    let ask = call.ask(models, object);
+    let keyed: Vec<(&str, &Box<str>)> = call.keyed().collect();
+    let how = match keyed.as_slice() {
+        [] => How::List(ask, joined),
+        [(argument, field)] if call.takes_list(models, argument) && ***field == *own_key => {
+            How::Ids(ask, joined)
+        }
+        [(argument, field)] if call.takes_list(models, argument) => {
+            return wrong(
+                format!("the call is by `{field}`, and `on` compares `{own}`"),
+                "write the same field in both".to_owned(),
+            );
+        }
+        [(argument, _)] => {
+            let hint =
+                "leave `on` out: then a call is made for each object; or fill a parameter that takes a list";
+            return Err((
+                call.member,
+                format!("`{argument}` takes one value, and not those of all objects"),
+                hint.to_owned(),
+            ));
+        }
+        _ => {
+            return Err((
+                call.member,
+                "with `on`, one parameter is filled at most".to_owned(),
+                "leave `on` out: then a call is made for each object".to_owned(),
+            ));
+        }
+    };
+    Ok((how, item.nullable().clone(), own_key.into()))
+}
+
+/// What the schema calls fields.
+fn names(object: Object<'_>, keys: &IndexSet<Box<str>>) -> Vec<Box<str>> {
+    keys.iter().filter_map(|key| object.fields.get(key)).map(|field| field.name.as_str().into()).collect()
+}
+
+/// What a document's own link means.
+fn wished_field(models: &[Model], number: usize, wish: &Wish) -> Result<Understood, String> {
+    let model = &models[number];
+    let Some(Shape::Object { fields, .. }) = model.types.get(&wish.on).map(|it| &it.shape) else {
+        return Err("the answer is no object".to_owned());
+    };
+    let object = Object { number, key: &wish.on, name: model.name(&wish.on), fields };
+    let root =
+        model.fields(QUERY).and_then(|fields| fields.get(&wish.target)).ok_or("nothing is there to ask")?;
+    let mut filled = IndexMap::new();
+    for (name, filling) in &wish.filled {
+        let argument = root.arguments.iter().find(|(_, it)| it.member == *name);
+        let (argument, _) = argument.ok_or_else(|| format!("the operation has no parameter `{name}`"))?;
+        filled.insert(
+            argument.clone(),
+            match filling {
+                Filled::Fixed(value) => Filling::Fixed(value.clone()),
+                Filled::Member(member) => {
+                    let known = call::field_of(object, member);
+                    let (key, _) = known.ok_or_else(|| format!("`{}` has no `{member}`", object.name))?;
+                    Filling::Field(key.into())
+                }
+            },
+        );
+    }
+    let call =
+        Call { target: number, root: wish.target.clone(), filled, of: root.of.clone(), at: None, member: "" };
+    let needs: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
+    if needs.is_empty() {
+        return Err("nothing of the object is in the call".to_owned());
+    }
+    let mut field = call.field(models, call.of.nullable().clone());
+    field.name.clone_from(&wish.name);
+    field.description.clone_from(&wish.description);
+    field.arguments = call.open(models);
+    field.from = From::Link(Link { needs: names(object, &needs), how: How::Each(call.ask(models, object)) });
+    Ok(Understood { target: number, needs, field })
+}

@@ -1,0 +1,374 @@
+//! What a link calls: an operation of a REST service or a field of a GraphQL one, with what its parameters are filled with.
+
+use std::sync::Arc;
+
+use graphql_tools::parser::query::{
+    self, Definition, OperationDefinition, Selection, SelectionSet, Value as Written,
+};
+use indexmap::IndexMap;
+use json::{Path, Step};
+
+use super::{Ask, Filling, Object, Source, Wrong};
+use crate::schema::declaration::LinkDeclaration;
+use crate::schema::model::{Asked, Field, Fields, From, Model, QUERY, Ref, Shape};
+use crate::schema::word::did_you_mean;
+
+/// A call, understood.
+pub(super) struct Call {
+    /// The model of the service.
+    pub(super) target: usize,
+    /// The key of the field of `Query` that stands for it.
+    pub(super) root: Box<str>,
+    /// By the key of the argument.
+    pub(super) filled: IndexMap<Box<str>, Filling>,
+    /// What it answers, at the place that is wanted.
+    pub(super) of: Ref,
+    pub(super) at: Option<Path>,
+    /// Where it stands in the declaration.
+    pub(super) member: &'static str,
+}
+
+/// Reads a declaration's call.
+pub(super) fn read(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<Call, Wrong> {
+    let call = match (&declared.get, &declared.query) {
+        (Some(text), None) => get(models, object, text)?,
+        (None, Some(text)) => field(models, object, text)?,
+        _ => {
+            let hint =
+                "write `get: service/path`, or `query: service/field` for a GraphQL service".to_owned();
+            return Err(("", "a link has exactly one of `get` and `query`".to_owned(), hint));
+        }
+    };
+    let Some(text) = &declared.at else { return Ok(call) };
+    let wrong = |message: &str, hint: &str| Err(("/at", message.to_owned(), hint.to_owned()));
+    if call.is_graphql(models) {
+        return wrong("a GraphQL service's answer has no such places", "leave `at` out");
+    }
+    let Ok(path) = Path::parse(text) else {
+        return wrong("this is no JSON Pointer", "write `/items`");
+    };
+    let mut of = call.of.clone();
+    for step in path.steps() {
+        let Step::Name(name) = step else {
+            return wrong("one place is meant, and not many", "write `/items`");
+        };
+        let field = models[call.target].fields(of.nullable().key()).filter(|_| of.items().is_none());
+        match field.and_then(|fields| fields.values().find(|field| field.member == *name)) {
+            Some(field) => of = field.of.clone(),
+            None if of.key() == "JSON" => {}
+            None => {
+                return wrong(&format!("there is no `{name}` in the answer"), "write a member that it has");
+            }
+        }
+    }
+    Ok(Call { of, at: Some(path), ..call })
+}
+
+/// `service/path/{field}?name={field}`.
+fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> {
+    let wrong = |message: String, hint: String| Err(("/get", message, hint));
+    let (service, rest) = text.split_once('/').unwrap_or((text, ""));
+    let target = service_of(models, "/get", service)?;
+    let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = format!("/{path}");
+    if models[target].asked != Asked::Rest {
+        let hint = format!("write `query: {service}/field(argument: {{field}})`");
+        return wrong(format!("`{service}` speaks GraphQL"), hint);
+    }
+    let roots = models[target].fields(QUERY);
+    let operations = roots.into_iter().flatten().filter_map(|(key, field)| match &field.from {
+        From::Operation(operation) => Some((key, field, operation)),
+        _ => None,
+    });
+    // `/users/me` goes before `/users/{id}`.
+    let fitting = operations.clone().filter(|(_, _, it)| fits(&it.path, &path));
+    let Some((key, root, operation)) = fitting.min_by_key(|(_, _, it)| it.path.matches('{').count()) else {
+        let known = operations.map(|(_, _, it)| &*it.path);
+        let hint = did_you_mean(&path, known).unwrap_or_else(|| {
+            "write one of the paths of its OpenAPI document that `GET` has and that answers JSON".to_owned()
+        });
+        return wrong(format!("`{service}` has no `GET {path}`"), hint);
+    };
+    let mut filled = IndexMap::new();
+    let argument = |name: &str, place: openapi::Place| {
+        let parameter = operation.parameters.iter().find(|it| *it.name == *name && it.place == place)?;
+        match &parameter.from {
+            Source::Argument(argument) => Some(argument.clone()),
+            _ => None,
+        }
+    };
+    for (known, written) in operation.path.split('/').zip(path.split('/')) {
+        let name = known.strip_prefix('{').and_then(|known| known.strip_suffix('}'));
+        let Some(argument) = name.and_then(|name| argument(name, openapi::Place::Path)) else { continue };
+        filled.insert(argument, filling(models, object, "/get", written)?);
+    }
+    for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
+        let Some(argument) = argument(&name, openapi::Place::Query) else {
+            let known = operation.parameters.iter().filter(|it| it.place == openapi::Place::Query);
+            let hint = did_you_mean(&name, known.map(|it| &*it.name));
+            let hint = hint.unwrap_or_else(|| "write a parameter that the service's document has".to_owned());
+            return wrong(format!("`GET {}` has no parameter `{name}`", operation.path), hint);
+        };
+        filled.insert(argument, filling(models, object, "/get", &value)?);
+    }
+    let call = Call { target, root: key.clone(), filled, of: root.of.clone(), at: None, member: "/get" };
+    call.check(models, object)?;
+    Ok(call)
+}
+
+/// `service/field(argument: {field}, other: 7)`.
+fn field(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> {
+    let wrong = |message: String, hint: String| Err(("/query", message, hint));
+    let (service, rest) = text.split_once('/').unwrap_or((text, ""));
+    let target = service_of(models, "/query", service)?;
+    if models[target].asked == Asked::Rest {
+        return wrong(format!("`{service}` speaks no GraphQL"), format!("write `get: {service}/path`"));
+    }
+    let form = "write `query: service/field(argument: {field})`".to_owned();
+    let document = format!("{{ {} }}", with_variables(rest));
+    let Ok(document) = query::parse_query::<String>(&document) else {
+        return wrong(format!("`{rest}` is no field of GraphQL"), form);
+    };
+    let selections = match document.definitions.as_slice() {
+        [Definition::Operation(OperationDefinition::SelectionSet(SelectionSet { items, .. }))] => {
+            items.as_slice()
+        }
+        _ => &[],
+    };
+    let [Selection::Field(asked)] = selections else {
+        return wrong(format!("`{rest}` is not one field"), form);
+    };
+    if !asked.selection_set.items.is_empty() || asked.alias.is_some() || !asked.directives.is_empty() {
+        return wrong("what of the objects is wanted says the client".to_owned(), form);
+    }
+    let roots = models[target].fields(QUERY);
+    let found = roots.and_then(|fields| fields.iter().find(|(_, field)| *field.member == *asked.name));
+    let Some((key, root)) = found else {
+        let known = roots.into_iter().flatten().map(|(_, field)| &*field.member);
+        let hint =
+            did_you_mean(&asked.name, known).unwrap_or_else(|| "write a field of its `Query`".to_owned());
+        return wrong(format!("the `Query` of `{service}` has no field `{}`", asked.name), hint);
+    };
+    let mut filled = IndexMap::new();
+    for (name, value) in &asked.arguments {
+        let argument = root.arguments.iter().find(|(_, it)| *it.member == **name);
+        let Some((argument, _)) = argument else {
+            let known = root.arguments.values().map(|it| &*it.member);
+            let hint =
+                did_you_mean(name, known).unwrap_or_else(|| "write an argument that it has".to_owned());
+            return wrong(format!("`{}` has no argument `{name}`", asked.name), hint);
+        };
+        let filling = match value {
+            Written::Variable(name) => of_object(models, object, "/query", name)?,
+            other => match fixed(other) {
+                Some(value) => Filling::Fixed(value),
+                None => return wrong(format!("`{name}` is neither `{{field}}` nor a value"), form),
+            },
+        };
+        filled.insert(argument.clone(), filling);
+    }
+    let call = Call { target, root: key.clone(), filled, of: root.of.clone(), at: None, member: "/query" };
+    call.check(models, object)?;
+    Ok(call)
+}
+
+/// `{field}` as a variable.
+fn with_variables(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        written.push_str(before);
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        match after.split_once('}') {
+            Some((name, behind)) if !name.is_empty() && name.chars().all(is_letter) => {
+                written.push('$');
+                written.push_str(name);
+                rest = behind;
+            }
+            _ => {
+                written.push('{');
+                rest = after;
+            }
+        }
+    }
+    written + rest
+}
+
+/// A value that is written out, as JSON.
+fn fixed(value: &Written<'_, String>) -> Option<serde_json::Value> {
+    Some(match value {
+        Written::Variable(_) => return None,
+        Written::Int(number) => number.as_i64()?.into(),
+        Written::Float(number) => (*number).into(),
+        Written::String(text) | Written::Enum(text) => text.as_str().into(),
+        Written::Boolean(value) => (*value).into(),
+        Written::Null => serde_json::Value::Null,
+        Written::List(items) => items.iter().map(fixed).collect::<Option<Vec<_>>>()?.into(),
+        Written::Object(members) => {
+            let members = members.iter().map(|(name, value)| Some((name.clone(), fixed(value)?)));
+            serde_json::Value::Object(members.collect::<Option<_>>()?)
+        }
+    })
+}
+
+fn service_of(models: &[Model], member: &'static str, name: &str) -> Result<usize, Wrong> {
+    models.iter().position(|model| *model.service == *name).ok_or_else(|| {
+        let hint = did_you_mean(name, models.iter().map(|model| &*model.service));
+        let hint =
+            hint.unwrap_or_else(|| "write one of the route's `services` in front: `service/path`".to_owned());
+        (member, format!("the route has no service `{name}`"), hint)
+    })
+}
+
+/// Whether a path is one of a template.
+fn fits(template: &str, path: &str) -> bool {
+    let is_same = |(known, found): (&str, &str)| {
+        known == found || (known.starts_with('{') && known.ends_with('}') && !found.is_empty())
+    };
+    template.split('/').count() == path.split('/').count()
+        && template.split('/').zip(path.split('/')).all(is_same)
+}
+
+/// What stands for a parameter.
+fn filling(models: &[Model], object: Object<'_>, member: &'static str, text: &str) -> Result<Filling, Wrong> {
+    let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    match name {
+        Some(name) => of_object(models, object, member, name),
+        None if text.contains(['{', '}']) => {
+            let hint = "write `{field}` and nothing beside it".to_owned();
+            Err((member, format!("`{text}` is neither a field nor a value"), hint))
+        }
+        None => Ok(Filling::Fixed(text.into())),
+    }
+}
+
+fn of_object(
+    models: &[Model],
+    object: Object<'_>,
+    member: &'static str,
+    name: &str,
+) -> Result<Filling, Wrong> {
+    let Some((key, field)) = field_of(object, name) else {
+        let known = object.fields.values().map(|field| &*field.member);
+        let hint = did_you_mean(name, known).unwrap_or_else(|| "write one of its fields".to_owned());
+        return Err((member, format!("`{}` has no field `{name}`", object.name), hint));
+    };
+    let is_value = models[object.number].is_leaf(field.of.key()) && matches!(field.from, From::Member);
+    if !is_value {
+        let hint = "write a field that is a number, a text or a list of them".to_owned();
+        return Err((member, format!("`{}.{name}` is no value that could be sent", object.name), hint));
+    }
+    Ok(Filling::Field(key.into()))
+}
+
+/// A field of the object, by its name in the document or by its first one in the schema.
+pub(super) fn field_of<'a>(object: Object<'a>, name: &str) -> Option<(&'a str, &'a Field)> {
+    let found = object.fields.iter().find(|(key, field)| *field.member == *name || ***key == *name);
+    found.map(|(key, field)| (&**key, field))
+}
+
+/// What a value is, as far as it matters for comparing; none where it could be several things.
+pub(super) fn kind(model: &Model, of: &Ref) -> Option<&'static str> {
+    match (of.key(), model.types.get(of.key()).map(|it| &it.shape)) {
+        ("Int" | "Long" | "Float", _) => Some("a number"),
+        ("String" | "DateTime" | "Date", _) | (_, Some(Shape::Enum(_))) => Some("a text"),
+        ("Boolean", _) => Some("a boolean"),
+        (_, None | Some(Shape::Scalar)) => None,
+        (_, Some(_)) => Some("an object"),
+    }
+}
+
+/// Whether a call can't do without an argument.
+pub(super) fn is_needed(argument: &Field) -> bool {
+    matches!(argument.of, Ref::Required(_)) && argument.default.is_none()
+}
+
+impl Call {
+    /// The parameters that fields of the object are put into.
+    pub(super) fn keyed(&self) -> impl Iterator<Item = (&str, &Box<str>)> {
+        self.filled.iter().filter_map(|(argument, filling)| match filling {
+            Filling::Field(field) => Some((&**argument, field)),
+            Filling::Fixed(_) => None,
+        })
+    }
+
+    pub(super) fn is_graphql(&self, models: &[Model]) -> bool {
+        models[self.target].asked != Asked::Rest
+    }
+
+    /// Whether a parameter takes several values.
+    pub(super) fn takes_list(&self, models: &[Model], argument: &str) -> bool {
+        self.root(models)
+            .and_then(|root| root.arguments.get(argument))
+            .is_some_and(|it| it.of.items().is_some())
+    }
+
+    /// The arguments that nothing is put into.
+    pub(super) fn open(&self, models: &[Model]) -> Fields {
+        let arguments = self.root(models).map(|root| root.arguments.clone()).unwrap_or_default();
+        arguments.into_iter().filter(|(name, _)| !self.filled.contains_key(name)).collect()
+    }
+
+    /// The field that it brings, still without a name.
+    pub(super) fn field(&self, models: &[Model], of: Ref) -> Field {
+        let mut field = Field::new("", "", of);
+        field.deprecated = self.root(models).and_then(|root| root.deprecated.clone());
+        field
+    }
+
+    /// What is asked, with what stands in it.
+    pub(super) fn ask(&self, models: &[Model], object: Object<'_>) -> Ask {
+        let source = |argument: &str| match self.filled.get(argument) {
+            Some(Filling::Field(key)) => {
+                object.fields.get(key).map(|field| Source::Key(field.name.as_str().into()))
+            }
+            Some(Filling::Fixed(value)) => Some(Source::Fixed(value.clone())),
+            None => None,
+        };
+        let root = self.root(models);
+        if let Some(From::Operation(operation)) = root.map(|root| &root.from) {
+            let mut operation = operation.as_ref().clone();
+            for parameter in &mut operation.parameters {
+                let Source::Argument(argument) = &parameter.from else { continue };
+                if let Some(source) = source(argument) {
+                    parameter.from = source;
+                }
+            }
+            operation.at = self.at.clone().unwrap_or_default();
+            return Ask::Rest(Arc::new(operation));
+        }
+        let arguments = root.into_iter().flat_map(|root| &root.arguments).filter_map(|(key, argument)| {
+            let of = models[self.target].own_written(&argument.of);
+            Some((argument.member.clone(), of.into(), source(key)?))
+        });
+        let name = root.map_or_else(|| self.root.clone(), |root| root.member.clone());
+        Ask::Field { name, arguments: arguments.collect() }
+    }
+
+    fn root<'a>(&self, models: &'a [Model]) -> Option<&'a Field> {
+        models[self.target].fields(QUERY)?.get(&self.root)
+    }
+
+    /// Whether what is put in can stand there.
+    fn check(&self, models: &[Model], object: Object<'_>) -> Result<(), Wrong> {
+        let Some(root) = self.root(models) else { return Ok(()) };
+        for (argument, key) in self.keyed() {
+            let (Some(taken), Some(given)) = (root.arguments.get(argument), object.fields.get(key)) else {
+                continue;
+            };
+            let kinds = (kind(&models[object.number], &given.of), kind(&models[self.target], &taken.of));
+            if let (Some(given), Some(wanted)) = kinds
+                && given != wanted
+                && wanted != "a text"
+            {
+                let message = format!("`{key}` is {given}, and `{}` takes {wanted}", taken.member);
+                return Err((self.member, message, "put another field in".to_owned()));
+            }
+            if given.of.items().is_some() && taken.of.items().is_none() {
+                let message = format!("`{key}` is a list, and `{}` takes one value", taken.member);
+                return Err((self.member, message, "fill a parameter that takes a list".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}

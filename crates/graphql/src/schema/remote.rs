@@ -1,0 +1,236 @@
+//! A GraphQL service as a model, by its SDL or by what it answered to introspection.
+//!
+//! A subgraph by itself keeps its text; it is read for what links lead to. Subscriptions are left out.
+
+mod introspection;
+
+use std::sync::Arc;
+
+use graphql_tools::parser::schema::{
+    Definition, Directive, Document, Field as Written, InputValue, Type as Of, TypeDefinition, TypeExtension,
+    Value as Literal, parse_schema,
+};
+
+use super::model::{Asked, Field, Fields, MUTATION, Model, QUERY, Ref, Shape, Type, Value};
+use crate::compose::text::prepared;
+use crate::mistake::Finding;
+
+type Sdl = Document<'static, String>;
+
+/// The model of a service that is no subgraph by itself, or is one.
+///
+/// # Errors
+/// What is wrong with the text, in the parser's words.
+pub(super) fn model(
+    service: &Arc<str>,
+    path: &Arc<str>,
+    text: &str,
+    is_federated: bool,
+) -> Result<(Model, Vec<Finding>), String> {
+    let path = Arc::clone(path);
+    if text.trim_start().starts_with('{') {
+        let mut model = Model::new(service, Asked::Graphql { path });
+        let findings = introspection::read(&mut model, text)?;
+        return Ok((model, findings));
+    }
+    let prepared = prepared(text).map_err(|_| "its brackets go too deep")?;
+    let document = parse_schema::<String>(&prepared).map_err(|error| error.to_string())?.into_static();
+    let asked = match is_federated {
+        true => Asked::Federated { path, sdl: text.to_owned() },
+        false => Asked::Graphql { path },
+    };
+    let mut reader =
+        Reader { model: Model::new(service, asked), roots: roots(&document), findings: Vec::new() };
+    for definition in &document.definitions {
+        match definition {
+            Definition::TypeDefinition(definition) => reader.define(definition),
+            Definition::TypeExtension(extension) => reader.extend(extension),
+            Definition::SchemaDefinition(_) | Definition::DirectiveDefinition(_) => {}
+        }
+    }
+    Ok((reader.model, reader.findings))
+}
+
+/// What the service calls `Query`, `Mutation` and `Subscription`.
+#[derive(Debug)]
+struct Roots {
+    query: String,
+    mutation: String,
+    subscription: String,
+}
+
+impl Roots {
+    /// A type's key: the roots have the same one in every service.
+    fn key<'a>(&self, name: &'a str) -> &'a str {
+        match name {
+            _ if name == self.query => QUERY,
+            _ if name == self.mutation => MUTATION,
+            other => other,
+        }
+    }
+}
+
+fn roots(document: &Sdl) -> Roots {
+    let mut roots = Roots {
+        query: QUERY.to_owned(),
+        mutation: MUTATION.to_owned(),
+        subscription: "Subscription".to_owned(),
+    };
+    for definition in &document.definitions {
+        let Definition::SchemaDefinition(schema) = definition else { continue };
+        schema.query.iter().for_each(|name| roots.query.clone_from(name));
+        schema.mutation.iter().for_each(|name| roots.mutation.clone_from(name));
+        schema.subscription.iter().for_each(|name| roots.subscription.clone_from(name));
+    }
+    roots
+}
+
+struct Reader {
+    model: Model,
+    roots: Roots,
+    findings: Vec<Finding>,
+}
+
+impl Reader {
+    fn define(&mut self, definition: &TypeDefinition<'static, String>) {
+        match definition {
+            TypeDefinition::Scalar(it) => self.add(&it.name, it.description.as_ref(), Shape::Scalar),
+            TypeDefinition::Object(it) => {
+                let shape = Shape::Object {
+                    fields: self.fields(&it.fields),
+                    implements: self.keys(&it.implements_interfaces),
+                };
+                self.add(&it.name, it.description.as_ref(), shape);
+            }
+            TypeDefinition::Interface(it) => {
+                let shape = Shape::Interface {
+                    fields: self.fields(&it.fields),
+                    implements: self.keys(&it.implements_interfaces),
+                };
+                self.add(&it.name, it.description.as_ref(), shape);
+            }
+            TypeDefinition::Union(it) => {
+                let shape = Shape::Union { types: self.keys(&it.types), told_by: None };
+                self.add(&it.name, it.description.as_ref(), shape);
+            }
+            TypeDefinition::Enum(it) => {
+                let values = it.values.iter().map(|value| Value {
+                    name: value.name.clone(),
+                    text: value.name.as_str().into(),
+                    description: value.description.clone().unwrap_or_default(),
+                    deprecated: deprecated(&value.directives),
+                });
+                self.add(&it.name, it.description.as_ref(), Shape::Enum(values.collect()));
+            }
+            TypeDefinition::InputObject(it) => {
+                let shape = Shape::Input(self.inputs(&it.fields));
+                self.add(&it.name, it.description.as_ref(), shape);
+            }
+        }
+    }
+
+    /// An extension adds to what was defined, or defines what nobody did.
+    fn extend(&mut self, extension: &TypeExtension<'static, String>) {
+        let (name, shape) = match extension {
+            TypeExtension::Object(it) => (
+                &it.name,
+                Shape::Object {
+                    fields: self.fields(&it.fields),
+                    implements: self.keys(&it.implements_interfaces),
+                },
+            ),
+            TypeExtension::Interface(it) => (
+                &it.name,
+                Shape::Interface {
+                    fields: self.fields(&it.fields),
+                    implements: self.keys(&it.implements_interfaces),
+                },
+            ),
+            TypeExtension::InputObject(it) => (&it.name, Shape::Input(self.inputs(&it.fields))),
+            TypeExtension::Union(it) => {
+                (&it.name, Shape::Union { types: self.keys(&it.types), told_by: None })
+            }
+            TypeExtension::Scalar(_) | TypeExtension::Enum(_) => return,
+        };
+        self.add(name, None, shape);
+    }
+
+    fn add(&mut self, name: &str, description: Option<&String>, shape: Shape) {
+        if name == self.roots.subscription {
+            self.findings.push(Finding {
+                service: self.model.service.clone(),
+                place: name.to_owned(),
+                message: "subscriptions are left out".to_owned(),
+                hint: String::new(),
+            });
+            return;
+        }
+        add(&mut self.model, self.roots.key(name), name, description.map_or("", String::as_str), shape);
+    }
+
+    fn keys(&self, names: &[String]) -> Vec<Box<str>> {
+        names.iter().map(|name| self.roots.key(name).into()).collect()
+    }
+
+    fn fields(&self, written: &[Written<'static, String>]) -> Fields {
+        let fields = written.iter().filter(|field| !field.name.starts_with('_')).map(|written| {
+            let mut field = Field::new(&written.name, &written.name, self.of(&written.field_type));
+            field.description = written.description.clone().unwrap_or_default();
+            field.deprecated = deprecated(&written.directives);
+            field.arguments = self.inputs(&written.arguments);
+            (Box::from(&*written.name), field)
+        });
+        fields.collect()
+    }
+
+    fn inputs(&self, written: &[InputValue<'static, String>]) -> Fields {
+        let fields = written.iter().map(|written| {
+            let mut field = Field::new(&written.name, &written.name, self.of(&written.value_type));
+            field.description = written.description.clone().unwrap_or_default();
+            field.default = written.default_value.as_ref().map(ToString::to_string);
+            (Box::from(&*written.name), field)
+        });
+        fields.collect()
+    }
+
+    fn of(&self, of: &Of<'static, String>) -> Ref {
+        match of {
+            Of::NamedType(name) => Ref::named(self.roots.key(name)),
+            Of::ListType(items) => Ref::list(self.of(items)),
+            Of::NonNullType(of) => self.of(of).required(),
+        }
+    }
+}
+
+/// Adds a type, or what more is said of one.
+fn add(model: &mut Model, key: &str, name: &str, description: &str, shape: Shape) {
+    if let Some(known) = model.types.get_mut(key) {
+        match (&mut known.shape, shape) {
+            (
+                Shape::Object { fields, implements } | Shape::Interface { fields, implements },
+                Shape::Object { fields: more, implements: also }
+                | Shape::Interface { fields: more, implements: also },
+            ) => {
+                fields.extend(more);
+                implements.extend(also);
+            }
+            (Shape::Input(fields), Shape::Input(more)) => fields.extend(more),
+            (Shape::Union { types, .. }, Shape::Union { types: more, .. }) => types.extend(more),
+            _ => {}
+        }
+        return;
+    }
+    let mut made = Type::new(key, shape);
+    made.own_name = Some(name.into());
+    made.description = description.to_owned();
+    model.types.insert(key.into(), made);
+}
+
+fn deprecated(directives: &[Directive<'static, String>]) -> Option<String> {
+    let directive = directives.iter().find(|directive| directive.name == "deprecated")?;
+    let reason = directive.arguments.iter().find(|(name, _)| name == "reason");
+    Some(match reason {
+        Some((_, Literal::String(text))) => text.clone(),
+        _ => "No longer supported".to_owned(),
+    })
+}

@@ -1,0 +1,287 @@
+//! A REST service as a model: its operations become fields of `Query` and `Mutation`, its schemas types.
+//!
+//! What GraphQL has no place for (files, forms, cookies) is left out, and a finding says so.
+
+mod flat;
+mod types;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use http::Method;
+use openapi::{Content, Document, Operation as Described, Parameter as Taken, Place, Schema, Target};
+use serde_json::Value;
+
+use super::model::{Asked, Field, Fields, Filled, From, MUTATION, Model, QUERY, Ref, Wish};
+use super::word;
+use crate::mistake::Finding;
+use crate::subgraph::{From as Source, Operation, Parameter};
+use types::{At, Types, Way, escaped};
+
+/// Headers that no parameter stands for, whatever a document says.
+const NOT_PARAMETERS: [&str; 3] = ["accept", "content-type", "authorization"];
+
+/// The model of a service, and what of its document has no place in it.
+pub(super) fn model(service: &Arc<str>, document: &Document) -> (Model, Vec<Finding>) {
+    let mut types = Types::new(document, Model::new(service, Asked::Rest));
+    let names = names(document, &mut types);
+    for (operation, name) in document.operations.iter().zip(&names) {
+        let Some(name) = name else { continue };
+        let at = place(document, operation);
+        match field(&mut types, operation, name, &at) {
+            Ok(field) => {
+                let root = if operation.method == "GET" { QUERY } else { MUTATION };
+                let fields = types.model.object(root);
+                fields
+                    .into_iter()
+                    .for_each(|fields| drop(fields.insert(name.as_str().into(), field.clone())));
+            }
+            Err(why) => types.note(&at, format!("{} {}: left out", operation.method, why), ""),
+        }
+    }
+    wishes(document, &names, &mut types);
+    types.finish();
+    (types.model, types.findings)
+}
+
+fn place(document: &Document, operation: &Described) -> String {
+    let path = escaped(document.written(&operation.path));
+    format!("/paths/{path}/{}", operation.method.to_ascii_lowercase())
+}
+
+/// What each operation is called; none for those that are no fields. The names don't depend on the order of the document:
+/// where several want one, each is named by its method and path.
+fn names(document: &Document, types: &mut Types<'_>) -> Vec<Option<String>> {
+    let of_path = |operation: &Described| {
+        let path = document.written(&operation.path);
+        let parts = path.split('/').map(|part| match part.split_once('{') {
+            Some((before, parameter)) => format!("{before} by {}", parameter.replace(['{', '}'], " ")),
+            None => part.to_owned(),
+        });
+        word::camel(&format!(
+            "{} {}",
+            operation.method.to_ascii_lowercase(),
+            parts.collect::<Vec<_>>().join(" ")
+        ))
+    };
+    let of_id = |operation: &Described| {
+        let id =
+            operation.id.as_deref().filter(|id| id.contains(|letter: char| letter.is_ascii_alphanumeric()));
+        id.map(word::camel)
+    };
+    let mut wanted: HashMap<String, usize> = HashMap::new();
+    for name in document.operations.iter().filter_map(of_id) {
+        *wanted.entry(name).or_default() += 1;
+    }
+    let (mut taken, mut next) = (HashSet::new(), HashMap::new());
+    let mut names = Vec::with_capacity(document.operations.len());
+    for operation in &document.operations {
+        if operation.method == "HEAD" {
+            names.push(None);
+            continue;
+        }
+        let by_id = of_id(operation);
+        let name = match by_id {
+            Some(name) if wanted.get(&name) == Some(&1) => name,
+            Some(name) => {
+                let by_path = of_path(operation);
+                let message = format!("several operations would be called `{name}`: this one is `{by_path}`");
+                types.note(&place(document, operation), message, "give each its own `operationId`");
+                by_path
+            }
+            None => of_path(operation),
+        };
+        names.push(Some(word::unique(&mut taken, &mut next, name)));
+    }
+    names
+}
+
+/// An operation as a field, or why it can be none.
+fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &str) -> Result<Field, String> {
+    let type_name = word::pascal(name);
+    let answer = answer(types, operation, &type_name, at)?;
+    let mut arguments = Fields::new();
+    let mut parameters = Vec::new();
+    let (mut taken, mut next) = (HashSet::new(), HashMap::new());
+    for (number, taking) in operation.parameters.iter().enumerate() {
+        let pointer = format!("{at}/parameters/{number}");
+        if taking.place == Place::Header && NOT_PARAMETERS.contains(&&*taking.name.to_ascii_lowercase()) {
+            continue;
+        }
+        if taking.place == Place::Cookie {
+            types.note(&pointer, format!("the cookie `{}` can't be given: left out", taking.name), "");
+            continue;
+        }
+        let argument = word::unique(&mut taken, &mut next, word::name(&taking.name));
+        let like = format!("{type_name}{}", word::pascal(&taking.name));
+        let at = At::new(format!("{pointer}/schema"), like);
+        let Some(of) = parameter(types, taking, &at) else {
+            if taking.is_required {
+                return Err(format!("needs an object in its {} (`{}`)", taking.place.name(), taking.name));
+            }
+            types.note(&pointer, format!("`{}` would be an object in the URL: left out", taking.name), "");
+            continue;
+        };
+        let mut field = Field::new(&argument, &taking.name, of);
+        field.description.clone_from(&taking.description);
+        arguments.insert(argument.as_str().into(), field);
+        parameters.push(Parameter {
+            name: taking.name.as_str().into(),
+            place: taking.place,
+            is_repeated: taking.is_repeated,
+            from: Source::Argument(argument.into()),
+        });
+    }
+    let body = match &operation.body {
+        Some((Content::Json(schema), is_required)) => {
+            let argument = word::unique(&mut taken, &mut next, "input".to_owned());
+            let like = At::new(format!("{at}/requestBody"), type_name);
+            let of = types.field_of(schema, *is_required, Way::In, &like);
+            arguments.insert(argument.as_str().into(), Field::new(&argument, &argument, of));
+            Some(argument.into())
+        }
+        Some((Content::Empty, _)) | None => None,
+        Some((_, true)) => return Err("sends a file, a form or a text".to_owned()),
+        Some((_, false)) => {
+            types.note(at, "a body that is no JSON can't be given: it is called without one", "");
+            None
+        }
+    };
+    let mut field = Field::new(name, name, answer.of);
+    field.description =
+        [&operation.summary, &operation.description].map(|text| text.trim()).join("\n\n").trim().to_owned();
+    field.deprecated = operation.is_deprecated.then(|| "The service says so.".to_owned());
+    field.arguments = arguments;
+    field.from = From::Operation(Arc::new(Operation {
+        method: operation.method.parse().unwrap_or(Method::GET),
+        path: operation.path.as_str().into(),
+        parameters,
+        body,
+        at: json::Path::default(),
+        is_text: answer.is_text,
+        is_empty: answer.is_empty,
+    }));
+    Ok(field)
+}
+
+/// What a parameter is; none where it would be an object.
+fn parameter<'a>(types: &mut Types<'a>, taken: &'a Taken, at: &At) -> Option<Ref> {
+    let of = match &taken.schema {
+        // A text or a number, as it comes.
+        Schema::Unknown => Ref::named("String"),
+        schema => types.parameter(schema, at)?,
+    };
+    Some(if taken.is_required { of.required() } else { of })
+}
+
+struct Answer {
+    of: Ref,
+    is_text: bool,
+    is_empty: bool,
+}
+
+/// What an operation answers. It may be `null` always: there may be none, or the service may fail.
+fn answer<'a>(
+    types: &mut Types<'a>,
+    operation: &'a Described,
+    type_name: &str,
+    at: &str,
+) -> Result<Answer, String> {
+    let mut schemas = operation.answers.iter().filter_map(|content| match content {
+        Content::Json(schema) => Some(schema),
+        _ => None,
+    });
+    let at = format!("{at}/responses");
+    if let Some(schema) = schemas.next() {
+        if schemas.next().is_some() {
+            types.note(&at, "of several answers of success the first one counts", "");
+        }
+        let (of, _) = types.of(schema, Way::Out, &At::new(at, format!("{type_name}Answer")));
+        return Ok(Answer { of, is_text: false, is_empty: false });
+    }
+    let has = |is: fn(&Content) -> bool| operation.answers.iter().any(is);
+    if has(|content| matches!(content, Content::Text)) {
+        Ok(Answer { of: Ref::named("String"), is_text: true, is_empty: false })
+    } else if has(|content| matches!(content, Content::Empty)) {
+        Ok(Answer { of: Ref::named("Boolean"), is_text: false, is_empty: true })
+    } else {
+        Err("answers a file".to_owned())
+    }
+}
+
+/// The links of the document, as far as they can be fields of objects.
+fn wishes(document: &Document, names: &[Option<String>], types: &mut Types<'_>) {
+    let find = |target: &Target| {
+        let is_target = |operation: &Described| match target {
+            Target::Id(id) => operation.id.as_ref() == Some(id),
+            Target::Path(method, path) => {
+                operation.method == method && document.written(&operation.path) == path
+            }
+        };
+        let number = document.operations.iter().position(is_target)?;
+        names[number].clone().filter(|_| document.operations[number].method == "GET")
+    };
+    for (operation, name) in document.operations.iter().zip(names) {
+        let root = if operation.method == "GET" { QUERY } else { MUTATION };
+        let answered = name.as_deref().and_then(|name| types.model.fields(root)?.get(name));
+        let Some(on) = answered.map(|field| Box::<str>::from(field.of.key())) else { continue };
+        for link in &operation.links {
+            let wish = match (find(&link.target), link.has_body) {
+                (Some(target), false) => filled(link).map(|filled| Wish {
+                    place: link.pointer.clone(),
+                    on: on.clone(),
+                    name: word::camel(&link.name),
+                    description: link.description.clone(),
+                    target: target.into(),
+                    filled,
+                }),
+                (_, true) => Err("the link would send a body".to_owned()),
+                (None, _) => Err("the link leads to no operation that is a field of `Query`".to_owned()),
+            };
+            match wish {
+                Ok(wish) if !types.model.wishes.iter().any(|known| known.is_like(&wish)) => {
+                    types.model.wishes.push(wish);
+                }
+                Ok(_) => {}
+                Err(why) => types.note(&link.pointer, format!("{why}: left out"), ""),
+            }
+        }
+    }
+}
+
+/// What a link's parameters are filled with.
+fn filled(link: &openapi::Link) -> Result<Vec<(Box<str>, Filled)>, String> {
+    let filled = link.parameters.iter().map(|(name, value)| {
+        // `path.id` says where the parameter stands.
+        let place = name.split_once('.').filter(|(place, _)| ["path", "query", "header"].contains(place));
+        Ok((Box::from(place.map_or(&**name, |(_, name)| name)), fill(value)?))
+    });
+    filled.collect()
+}
+
+fn fill(value: &Value) -> Result<Filled, String> {
+    let Some(expression) = value.as_str().and_then(|text| text.trim_matches(['{', '}']).strip_prefix('$'))
+    else {
+        return Ok(Filled::Fixed(value.clone()));
+    };
+    let pointer = expression
+        .strip_prefix("response.body#/")
+        .ok_or_else(|| format!("`${expression}` is not part of the answer"))?;
+    // An item of a list, whichever.
+    let of_item = |first: &str| first == "*" || first.bytes().all(|byte| byte.is_ascii_digit());
+    let member = match pointer.split_once('/') {
+        Some((first, rest)) if of_item(first) => rest,
+        _ => pointer,
+    };
+    if member.is_empty() || member.contains('/') {
+        return Err(format!("`${expression}` is no member of the object"));
+    }
+    Ok(Filled::Member(member.replace("~1", "/").replace("~0", "~").into()))
+}
+
+impl Wish {
+    /// Whether it stands for the same field, as where an object is answered by several operations.
+    fn is_like(&self, other: &Self) -> bool {
+        self.on == other.on && self.name == other.name
+    }
+}

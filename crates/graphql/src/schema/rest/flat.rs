@@ -1,0 +1,261 @@
+//! What a schema comes to, once references are followed, `allOf` is merged and `null` is set apart.
+
+use std::collections::HashMap;
+
+use indexmap::{IndexMap, IndexSet};
+use openapi::{Document, Member, Object, Schema, Told};
+use serde_json::Value;
+
+/// Deeper than this, schemas that consist of schemas are not looked through.
+const MAX_DEPTH: usize = 64;
+/// More things than this are not told apart.
+const MAX_BRANCHES: usize = 500;
+
+/// What a schema comes to.
+#[derive(Clone, Debug)]
+pub(super) struct Flat<'a> {
+    pub(super) what: What<'a>,
+    pub(super) is_nullable: bool,
+    /// The document's name for it.
+    pub(super) name: Option<&'a str>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What<'a> {
+    /// A scalar of GraphQL, or one of ours.
+    Scalar(&'static str),
+    /// One of these texts.
+    Enum(IndexSet<&'a str>),
+    List(&'a Schema),
+    Object(Members<'a>),
+    /// One of several objects.
+    Union(Vec<Flat<'a>>, Option<&'a Told>),
+    /// Anything, and why, where it is more than that nothing is said.
+    Json(Option<&'static str>),
+}
+
+/// Members, each with whether it has to be there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Members<'a> {
+    pub(super) all: IndexMap<&'a str, (&'a Member, bool)>,
+    /// Whether there may be others, which have no names.
+    pub(super) has_others: bool,
+}
+
+/// Looks through the schemas of a document.
+#[derive(Debug)]
+pub(super) struct Flattener<'a> {
+    schemas: HashMap<&'a str, &'a Schema>,
+    /// What names were found to be.
+    known: HashMap<&'a str, Flat<'a>>,
+}
+
+impl<'a> Flattener<'a> {
+    pub(super) fn new(document: &'a Document) -> Self {
+        let schemas = document.schemas.iter().map(|(name, schema)| (&**name, schema));
+        Self { schemas: schemas.collect(), known: HashMap::new() }
+    }
+
+    pub(super) fn flat(&mut self, schema: &'a Schema) -> Flat<'a> {
+        self.within(schema, 0)
+    }
+
+    fn within(&mut self, schema: &'a Schema, depth: usize) -> Flat<'a> {
+        if depth > MAX_DEPTH {
+            return odd("schemas of schemas of schemas, too many of them");
+        }
+        match schema {
+            Schema::Unknown => Flat { what: What::Json(None), is_nullable: true, name: None },
+            Schema::Never => odd("it can never be there"),
+            Schema::Null => Flat { what: What::Json(None), is_nullable: true, name: None },
+            Schema::Boolean => scalar("Boolean"),
+            Schema::Integer(format) if format.as_deref() == Some("int64") => scalar("Long"),
+            Schema::Integer(_) => scalar("Int"),
+            Schema::Number => scalar("Float"),
+            Schema::Text(format) => scalar(match format.as_deref() {
+                Some("date-time") => "DateTime",
+                Some("date") => "Date",
+                _ => "String",
+            }),
+            Schema::Literals(values) => literals(values),
+            Schema::List(items) => just(What::List(items)),
+            Schema::Tuple(first, Some(rest)) if first.is_empty() => just(What::List(rest)),
+            Schema::Tuple(..) => odd("a list whose items mean something by their places"),
+            Schema::Object(object) => just(of_object(object)),
+            Schema::Named(name) => self.named(name, depth),
+            Schema::Any(branches) => self.any(branches, None, depth),
+            Schema::Told(told) => self.any(&told.branches, Some(told), depth),
+            Schema::All(parts) => self.all(parts, depth),
+        }
+    }
+
+    fn named(&mut self, name: &'a str, depth: usize) -> Flat<'a> {
+        // A name may stand for a name, as often as the document is long.
+        let mut name = name;
+        let schema = loop {
+            match self.schemas.get(name) {
+                Some(Schema::Named(next)) => name = next,
+                Some(schema) => break *schema,
+                None => return odd("nothing has this name"),
+            }
+        };
+        if let Some(known) = self.known.get(name) {
+            return known.clone();
+        }
+        let mut flat = self.within(schema, depth + 1);
+        flat.name = flat.name.or(Some(name));
+        // What is too deep from here may be fine from elsewhere.
+        if depth < MAX_DEPTH / 2 {
+            self.known.insert(name, flat.clone());
+        }
+        flat
+    }
+
+    fn all(&mut self, parts: &'a [Schema], depth: usize) -> Flat<'a> {
+        let parts: Vec<Flat<'a>> = parts.iter().map(|part| self.within(part, depth + 1)).collect();
+        let says = |part: &Flat<'a>| !matches!(part.what, What::Json(None));
+        // Only what every part allows is allowed; one that says nothing allows everything.
+        let is_nullable = parts.iter().all(|part| part.is_nullable || !says(part));
+        let mut parts: Vec<Flat<'a>> = parts.into_iter().filter(says).collect();
+        if parts.len() < 2 {
+            let only = parts.pop();
+            return only.unwrap_or(Flat { what: What::Json(None), is_nullable, name: None });
+        }
+        let mut merged = Members::default();
+        for part in &parts {
+            match &part.what {
+                What::Object(members) => merged.add(members),
+                other if parts.iter().all(|part| is_same(&part.what, other)) => return part.clone(),
+                _ => return odd("several things at once that are not all objects"),
+            }
+        }
+        Flat { what: What::Object(merged), is_nullable, name: None }
+    }
+
+    fn any(&mut self, branches: &'a [Schema], told: Option<&'a Told>, depth: usize) -> Flat<'a> {
+        if branches.len() > MAX_BRANCHES {
+            return odd("one of very many things");
+        }
+        let mut is_nullable = false;
+        let mut kinds: Vec<Flat<'a>> = Vec::new();
+        for branch in branches {
+            let flat = self.within(branch, depth + 1);
+            is_nullable |= flat.is_nullable;
+            let inner = match flat {
+                _ if matches!(branch, Schema::Null) => Vec::new(),
+                Flat { what: What::Union(inner, _), .. } => inner,
+                flat => vec![flat],
+            };
+            for flat in inner {
+                if !kinds.iter().any(|known| is_equal(known, &flat)) {
+                    kinds.push(flat);
+                }
+            }
+        }
+        let what = match kinds.len() {
+            0 => What::Json(None),
+            1 => {
+                let only = kinds.remove(0);
+                return Flat { is_nullable: is_nullable || only.is_nullable, ..only };
+            }
+            _ => together(kinds, told),
+        };
+        Flat { what, is_nullable, name: None }
+    }
+}
+
+impl<'a> Members<'a> {
+    fn add(&mut self, others: &Self) {
+        for (name, (member, is_required)) in &others.all {
+            let known = self.all.entry(name).or_insert((member, false));
+            known.1 |= is_required;
+            // A bare `required` says nothing of what the member is.
+            if known.0.schema == Schema::Unknown {
+                known.0 = member;
+            }
+        }
+        self.has_others |= others.has_others;
+    }
+}
+
+fn scalar(name: &'static str) -> Flat<'static> {
+    just(What::Scalar(name))
+}
+
+fn just(what: What<'_>) -> Flat<'_> {
+    Flat { what, is_nullable: false, name: None }
+}
+
+fn odd(why: &'static str) -> Flat<'static> {
+    Flat { what: What::Json(Some(why)), is_nullable: true, name: None }
+}
+
+fn of_object(object: &Object) -> What<'_> {
+    if object.members.is_empty() {
+        return What::Json(None);
+    }
+    let members = object.members.iter().map(|member| (&*member.name, (member, member.is_required)));
+    What::Object(Members { all: members.collect(), has_others: object.others.is_some() })
+}
+
+fn literals(values: &[Value]) -> Flat<'_> {
+    let is_nullable = values.contains(&Value::Null);
+    let mut others = values.iter().filter(|value| !value.is_null()).peekable();
+    let is_all = |is: fn(&Value) -> bool| values.iter().all(|value| value.is_null() || is(value));
+    let what = if others.peek().is_none() {
+        What::Json(None)
+    } else if is_all(Value::is_string) {
+        What::Enum(others.filter_map(Value::as_str).collect())
+    } else if is_all(|value| value.as_i64().is_some_and(|number| i32::try_from(number).is_ok())) {
+        What::Scalar("Int")
+    } else if is_all(|value| value.is_i64() || value.is_u64()) {
+        What::Scalar("Long")
+    } else if is_all(Value::is_number) {
+        What::Scalar("Float")
+    } else if is_all(Value::is_boolean) {
+        What::Scalar("Boolean")
+    } else {
+        What::Json(Some("values of several kinds"))
+    };
+    Flat { what, is_nullable, name: None }
+}
+
+/// What several kinds of values are together.
+fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a Told>) -> What<'a> {
+    let is_all = |is: fn(&What<'a>) -> bool| kinds.iter().all(|kind| is(&kind.what));
+    if is_all(|what| matches!(what, What::Object(_))) {
+        What::Union(kinds, told)
+    } else if is_all(|what| matches!(what, What::Scalar("Int" | "Long"))) {
+        What::Scalar("Long")
+    } else if is_all(|what| matches!(what, What::Scalar("Int" | "Long" | "Float"))) {
+        What::Scalar("Float")
+    } else if is_all(|what| matches!(what, What::Enum(_))) {
+        let texts = kinds.iter().filter_map(|kind| match &kind.what {
+            What::Enum(texts) => Some(texts.iter().copied()),
+            _ => None,
+        });
+        What::Enum(texts.flatten().collect())
+    } else if is_all(|what| matches!(what, What::Enum(_) | What::Scalar("String" | "DateTime" | "Date"))) {
+        What::Scalar("String")
+    } else {
+        What::Json(Some("one of several things that are not all objects"))
+    }
+}
+
+/// Whether two schemas are the same one.
+fn is_equal(one: &Flat<'_>, other: &Flat<'_>) -> bool {
+    match (one.name, other.name) {
+        (Some(one), Some(other)) => one == other,
+        _ => is_same(&one.what, &other.what),
+    }
+}
+
+fn is_same(one: &What<'_>, other: &What<'_>) -> bool {
+    match (one, other) {
+        (What::Scalar(one), What::Scalar(other)) => one == other,
+        (What::Enum(one), What::Enum(other)) => one == other,
+        (What::List(one), What::List(other)) => one == other,
+        (What::Json(_), What::Json(_)) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,383 @@
+//! Types of schemas: objects, inputs, unions, enums and scalars, each made once, when something first leads to it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use indexmap::IndexSet;
+use openapi::{Access, Document, Schema, Told as Discriminator};
+
+use super::flat::{Flat, Flattener, Members, What};
+use crate::mistake::Finding;
+use crate::schema::model::{BUILT_IN, Field, Fields, Model, Ref, Shape, Type, Value};
+use crate::schema::word::{self, Names};
+use crate::subgraph::Told;
+
+/// More fields than this are not made: what is left is JSON.
+const MAX_FIELDS: usize = 100_000;
+/// Lists within lists: a schema may be a list of itself.
+const MAX_LISTS: u8 = 8;
+
+/// Whether values are answered or sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Way {
+    Out,
+    In,
+}
+
+/// Where a schema stands: in the document, and what a type is called that has no name there.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    pub(super) pointer: String,
+    pub(super) like: String,
+    /// How many lists it stands in.
+    pub(super) lists: u8,
+}
+
+impl At {
+    pub(super) fn new(pointer: impl Into<String>, like: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), like: like.into(), lists: 0 }
+    }
+}
+
+/// The types of a document while they are made.
+pub(super) struct Types<'a> {
+    pub(super) model: Model,
+    pub(super) findings: Vec<Finding>,
+    document: &'a Document,
+    flattener: Flattener<'a>,
+    names: Names,
+    /// What the document's own names are called, as answers and as inputs.
+    given: HashMap<(&'a str, Way), String>,
+    /// The keys of the types that the document's names became.
+    made: HashMap<(&'a str, Way), Box<str>>,
+    /// Types whose fields are still to be made.
+    waiting: VecDeque<(Box<str>, Members<'a>, Way, String)>,
+    fields: usize,
+}
+
+impl<'a> Types<'a> {
+    pub(super) fn new(document: &'a Document, model: Model) -> Self {
+        let (mut names, mut given) = (Names::default(), HashMap::new());
+        for (name, _) in &document.schemas {
+            let is_input = name.ends_with("Input");
+            let out = if is_input { format!("{name}Output") } else { name.clone() };
+            let input = if is_input { name.clone() } else { format!("{name}Input") };
+            for (way, like) in [(Way::Out, out), (Way::In, input)] {
+                given.insert((&**name, way), names.give(&like, &model.service));
+            }
+        }
+        Self {
+            flattener: Flattener::new(document),
+            findings: Vec::new(),
+            made: HashMap::new(),
+            waiting: VecDeque::new(),
+            fields: 0,
+            document,
+            model,
+            names,
+            given,
+        }
+    }
+
+    pub(super) fn note(&mut self, place: &str, message: impl Into<String>, hint: &str) {
+        self.findings.push(Finding {
+            service: self.model.service.clone(),
+            place: place.to_owned(),
+            message: message.into(),
+            hint: hint.to_owned(),
+        });
+    }
+
+    /// What a value is, and whether it may be `null`.
+    pub(super) fn of(&mut self, schema: &'a Schema, way: Way, at: &At) -> (Ref, bool) {
+        let flat = self.flattener.flat(schema);
+        let is_nullable = flat.is_nullable;
+        (self.of_flat(flat, way, at), is_nullable)
+    }
+
+    /// The same as a field has it: with `!` where it is always there.
+    pub(super) fn field_of(&mut self, schema: &'a Schema, is_required: bool, way: Way, at: &At) -> Ref {
+        let (of, is_nullable) = self.of(schema, way, at);
+        if is_required && !is_nullable { of.required() } else { of }
+    }
+
+    /// What a parameter is; none where it would be an object. What could be several things is a text.
+    pub(super) fn parameter(&mut self, schema: &'a Schema, at: &At) -> Option<Ref> {
+        let flat = self.flattener.flat(schema);
+        match flat.what {
+            What::Scalar(_) | What::Enum(_) => Some(self.of_flat(flat, Way::In, at)),
+            What::List(items) => match self.flattener.flat(items) {
+                item @ Flat { what: What::Scalar(_) | What::Enum(_), .. } => {
+                    Some(Ref::list(self.of_flat(item, Way::In, at).required()))
+                }
+                Flat { what: What::Json(_), .. } => Some(Ref::list(Ref::named("String").required())),
+                _ => None,
+            },
+            What::Json(_) => Some(Ref::named("String")),
+            What::Object(_) | What::Union(..) => None,
+        }
+    }
+
+    /// Makes the fields of all types that were led to.
+    pub(super) fn finish(&mut self) {
+        while let Some((key, members, way, pointer)) = self.waiting.pop_front() {
+            let name = self.model.name(&key).to_owned();
+            let mut fields = Fields::new();
+            let (mut taken, mut next) = (HashSet::new(), HashMap::new());
+            for (member_name, (member, is_required)) in members.all {
+                let skipped = if way == Way::Out { Access::WriteOnly } else { Access::ReadOnly };
+                if member.access == skipped {
+                    continue;
+                }
+                let field_name = word::unique(&mut taken, &mut next, word::name(member_name));
+                let pointer = format!("{pointer}/properties/{}", escaped(member_name));
+                if field_name != member_name {
+                    self.note(
+                        &pointer,
+                        format!("GraphQL can't call a field so: it is `{name}.{field_name}`"),
+                        "",
+                    );
+                }
+                let base = name.strip_suffix("Input").filter(|_| way == Way::In).unwrap_or(&name);
+                let like = format!("{base}{}", word::pascal(member_name));
+                let of = self.field_of(&member.schema, is_required, way, &At::new(pointer, like));
+                let mut field = Field::new(&field_name, member_name, of);
+                field.description.clone_from(&member.description);
+                field.deprecated = member.is_deprecated.then(|| "The service says so.".to_owned());
+                fields.insert(field_name.into(), field);
+            }
+            if fields.is_empty() {
+                // A type has at least one field: this one has only such as go in the other direction.
+                self.note(&pointer, format!("nothing of `{name}` goes in this direction: it is JSON"), "");
+                self.scalar("JSON");
+                fields.insert("_".into(), Field::new("_", "_", Ref::named("JSON")));
+            }
+            if let Some(of) = self.model.types.get_mut(&key).and_then(|it| it.shape.fields_mut()) {
+                *of = fields;
+            }
+        }
+    }
+
+    fn of_flat(&mut self, flat: Flat<'a>, way: Way, at: &At) -> Ref {
+        match flat.what {
+            What::Scalar(name) => self.scalar(name),
+            What::Json(None) => self.scalar("JSON"),
+            What::Json(Some(why)) => self.json(at, why),
+            What::List(_) if at.lists >= MAX_LISTS => {
+                self.json(at, "lists of lists of lists, too many of them")
+            }
+            What::List(items) => {
+                let pointer = format!("{}/items", at.pointer);
+                let below = At { pointer, like: at.like.clone(), lists: at.lists + 1 };
+                Ref::list(self.field_of(items, true, way, &below))
+            }
+            What::Enum(ref texts) => {
+                let texts = texts.clone();
+                self.enumeration(&flat, texts, at)
+            }
+            What::Union(..) if way == Way::In => self.json(at, "an input that is one of several objects"),
+            What::Object(_) | What::Union(..) if self.fields > MAX_FIELDS => {
+                self.json(at, "one type more than a schema has place for")
+            }
+            What::Object(ref members) => {
+                let members = members.clone();
+                self.object(&flat, members, way, at)
+            }
+            What::Union(ref branches, told) => {
+                let branches = branches.clone();
+                self.union(&flat, branches, told, at)
+            }
+        }
+    }
+
+    fn scalar(&mut self, name: &str) -> Ref {
+        if !BUILT_IN.contains(&name) && !self.model.types.contains_key(name) {
+            self.model.types.insert(name.into(), Type::new(name, Shape::Scalar));
+        }
+        Ref::named(name)
+    }
+
+    fn json(&mut self, at: &At, why: &str) -> Ref {
+        self.note(&at.pointer, format!("{why}: it is JSON as it comes"), "");
+        self.scalar("JSON")
+    }
+
+    /// The type that a name of the document became already, or a new one with the name that it gets.
+    fn place(&mut self, flat: &Flat<'a>, way: Way, at: &At) -> Result<(Box<str>, String), Ref> {
+        if let Some(key) = flat.name.and_then(|name| self.made.get(&(name, way))) {
+            return Err(Ref::Named(key.clone()));
+        }
+        let given = flat.name.and_then(|name| self.given.get(&(name, way)));
+        let name = match given {
+            Some(given) => given.clone(),
+            None => {
+                let like = if way == Way::In { format!("{}Input", at.like) } else { at.like.clone() };
+                self.names.give(&like, &self.model.service)
+            }
+        };
+        let key: Box<str> = name.clone().into();
+        let pointer = match flat.name {
+            Some(own) => {
+                self.made.insert((own, way), key.clone());
+                format!("/components/schemas/{}", escaped(own))
+            }
+            None => at.pointer.clone(),
+        };
+        Ok((key, pointer))
+    }
+
+    fn put(&mut self, key: &str, flat: &Flat<'a>, shape: Shape) {
+        let mut made = Type::new(key, shape);
+        let description = flat.name.and_then(|name| self.document.descriptions.get(name));
+        made.description = description.cloned().unwrap_or_default();
+        self.model.types.insert(key.into(), made);
+    }
+
+    fn object(&mut self, flat: &Flat<'a>, members: Members<'a>, way: Way, at: &At) -> Ref {
+        let (key, pointer) = match self.place(flat, way, at) {
+            Ok(place) => place,
+            Err(made) => return made,
+        };
+        if members.has_others && way == Way::Out {
+            self.note(&pointer, format!("members of `{key}` that have no names there are left out"), "");
+        }
+        self.fields += members.all.len();
+        let shape = match way {
+            Way::Out => Shape::Object { fields: Fields::new(), implements: Vec::new() },
+            Way::In => Shape::Input(Fields::new()),
+        };
+        self.put(&key, flat, shape);
+        self.waiting.push_back((key.clone(), members, way, pointer));
+        Ref::Named(key)
+    }
+
+    fn enumeration(&mut self, flat: &Flat<'a>, texts: IndexSet<&'a str>, at: &At) -> Ref {
+        let (key, pointer) = match self.place(flat, Way::Out, at) {
+            Ok(place) => place,
+            Err(made) => return made,
+        };
+        let (mut taken, mut next) = (HashSet::new(), HashMap::new());
+        let mut values = Vec::new();
+        for text in texts {
+            let mut like = word::name(text);
+            if matches!(&*like, "true" | "false" | "null") {
+                like.push('_');
+            }
+            let name = word::unique(&mut taken, &mut next, like);
+            if name != text {
+                self.note(&pointer, format!("GraphQL can't call a value `{text}`: it is `{key}.{name}`"), "");
+            }
+            values.push(Value { name, text: text.into(), description: String::new(), deprecated: None });
+        }
+        self.put(&key, flat, Shape::Enum(values));
+        Ref::Named(key)
+    }
+
+    fn union(
+        &mut self,
+        flat: &Flat<'a>,
+        branches: Vec<Flat<'a>>,
+        told: Option<&'a Discriminator>,
+        at: &At,
+    ) -> Ref {
+        let told_by = told_by(&branches, told);
+        let Some(told_by) = told_by else {
+            return self.json(at, "one of several objects that nothing tells apart");
+        };
+        let (key, pointer) = match self.place(flat, Way::Out, at) {
+            Ok(place) => place,
+            Err(made) => return made,
+        };
+        self.put(&key, flat, Shape::Union { types: Vec::new(), told_by: None });
+        let mut keys: Vec<Box<str>> = Vec::new();
+        for (number, branch) in branches.into_iter().enumerate() {
+            let below = At::new(format!("{pointer}/oneOf/{number}"), format!("{key}{}", number + 1));
+            keys.push(self.of_flat(branch, Way::Out, &below).key().into());
+        }
+        let told_by = match told_by {
+            TellBy::Member(name, texts) => Told::Member {
+                name: name.into(),
+                types: texts.into_iter().map(|(text, branch)| (text.into(), keys[branch].clone())).collect(),
+            },
+            TellBy::Shape(required) => Told::Shape(
+                required.into_iter().map(|(branch, members)| (keys[branch].clone(), members)).collect(),
+            ),
+        };
+        let types = keys.into_iter().filter(|key| !BUILT_IN.contains(&&**key)).collect::<IndexSet<_>>();
+        let is_whole = types
+            .iter()
+            .all(|key| matches!(self.model.types.get(key).map(|it| &it.shape), Some(Shape::Object { .. })));
+        if !is_whole {
+            self.model.types.shift_remove(&key);
+            return self.json(at, "one of several things that are not all objects");
+        }
+        self.put(&key, flat, Shape::Union { types: types.into_iter().collect(), told_by: Some(told_by) });
+        Ref::Named(key)
+    }
+}
+
+/// How objects are told apart, by the numbers of the branches.
+enum TellBy {
+    Member(String, Vec<(String, usize)>),
+    /// Those that require most come first.
+    Shape(Vec<(usize, Vec<Box<str>>)>),
+}
+
+fn told_by(branches: &[Flat<'_>], told: Option<&Discriminator>) -> Option<TellBy> {
+    if let Some(told) = told {
+        let number = |name: &str| branches.iter().position(|branch| branch.name == Some(name));
+        let texts = told.values.iter().filter_map(|(text, name)| Some((text.clone(), number(name)?)));
+        return Some(TellBy::Member(told.by.clone(), texts.collect()));
+    }
+    by_tag(branches).or_else(|| by_shape(branches))
+}
+
+/// A member that every branch requires, with texts that no other has.
+fn by_tag(branches: &[Flat<'_>]) -> Option<TellBy> {
+    let members = branches.iter().map(|branch| match &branch.what {
+        What::Object(members) => Some(members),
+        _ => None,
+    });
+    let members: Vec<&Members<'_>> = members.collect::<Option<_>>()?;
+    for name in members.first()?.all.keys() {
+        let texts = members.iter().map(|members| match members.all.get(name) {
+            Some((member, true)) => match &member.schema {
+                Schema::Literals(values) => values.iter().map(serde_json::Value::as_str).collect(),
+                _ => None,
+            },
+            _ => None,
+        });
+        let Some(texts) = texts.collect::<Option<Vec<Vec<&str>>>>() else { continue };
+        let mut seen = HashSet::new();
+        if texts.iter().flatten().all(|text| seen.insert(*text)) {
+            let texts = texts
+                .iter()
+                .enumerate()
+                .flat_map(|(branch, texts)| texts.iter().map(move |text| ((*text).to_owned(), branch)));
+            return Some(TellBy::Member((*name).to_owned(), texts.collect()));
+        }
+    }
+    None
+}
+
+/// What each branch requires; no two of them may require the same.
+fn by_shape(branches: &[Flat<'_>]) -> Option<TellBy> {
+    let mut required = Vec::new();
+    for (number, branch) in branches.iter().enumerate() {
+        let What::Object(members) = &branch.what else { return None };
+        let needed = members.all.iter().filter(|(_, (_, is_required))| *is_required);
+        required.push((number, needed.map(|(name, _)| Box::from(*name)).collect::<Vec<Box<str>>>()));
+    }
+    required.sort_by_key(|(_, members)| std::cmp::Reverse(members.len()));
+    let mut seen = HashSet::new();
+    let is_told = required.iter().all(|(_, members)| {
+        let mut sorted = members.clone();
+        sorted.sort();
+        seen.insert(sorted)
+    });
+    is_told.then_some(TellBy::Shape(required))
+}
+
+/// A member's name within a JSON Pointer.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,287 @@
+//! What links can be, and every mistake in them.
+
+use super::{bindings, made, told};
+use crate::mistake::{At, Mistake};
+use crate::subgraph::{Ask, From, How, Told};
+
+const SHOP: &str = r"
+openapi: 3.0.3
+paths:
+  /posts:
+    get:
+      operationId: listPosts
+      parameters: [{ name: by, in: query, schema: { type: string } }]
+      responses: { 200: { description: ok, content: { application/json: { schema: { type: array, items: { $ref: '#/components/schemas/Post' } } } } } }
+  /posts/{id}:
+    get:
+      operationId: getPost
+      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
+      responses:
+        200:
+          description: ok
+          content: { application/json: { schema: { $ref: '#/components/schemas/Post' } } }
+          links:
+            Author: { operationId: getUser, parameters: { id: $response.body#/author_id }, description: Who wrote it. }
+            Nowhere: { operationId: getNobody, parameters: { id: $response.body#/author_id } }
+            Odd: { operationId: getUser, parameters: { id: $request.path.id } }
+components:
+  schemas:
+    Post: { type: object, required: [id, author_id, tag_ids], properties: { id: { type: integer }, author_id: { type: integer }, title: { type: string }, tag_ids: { type: array, items: { type: integer } }, meta: { $ref: '#/components/schemas/Meta' } } }
+    Meta: { type: object, properties: { words: { type: integer } } }
+";
+
+const PEOPLE: &str = r"
+openapi: 3.0.3
+paths:
+  /users:
+    get:
+      operationId: listUsers
+      parameters:
+        - { name: ids, in: query, explode: false, schema: { type: array, items: { type: integer } } }
+        - { name: team, in: query, schema: { type: string } }
+      responses: { 200: { description: ok, content: { application/json: { schema: { type: object, properties: { items: { type: array, items: { $ref: '#/components/schemas/User' } } } } } } } }
+  /users/{id}:
+    get:
+      operationId: readUser
+      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }, { name: full, in: query, schema: { type: boolean } }]
+      responses: { 200: { description: ok, content: { application/json: { schema: { $ref: '#/components/schemas/User' } } } } }
+components:
+  schemas:
+    User: { type: object, required: [id], properties: { id: { type: integer }, name: { type: string } } }
+";
+
+const AGENTS: &str = "
+type Query { agents(ids: [ID!]!, all: Boolean): [Agent!]! agent(id: ID!): Agent }
+type Agent { id: ID! name: String! post_id: Int }
+";
+
+const SERVICES: [(&str, &str); 3] = [("shop", SHOP), ("people", PEOPLE), ("agents", AGENTS)];
+
+fn mistakes(links: &str) -> Vec<Mistake> {
+    made(&SERVICES, links).expect_err("mistakes")
+}
+
+#[test]
+fn every_mistake_in_the_links_is_told_at_once_with_its_place() {
+    let links = r#"
+links:
+  Pots.author: { get: "people/users/{author_id}" }
+  Post.title: { get: "people/users/{author_id}" }
+  Post.a: { get: "peeple/users/{author_id}" }
+  Post.b: { get: "people/user/{author_id}" }
+  Post.c: { get: "people/users?idz={author_id}", on: author_id = id, at: /items }
+  Post.d: { get: "people/users/{authorid}" }
+  Post.e: { get: "people/users" }
+  Post.f: { get: "people/users?team={title}", on: author_id = id, at: /items }
+  Post.g: { get: "people/users?ids={author_id}", on: author_id = id }
+  Post.h: { get: "people/users?ids={author_id}", on: author_id = nme, at: /items }
+  Post.i: { get: "people/users?ids={author_id}", on: title = id, at: /items }
+  Post.j: { get: "people/users?ids={author_id}", on: id, at: /items }
+  Post.k: { get: "people/users/{author_id}", one: true }
+  Post.l: { }
+  Post.m: { get: "agents/agent" }
+  Post.n: { query: "people/users" }
+  Post.o: { query: "agents/agnts(ids: {author_id})" }
+  Post.p: { query: "agents/agents(id: {author_id})" }
+  Post.q: { query: "agents/agents(ids: {author_id}) { name }", on: author_id = id }
+  Post.r: { get: "people/users/{meta}" }
+  Post.s: { get: "people/users/{tag_ids}" }
+  Post.t-u: { get: "people/users/{author_id}" }
+  Query.v: { get: "people/users/{author_id}" }
+  Post.w: { get: "people/users?ids={author_id}", on: author_id = id, at: /itms }
+"#;
+    let told: Vec<String> = mistakes(links).iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn mistakes_in_changes_are_told() {
+    let links = r"
+types:
+  Pots: { rename: Article }
+  Post: { rename: 7up, fields: { titel: { hide: true }, id: { rename: title } } }
+  User: { rename: Agent }
+  Query: { rename: Root, fields: { listPosts: { rename: getPost } } }
+  Meta: { fields: { words: { hide: true } } }
+";
+    let told: Vec<String> = mistakes(links).iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(told.join("\n"));
+    assert!(mistakes(links).iter().all(|it| it.code == "graphql-type" && matches!(it.at, At::Links(_))));
+}
+
+#[test]
+fn a_link_of_the_document_is_a_field_of_every_such_object() {
+    let document = SHOP
+        .replace("getUser", "listPosts")
+        .replace("{ id: $response.body#/author_id }", "{ by: $response.body#/title }");
+    let (subgraphs, findings) = made(&[("shop", &document)], "").expect("no mistake");
+    let entity = &bindings(&subgraphs, "shop").entities["Post"];
+    let How::Each(Ask::Rest(asked)) = &entity.links["author"].how else { panic!("{entity:?}") };
+    assert!(matches!(&asked.parameters[0].from, From::Key(key) if &**key == "title"));
+    assert!(subgraphs[0].sdl.contains("\"Who wrote it.\"\n  author: [Post!]\n"), "{}", subgraphs[0].sdl);
+    let told = told(&findings).join("\n");
+    assert!(
+        told.contains("leads to no operation") && told.contains("`$request.path.id` is not part"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_a_link_leaves_open_is_an_argument_where_each_is_called_for() {
+    let (subgraphs, _) =
+        made(&SERVICES, r#"{ links: { Post.author: { get: "people/users/{author_id}" } } }"#)
+            .expect("no mistake");
+    let people = &subgraphs[1].sdl;
+    assert!(
+        people.contains(
+            "type Post @key(fields: \"author_id\") {\n  author_id: Int!\n  author(full: Boolean): User\n}"
+        ),
+        "{people}"
+    );
+}
+
+#[test]
+fn a_list_of_keys_is_asked_for_at_once_wherever_the_list_stands() {
+    let links = r#"{ links: { Post.tags: { get: "people/users?ids={tag_ids}", on: tag_ids = id, at: /items, batch: 50, text: true } } }"#;
+    // A number is no number in YAML of this test.
+    let links = links.replace(", batch: 50, text: true", "");
+    let (subgraphs, _) = made(&SERVICES, &links).expect("no mistake");
+    let link = &bindings(&subgraphs, "people").entities["Post"].links["tags"];
+    let How::Ids(Ask::Rest(asked), joined) = &link.how else { panic!("{link:?}") };
+    assert_eq!((asked.at.steps().len(), &*joined.key, joined.is_many), (1, "tag_ids", true));
+    assert!(subgraphs[1].sdl.contains("tag_ids: [Int!]!\n  tags: [User!]\n"), "{}", subgraphs[1].sdl);
+}
+
+#[test]
+fn a_graphql_service_is_linked_by_a_field_of_its_query() {
+    let links = r#"
+links:
+  Post.agents: { query: "agents/agents(ids: {tag_ids}, all: true)", on: tag_ids = id }
+  Post.agent: { query: "agents/agent(id: {author_id})" }
+  Agent.post: { get: "shop/posts/{post_id}" }
+types:
+  Agent: { rename: Broker, fields: { name: { rename: title } } }
+"#;
+    let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
+    let agents = bindings(&subgraphs, "agents");
+    let How::Ids(Ask::Field { name, arguments }, joined) = &agents.entities["Post"].links["agents"].how
+    else {
+        panic!("{agents:?}")
+    };
+    assert_eq!(
+        (&**name, &*arguments[0].0, &*arguments[0].1, &*joined.item),
+        ("agents", "ids", "[ID!]!", "id")
+    );
+    assert!(matches!(&arguments[1].2, From::Fixed(value) if *value == true));
+    let renamed = &agents.types["Broker"];
+    assert_eq!((renamed.name.as_deref(), &*renamed.fields["title"]), (Some("Agent"), "name"));
+    let shop = bindings(&subgraphs, "shop");
+    assert_eq!(*shop.entities["Broker"].links["post"].needs, [Box::from("post_id")]);
+    assert!(
+        subgraphs[2].sdl.contains("type Broker @key(fields: \"post_id\", resolvable: false) {"),
+        "{}",
+        subgraphs[2].sdl
+    );
+}
+
+#[test]
+fn a_type_can_be_found_by_its_key() {
+    let links = r#"{ links: { User: { get: "people/users?ids={id}", on: id = id, at: /items } } }"#;
+    let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
+    assert!(subgraphs[1].sdl.contains("type User @key(fields: \"id\") {"), "{}", subgraphs[1].sdl);
+    let entity = &bindings(&subgraphs, "people").entities["User"];
+    assert!(matches!(&entity.own, Some(How::Ids(_, joined)) if !joined.is_many), "{entity:?}");
+}
+
+#[test]
+fn names_that_two_services_have_are_set_apart() {
+    let links = r"{ types: { copy.User: { rename: Member } } }";
+    let (subgraphs, findings) = made(&[("people", PEOPLE), ("copy", PEOPLE)], links).expect("no mistake");
+    assert!(
+        subgraphs[1].sdl.contains("copyReadUser(id: Int!, full: Boolean): Member"),
+        "{}",
+        subgraphs[1].sdl
+    );
+    let told = told(&findings).join("\n");
+    assert!(told.contains("another service has a `User` too") && told.contains("`copyListUsers`"), "{told}");
+}
+
+#[test]
+fn a_subgraph_by_itself_keeps_its_text_and_gets_links() {
+    let reviews = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", import: [\"@key\"])\n\
+                   type Query { reviews: [Review!] }\ntype Review { id: ID! post_id: Int stars: Int }\n";
+    let links = r#"
+links:
+  Review.post: { get: "shop/posts/{post_id}" }
+  Post.reviews: { query: "reviews/reviews", on: id = post_id }
+"#;
+    let (subgraphs, _) = made(&[("shop", SHOP), ("reviews", reviews)], links).expect("no mistake");
+    let sdl = &subgraphs[1].sdl;
+    assert!(sdl.starts_with(reviews), "{sdl}");
+    assert!(sdl.contains("extend type Review @key(fields: \"post_id\", resolvable: false)\n"), "{sdl}");
+    assert!(
+        sdl.contains("extend type Post @key(fields: \"id\") {\n  id: Int!\n  reviews: [Review!]\n}"),
+        "{sdl}"
+    );
+}
+
+#[test]
+fn a_service_that_can_not_be_read_is_told() {
+    let mistakes = made(&[("agents", "type Query {")], "").expect_err("no schema");
+    assert_eq!(mistakes[0].code, "graphql-schema");
+    let mistakes = made(&[("agents", "{\"data\": {}}")], "").expect_err("no schema");
+    assert!(matches!(&mistakes[0].at, At::Service(name, _) if &**name == "agents"), "{mistakes:?}");
+}
+
+#[test]
+fn introspection_says_the_same_as_sdl() {
+    let text = r#"{"data":{"__schema":{"queryType":{"name":"Root"},"mutationType":null,"subscriptionType":{"name":"Live"},"types":[
+        {"kind":"OBJECT","name":"Root","fields":[{"name":"agent","args":[{"name":"id","type":{"kind":"NON_NULL","name":null,"ofType":{"kind":"SCALAR","name":"ID"}},"defaultValue":null}],"type":{"kind":"OBJECT","name":"Agent","ofType":null},"isDeprecated":true,"deprecationReason":"old"}],"interfaces":[]},
+        {"kind":"OBJECT","name":"Agent","description":"One.","fields":[{"name":"id","args":[],"type":{"kind":"LIST","name":null,"ofType":{"kind":"SCALAR","name":"ID"}}}],"interfaces":[]},
+        {"kind":"OBJECT","name":"Live","fields":[]},{"kind":"OBJECT","name":"__Type","fields":[]}]}}}"#;
+    let sdl = "schema { query: Root }\ntype Root { agent(id: ID!): Agent @deprecated(reason: \"old\") }\n\"One.\" type Agent { id: [ID] }";
+    let (by_json, findings) = made(&[("a", text)], "").expect("a schema");
+    let (by_sdl, _) = made(&[("a", sdl)], "").expect("a schema");
+    assert_eq!(by_json[0].sdl, by_sdl[0].sdl);
+    assert!(told(&findings)[0].contains("subscriptions are left out"));
+    assert_eq!(bindings(&by_json, "a").types["Query"].name.as_deref(), Some("Root"));
+}
+
+#[test]
+fn a_union_is_told_by_its_discriminator_by_a_tag_or_by_its_shape() {
+    let document = |schema: &str| {
+        format!(
+            r"
+openapi: 3.1.0
+paths: {{ /x: {{ get: {{ operationId: x, responses: {{ 200: {{ content: {{ application/json: {{ schema: {{ $ref: '#/components/schemas/Pet' }} }} }} }} }} }} }} }}
+components:
+  schemas:
+    Pet: {schema}
+    Cat: {{ type: object, required: [kind, lives], properties: {{ kind: {{ const: cat }}, lives: {{ type: integer }} }} }}
+    Dog: {{ type: object, required: [kind, tricks, owner], properties: {{ kind: {{ const: dog }}, tricks: {{ type: integer }}, owner: {{ type: string }} }} }}
+    Fish: {{ type: object, required: [fins], properties: {{ fins: {{ type: integer }} }} }}
+"
+        )
+    };
+    let told_by = |schema: &str| {
+        let (subgraphs, _) = made(&[("a", &document(schema))], "").expect("a schema");
+        bindings(&subgraphs, "a").types.get("Pet").and_then(|it| it.told_by.clone())
+    };
+    let refs = "[{ $ref: '#/components/schemas/Cat' }, { $ref: '#/components/schemas/Dog' }]";
+    let of = |pairs: [(&str, &str); 2]| pairs.map(|(text, name)| (text.into(), name.into())).into();
+    let said = told_by(&format!(
+        "{{ oneOf: {refs}, discriminator: {{ propertyName: is, mapping: {{ miau: '#/components/schemas/Cat' }} }} }}"
+    ));
+    assert_eq!(said, Some(Told::Member { name: "is".into(), types: of([("miau", "Cat"), ("Dog", "Dog")]) }));
+    let tagged = told_by(&format!("{{ anyOf: {refs} }}"));
+    assert_eq!(
+        tagged,
+        Some(Told::Member { name: "kind".into(), types: of([("cat", "Cat"), ("dog", "Dog")]) })
+    );
+    let shaped =
+        told_by("{ oneOf: [{ $ref: '#/components/schemas/Fish' }, { $ref: '#/components/schemas/Cat' }] }");
+    let shapes =
+        vec![("Cat".into(), vec!["kind".into(), "lives".into()]), ("Fish".into(), vec!["fins".into()])];
+    assert_eq!(shaped, Some(Told::Shape(shapes)));
+    assert_eq!(told_by("{ oneOf: [{ $ref: '#/components/schemas/Fish' }, { type: string }] }"), None);
+}

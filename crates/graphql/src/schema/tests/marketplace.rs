@@ -1,0 +1,100 @@
+//! The marketplace's three services as one schema.
+
+use graphql_tools::parser::parse_query;
+use hive_router_query_planner::ast::normalization::normalize_operation;
+use hive_router_query_planner::graph::PlannerOverrideContext;
+use hive_router_query_planner::planner::{Planner, QueryPlannerOptions};
+use hive_router_query_planner::utils::cancellation::CancellationToken;
+use hive_router_query_planner::utils::parsing::safe_parse_schema;
+
+use super::{bindings, made, sdl, told};
+use crate::compose::{Part, compose};
+use crate::subgraph::{Ask, From, How, OperationKind};
+
+const PROFILE: &str = include_str!("../../../../../examples/marketplace/openapi/profile.yaml");
+const CATALOG: &str = include_str!("../../../../../examples/marketplace/openapi/catalog.yaml");
+const ORDER: &str = include_str!("../../../../../examples/marketplace/openapi/order.yaml");
+
+const SERVICES: [(&str, &str); 3] = [("profile", PROFILE), ("catalog", CATALOG), ("order", ORDER)];
+
+const LINKS: &str = r#"
+links:
+  Buyer.catalogs: { get: catalog/catalogs, on: id = buyer_id }
+  Buyer.rating: { get: "order/buyers/{id}/rating" }
+  Order.catalog: { get: "catalog/catalogs?ids={catalog_id}", on: catalog_id = id, one: true }
+  Order.freelancer: { get: "profile/freelancers?ids={freelancer_id}", on: freelancer_id = id, one: true }
+types:
+  Buyer: { rename: Customer, fields: { phone: { hide: true }, name: { rename: fullName, description: First and last. } } }
+  Query: { fields: { listBuyers: { rename: buyers } } }
+"#;
+
+#[test]
+fn the_marketplaces_documents_and_links_become_three_subgraphs() {
+    let (subgraphs, findings) = made(&SERVICES, LINKS).expect("no mistake");
+    insta::assert_snapshot!(sdl(&subgraphs));
+    insta::assert_snapshot!("marketplace_findings", told(&findings).join("\n"));
+}
+
+#[test]
+fn a_link_is_asked_in_as_few_calls_as_it_can_be() {
+    let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
+    let link = |service: &str, of: &str, field: &str| {
+        bindings(&subgraphs, service).entities[of].links[field].clone()
+    };
+    let catalogs = link("catalog", "Customer", "catalogs");
+    assert_eq!(&*catalogs.needs, [Box::from("id")]);
+    let How::List(Ask::Rest(asked), joined) = catalogs.how else { panic!("{catalogs:?}") };
+    assert_eq!(
+        (&*asked.path, &*joined.key, &*joined.item, joined.is_many),
+        ("/catalogs", "id", "buyer_id", true)
+    );
+
+    let catalog = link("catalog", "Order", "catalog");
+    let How::Ids(Ask::Rest(asked), joined) = catalog.how else { panic!("{catalog:?}") };
+    let ids = asked.parameters.iter().find(|it| &*it.name == "ids").expect("ids");
+    assert!(matches!(&ids.from, From::Key(key) if &**key == "catalog_id"));
+    assert_eq!((&*joined.key, &*joined.item, joined.is_many), ("catalog_id", "id", false));
+
+    let rating = link("order", "Customer", "rating");
+    let How::Each(Ask::Rest(asked)) = rating.how else { panic!("{rating:?}") };
+    assert_eq!(&*asked.path, "/buyers/{id}/rating");
+}
+
+#[test]
+fn what_is_renamed_is_still_asked_for_by_its_own_name() {
+    let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
+    let profile = bindings(&subgraphs, "profile");
+    assert_eq!(&*profile.roots[&(OperationKind::Query, "buyers".into())].path, "/buyers");
+    assert_eq!(&*profile.types["Customer"].fields["fullName"], "name");
+    assert!(
+        !subgraphs[0]
+            .sdl
+            .contains("phone: String!\n  city: String!\n  country: String!\n  about: String!\n  joined"),
+        "hidden"
+    );
+}
+
+/// The services that a query asks, in the order of the plan.
+fn asked(query: &str) -> Vec<String> {
+    let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
+    let parts: Vec<Part<'_>> = subgraphs.iter().map(|it| Part { name: &it.name, sdl: &it.sdl }).collect();
+    let supergraph = compose(&parts).expect("a supergraph").sdl;
+    let schema = safe_parse_schema(&supergraph).expect("SDL");
+    let planner = Planner::new_from_supergraph(&schema, QueryPlannerOptions::default()).expect("a planner");
+    let query = parse_query(query).expect("a query").into_static();
+    let query = normalize_operation(&planner.supergraph, &query, None).expect("a query of this schema");
+    let context = PlannerOverrideContext::from_percentage(0.0);
+    let plan = planner.plan_from_normalized_operation(&query.operation, context, &CancellationToken::new());
+    let plan = plan.expect("a plan").to_string();
+    plan.split("service: \"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
+}
+
+#[test]
+fn a_planner_goes_to_each_service_once() {
+    assert_eq!(asked("{ buyers { fullName catalogs { title } } }"), ["profile", "catalog"]);
+    let orders = "{ listOrders(limit: 50) { id catalog { id title price } freelancer { id name } } }";
+    let mut orders = asked(orders);
+    orders.sort();
+    assert_eq!(orders, ["catalog", "order", "profile"]);
+    assert_eq!(asked("{ getBuyer(id: 7) { rating { stars } } }"), ["profile", "order"]);
+}

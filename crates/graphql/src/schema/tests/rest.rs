@@ -1,0 +1,1 @@
+//! What documents say, and what becomes of it.

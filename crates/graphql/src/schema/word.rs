@@ -1,0 +1,100 @@
+//! Names that GraphQL can have, made of those that documents have.
+
+use std::collections::{HashMap, HashSet};
+
+/// Names of types that mean something else already.
+const RESERVED: [&str; 15] = [
+    "Query",
+    "Mutation",
+    "Subscription",
+    "Int",
+    "Float",
+    "String",
+    "Boolean",
+    "ID",
+    "JSON",
+    "Long",
+    "Date",
+    "DateTime",
+    "_Any",
+    "_Entity",
+    "_Service",
+];
+
+/// A name like this text; the text itself, if it is one. Names with two underscores in front belong to GraphQL.
+pub(super) fn name(text: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
+    let mut name: String = text.chars().map(plain).collect();
+    if name.starts_with("__") {
+        name = format!("_{}", name.trim_start_matches('_'));
+    }
+    if name.starts_with(|first: char| first.is_ascii_digit()) || name.is_empty() {
+        name.insert(0, '_');
+    }
+    name
+}
+
+/// `listRepoHooks` of `list-repo_hooks`, `repos/listHooks` and `ListRepoHooks`.
+pub(super) fn camel(text: &str) -> String {
+    let pascal = pascal(text);
+    // `APIKey` begins with `API` and stays so; `Get` becomes `get`.
+    let capitals = pascal.chars().take_while(char::is_ascii_uppercase).count();
+    let lowered = if capitals == pascal.len() { capitals } else { usize::from(capitals == 1) };
+    let (first, rest) = pascal.split_at(lowered);
+    name(&format!("{}{rest}", first.to_ascii_lowercase()))
+}
+
+/// `ListRepoHooks`.
+pub(super) fn pascal(text: &str) -> String {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(capital).collect()
+}
+
+fn capital(word: &str) -> String {
+    let (first, rest) = word.split_at(1);
+    first.to_ascii_uppercase() + rest
+}
+
+/// Names of types, each given once.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    taken: HashSet<String>,
+    /// Where the next number is looked for.
+    next: HashMap<String, usize>,
+}
+
+impl Names {
+    /// A name like this one that nobody has yet; one that means something else gets the service's name in front.
+    pub(super) fn give(&mut self, like: &str, service: &str) -> String {
+        let mut name = name(like);
+        if RESERVED.contains(&&*name) {
+            name = self::name(&(pascal(service) + &name));
+        }
+        unique(&mut self.taken, &mut self.next, name)
+    }
+}
+
+/// Names among siblings.
+pub(super) fn unique(taken: &mut HashSet<String>, next: &mut HashMap<String, usize>, like: String) -> String {
+    if taken.insert(like.clone()) {
+        return like;
+    }
+    let number = next.entry(like.clone()).or_insert(2);
+    loop {
+        let name = format!("{like}_{number}");
+        *number += 1;
+        if taken.insert(name.clone()) {
+            return name;
+        }
+    }
+}
+
+/// The known word that was probably meant.
+pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    known
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(word, known), known))
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
+        .min()
+        .map(|(_, known)| format!("did you mean `{known}`?"))
+}

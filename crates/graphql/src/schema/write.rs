@@ -1,0 +1,374 @@
+//! A model as a subgraph: its schema as text, of what operations and links lead to, and its bindings.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use indexmap::IndexSet;
+
+use super::model::{Asked, BUILT_IN, Field, Fields, From, MUTATION, Model, QUERY, Ref, Shape, Type};
+use crate::subgraph::{Bindings, Entity, Kind, OperationKind, Subgraph, Told, TypeBinding};
+
+/// What makes a text a subgraph's schema.
+const HEAD: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", \
+                    import: [\"@key\", \"@shareable\", \"@inaccessible\"])\n";
+
+/// The subgraph of a model; none where nothing of it is left to be asked.
+pub(super) fn subgraph(models: &[Model], number: usize) -> Option<Subgraph> {
+    let model = &models[number];
+    let mut writer = Writer {
+        models,
+        number,
+        seen: HashSet::new(),
+        waiting: VecDeque::new(),
+        written: HashSet::new(),
+        text: String::new(),
+    };
+    let is_federated = matches!(model.asked, Asked::Federated { .. });
+    let text = if is_federated { writer.additions() } else { writer.whole()? };
+    let bindings = Arc::new(writer.bindings());
+    let name = Arc::clone(&model.service);
+    Some(match &model.asked {
+        Asked::Rest => Subgraph { name, sdl: text, kind: Kind::Rest(bindings) },
+        Asked::Graphql { path } => {
+            let path = Arc::clone(path);
+            Subgraph { name, sdl: text, kind: Kind::Remote { path, bindings, is_federated } }
+        }
+        Asked::Federated { path, sdl } => {
+            let path = Arc::clone(path);
+            Subgraph {
+                name,
+                sdl: format!("{sdl}\n{text}"),
+                kind: Kind::Remote { path, bindings, is_federated },
+            }
+        }
+    })
+}
+
+struct Writer<'a> {
+    models: &'a [Model],
+    number: usize,
+    /// The types that were led to, by model and key.
+    seen: HashSet<(usize, &'a str)>,
+    waiting: VecDeque<(usize, &'a str)>,
+    /// The names of those that were written.
+    written: HashSet<&'a str>,
+    text: String,
+}
+
+impl<'a> Writer<'a> {
+    fn model(&self) -> &'a Model {
+        &self.models[self.number]
+    }
+
+    /// All that is led to from the operations, and from the types of others that get fields here.
+    fn whole(&mut self) -> Option<String> {
+        let model = self.model();
+        let has_fields = |root: &&str| {
+            model.fields(root).is_some_and(|fields| fields.values().any(|it| self.is_shown(it)))
+        };
+        let roots: Vec<&'static str> = [QUERY, MUTATION].into_iter().filter(has_fields).collect();
+        if roots.is_empty() && model.stubs.is_empty() {
+            return None;
+        }
+        self.text.push_str(HEAD);
+        for root in roots {
+            self.lead(self.number, root);
+        }
+        self.all_that_waits();
+        self.stubs("type");
+        self.all_that_waits();
+        Some(std::mem::take(&mut self.text))
+    }
+
+    /// What links add to a schema that is written by somebody else.
+    fn additions(&mut self) -> String {
+        let model = self.model();
+        for (key, it) in &model.types {
+            let links = it.shape.fields().into_iter().flatten().map(|(_, field)| field);
+            let links: Vec<&Field> = links.filter(|field| matches!(field.from, From::Link(_))).collect();
+            if it.keys.is_empty() && links.is_empty() {
+                continue;
+            }
+            let _ = write!(self.text, "\nextend type {}{}", it.name, self.keys(self.number, key, it));
+            self.text.push_str(if links.is_empty() { "\n" } else { " {\n" });
+            links.iter().for_each(|field| self.field(self.number, field, false));
+            self.text.push_str(if links.is_empty() { "" } else { "}\n" });
+        }
+        self.stubs("extend type");
+        self.all_that_waits();
+        std::mem::take(&mut self.text)
+    }
+
+    /// Writes the types that were led to, and those that they lead to. Scalars of several services are one, and a text that
+    /// somebody else wrote has its own types.
+    fn all_that_waits(&mut self) {
+        let model = self.model();
+        let is_federated = matches!(model.asked, Asked::Federated { .. });
+        while let Some((number, key)) = self.waiting.pop_front() {
+            let Some(it) = self.models[number].types.get(key) else { continue };
+            if !(is_federated && model.types.contains_key(key)) && self.written.insert(&it.name) {
+                self.write(number, key, it);
+            }
+        }
+    }
+
+    fn stubs(&mut self, word: &str) {
+        let models = self.models;
+        for stub in &self.model().stubs {
+            let owner = &models[stub.model];
+            let Some(of) = owner.fields(&stub.of) else { continue };
+            let _ = write!(self.text, "\n{word} {}", owner.name(&stub.of));
+            let _ = writeln!(self.text, " @key(fields: \"{}\") {{", field_names(of, &stub.needs));
+            for field in stub.needs.iter().filter_map(|key| of.get(key)) {
+                self.field(stub.model, field, field.is_hidden);
+            }
+            let shown: Vec<&Field> = stub.fields.iter().filter(|field| self.is_shown(field)).collect();
+            shown.into_iter().for_each(|field| self.field(self.number, field, false));
+            self.text.push_str("}\n");
+        }
+    }
+
+    fn lead(&mut self, number: usize, key: &'a str) {
+        if !BUILT_IN.contains(&key) && self.seen.insert((number, key)) {
+            self.waiting.push_back((number, key));
+        }
+    }
+
+    /// Whether the schema has the field: it is not hidden, nor is its type.
+    fn is_shown(&self, field: &Field) -> bool {
+        !field.is_hidden && self.model().types.get(field.of.key()).is_none_or(|it| !it.is_hidden)
+    }
+
+    fn write(&mut self, number: usize, key: &'a str, it: &'a Type) {
+        self.text.push('\n');
+        self.description("", &it.description);
+        let name = &it.name;
+        let _ = match &it.shape {
+            Shape::Scalar => writeln!(self.text, "scalar {name}"),
+            Shape::Enum(values) => {
+                let _ = writeln!(self.text, "enum {name} {{");
+                for value in values {
+                    self.description("  ", &value.description);
+                    let _ =
+                        writeln!(self.text, "  {}{}", value.name, deprecated(value.deprecated.as_deref()));
+                }
+                writeln!(self.text, "}}")
+            }
+            Shape::Union { types, .. } => {
+                let shown = types
+                    .iter()
+                    .filter(|key| self.models[number].types.get(*key).is_some_and(|it| !it.is_hidden));
+                let names: Vec<&str> = shown.clone().map(|key| self.models[number].name(key)).collect();
+                let _ = writeln!(self.text, "union {name} = {}", names.join(" | "));
+                shown.for_each(|key| self.lead(number, key));
+                Ok(())
+            }
+            Shape::Object { fields, implements } => {
+                let keys = self.keys(number, key, it);
+                self.block(
+                    number,
+                    "type",
+                    &format!("{name}{}{keys}", self.implements(number, implements)),
+                    fields,
+                    it,
+                );
+                implements.iter().for_each(|key| self.lead(number, key));
+                Ok(())
+            }
+            Shape::Interface { fields, implements } => {
+                let head = format!("{name}{}", self.implements(number, implements));
+                self.block(number, "interface", &head, fields, it);
+                for (other, it) in &self.models[number].types {
+                    let theirs = match &it.shape {
+                        Shape::Object { implements, .. } | Shape::Interface { implements, .. } => implements,
+                        _ => continue,
+                    };
+                    if theirs.iter().any(|known| **known == *key) {
+                        self.lead(number, other);
+                    }
+                }
+                Ok(())
+            }
+            Shape::Input(fields) => {
+                self.block(number, "input", name, fields, it);
+                Ok(())
+            }
+        };
+    }
+
+    fn implements(&self, number: usize, keys: &[Box<str>]) -> String {
+        let names: Vec<&str> = keys.iter().map(|key| self.models[number].name(key)).collect();
+        if names.is_empty() { String::new() } else { format!(" implements {}", names.join(" & ")) }
+    }
+
+    /// The keys by which other services know the type. They come here for nothing.
+    fn keys(&self, number: usize, key: &str, it: &Type) -> String {
+        let fields = self.models[number].fields(key);
+        let own = self.models[number].owns.iter().filter(|own| *own.of == *key).map(|own| &own.needs);
+        let mut keys = String::new();
+        for needs in own.clone() {
+            let names = fields.map(|fields| field_names(fields, needs)).unwrap_or_default();
+            let _ = write!(keys, " @key(fields: \"{names}\")");
+        }
+        for needs in it.keys.iter().filter(|needs| !own.clone().any(|own| own == *needs)) {
+            let names = fields.map(|fields| field_names(fields, needs)).unwrap_or_default();
+            let _ = write!(keys, " @key(fields: \"{names}\", resolvable: false)");
+        }
+        keys
+    }
+
+    fn block(&mut self, number: usize, word: &str, head: &str, fields: &'a Fields, it: &Type) {
+        let _ = writeln!(self.text, "{word} {head} {{");
+        for (key, field) in fields {
+            let is_shown = self.is_shown(field);
+            if is_shown || it.keys.iter().any(|needs| needs.contains(key)) {
+                self.field(number, field, !is_shown);
+            }
+        }
+        self.text.push_str("}\n");
+    }
+
+    fn field(&mut self, number: usize, field: &'a Field, is_hidden: bool) {
+        self.description("  ", &field.description);
+        let _ = write!(self.text, "  {}", field.name);
+        let arguments: Vec<&'a Field> = field.arguments.values().filter(|it| self.is_shown(it)).collect();
+        for (place, argument) in arguments.iter().enumerate() {
+            self.text.push_str(if place == 0 { "(" } else { ", " });
+            let _ = write!(self.text, "{}: {}", argument.name, self.reference(number, &argument.of));
+            self.default(argument);
+            self.lead(number, argument.of.key());
+        }
+        self.text.push_str(if arguments.is_empty() { ": " } else { "): " });
+        let of = self.reference(number, &field.of);
+        self.text.push_str(&of);
+        self.default(field);
+        self.text.push_str(&deprecated(field.deprecated.as_deref()));
+        self.text.push_str(if is_hidden { " @inaccessible\n" } else { "\n" });
+        self.lead(number, field.of.key());
+    }
+
+    fn default(&mut self, field: &Field) {
+        if let Some(default) = &field.default {
+            let _ = write!(self.text, " = {default}");
+        }
+    }
+
+    fn description(&mut self, indent: &str, text: &str) {
+        let text = text.trim();
+        if !text.is_empty() {
+            let _ = writeln!(self.text, "{indent}{}", quoted(text));
+        }
+    }
+
+    fn reference(&self, number: usize, of: &'a Ref) -> String {
+        of.written(&|key| self.models[number].name(key))
+    }
+
+    fn bindings(&self) -> Bindings {
+        let model = self.model();
+        let mut bindings = Bindings::default();
+        for (root, kind) in [(QUERY, OperationKind::Query), (MUTATION, OperationKind::Mutation)] {
+            for field in model.fields(root).into_iter().flat_map(Fields::values) {
+                if let From::Operation(operation) = &field.from {
+                    bindings.roots.insert((kind, field.name.as_str().into()), Arc::clone(operation));
+                }
+            }
+        }
+        let is_rest = model.asked == Asked::Rest;
+        for (key, it) in &model.types {
+            let is_root = is_rest && [QUERY, MUTATION].contains(&&**key);
+            let binding = binding(model, it);
+            if !is_root && !binding.is_plain() {
+                bindings.types.insert(it.name.as_str().into(), binding);
+            }
+            let links = it.shape.fields().into_iter().flat_map(Fields::values);
+            self.links(&mut bindings, &it.name, links, None);
+        }
+        for own in &model.owns {
+            let entity = bindings.entities.entry(model.name(&own.of).into()).or_default();
+            entity.keys.extend(model.fields(&own.of).map(|fields| field_names(fields, &own.needs).into()));
+            entity.own = Some(own.how.clone());
+        }
+        for stub in &model.stubs {
+            let owner = &self.models[stub.model];
+            let key = owner.fields(&stub.of).map(|fields| field_names(fields, &stub.needs));
+            self.links(&mut bindings, owner.name(&stub.of), stub.fields.iter(), key);
+        }
+        bindings
+    }
+
+    fn links<'f>(
+        &self,
+        bindings: &mut Bindings,
+        name: &str,
+        fields: impl Iterator<Item = &'f Field>,
+        key: Option<String>,
+    ) {
+        let mut entity = Entity { keys: key.map(Into::into).into_iter().collect(), ..Entity::default() };
+        for field in fields {
+            if let From::Link(link) = &field.from {
+                entity.links.insert(field.name.as_str().into(), link.clone());
+            }
+        }
+        if !entity.links.is_empty() {
+            bindings.entities.insert(name.into(), entity);
+        }
+    }
+}
+
+/// What a type of the schema is to the service.
+fn binding(model: &Model, it: &Type) -> TypeBinding {
+    let mut binding =
+        TypeBinding { name: it.own_name.clone().filter(|own| **own != *it.name), ..TypeBinding::default() };
+    for field in it.shape.fields().into_iter().flat_map(Fields::values) {
+        if matches!(field.from, From::Member) && *field.member != *field.name {
+            binding.fields.insert(field.name.as_str().into(), field.member.clone());
+        }
+    }
+    match &it.shape {
+        Shape::Enum(values) => {
+            let differing = values.iter().filter(|value| *value.text != *value.name);
+            binding.values =
+                differing.map(|value| (value.name.as_str().into(), value.text.clone())).collect();
+        }
+        Shape::Union { told_by: Some(told), .. } => {
+            let name = |key: &str| Box::<str>::from(model.name(key));
+            binding.told_by = Some(match told {
+                Told::Member { name: member, types } => Told::Member {
+                    name: member.clone(),
+                    types: types
+                        .iter()
+                        .map(|(text, key)| (text.clone(), name(key)))
+                        .collect::<HashMap<_, _>>(),
+                },
+                Told::Shape(types) => {
+                    Told::Shape(types.iter().map(|(key, members)| (name(key), members.clone())).collect())
+                }
+            });
+        }
+        _ => {}
+    }
+    binding
+}
+
+impl TypeBinding {
+    /// Whether it says nothing.
+    fn is_plain(&self) -> bool {
+        self.name.is_none() && self.fields.is_empty() && self.told_by.is_none() && self.values.is_empty()
+    }
+}
+
+fn field_names(fields: &Fields, keys: &IndexSet<Box<str>>) -> String {
+    let names: Vec<&str> = keys.iter().filter_map(|key| fields.get(key)).map(|field| &*field.name).collect();
+    names.join(" ")
+}
+
+fn deprecated(reason: Option<&str>) -> String {
+    reason.map(|reason| format!(" @deprecated(reason: {})", quoted(reason))).unwrap_or_default()
+}
+
+/// A text as GraphQL writes it, which is as JSON does.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

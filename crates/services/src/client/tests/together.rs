@@ -1,0 +1,135 @@
+//! Calls that several requests make together: who shares with whom, and what each is accountable for.
+
+use futures_util::future::{join, join_all};
+
+use super::*;
+use crate::{Calls, Coalescer};
+
+/// The calls of another request.
+fn calls(bench: &Bench, coalescer: &Arc<Coalescer<Response>>, call: Call) -> Calls {
+    Calls::new(bench.services.clone(), call).together(Arc::clone(coalescer))
+}
+
+fn coalescer() -> Arc<Coalescer<Response>> {
+    Arc::new(Coalescer::new(1 << 20))
+}
+
+/// A request of a client with this key.
+fn client(key: &str) -> Call {
+    let headers = HeaderMap::from_iter([("x-key".parse().unwrap(), key.parse().unwrap())]);
+    Call { headers: Some(Arc::new(headers)), ..call(10, 1000, 10) }
+}
+
+#[tokio::test]
+async fn equal_reads_at_the_same_time_are_made_once_and_each_request_answers_for_its_own() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let requests: Vec<_> = (0..3).map(|_| calls(&bench, &coalescer, call(1, 1000, 1))).collect();
+    let answers =
+        join_all(requests.iter().map(|calls| calls.send(&bench.shop, request("GET", "/json?n=1")))).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.status == 200)));
+    assert_eq!(bench.upstream.hits("/json"), 1);
+    for calls in &requests {
+        let made = calls.call().budget.made();
+        assert_eq!((made.len(), made[0].outcome), (1, Outcome::Status(200)));
+        assert!(made[0].address.is_some() && made[0].span.1.is_some());
+        let refused = calls.send(&bench.shop, request("GET", "/json?n=2")).await.unwrap_err();
+        assert_eq!(refused.code(), "limit-calls");
+    }
+    let later = calls(&bench, &coalescer, call(1, 1000, 1));
+    later.send(&bench.shop, request("GET", "/json?n=1")).await.unwrap();
+    assert_eq!(bench.upstream.hits("/json"), 2, "nothing is kept");
+}
+
+#[tokio::test]
+async fn what_the_service_would_see_otherwise_is_asked_otherwise() {
+    let bench = bench_with(|config| config.forward = vec!["x-key".to_owned()]).await;
+    let coalescer = coalescer();
+    let requests: Vec<_> = ["a", "b", "a"].map(|key| calls(&bench, &coalescer, client(key))).into();
+    let answers =
+        join_all(requests.iter().map(|calls| calls.send(&bench.shop, request("GET", "/echo")))).await;
+    let keys: Vec<_> = answers
+        .iter()
+        .map(|answer| json(answer.as_ref().unwrap())["headers"]["x-key"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(keys, ["a", "b", "a"]);
+    assert_eq!(bench.upstream.hits("/echo"), 2);
+}
+
+#[tokio::test]
+async fn what_changes_something_is_sent_by_each_and_what_only_asks_with_a_body_once_for_each_body() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let requests: Vec<_> = (0..2).map(|_| calls(&bench, &coalescer, call(10, 1000, 10))).collect();
+    let post = |body: &'static str| Request { body: body.into(), ..request("POST", "/body") };
+    join_all(requests.iter().map(|calls| calls.send(&bench.shop, post("a")))).await;
+    assert_eq!(bench.upstream.hits("/body"), 2);
+    let asked = join(
+        join_all(requests.iter().map(|calls| calls.ask(&bench.shop, post("a")))),
+        join_all(requests.iter().map(|calls| calls.ask(&bench.shop, post("b")))),
+    )
+    .await;
+    let bodies = [asked.0, asked.1].map(|answers| answers.into_iter().map(|answer| answer.unwrap().body));
+    assert_eq!(bodies.map(Vec::from_iter), [["a", "a"], ["b", "b"]]);
+    assert_eq!(bench.upstream.hits("/body"), 4);
+}
+
+#[tokio::test]
+async fn one_that_leaves_ends_it_for_nobody_and_the_last_one_does() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let (first, second) = (calls(&bench, &coalescer, client("")), calls(&bench, &coalescer, client("")));
+    let asked = [&first, &second].map(|calls| tokio::spawn(calls.send(&bench.shop, request("GET", "/hang"))));
+    drop((first, second));
+    bench.upstream.seen("/hang").await;
+    let [first, second] = asked;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    assert!(!second.is_finished());
+    second.abort();
+    bench.upstream.closed("/hang").await;
+    assert_eq!(bench.upstream.hits("/hang"), 1);
+}
+
+#[tokio::test]
+async fn a_failure_is_that_of_those_who_waited_for_it() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let requests: Vec<_> = (0..2).map(|_| calls(&bench, &coalescer, call(10, 1000, 10))).collect();
+    let answers =
+        join_all(requests.iter().map(|calls| calls.send(&bench.shop, request("GET", "/garbage")))).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().code() == "upstream-broken"));
+    let hits = bench.upstream.hits("/garbage");
+    let later = calls(&bench, &coalescer, call(10, 1000, 10));
+    assert!(later.send(&bench.shop, request("GET", "/garbage")).await.is_err());
+    assert!(bench.upstream.hits("/garbage") > hits);
+}
+
+#[tokio::test]
+async fn nobodys_limits_are_those_of_the_others() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let small = calls(&bench, &coalescer, call(10, 3, 10));
+    let large = calls(&bench, &coalescer, call(10, 1000, 10));
+    let over = Budget::new(std::time::Duration::ZERO, 10, 1000, 10);
+    let late = calls(&bench, &coalescer, Call { budget: Arc::new(over), ..Call::unlimited() });
+    let asked = [&small, &large, &late].map(|calls| calls.send(&bench.shop, request("GET", "/json?n=1")));
+    let answers = join_all(asked).await;
+    let codes: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().map_or_else(|error| error.code(), |_| "")).collect();
+    assert_eq!(codes, ["limit-received", "", "limit-deadline"]);
+    let most = Arc::new(Coalescer::new(3));
+    let large = calls(&bench, &most, call(10, 1000, 10));
+    let error = large.send(&bench.shop, request("GET", "/json?n=1")).await.unwrap_err();
+    assert_eq!(error.code(), "limit-received");
+}
+
+#[tokio::test]
+async fn the_rights_of_each_caller_are_checked() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let rights = crate::Rights { services: Some(["other".into()].into()), methods: None };
+    let barred = calls(&bench, &coalescer, Call { rights: Some(Arc::new(rights)), ..call(10, 1000, 10) });
+    let free = calls(&bench, &coalescer, call(10, 1000, 10));
+    let (free, barred) = join(
+        free.send(&bench.shop, request("GET", "/json?n=1")),
+        barred.send(&bench.shop, request("GET", "/json?n=1")),
+    )
+    .await;
+    assert!(free.is_ok());
+    assert_eq!(barred.unwrap_err().code(), "service-forbidden");
+}

@@ -1,0 +1,99 @@
+//! One call for several requests that want the same at the same time.
+//!
+//! Each of them takes it out of its own allowance, as if it had made the call alone: what a request may do doesn't depend on
+//! who else is there. The call itself has an allowance of its own, so that nobody's short time or small limit ends it
+//! for the others.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::time::timeout_at;
+
+use super::exchange::Exchange;
+use super::message::{Message, Payload};
+use super::{OVER, Services, place};
+use crate::call::{Budget, Call};
+use crate::calls::{Answered, Coalescer, Landed};
+use crate::client::{Request, Response};
+use crate::error::CallError;
+use crate::flights::Fingerprint;
+use crate::service::Service;
+use crate::trace::{TRACEPARENT, TRACESTATE};
+
+impl Services {
+    /// Sends a request as [`Services::send`] does, unless an equal one is under way: then it gets that one's answer.
+    pub(crate) fn send_together<T>(
+        &self,
+        coalescer: &Arc<Coalescer<T>>,
+        call: &Call,
+        service: &Arc<Service>,
+        request: Request,
+    ) -> impl Future<Output = Answered<T>> + Send + 'static + use<T>
+    where
+        T: From<Response> + Clone + Send + Sync + 'static,
+    {
+        let begun = self.begin(call, service, request);
+        let (coalescer, call, service) = (Arc::clone(coalescer), call.clone(), Arc::clone(service));
+        async move {
+            let (exchange, message) = begun?;
+            let number = exchange.number;
+            let answer = join(&coalescer, &call, &service, exchange, message).await;
+            call.budget.end(number);
+            answer
+        }
+    }
+}
+
+async fn join<T>(
+    coalescer: &Coalescer<T>,
+    call: &Call,
+    service: &Service,
+    mut exchange: Exchange,
+    message: Message,
+) -> Answered<T>
+where
+    T: From<Response> + Clone + Send + Sync + 'static,
+{
+    let number = exchange.number;
+    let _place = place(&call.budget).await?;
+    let flight = coalescer.flights.join(&fingerprint(service, &message), || {
+        let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
+        let path = message.path.as_str().to_owned();
+        exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
+        let call = Call { budget: Arc::new(budget), ..call.clone() };
+        async move {
+            let answer = exchange.run(&call, message).await;
+            let received = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
+            Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget: call.budget }
+        }
+    });
+    let landed = timeout_at(call.budget.deadline.into(), flight).await.map_err(|_| OVER)?;
+    let landed = landed.ok_or_else(|| broken(service))?;
+    call.budget.note_made(number, &landed.budget);
+    match call.budget.take_received(landed.received) {
+        true => landed.answer,
+        false => Err(Arc::new(CallError::Limit("limit-received"))),
+    }
+}
+
+/// All that the service sees of a request, but for the trace that it belongs to.
+fn fingerprint(service: &Service, message: &Message) -> Fingerprint {
+    let mut key = Fingerprint::default();
+    key.add(service.name().as_bytes());
+    key.add(message.method.as_str().as_bytes());
+    key.add(message.path.as_str().as_bytes());
+    if let Payload::Whole(body) = &message.payload {
+        key.add(body);
+    }
+    for (name, value) in &message.headers {
+        if ![TRACEPARENT, TRACESTATE].contains(name) {
+            key.add(name.as_str().as_bytes());
+            key.add(value.as_bytes());
+        }
+    }
+    key
+}
+
+fn broken(service: &Service) -> CallError {
+    CallError::Broken { service: Arc::clone(service.name()), source: "the task of the call is gone".into() }
+}
