@@ -7,13 +7,16 @@ mod introspection;
 use std::sync::Arc;
 
 use graphql_tools::parser::schema::{
-    Definition, Directive, Document, Field as Written, InputValue, Type as Of, TypeDefinition, TypeExtension,
-    Value as Literal, parse_schema,
+    Definition, Directive, Document, EnumValue, Field as Written, InputValue, Type as Of, TypeDefinition,
+    TypeExtension, Value as Literal, parse_schema,
 };
 
 use super::model::{Asked, Field, Fields, MUTATION, Model, QUERY, Ref, Shape, Type, Value};
 use crate::compose::text::prepared;
 use crate::mistake::Finding;
+
+/// The fields of `Query` that a subgraph has for whoever asks it.
+const OF_SUBGRAPHS: [&str; 2] = ["_entities", "_service"];
 
 type Sdl = Document<'static, String>;
 
@@ -114,13 +117,8 @@ impl Reader {
                 self.add(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::Enum(it) => {
-                let values = it.values.iter().map(|value| Value {
-                    name: value.name.clone(),
-                    text: value.name.as_str().into(),
-                    description: value.description.clone().unwrap_or_default(),
-                    deprecated: deprecated(&value.directives),
-                });
-                self.add(&it.name, it.description.as_ref(), Shape::Enum(values.collect()));
+                let shape = Shape::Enum(values(&it.values));
+                self.add(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::InputObject(it) => {
                 let shape = Shape::Input(self.inputs(&it.fields));
@@ -150,7 +148,8 @@ impl Reader {
             TypeExtension::Union(it) => {
                 (&it.name, Shape::Union { types: self.keys(&it.types), told_by: None })
             }
-            TypeExtension::Scalar(_) | TypeExtension::Enum(_) => return,
+            TypeExtension::Enum(it) => (&it.name, Shape::Enum(values(&it.values))),
+            TypeExtension::Scalar(_) => return,
         };
         self.add(name, None, shape);
     }
@@ -173,7 +172,7 @@ impl Reader {
     }
 
     fn fields(&self, written: &[Written<'static, String>]) -> Fields {
-        let fields = written.iter().filter(|field| !field.name.starts_with('_')).map(|written| {
+        let fields = written.iter().filter(|field| !OF_SUBGRAPHS.contains(&&*field.name)).map(|written| {
             let mut field = Field::new(&written.name, &written.name, self.of(&written.field_type));
             field.description = written.description.clone().unwrap_or_default();
             field.deprecated = deprecated(&written.directives);
@@ -202,6 +201,16 @@ impl Reader {
     }
 }
 
+fn values(written: &[EnumValue<'static, String>]) -> Vec<Value> {
+    let values = written.iter().map(|value| Value {
+        name: value.name.clone(),
+        text: value.name.as_str().into(),
+        description: value.description.clone().unwrap_or_default(),
+        deprecated: deprecated(&value.directives),
+    });
+    values.collect()
+}
+
 /// Adds a type, or what more is said of one.
 fn add(model: &mut Model, key: &str, name: &str, description: &str, shape: Shape) {
     if let Some(known) = model.types.get_mut(key) {
@@ -215,6 +224,7 @@ fn add(model: &mut Model, key: &str, name: &str, description: &str, shape: Shape
                 implements.extend(also);
             }
             (Shape::Input(fields), Shape::Input(more)) => fields.extend(more),
+            (Shape::Enum(values), Shape::Enum(more)) => values.extend(more),
             (Shape::Union { types, .. }, Shape::Union { types: more, .. }) => types.extend(more),
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Roots, add};
+use super::{OF_SUBGRAPHS, Roots, add};
 use crate::mistake::Finding;
 use crate::schema::model::{BUILT_IN, Field, Fields, MUTATION, Model, QUERY, Ref, Shape, Value};
 
@@ -145,7 +145,7 @@ fn shape(it: &Type, roots: &Roots) -> Option<Shape> {
 }
 
 fn fields(described: &[Described], roots: &Roots) -> Fields {
-    let fields = described.iter().filter(|it| !it.name.starts_with('_')).map(|it| {
+    let fields = described.iter().filter(|it| !OF_SUBGRAPHS.contains(&&*it.name)).map(|it| {
         let mut field = Field::new(&it.name, &it.name, of(&it.of, roots));
         field.description = it.description.clone().unwrap_or_default();
         field.default.clone_from(&it.default_value);

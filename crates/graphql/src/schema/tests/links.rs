@@ -248,6 +248,27 @@ fn introspection_says_the_same_as_sdl() {
 }
 
 #[test]
+fn what_a_graphql_service_extends_itself_is_part_of_its_schema() {
+    let sdl = "type Query { _service: String thing(kind: Kind = OLD): Thing old: Legacy @deprecated }
+        interface Node { _id: ID! } type Thing implements Node { _id: ID! } extend type Thing { name: String }
+        scalar Legacy enum Kind { OLD } extend enum Kind { NEW } type Never { x: Int }
+        union Any = Thing extend type Query { any: Any } type Subscription { x: Int }";
+    let (subgraphs, findings) = made(&[("a", sdl)], "").expect("a schema");
+    let sdl = &subgraphs[0].sdl;
+    for part in [
+        "thing(kind: Kind = OLD): Thing\n",
+        "old: Legacy @deprecated(reason: \"No longer supported\")\n",
+        "type Thing implements Node {\n  _id: ID!\n  name: String\n}",
+        "enum Kind {\n  OLD\n  NEW\n}",
+        "union Any = Thing\n",
+    ] {
+        assert!(sdl.contains(part), "{part} {sdl}");
+    }
+    assert!(!sdl.contains("_service") && !sdl.contains("Never"), "{sdl}");
+    assert_eq!(told(&findings), ["a Subscription: subscriptions are left out"]);
+}
+
+#[test]
 fn a_union_is_told_by_its_discriminator_by_a_tag_or_by_its_shape() {
     let document = |schema: &str| {
         format!(
