@@ -24,6 +24,8 @@ pub(crate) struct Run<'p> {
     pub(super) documents: Vec<Arc<Document>>,
     /// What went wrong.
     pub(super) errors: Vec<SourceError>,
+    /// Those that are of a step as a whole, beside all that it found.
+    pub(super) aside: Vec<(StepId, u32)>,
     /// By step what its groups have; nothing before it was made.
     made: Vec<Option<Box<[Made]>>>,
 }
@@ -123,7 +125,7 @@ fn places(key: &[SlotId], values: &[Val<'_>]) -> Box<[u64]> {
 impl<'p> Run<'p> {
     pub(crate) fn new(plan: &'p Plan, variables: Variables) -> Self {
         let made = plan.steps.iter().map(|_| None).collect();
-        Self { plan, variables, documents: Vec::new(), errors: Vec::new(), made }
+        Self { plan, variables, documents: Vec::new(), errors: Vec::new(), aside: Vec::new(), made }
     }
 
     /// Makes all steps, each as soon as those before it are made.
@@ -197,7 +199,13 @@ impl<'p> Run<'p> {
         let errors = u32::try_from(self.errors.len()).unwrap_or(u32::MAX);
         let place = |place: Place| Place { document: place.document + documents, start: place.start };
         let mut found: Vec<Found> = fetched.found;
+        let mut is_told = vec![false; fetched.errors.len()];
         for found in &mut found {
+            if let Found::Partial(_, error) | Found::Failed(error) = found
+                && let Some(told) = is_told.get_mut(*error as usize)
+            {
+                *told = true;
+            }
             match found {
                 Found::Nothing => {}
                 Found::One(at) => *at = place(*at),
@@ -209,6 +217,8 @@ impl<'p> Run<'p> {
                 Found::Failed(error) => *error += errors,
             }
         }
+        let aside = (errors..).zip(is_told).filter(|(_, is_told)| !is_told);
+        self.aside.extend(aside.map(|(error, _)| (step, error)));
         self.documents.extend(fetched.documents);
         self.errors.extend(fetched.errors);
         let made = match gathered.is_empty() {
