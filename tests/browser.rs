@@ -1,6 +1,7 @@
 //! Pages in a real browser: what `cors:` means to them, and not what we think that it means; and the client
 //! library in its element, on a page of another origin than the gateway's.
 
+mod graphiql;
 mod page;
 
 use serde_json::{Value, json};

@@ -10,6 +10,8 @@ mod debugging;
 mod docs;
 mod encoding;
 mod filters;
+mod graphql;
+mod graphql_docs;
 mod grpc;
 mod identity;
 mod life;

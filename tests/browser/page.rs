@@ -90,7 +90,7 @@ impl Page {
         let (came, until_came) = watch::channel(false);
         let server = tokio::spawn(serve(self.listener, Site { script, reports, until: until_came }));
         let folder = tempfile::tempdir().expect("a folder");
-        let mut chromium = chromium(&url, folder.path());
+        let mut chromium = chromium(&url, folder.path(), &[]);
         let until = async {
             until.await;
             came.send_replace(true);
@@ -110,9 +110,14 @@ impl Page {
     }
 }
 
-fn chromium(url: &str, folder: &Path) -> Child {
+/// A Chromium that opens this address, with flags beside those that it always has.
+pub(super) fn chromium(url: &str, folder: &Path, flags: &[&str]) -> Child {
     let mut command = Command::new(binary());
-    command.args(FLAGS).arg(format!("--user-data-dir={}", folder.join("profile").display())).arg(url);
+    command
+        .args(FLAGS)
+        .args(flags)
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg(url);
     command.env("HOME", folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.kill_on_drop(true).spawn().expect("Chromium starts")
 }

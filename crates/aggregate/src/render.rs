@@ -1,17 +1,24 @@
 //! Requests of their templates: values are put into URLs, headers and bodies, each spelt as its place wants it.
 
+mod found;
+
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
+<<<<<<< HEAD
 use json::{Kind, Node, Path};
 use services::calls::{self, ROOM};
 use services::path::{encode, is_segment};
 use services::{CallError, PathError, Request};
+=======
+use json::Node;
+use services::{CallError, PathError, Request, calls};
+>>>>>>> s8-attack7
 
+use self::found::{Found, Text, Wrong, encode};
 use crate::plan::Part;
 use crate::problem::{AggregateError, Reason};
 use crate::run::Run;
@@ -39,20 +46,6 @@ pub(crate) enum Item<'a> {
     Text(&'a str, bool),
 }
 
-/// The value of a placeholder.
-enum Found<'a> {
-    Nothing,
-    One(Text<'a>),
-    Many(Vec<Text<'a>>),
-}
-
-/// A scalar as text.
-struct Text<'a> {
-    text: Cow<'a, str>,
-    /// Whether it stands in JSON without quotes.
-    is_bare: bool,
-}
-
 /// Makes the requests of a part, for an item or for none.
 pub(crate) struct Renderer<'a> {
     pub(crate) run: &'a Run<'a>,
@@ -69,14 +62,16 @@ impl<'a> Renderer<'a> {
             return Ok(vec![self.request(&self.url(&found, &[])?)?]);
         };
         let Found::Many(values) = &found[place] else { return Ok(Vec::new()) };
-        let values: Vec<String> = values.iter().map(|value| encode(&value.text)).collect();
-        let lengths: Vec<usize> = values.iter().map(String::len).collect();
-        let base = self.url(&found, &[])?.len();
-        let (most, room) = match self.item {
-            None => (self.part.batch.unwrap_or(usize::MAX), ROOM.saturating_sub(base)),
-            Some(_) => (usize::MAX, usize::MAX),
+        let in_path = slots(&self.part.url.path).nth(place);
+        let encoded = |value: &Text<'_>| match in_path {
+            Some(slot) => self.segment(slot, &value.text),
+            None => Ok(encode(&value.text)),
         };
-        let chunks = calls::divide(&lengths, self.between(place), most, room);
+        let values = values.iter().map(encoded).collect::<Result<Vec<String>, _>>()?;
+        let lengths: Vec<usize> = values.iter().map(String::len).collect();
+        let room = ROOM.saturating_sub(self.url(&found, &[])?.len());
+        let chunks =
+            calls::divide(&lengths, self.between(place), self.part.batch.unwrap_or(usize::MAX), room);
         chunks.into_iter().map(|chunk| self.request(&self.url(&found, &values[chunk])?)).collect()
     }
 
@@ -100,9 +95,7 @@ impl<'a> Renderer<'a> {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
                 Piece::Slot(slot) => match found.next() {
-                    Some(Found::One(value)) => {
-                        text.push_str(&segment(slot, &value.text, &self.run.plan.inputs.all)?)
-                    }
+                    Some(Found::One(value)) => text.push_str(&self.segment(slot, &value.text)?),
                     Some(Found::Many(_)) => text.push_str(&list.join(",")),
                     _ => return Err(self.missing(slot)),
                 },
@@ -151,11 +144,8 @@ impl<'a> Renderer<'a> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, const { HeaderValue::from_static("application/json") });
         for (name, template) in &self.part.headers {
-            if let Some(value) = self.text(template)? {
-                let value = HeaderValue::from_str(&value);
-                let wrong = |_| Reason::WrongKind(name.to_string(), "no text of a header");
-                headers.insert(name.clone(), value.map_err(wrong)?);
-            }
+            let value = self.text(template, |text| HeaderValue::from_str(text).is_ok())?;
+            headers.extend(value.and_then(|value| Some((name.clone(), HeaderValue::from_str(&value).ok()?))));
         }
         let body = match &self.part.body {
             None => Bytes::new(),
@@ -171,20 +161,26 @@ impl<'a> Renderer<'a> {
         Ok(Request { method: self.part.method.clone(), path_and_query, headers, body })
     }
 
-    /// A text with its values; `None` if one of them is not there.
-    fn text(&self, template: &Template) -> Result<Option<String>, Stop> {
+    /// A text with its values, each of which has to fit; `None` if one of them is not there.
+    fn text(&self, template: &Template, fits: impl Fn(&str) -> bool) -> Result<Option<String>, Stop> {
         let mut text = String::new();
         for piece in template {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
-                Piece::Slot(slot) => match self.find(slot)? {
-                    Found::Nothing => return Ok(None),
-                    Found::One(value) => text.push_str(&value.text),
-                    Found::Many(values) => {
-                        let values: Vec<&str> = values.iter().map(|value| &*value.text).collect();
-                        text.push_str(&values.join(","));
+                Piece::Slot(slot) => {
+                    let value = match self.find(slot)? {
+                        Found::Nothing => return Ok(None),
+                        Found::One(value) => value.text,
+                        Found::Many(values) => {
+                            let values: Vec<&str> = values.iter().map(|value| &*value.text).collect();
+                            Cow::Owned(values.join(","))
+                        }
+                    };
+                    if !fits(&value) {
+                        return Err(self.wrong(slot, Wrong::Controls));
                     }
-                },
+                    text.push_str(&value);
+                }
             }
         }
         Ok(Some(text))
@@ -195,7 +191,7 @@ impl<'a> Renderer<'a> {
         match template {
             BodyTemplate::Text(text) => out.extend_from_slice(text.as_bytes()),
             BodyTemplate::Slot(slot) => return self.json(slot, out),
-            BodyTemplate::Template(template) => match self.text(template)? {
+            BodyTemplate::Template(template) => match self.text(template, |_| true)? {
                 Some(text) => quote(&text, out),
                 None => return Ok(false),
             },
@@ -263,6 +259,7 @@ impl<'a> Renderer<'a> {
         }
         Ok(true)
     }
+<<<<<<< HEAD
 
     /// The JSON that a placeholder looks into, and where.
     fn root<'s>(&self, source: &'s Source) -> Option<(Node<'a>, &'s Path)> {
@@ -354,6 +351,8 @@ fn segment(slot: &Slot, text: &str, inputs: &[crate::input::Input]) -> Result<St
         }
         _ => Stop::Part(Reason::NoSegment(slot.text.clone())),
     })
+=======
+>>>>>>> s8-attack7
 }
 
 fn separate(text: &mut String, first: &mut bool) {

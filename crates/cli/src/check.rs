@@ -7,7 +7,7 @@ use anyhow::Context;
 use gateway::{BuildError, Config, Gateway, Mistake};
 
 use crate::exit::Exit;
-use crate::{script, terminal, types, units};
+use crate::{graphql, script, terminal, types, units};
 
 /// Tell every mistake in a config: file, line, column, field, hint.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let praise = praise(&config);
     let documents = gateway::documents::read(&config).unwrap_or_default();
     let scripts = gateway::scripts::read(&config).unwrap_or_default();
+    let graphqls = gateway::graphqls::made(&config).unwrap_or_default();
     // The state of a gateway that serves is none of this command's business.
     let aside = tempfile::tempdir().context("no folder for state that is never used")?;
     config.scripts.state = aside.path().to_owned();
@@ -35,6 +36,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
                 documents.iter().map(|(name, document)| (&**name, &**document)),
             ));
             scripts.iter().for_each(script::complain_of);
+            terminal::complain(&graphqls.iter().map(graphql::findings).collect::<String>());
             terminal::say(&praise);
         }
         Err(BuildError::Config(mistakes)) => return Ok(refuse(&mistakes)),

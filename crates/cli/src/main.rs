@@ -12,6 +12,7 @@ mod draw;
 mod exit;
 mod file;
 mod filter;
+mod graphql;
 mod keys;
 mod logs;
 mod query;
@@ -60,6 +61,9 @@ enum Verb {
     /// About filters, which are Proxy-Wasm modules.
     #[command(subcommand)]
     Filter(filter::Verb),
+    /// About GraphQL over services.
+    #[command(subcommand)]
+    Graphql(graphql::Verb),
     /// About developers' keys.
     #[command(subcommand)]
     Keys(keys::Verb),
@@ -92,6 +96,8 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
         Verb::Config(config::Verb::Schema) => config::schema(),
         Verb::Filter(filter::Verb::New(arguments)) => filter::new(arguments),
         Verb::Filter(filter::Verb::Test(arguments)) => one_thread(filter::test::run(arguments)),
+        Verb::Graphql(graphql::Verb::Schema(arguments)) => one_thread(graphql::schema(arguments)),
+        Verb::Graphql(graphql::Verb::Explain(arguments)) => one_thread(graphql::explain(arguments)),
         Verb::Keys(keys::Verb::New(arguments)) => keys::new(arguments),
         Verb::Query(query::Verb::Build(arguments)) => query::build(arguments),
         Verb::Query(query::Verb::Replay(arguments)) => one_thread(query::replay::run(arguments)),

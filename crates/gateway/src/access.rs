@@ -18,7 +18,7 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::call::Outcome;
-use services::{Body, Budget, Caller, Made, Report, Trace};
+use services::{Body, Budget, Caller, Made, Report, Told, Trace};
 
 use crate::client::Client;
 use crate::config::LimitsConfig;
@@ -232,7 +232,8 @@ impl Entry {
         self.answered_at = self.begun.trace.is_recorded().then(Instant::now);
         let (mut head, body) = response.into_parts();
         self.status = head.status;
-        self.spoken = head.extensions.remove::<Spoken>();
+        let told = head.extensions.remove::<Told>().map(|Told(code)| Spoken { code, request_id: None });
+        self.spoken = head.extensions.remove::<Spoken>().or(told);
         self.report = head.extensions.remove::<Report>();
         Response::from_parts(head, Logged { body, entry: self })
     }

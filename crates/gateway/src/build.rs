@@ -15,6 +15,7 @@ use crate::config::{Config, LimitsConfig, Mistake, RouteConfig, Source};
 use crate::cors::Origins;
 use crate::documents;
 use crate::encode::Encoding;
+use crate::graphqls;
 use crate::identity::Identity;
 use crate::life::Life;
 use crate::metrics::Metrics;
@@ -54,6 +55,8 @@ struct Builder<'a> {
     scripts: Option<Arc<script_runtime::Scripts>>,
     compiled: Vec<Compiled>,
     declared: Vec<Declared>,
+    graphqls: graphqls::Read,
+    schemas: Arc<graphql::Schemas>,
     deployed: script_runtime::Deployed,
     trusted: Arc<query::Trusted>,
     documents: query::Documents,
@@ -81,6 +84,7 @@ impl Life {
             runtime: builder.runtime,
             filters: builder.filters,
             scripts: builder.scripts,
+            schemas: builder.schemas,
         })
     }
 }
@@ -100,6 +104,7 @@ impl<'a> Builder<'a> {
         let compiled = scripts::read(config).map_err(BuildError::Config)?;
         scripts::warn(&compiled);
         let declared = aggregates::read(config).map_err(BuildError::Config)?;
+        let graphqls = graphqls::read(config).map_err(BuildError::Config)?;
         let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
         let filters = filters(config, previous.and_then(|life| life.filters.as_ref()))?;
         let scripts = scripts(config, previous.and_then(|life| life.scripts.as_ref()))?;
@@ -112,6 +117,8 @@ impl<'a> Builder<'a> {
             scripts,
             compiled,
             declared,
+            graphqls,
+            schemas: previous.map(|life| Arc::clone(&life.schemas)).unwrap_or_default(),
             deployed: script_runtime::Deployed::default(),
             trusted: Arc::new(trusted),
             documents,
@@ -185,6 +192,15 @@ impl<'a> Builder<'a> {
             let (services, documents) = (&self.services, &self.documents);
             let ground = aggregate::Ground { path: &route.path, services, documents };
             return declared.aggregate(config, &ground).map(Box::new).map(Way::Aggregate);
+        }
+        if let Some(config) = &route.graphql {
+            let (services, documents) = (&self.services, &self.documents);
+            let graphql =
+                self.graphqls.graphql(self.source, index, config, services, documents, &self.schemas);
+            return graphql
+                .inspect(|graphql| graphqls::warn(&route.path, graphql))
+                .map(Box::new)
+                .map(Way::Graphql);
         }
         let proxy = route.proxy.as_ref().and_then(|config| Proxy::new(config, route, &self.services));
         let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];

@@ -1,5 +1,5 @@
-//! What there is to ask, for whoever knows the host only: `/.well-known/api-catalog` (RFC 9727) says where the query routes
-//! and the S services are, and `/openapi.json` is the OpenAPI document of the aggregates, to which the catalogue leads.
+//! What there is to ask, for whoever knows the host only: `/.well-known/api-catalog` (RFC 9727) says where the query routes,
+//! the S services and GraphQL are, and `/openapi.json` is the OpenAPI document of the aggregates, to which the catalogue leads.
 //!
 //! Each is there as soon as the config has anything to put in it, and no route of its own at that path. What a caller may
 //! not use is not in it.
@@ -48,6 +48,8 @@ enum What {
     Query { types: String },
     /// An S service: the resources that are there from the start, by their whole paths, with their methods.
     Script(Vec<(String, String)>),
+    /// GraphQL.
+    Graphql,
     /// An aggregate: its method and its operation.
     Aggregate { method: String, operation: Value },
 }
@@ -115,6 +117,7 @@ impl Entry {
                 let method = aggregate.methods().split(',').next().unwrap_or_default();
                 What::Aggregate { method: method.to_ascii_lowercase(), operation: aggregate.operation() }
             }
+            Way::Graphql(_) => What::Graphql,
             Way::Proxy(_) | Way::Catalogue(_) => return None,
         };
         Some(Self { route: (&*route.path).into(), what })
@@ -140,6 +143,12 @@ impl Entry {
                 };
                 Some(json!({ "anchor": anchor, "item": resources.iter().map(item).collect::<Vec<_>>() }))
             }
+            // A client asks it for its schema itself.
+            What::Graphql => Some(json!({
+                "anchor": anchor,
+                "service-desc": [{ "href": anchor, "type": "application/graphql-response+json" }],
+                "service-doc": [{ "href": anchor, "type": "text/html" }],
+            })),
             What::Aggregate { .. } => None,
         }
     }

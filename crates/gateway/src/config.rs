@@ -115,11 +115,19 @@ pub struct Config {
 
 /// Reads a file that the operator names, as far as one would be written by hand: `/dev/zero` has no end.
 pub(crate) fn read_file(path: &Path) -> io::Result<String> {
-    const LARGEST: u64 = 1 << 20;
+    read_mib(path, 1)
+}
+
+/// The same for what programs write: a supergraph of a large house has megabytes.
+pub(crate) fn read_long_file(path: &Path) -> io::Result<String> {
+    read_mib(path, 32)
+}
+
+fn read_mib(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
-    let size = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    if size as u64 > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 MiB"));
+    let size = File::open(path)?.take((most << 20) + 1).read_to_string(&mut text)?;
+    if size as u64 > most << 20 {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {most} MiB")));
     }
     Ok(text)
 }
@@ -143,6 +151,9 @@ pub struct RouteConfig {
     /// `/buyers/{id}`.
     #[serde(default)]
     pub aggregate: Option<aggregate::AggregateConfig>,
+    /// Answer GraphQL: over services, REST and GraphQL alike, in one schema.
+    #[serde(default)]
+    pub graphql: Option<graphql::GraphqlConfig>,
     /// Proxy-Wasm modules that every request of this route goes through, and every answer.
     #[serde(default)]
     pub filters: Vec<filter::FilterConfig>,
@@ -270,6 +281,9 @@ impl Config {
         self.note_stored();
         self.note_scripts();
         self.note_aggregates();
+        for file in crate::graphqls::watched(self) {
+            self.source.note_file(file);
+        }
         let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
         keys.filter(|keys| !crate::identity::config::is_url(keys))
             .iter()

@@ -76,8 +76,8 @@ impl Gateway {
         &self.current.readiness
     }
 
-    /// Why `/readyz` says no, if it does: in a word, and in more. Scripts have to have been put in force once; a
-    /// worker that is lost later is replaced, and keeps nobody away.
+    /// Why `/readyz` says no, if it does: in a word, and in more. Scripts have to have been put in force once, and
+    /// GraphQL services to have said their schemas; a worker that is lost later is replaced, and keeps nobody away.
     pub(crate) fn unready(&self) -> Option<(&'static str, String)> {
         match self.readiness().state() {
             State::Starting => Some(("starting", "it does not listen yet".to_owned())),
@@ -86,7 +86,13 @@ impl Gateway {
                 let life = self.current.life();
                 let mut waiting =
                     life.routes.scripts().filter_map(|(_, script)| Some((script.name(), script.waits()?)));
-                waiting.next().map(|(name, why)| ("starting", format!("the S service `{name}`: {why}")))
+                let waiting = waiting.next().map(|(name, why)| format!("the S service `{name}`: {why}"));
+                let schema = || {
+                    let mut waiting =
+                        life.routes.graphqls().filter_map(|(path, graphql)| Some((path, graphql.waits()?)));
+                    waiting.next().map(|(path, why)| format!("the GraphQL route `{path}`: {why}"))
+                };
+                waiting.or_else(schema).map(|why| ("starting", why))
             }
         }
     }

@@ -8,7 +8,8 @@
 //!    In the code this comes after the route, whose cross-origin rule holds for refusals too.
 //! 4. **route** (`routes.rs`): by path; then the route's cross-origin rule (`cors.rs`).
 //! 5. **request filters** join here.
-//! 6. **handle** (`way.rs`): the route's way of answering, today `query`, `script`, `aggregate` or `proxy`.
+//! 6. **handle** (`way.rs`): the route's way of answering, today `query`, `script`, `aggregate`,
+//!    `graphql` or `proxy`.
 //! 7. **response filters** join here. What is there today: an error becomes a problem document
 //!    (`respond.rs`, the only place that does it), and cross-origin headers.
 //! 8. **encode** (`encode.rs`): deduplication and compression, as the client takes them.
@@ -30,6 +31,7 @@ pub mod documents;
 mod drain;
 mod encode;
 mod gateway;
+pub mod graphqls;
 mod identity;
 mod life;
 mod listen;

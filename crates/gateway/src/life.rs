@@ -48,6 +48,7 @@ pub(crate) struct Life {
     pub(crate) runtime: Option<Arc<query::Runtime>>,
     pub(crate) filters: Option<Arc<filter::Filters>>,
     pub(crate) scripts: Option<Arc<script_runtime::Scripts>>,
+    pub(crate) schemas: Arc<graphql::Schemas>,
 }
 
 /// The life that new requests get, and whether the gateway wants any.

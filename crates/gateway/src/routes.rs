@@ -71,7 +71,8 @@ impl Routes {
         Ok(Self { table, all, elsewhere })
     }
 
-    /// Begins what goes on beside requests: filters have timers, scripts have workers.
+    /// Begins what goes on beside requests: filters have timers, scripts have workers, GraphQL services are asked for
+    /// their schemas.
     pub(crate) fn start(&self) {
         for route in &self.all {
             route.filters.iter().for_each(|chain| chain.start());
@@ -83,6 +84,14 @@ impl Routes {
     pub(crate) fn scripts(&self) -> impl Iterator<Item = (&Route, &script_runtime::Script)> {
         self.all.iter().filter_map(|route| match &route.way {
             Way::Script(script) => Some((&**route, &**script)),
+            _ => None,
+        })
+    }
+
+    /// The GraphQL routes among them, each with its path.
+    pub(crate) fn graphqls(&self) -> impl Iterator<Item = (&str, &graphql::Graphql)> {
+        self.all.iter().filter_map(|route| match &route.way {
+            Way::Graphql(graphql) => Some((&*route.path, &**graphql)),
             _ => None,
         })
     }

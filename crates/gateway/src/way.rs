@@ -24,6 +24,8 @@ pub(crate) enum Way {
     Script(Box<script_runtime::Script>),
     /// By putting together what several services say, as a file declares.
     Aggregate(Box<aggregate::Aggregate>),
+    /// By asking services what a document in GraphQL asks.
+    Graphql(Box<graphql::Graphql>),
     /// By passing the request on.
     Proxy(Proxy),
     /// By telling what there is to ask.
@@ -44,6 +46,7 @@ impl Way {
             Self::Query(query) => query.handle(request, call),
             Self::Script(script) => script.handle(request, call),
             Self::Aggregate(aggregate) => aggregate.handle(request, call),
+            Self::Graphql(graphql) => graphql.handle(request, call),
             Self::Proxy(proxy) => Box::pin(async move { Ok(proxy.handle(request, &call).await?) }),
             Self::Catalogue(catalogue) => {
                 Box::pin(ready(catalogue.handle(&request, &call).map_err(Into::into)))
@@ -53,8 +56,10 @@ impl Way {
 
     /// Begins what goes on beside requests.
     pub(crate) fn start(&self) {
-        if let Self::Script(script) = self {
-            script.activate();
+        match self {
+            Self::Script(script) => script.activate(),
+            Self::Graphql(graphql) => graphql.start(),
+            _ => {}
         }
     }
 
@@ -63,7 +68,7 @@ impl Way {
         match self {
             Self::Query(query) => query.has_room(now),
             Self::Script(script) => script.has_room(now),
-            Self::Aggregate(_) | Self::Proxy(_) | Self::Catalogue(_) => true,
+            Self::Aggregate(_) | Self::Graphql(_) | Self::Proxy(_) | Self::Catalogue(_) => true,
         }
     }
 
@@ -81,6 +86,7 @@ impl Way {
             Self::Query(_) => "query",
             Self::Script(_) => "script",
             Self::Aggregate(_) => "aggregate",
+            Self::Graphql(_) => "graphql",
             Self::Proxy(_) => "proxy",
             Self::Catalogue(_) => Self::CATALOGUE,
         }
@@ -89,7 +95,9 @@ impl Way {
     /// The one service that is asked, where it is always the same.
     pub(crate) fn service(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Catalogue(_) => None,
+            Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Graphql(_) | Self::Catalogue(_) => {
+                None
+            }
             Self::Proxy(proxy) => Some(proxy.service()),
         }
     }
@@ -100,6 +108,7 @@ impl Way {
             Self::Query(query) => query.methods(),
             Self::Script(script) => script.methods(),
             Self::Aggregate(aggregate) => aggregate.methods(),
+            Self::Graphql(graphql) => graphql.methods(),
             Self::Proxy(_) => "GET, HEAD, POST, PUT, PATCH, DELETE, QUERY",
             Self::Catalogue(_) => catalogue::METHODS,
         }
@@ -107,20 +116,22 @@ impl Way {
 
     /// Whether it makes requests of its own, which get some of the client's headers.
     pub(crate) fn makes_calls(&self) -> bool {
-        matches!(self, Self::Query(_) | Self::Script(_) | Self::Aggregate(_))
+        matches!(self, Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Graphql(_))
     }
 
     /// Which of a client's headers its service gets, credentials included.
     pub(crate) fn forwarded(&self) -> &[HeaderName] {
         match self {
-            Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Catalogue(_) => &[],
+            Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Graphql(_) | Self::Catalogue(_) => {
+                &[]
+            }
             Self::Proxy(proxy) => proxy.forwarded(),
         }
     }
 
-    /// Whether a page of a foreign origin must not get this far: a program would run, and an aggregate call, as its
+    /// Whether a page of a foreign origin must not get this far: a program would run, and an aggregate or a GraphQL operation call, as its
     /// visitor. A proxied service and a script see the `Origin` themselves.
     pub(crate) fn refuses_foreign_pages(&self) -> bool {
-        matches!(self, Self::Query(_) | Self::Aggregate(_))
+        matches!(self, Self::Query(_) | Self::Aggregate(_) | Self::Graphql(_))
     }
 }

@@ -17,11 +17,14 @@ mod fetched;
 mod mistake;
 mod plan;
 mod reason;
+mod recipe;
 mod remote;
 mod rest;
 #[cfg(test)]
 mod rig;
+mod route;
 mod schema;
+mod schemas;
 mod serve;
 mod sources;
 mod subgraph;
@@ -35,8 +38,10 @@ pub use error::{GraphqlError, Segment};
 pub use fetched::{Fetched, Found, Place, SourceError};
 pub use mistake::{At, Finding, Mistake};
 pub use plan::explain::{ExplainedStep, Explanation};
-pub use remote::{NotIntrospected, introspect};
+pub use recipe::{Documents, RemoteService, RemoteServices};
+pub use route::{Graphql, Ground, Unsettled};
 pub use schema::{FieldChange, LinkDeclaration, Links, TypeChange};
+pub use schemas::Schemas;
 pub use serve::DocumentFile;
 pub use subgraph::{
     Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,

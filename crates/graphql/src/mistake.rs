@@ -47,8 +47,6 @@ pub(crate) enum Kind {
     Link,
     /// A change to a type or a field that there is not, or to a name that is taken.
     Type,
-    /// Schemas that contradict each other.
-    Compose,
     /// A supergraph that can't be read, or not be planned for.
     Supergraph,
     /// A stored document that the schema does not answer.
@@ -62,7 +60,6 @@ impl Kind {
             Self::Schema => "graphql-schema",
             Self::Link => "graphql-link",
             Self::Type => "graphql-type",
-            Self::Compose => "graphql-compose",
             Self::Supergraph => "graphql-supergraph",
             Self::Document => "graphql-document",
         }
@@ -80,10 +77,6 @@ impl Mistakes {
 
     pub(crate) fn push(&mut self, mistake: Mistake) {
         self.0.push(mistake);
-    }
-
-    pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = Mistake>) {
-        self.0.extend(more);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -13,4 +13,12 @@ mod persisted;
 mod problem;
 mod refusal;
 
+pub(crate) use answer::{errors, response};
+pub(crate) use ask::{Asked, Hash, Unread};
 pub use listed::DocumentFile;
+pub(crate) use listed::{Listed, hash};
+pub(crate) use media::{Media, asks_for_page};
+pub(crate) use page::page;
+pub(crate) use persisted::{Owner, Persisted};
+pub(crate) use problem::{HttpError, METHODS};
+pub(crate) use refusal::{Refusal, status_of_document};

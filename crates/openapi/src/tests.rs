@@ -1,6 +1,8 @@
 //! What a document is read as, whichever version it is of.
 
-use crate::{Content, Document, Place, Schema, Unreadable};
+use serde_json::json;
+
+use crate::{Access, Content, Document, Place, Schema, Target, Told, Unreadable};
 
 fn read(text: &str) -> Document {
     Document::read(text).expect("a document")
@@ -230,4 +232,62 @@ fn names_are_words_and_each_stands_once() {
     let document = answering("true", schemas);
     let names: Vec<_> = document.schemas.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["a_b", "a_b_2", "class_", "_7up", "_"]);
+}
+
+#[test]
+fn a_link_says_what_it_leads_to_and_with_what() {
+    let document = read(
+        "
+openapi: 3.0.0
+paths:
+  /a:
+    get:
+      responses:
+        200:
+          description: ok
+          links:
+            one: { operationId: b, parameters: { path.id: $response.body#/id }, description: The one. }
+            other: { operationRef: '#/paths/~1b~1{id}/get', parameters: { id: 7 }, requestBody: x }
+            shared: { $ref: '#/components/links/Shared' }
+            odd: { operationRef: 'https://example.org/b' }
+        404: { description: gone, links: { never: { operationId: b } } }
+components: { links: { Shared: { operationId: c } } }
+",
+    );
+    let links = &document.operations[0].links;
+    let told: Vec<_> = links.iter().map(|it| (&*it.name, it.target.clone(), it.has_body)).collect();
+    let id = |id: &str| Target::Id(id.to_owned());
+    let path = Target::Path("GET".to_owned(), "/b/{id}".to_owned());
+    assert_eq!(told, [("one", id("b"), false), ("other", path, true), ("shared", id("c"), false)]);
+    assert_eq!(links[0].parameters, [("path.id".to_owned(), json!("$response.body#/id"))]);
+    assert!(messages(&document)[0].contains("leads to no operation"), "{:?}", document.findings);
+}
+
+#[test]
+fn a_discriminator_says_which_schema_a_text_means() {
+    let schemas = "Cat: { type: object, properties: { is: { type: string } } }, Dog: { type: object, properties: { is: { type: string } } }";
+    let branches =
+        "[{ $ref: '#/components/schemas/Cat' }, { $ref: '#/components/schemas/Dog' }, { type: 'null' }]";
+    let schema = format!(
+        "{{ oneOf: {branches}, discriminator: {{ propertyName: is, mapping: {{ miau: Cat, wuff: '#/components/schemas/Dog' }} }} }}"
+    );
+    let document = answering(&schema, schemas);
+    let Schema::Told(Told { by, branches, values }) = answer(&document) else { panic!("{document:?}") };
+    assert_eq!((&**by, branches.len()), ("is", 3));
+    let pair = |text: &str, name: &str| (text.to_owned(), name.to_owned());
+    assert_eq!(*values, [pair("miau", "Cat"), pair("wuff", "Dog")]);
+}
+
+#[test]
+fn members_say_in_which_direction_they_go_and_numbers_how_long_they_are() {
+    let schema = "{ type: object, properties: { a: { type: string, readOnly: true }, b: { type: string, writeOnly: true, deprecated: true }, \
+                  c: { type: integer, maximum: 4294967295 }, d: { type: integer, format: int64, minimum: 0, maximum: 9 }, e: { type: integer } } }";
+    let document = answering(schema, "Named: { type: string, description: Some text. }");
+    let Schema::Object(object) = answer(&document) else { panic!("{document:?}") };
+    let told: Vec<_> = object.members.iter().map(|it| (it.access, it.is_deprecated)).collect();
+    assert_eq!(told[..2], [(Access::ReadOnly, false), (Access::WriteOnly, true)]);
+    let formats: Vec<_> = object.members[2..].iter().map(|it| it.schema.clone()).collect();
+    let integer = |format: &str| Schema::Integer(Some(format.to_owned()));
+    assert_eq!(formats, [integer("int64"), integer("int32"), Schema::Integer(None)]);
+    assert_eq!(document.descriptions["Named"], "Some text.");
 }

@@ -44,7 +44,7 @@ pub use fetch::{Fetch, FetchError};
 pub use flights::{Fingerprint, Flights};
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
-pub use problem::{Failed, Fault, Kind, Overloaded, Problem};
+pub use problem::{Failed, Fault, Kind, Overloaded, Problem, Told};
 pub use service::Service;
 pub use stats::{EndpointStats, ServiceStats};
 pub use targets::{Resolve, SystemResolver};

@@ -74,6 +74,10 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
     }
 }
 
+/// The code of what went wrong, in the extensions of an answer that tells it in a form of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told(pub &'static str);
+
 /// An error that ended a run, and what the run did until then.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]

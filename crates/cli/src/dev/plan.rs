@@ -73,7 +73,9 @@ impl Plan {
         let scripts = scripts.map(|script| config.source.folder().join(script.options().file));
         let aggregates = config.routes.iter().filter_map(|route| route.aggregate.as_ref());
         let aggregates = aggregates.map(|aggregate| config.source.folder().join(aggregate.file()));
-        self.config_file().into_iter().chain(documents).chain(scripts).chain(aggregates).collect()
+        let graphqls = gateway::graphqls::watched(config);
+        let files = self.config_file().into_iter().chain(documents).chain(scripts);
+        files.chain(aggregates).chain(graphqls).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use super::{Config, TracesConfig};
 use crate::{cors, trusted};
 
 /// The ways of answering; a route has exactly one.
-const WAYS: [&str; 4] = ["query", "script", "aggregate", "proxy"];
+const WAYS: [&str; 5] = ["query", "script", "aggregate", "graphql", "proxy"];
 
 struct Checker<'a> {
     root: &'a Value,
@@ -166,6 +166,8 @@ impl Checker<'_> {
             self.limits(&format!("{route}/query/limits"));
             self.limits(&format!("{route}/script/limits"));
             self.limits(&format!("{route}/aggregate/limits"));
+            self.limits(&format!("{route}/graphql/limits"));
+            self.graphql(&format!("{route}/graphql"));
         }
     }
 
@@ -205,9 +207,31 @@ impl Checker<'_> {
     fn names(&mut self, route: &str) {
         self.name(&format!("{route}/proxy"));
         self.name(&format!("{route}/proxy/service"));
-        let services = format!("{route}/query/services");
-        for index in 0..self.count(&services) {
-            self.name(&format!("{services}/{index}"));
+        for services in [format!("{route}/query/services"), format!("{route}/graphql/services")] {
+            for index in 0..self.count(&services) {
+                self.name(&format!("{services}/{index}"));
+            }
+        }
+    }
+
+    /// What a schema is made of: services or a supergraph.
+    fn graphql(&mut self, pointer: &str) {
+        let Some(Value::Object(members)) = self.root.pointer(pointer) else { return };
+        let has_services = self.count(&format!("{pointer}/services")) > 0;
+        match members.get("supergraph") {
+            None if !has_services => {
+                let hint = "name the services that the schema is made of, or a supergraph";
+                self.wrong(pointer, "the schema is made of nothing", hint);
+            }
+            Some(_) if has_services || members.contains_key("links") => {
+                let hint = "a supergraph says itself which services it is made of, and how";
+                self.wrong(
+                    &format!("{pointer}/supergraph"),
+                    "a supergraph beside `services` or `links`",
+                    hint,
+                );
+            }
+            _ => {}
         }
     }
 

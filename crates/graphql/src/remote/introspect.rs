@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use json::Node;
 use services::{Budget, Call, CallError, PathError, Services};
 
 use super::{Query, Response, body, request};
@@ -28,41 +28,60 @@ fragment Argument on __InputValue { name description type { ...Type } defaultVal
 fragment Type on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name \
 ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } } } }";
 
+/// What a subgraph of Apollo Federation is asked.
+const FEDERATED: &str = "{ _service { sdl } }";
+
 /// Why a service's schema is not known.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct NotIntrospected {
+pub(crate) struct NotIntrospected {
     /// In plain words, with the service's name.
-    pub message: String,
-    /// The stable code.
-    pub code: &'static str,
+    pub(crate) message: String,
 }
 
-/// Asks a service for its schema: the text of an object with `__schema`.
+/// Asks a service for its schema: the text of an object with `__schema`. A subgraph of Apollo Federation says its SDL:
+/// introspection knows nothing of directives.
 ///
 /// # Errors
 /// When it does not answer with one in time.
-pub async fn introspect(services: &Services, service: &str, path: &str) -> Result<Bytes, NotIntrospected> {
-    let schema = ask(services, service, path).await;
+pub(crate) async fn introspect(
+    services: &Services,
+    service: &str,
+    path: &str,
+    is_federated: bool,
+) -> Result<String, NotIntrospected> {
+    let schema = ask(services, service, path, is_federated).await;
     schema.map_err(|reason| {
         let error = reason.of(&Arc::from(service));
-        NotIntrospected { message: error.message, code: error.code }
+        NotIntrospected { message: error.message }
     })
 }
 
-async fn ask(services: &Services, service: &str, path: &str) -> Result<Bytes, Reason> {
+async fn ask(services: &Services, service: &str, path: &str, is_federated: bool) -> Result<String, Reason> {
     let budget = Arc::new(Budget::new(TIME, 1, MOST, 1));
     let call = Call { budget, ..Call::unlimited() };
     let unknown = || Reason::Call(CallError::Path(PathError::UnknownService).into());
     let service = services.get(service).ok_or_else(unknown)?;
-    let request = request(path, body(&Query::new(QUERY), |_| {}))?;
+    let request = request(path, body(&Query::new(if is_federated { FEDERATED } else { QUERY }), |_| {}))?;
     let answer = services.send(&call, service, request).await.map_err(|error| Reason::Call(error.into()))?;
     let answer = Answer::from(answer);
     let Response { document, data, told, status } = Response::read(&answer)?;
     let data = data.and_then(|start| document.node(start));
-    match data.filter(|data| data.member(b"__schema").is_some_and(|schema| super::is_there(&schema))) {
-        Some(data) => Ok(data.slice()),
-        None if told.is_empty() => Err(Reason::NothingAt("/data/__schema".to_owned())),
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = match is_federated {
+        true => {
+            data.and_then(|data| data.member(b"_service")?.member(b"sdl")?.string()).map(|sdl| text(&sdl))
+        }
+        false => {
+            let has_one =
+                |data: &Node<'_>| data.member(b"__schema").is_some_and(|schema| super::is_there(&schema));
+            data.filter(has_one).map(|data| text(data.text()))
+        }
+    };
+    let place = if is_federated { "/data/_service/sdl" } else { "/data/__schema" };
+    match said {
+        Some(said) => Ok(said),
+        None if told.is_empty() => Err(Reason::NothingAt(place.to_owned())),
         None => Err(Reason::Told(told, status)),
     }
 }

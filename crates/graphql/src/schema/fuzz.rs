@@ -1,59 +1,132 @@
-//! Whatever a service's operator hands in as a document: see `fuzz/src/lib.rs`.
+//! Whatever a service's operator hands in as a document: see `fuzz/src/lib.rs`. What comes of it is a schema that composes.
 
 use std::sync::Arc;
 
-use graphql_tools::parser::schema::parse_schema;
 use openapi::Document;
+use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::{Links, Says, Source, subgraphs};
+use crate::compose::{Code, Part, compose};
 
 #[test]
-fn any_document_becomes_a_schema_that_can_be_read_or_nothing() {
+fn no_text_stops_a_schema_from_being_made() {
     let words = &[
         "    get:\n",
-        "    post:\n",
         "      operationId: ",
-        "      parameters: [",
-        "{ in: query, name: ",
+        "      parameters: [{ in: query, name: ",
         "      responses: { 200: { content: { application/json: { schema: ",
-        "      requestBody: { content: { application/json: { schema: ",
         "{ $ref: '#/components/schemas/A' }",
-        "{ $ref: '#/components/schemas/B' }",
-        " } } } }\n",
-        "  /a/{b}:\n",
         "{ allOf: [",
         "{ oneOf: [",
         "{ enum: [",
-        "{ type: ",
-        "object, properties: { ",
-        "array, items: ",
+        "{ type: object, properties: { a: ",
+        "{ type: array, items: ",
         "integer",
-        "string",
-        "null",
-        "a: ",
         "required: [a]",
+        " } } } }\n",
         "]",
         "}",
         ", ",
-        "components:\n  schemas:\n",
-        "    A: ",
-        "    B: ",
-        "description: '\"\"\"' ",
+        "  /a/{b}:\n",
+        "components:\n  schemas:\n    A: ",
         "\n",
     ];
     ::fuzz::check(words, |bytes: &[u8]| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
-        for text in [
-            format!("openapi: 3.1.0\n{text}"),
-            format!("openapi: 3.1.0\npaths:\n{text}"),
-            format!("swagger: '2.0'\n{text}"),
-        ] {
-            if let Ok(document) = Document::read(&text) {
-                let says = Says::OpenApi(&document);
-                let source = Source { name: Arc::from("a"), says };
-                let made = subgraphs(&[source], &Links::default()).expect("a schema");
-                made.0.iter().for_each(|it| drop(parse_schema::<String>(&it.sdl).expect(&it.sdl)));
-            }
+        for text in [format!("openapi: 3.1.0\npaths:\n{text}"), format!("swagger: '2.0'\n{text}")] {
+            check(&text);
         }
     });
+}
+
+/// Whatever is made of a document composes.
+fn check(text: &str) {
+    let Ok(document) = Document::read(text) else { return };
+    let source = Source { name: Arc::from("a"), says: Says::OpenApi(&document) };
+    let (made, _) = subgraphs(&[source], &Links::default()).expect("a schema");
+    for it in made {
+        let Err(errors) = compose(&[Part { name: &it.name, sdl: &it.sdl }]) else { continue };
+        // A service that can only be told something has no schema alone.
+        let is_fine = errors.iter().all(|error| error.code == Code::NoQueries);
+        assert!(is_fine, "{errors:?}\n{}", it.sdl);
+    }
+}
+
+/// A name that schemas, members and texts have: some are GraphQL's own, some are none.
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        proptest::sample::select(vec![
+            "A", "B", "a", "b", "-a", "a b", "__a", "Query", "String", "AInput", "7", "", "\u{e4}", "true",
+            "\"\"\"\\"
+        ])
+        .prop_map(str::to_owned),
+        any::<String>(),
+    ]
+}
+
+fn schema() -> impl Strategy<Value = Value> {
+    let reference = proptest::sample::select(vec!["A", "B", "AInput", "a b", "gone"]);
+    let leaf = prop_oneof![
+        proptest::sample::select(vec![
+            "string", "integer", "number", "boolean", "null", "object", "array", "odd"
+        ])
+        .prop_map(|kind| json!({ "type": kind })),
+        reference.prop_map(|name| json!({ "$ref": format!("#/components/schemas/{name}") })),
+        proptest::collection::vec(name(), 0..4).prop_map(|texts| json!({ "enum": texts })),
+        Just(json!({ "type": "integer", "format": "int64", "nullable": true })),
+        Just(json!({ "type": ["string", "null"], "format": "date-time" })),
+        Just(json!(true)),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let several = || proptest::collection::vec(inner.clone(), 0..4);
+        prop_oneof![
+            inner.clone().prop_map(|items| json!({ "type": "array", "items": items })),
+            (proptest::collection::vec((name(), inner.clone()), 0..5), name(), any::<u8>()).prop_map(
+                |(members, required, flags)| {
+                    let members: serde_json::Map<_, _> = members.into_iter().collect();
+                    let mut object = json!({ "properties": members, "required": [required], "description": "\"it\" \\ \n is" });
+                    if flags & 1 == 1 {
+                        object["additionalProperties"] = true.into();
+                    }
+                    if flags & 2 == 2 {
+                        object["readOnly"] = true.into();
+                    }
+                    object
+                }
+            ),
+            several().prop_map(|parts| json!({ "allOf": parts })),
+            several().prop_map(|parts| json!({ "oneOf": parts })),
+            several().prop_map(|parts| json!({ "anyOf": parts, "discriminator": { "propertyName": "a" } })),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_document_becomes_a_schema_that_composes(
+        schemas in proptest::collection::vec((name(), schema()), 0..5),
+        operations in proptest::collection::vec((name(), name(), schema(), schema(), any::<bool>()), 1..5),
+    ) {
+        let mut paths = serde_json::Map::new();
+        for (id, parameter, answer, body, is_get) in operations {
+            let method = if is_get { "get" } else { "put" };
+            let mut operation = json!({
+                "operationId": id,
+                "parameters": [{ "name": parameter, "in": "query", "schema": body }, { "name": "p", "in": "path", "schema": answer }],
+                "responses": { "200": {
+                    "content": { "application/json": { "schema": answer } },
+                    "links": { "next": { "operationId": id, "parameters": { parameter.as_str(): "$response.body#/a" } } },
+                } },
+            });
+            if !is_get {
+                operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": body } } });
+            }
+            paths.insert(format!("/{}/{{p}}", paths.len()), json!({ method: operation }));
+        }
+        let schemas: serde_json::Map<_, _> = schemas.into_iter().collect();
+        check(&json!({ "openapi": "3.1.0", "paths": paths, "components": { "schemas": schemas } }).to_string());
+    }
 }

@@ -25,6 +25,10 @@ const RESERVED: [&str; 15] = [
 pub(super) fn name(text: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let mut name: String = text.chars().map(plain).collect();
+    // `pagination[page]` is `pagination_page`.
+    if !text.ends_with(|last: char| last.is_ascii_alphanumeric() || last == '_') {
+        name.truncate(name.trim_end_matches('_').len());
+    }
     if name.starts_with("__") {
         name = format!("_{}", name.trim_start_matches('_'));
     }

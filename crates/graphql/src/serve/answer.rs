@@ -9,7 +9,7 @@ use services::{Body, body};
 use super::media::Media;
 
 /// The response that says a tree, which goes along for who deduplicates.
-pub(super) fn response(tree: Tree, status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
+pub(crate) fn response(tree: Tree, status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
     let length = tree.len();
     let mut response = Response::new(match is_head {
         true => body::empty(),
@@ -27,7 +27,7 @@ pub(super) fn response(tree: Tree, status: StatusCode, media: Media, is_head: bo
 }
 
 /// The response that says errors, and nothing was executed. The log is told the first one's code.
-pub(super) fn errors(errors: &[Value], status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
+pub(crate) fn errors(errors: &[Value], status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
     let text = serde_json::json!({ "errors": errors }).to_string();
     response(Tree::Text(text.into()), status, media, is_head)
 }

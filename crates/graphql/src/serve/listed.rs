@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use graphql_tools::parser::parse_query;
+use graphql_tools::parser::query::{Definition, OperationDefinition};
 use sha2::{Digest, Sha256};
 
 use super::ask::Hash;
@@ -25,6 +27,22 @@ pub(crate) struct Listed {
     by_name: HashMap<Box<str>, Arc<str>>,
 }
 
+impl DocumentFile {
+    /// The names of its operations; one that has none is alone. Of a text that is no document, as if it had such a one.
+    pub(crate) fn operations(&self) -> Vec<Option<String>> {
+        let document = parse_query::<String>(&self.text).ok();
+        let definitions = document.into_iter().flat_map(|document| document.definitions);
+        let operations = definitions.filter_map(|definition| match definition {
+            Definition::Operation(OperationDefinition::Query(query)) => Some(query.name),
+            Definition::Operation(OperationDefinition::Mutation(mutation)) => Some(mutation.name),
+            Definition::Operation(_) => Some(None),
+            Definition::Fragment(_) => None,
+        });
+        let operations: Vec<_> = operations.collect();
+        if operations.is_empty() { vec![None] } else { operations }
+    }
+}
+
 impl Listed {
     pub(crate) fn new(files: &[DocumentFile]) -> Self {
         let mut listed = Self::default();
@@ -44,10 +62,6 @@ impl Listed {
 
     pub(crate) fn by_name(&self, name: &str) -> Option<&Arc<str>> {
         self.by_name.get(name)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_hash.is_empty()
     }
 }
 

@@ -40,7 +40,7 @@ static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
 });
 
 /// The page, for this request.
-pub(super) fn response(request: &HeaderMap) -> Response<Body> {
+pub(crate) fn page(request: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(body::empty());
     response.headers_mut().clone_from(&HEADERS);
     if request.get(IF_NONE_MATCH).is_some_and(|known| Some(known) == HEADERS.get(ETAG)) {
@@ -86,12 +86,12 @@ mod tests {
 
     #[test]
     fn a_browser_that_has_the_page_is_told_so() {
-        let first = response(&HeaderMap::new());
+        let first = page(&HeaderMap::new());
         assert_eq!((first.status(), first.headers().get(CONTENT_ENCODING)), (StatusCode::OK, None));
         let tag = first.headers()[ETAG].clone();
-        let again = response(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)]));
+        let again = page(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)]));
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
         let gzip = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip, br"))]);
-        assert_eq!(response(&gzip).headers()[CONTENT_ENCODING], "gzip");
+        assert_eq!(page(&gzip).headers()[CONTENT_ENCODING], "gzip");
     }
 }

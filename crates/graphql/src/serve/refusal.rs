@@ -60,7 +60,7 @@ impl Refusal {
         match self {
             Self::NotFound | Self::NotSupported => StatusCode::OK,
             Self::NotListed | Self::Introspection => StatusCode::FORBIDDEN,
-            Self::Unknown(_) => document(media),
+            Self::Unknown(_) => status_of_document(media),
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -71,7 +71,7 @@ impl Refusal {
 }
 
 /// The status where a document is wrong, and nothing was executed: only one of the media types has its own.
-pub(crate) fn document(media: Media) -> StatusCode {
+pub(crate) fn status_of_document(media: Media) -> StatusCode {
     match media {
         Media::Response => StatusCode::BAD_REQUEST,
         Media::Json => StatusCode::OK,

@@ -31,6 +31,7 @@ routes:
   - { path: /catalog/*, proxy: catalog }
   - { path: /shop/*, script: shop.sjs }
   - { path: '/buyers/{id}', aggregate: buyers.yaml }
+  - { path: /graphql, graphql: { services: [catalog] } }
 compress: true
 drain: { timeout: 1m }
 log: { access: true }
@@ -81,6 +82,14 @@ services:
     forward: [authorization, accept-language]
     headers: { x-api-key: \"${file:catalog.key}\" }
     paths: [/catalogs, /catalogs/*]
+",
+    ),
+    (
+        "services.NAME.graphql",
+        "\
+services:
+  agents: { url: http://agents:8080, graphql: { path: /api/graphql, schema: agents.graphql, federated: false } }
+  reviews: { url: http://reviews:8080, graphql: {} }
 ",
     ),
     (
@@ -310,6 +319,40 @@ routes:
     aggregate:
       file: buyers.yaml
       limits: { calls: 100, parallel: 8, fan_out: 50, received: 16MiB, deadline: 5s, body: 64KiB }
+",
+    ),
+    (
+        "routes[].graphql",
+        "\
+services:
+  catalog: { url: http://catalog:8080, openapi: catalog.yaml }
+  reviews: { url: http://reviews:8080, graphql: {} }
+callers:
+  shop: { key: \"${file:shop.key}\" }
+routes:
+  - path: /graphql
+    graphql:
+      services: [catalog, reviews]
+      links: links.yaml
+      introspection: { callers: [shop] }
+      graphiql: false
+      persisted: false
+      documents: { files: ./documents/*.graphql, only: true }
+      coalesce: { calls: true, operations: true }
+  - { path: /federated, graphql: { supergraph: supergraph.graphql, introspection: \"off\" } }
+",
+    ),
+    (
+        "routes[].graphql.limits",
+        "\
+services: { catalog: { url: http://catalog:8080, openapi: catalog.yaml } }
+routes:
+  - path: /graphql
+    graphql:
+      services: [catalog]
+      limits:
+        { depth: 12, aliases: 20, tokens: 2000, root_fields: 10, cost: 5000, calls: 100, parallel: 8,
+          received: 16MiB, deadline: 5s, body: 64KiB }
 ",
     ),
     (

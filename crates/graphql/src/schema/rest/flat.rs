@@ -34,12 +34,22 @@ pub(super) enum What<'a> {
     Json(Option<&'static str>),
 }
 
-/// Members, each with whether it has to be there.
+/// Members by their names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members<'a> {
-    pub(super) all: IndexMap<&'a str, (&'a Member, bool)>,
+    pub(super) all: IndexMap<&'a str, Part<'a>>,
     /// Whether there may be others, which have no names.
     pub(super) has_others: bool,
+}
+
+/// A member of an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) member: &'a Member,
+    /// Whether it has to be there.
+    pub(super) is_required: bool,
+    /// The named schema that it comes from.
+    pub(super) origin: Option<&'a str>,
 }
 
 /// Looks through the schemas of a document.
@@ -103,6 +113,9 @@ impl<'a> Flattener<'a> {
             return known.clone();
         }
         let mut flat = self.within(schema, depth + 1);
+        if let (None, What::Object(members)) = (flat.name, &mut flat.what) {
+            members.all.values_mut().for_each(|part| part.origin = part.origin.or(Some(name)));
+        }
         flat.name = flat.name.or(Some(name));
         // What is too deep from here may be fine from elsewhere.
         if depth < MAX_DEPTH / 2 {
@@ -166,13 +179,14 @@ impl<'a> Flattener<'a> {
 
 impl<'a> Members<'a> {
     fn add(&mut self, others: &Self) {
-        for (name, (member, is_required)) in &others.all {
-            let known = self.all.entry(name).or_insert((member, false));
-            known.1 |= is_required;
+        for (name, part) in &others.all {
+            let known = self.all.entry(name).or_insert(*part);
+            let is_required = known.is_required || part.is_required;
             // A bare `required` says nothing of what the member is.
-            if known.0.schema == Schema::Unknown {
-                known.0 = member;
+            if known.member.schema == Schema::Unknown {
+                *known = *part;
             }
+            known.is_required = is_required;
         }
         self.has_others |= others.has_others;
     }
@@ -194,7 +208,10 @@ fn of_object(object: &Object) -> What<'_> {
     if object.members.is_empty() {
         return What::Json(None);
     }
-    let members = object.members.iter().map(|member| (&*member.name, (member, member.is_required)));
+    let members = object
+        .members
+        .iter()
+        .map(|member| (&*member.name, Part { member, is_required: member.is_required, origin: None }));
     What::Object(Members { all: members.collect(), has_others: object.others.is_some() })
 }
 
@@ -223,7 +240,10 @@ fn literals(values: &[Value]) -> Flat<'_> {
 /// What several kinds of values are together.
 fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a Told>) -> What<'a> {
     let is_all = |is: fn(&What<'a>) -> bool| kinds.iter().all(|kind| is(&kind.what));
-    if is_all(|what| matches!(what, What::Object(_))) {
+    if is_all(only_requires) {
+        // `anyOf: [{ required: [a] }, { required: [b] }]` narrows down what is said elsewhere.
+        What::Json(None)
+    } else if is_all(|what| matches!(what, What::Object(_))) {
         What::Union(kinds, told)
     } else if is_all(|what| matches!(what, What::Scalar("Int" | "Long"))) {
         What::Scalar("Long")
@@ -240,6 +260,12 @@ fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a Told>) -> What<'a> {
     } else {
         What::Json(Some("one of several things that are not all objects"))
     }
+}
+
+/// Whether an object is said to have members, and nothing of what they are.
+fn only_requires(what: &What<'_>) -> bool {
+    let What::Object(members) = what else { return false };
+    members.all.values().all(|part| part.is_required && part.member.schema == Schema::Unknown)
 }
 
 /// Whether two schemas are the same one.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use indexmap::IndexSet;
 use openapi::{Access, Document, Schema, Told as Discriminator};
 
-use super::flat::{Flat, Flattener, Members, What};
+use super::flat::{Flat, Flattener, Members, Part, What};
 use crate::mistake::Finding;
 use crate::schema::model::{BUILT_IN, Field, Fields, Model, Ref, Shape, Type, Value};
 use crate::schema::word::{self, Names};
@@ -30,11 +30,13 @@ pub(super) struct At {
     pub(super) like: String,
     /// How many lists it stands in.
     pub(super) lists: u8,
+    /// The schema that stands there, by its address; 0 where it stands nowhere by itself.
+    schema: usize,
 }
 
 impl At {
     pub(super) fn new(pointer: impl Into<String>, like: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), like: like.into(), lists: 0 }
+        Self { pointer: pointer.into(), like: like.into(), lists: 0, schema: 0 }
     }
 }
 
@@ -42,6 +44,8 @@ impl At {
 pub(super) struct Types<'a> {
     pub(super) model: Model,
     pub(super) findings: Vec<Finding>,
+    /// What they say: a schema that is answered and sent is odd once.
+    told: HashSet<(String, String)>,
     document: &'a Document,
     flattener: Flattener<'a>,
     names: Names,
@@ -49,6 +53,9 @@ pub(super) struct Types<'a> {
     given: HashMap<(&'a str, Way), String>,
     /// The keys of the types that the document's names became.
     made: HashMap<(&'a str, Way), Box<str>>,
+    /// The keys of the types of schemas that have no names, by where these stand: what stands in a schema that others are
+    /// made of is one type, and a schema may lead to itself through what has no name.
+    unnamed: HashMap<(usize, Way), Box<str>>,
     /// Types whose fields are still to be made.
     waiting: VecDeque<(Box<str>, Members<'a>, Way, String)>,
     fields: usize,
@@ -68,7 +75,9 @@ impl<'a> Types<'a> {
         Self {
             flattener: Flattener::new(document),
             findings: Vec::new(),
+            told: HashSet::new(),
             made: HashMap::new(),
+            unnamed: HashMap::new(),
             waiting: VecDeque::new(),
             fields: 0,
             document,
@@ -79,19 +88,21 @@ impl<'a> Types<'a> {
     }
 
     pub(super) fn note(&mut self, place: &str, message: impl Into<String>, hint: &str) {
-        self.findings.push(Finding {
-            service: self.model.service.clone(),
-            place: place.to_owned(),
-            message: message.into(),
-            hint: hint.to_owned(),
-        });
+        let (place, message) = (place.to_owned(), message.into());
+        if self.told.insert((place.clone(), message.clone())) {
+            let (service, hint) = (self.model.service.clone(), hint.to_owned());
+            self.findings.push(Finding { service, place, message, hint });
+        }
     }
 
     /// What a value is, and whether it may be `null`.
     pub(super) fn of(&mut self, schema: &'a Schema, way: Way, at: &At) -> (Ref, bool) {
         let flat = self.flattener.flat(schema);
         let is_nullable = flat.is_nullable;
-        (self.of_flat(flat, way, at), is_nullable)
+        (
+            self.of_flat(flat, way, &At { schema: std::ptr::from_ref(schema).addr(), ..at.clone() }),
+            is_nullable,
+        )
     }
 
     /// The same as a field has it: with `!` where it is always there.
@@ -123,7 +134,7 @@ impl<'a> Types<'a> {
             let name = self.model.name(&key).to_owned();
             let mut fields = Fields::new();
             let (mut taken, mut next) = (HashSet::new(), HashMap::new());
-            for (member_name, (member, is_required)) in members.all {
+            for (member_name, Part { member, is_required, origin }) in members.all {
                 let skipped = if way == Way::Out { Access::WriteOnly } else { Access::ReadOnly };
                 if member.access == skipped {
                     continue;
@@ -137,7 +148,9 @@ impl<'a> Types<'a> {
                         "",
                     );
                 }
-                let base = name.strip_suffix("Input").filter(|_| way == Way::In).unwrap_or(&name);
+                let given = origin.and_then(|origin| self.given.get(&(origin, way)));
+                let base = given.unwrap_or(&name);
+                let base = base.strip_suffix("Input").filter(|_| way == Way::In).unwrap_or(base);
                 let like = format!("{base}{}", word::pascal(member_name));
                 let of = self.field_of(&member.schema, is_required, way, &At::new(pointer, like));
                 let mut field = Field::new(&field_name, member_name, of);
@@ -167,7 +180,7 @@ impl<'a> Types<'a> {
             }
             What::List(items) => {
                 let pointer = format!("{}/items", at.pointer);
-                let below = At { pointer, like: at.like.clone(), lists: at.lists + 1 };
+                let below = At { pointer, lists: at.lists + 1, ..at.clone() };
                 Ref::list(self.field_of(items, true, way, &below))
             }
             What::Enum(ref texts) => {
@@ -203,7 +216,11 @@ impl<'a> Types<'a> {
 
     /// The type that a name of the document became already, or a new one with the name that it gets.
     fn place(&mut self, flat: &Flat<'a>, way: Way, at: &At) -> Result<(Box<str>, String), Ref> {
-        if let Some(key) = flat.name.and_then(|name| self.made.get(&(name, way))) {
+        let made = match flat.name {
+            Some(name) => self.made.get(&(name, way)),
+            None => self.unnamed.get(&(at.schema, way)),
+        };
+        if let Some(key) = made {
             return Err(Ref::Named(key.clone()));
         }
         let given = flat.name.and_then(|name| self.given.get(&(name, way)));
@@ -220,7 +237,12 @@ impl<'a> Types<'a> {
                 self.made.insert((own, way), key.clone());
                 format!("/components/schemas/{}", escaped(own))
             }
-            None => at.pointer.clone(),
+            None => {
+                if at.schema != 0 {
+                    self.unnamed.insert((at.schema, way), key.clone());
+                }
+                at.pointer.clone()
+            }
         };
         Ok((key, pointer))
     }
@@ -340,7 +362,7 @@ fn by_tag(branches: &[Flat<'_>]) -> Option<TellBy> {
     let members: Vec<&Members<'_>> = members.collect::<Option<_>>()?;
     for name in members.first()?.all.keys() {
         let texts = members.iter().map(|members| match members.all.get(name) {
-            Some((member, true)) => match &member.schema {
+            Some(Part { member, is_required: true, .. }) => match &member.schema {
                 Schema::Literals(values) => values.iter().map(serde_json::Value::as_str).collect(),
                 _ => None,
             },
@@ -364,7 +386,7 @@ fn by_shape(branches: &[Flat<'_>]) -> Option<TellBy> {
     let mut required = Vec::new();
     for (number, branch) in branches.iter().enumerate() {
         let What::Object(members) = &branch.what else { return None };
-        let needed = members.all.iter().filter(|(_, (_, is_required))| *is_required);
+        let needed = members.all.iter().filter(|(_, part)| part.is_required);
         required.push((number, needed.map(|(name, _)| Box::from(*name)).collect::<Vec<Box<str>>>()));
     }
     required.sort_by_key(|(_, members)| std::cmp::Reverse(members.len()));

@@ -1,3 +1,5 @@
+//! Requests as clients send them, and what is read of them.
+
 use http::Request;
 use services::body;
 

@@ -1,0 +1,280 @@
+//! The GraphQL routes of a config: the files that their schemas are made of are read when it is put to work, like the
+//! config itself.
+//!
+//! What is wrong in one of them is a mistake of the config, at its place in that file: a reload leaves what is in force
+//! alone. Services that have to be asked for their schemas are asked beside requests, so that one that is down keeps
+//! nothing else away.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use graphql::{
+    At, DocumentFile, Graphql, GraphqlConfig, Ground, Links, RemoteService, RemoteServices, Schemas,
+};
+use services::Services;
+
+use crate::build::{add, mistakes};
+use crate::config::{Config, Mistake, Source, beside, join, read_file, read_long_file};
+use crate::documents;
+
+/// What GraphQL routes are made of beside the config.
+pub(crate) struct Read {
+    remotes: RemoteServices,
+    routes: Vec<Files>,
+}
+
+/// The files of a route.
+struct Files {
+    /// The index of the route.
+    route: usize,
+    links: Option<(Links, Source)>,
+    supergraph: Option<(Box<str>, Arc<str>)>,
+    listed: Vec<DocumentFile>,
+}
+
+/// A GraphQL route of a config, ready to be looked at.
+pub struct Ready {
+    /// Its path.
+    pub path: String,
+    /// What it answers.
+    pub graphql: Graphql,
+    /// Its index, and the files of all.
+    route: usize,
+    read: Arc<Read>,
+}
+
+/// Reads the files that a config names for GraphQL.
+///
+/// # Errors
+/// A mistake for each file that can't be read, and all that are in one.
+pub(crate) fn read(config: &Config) -> Result<Read, Vec<Mistake>> {
+    let mut wrong = Vec::new();
+    let remotes = remotes(config, &mut wrong);
+    let mut routes = Vec::new();
+    for (route, graphql) in routes_of(config) {
+        match files(config, route, graphql) {
+            Ok(files) => routes.push(files),
+            Err(mistakes) => add(&mut wrong, mistakes),
+        }
+    }
+    if wrong.is_empty() { Ok(Read { remotes, routes }) } else { Err(wrong) }
+}
+
+/// The GraphQL routes of a config without a gateway around them. Nobody is asked: where a service has to be, there is no
+/// schema yet.
+///
+/// # Errors
+/// All mistakes of theirs, of the services and of their documents.
+pub fn made(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
+    let source = &config.source;
+    let services = Services::read(&config.services, source.folder());
+    let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
+    let (documents, read, schemas) = (documents::read(config)?, Arc::new(read(config)?), Arc::default());
+    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    for (route, graphql) in routes_of(config) {
+        match read.graphql(source, route, graphql, &services, &documents, &schemas) {
+            Ok(graphql) => {
+                let path = config.routes.get(route).map(|route| route.path.clone()).unwrap_or_default();
+                all.push(Ready { path, graphql, route, read: Arc::clone(&read) });
+            }
+            Err(mistakes) => add(&mut wrong, mistakes),
+        }
+    }
+    if wrong.is_empty() { Ok(all) } else { Err(wrong) }
+}
+
+/// The same with schemas: services that have to be asked are asked.
+///
+/// # Errors
+/// The same, and a service that does not say its schema.
+pub async fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
+    let (all, mut wrong) = (made(config)?, Vec::new());
+    for ready in &all {
+        if let Err(unsettled) = ready.graphql.settle().await {
+            add(&mut wrong, ready.read.unsettled(&config.source, ready.route, unsettled));
+        }
+    }
+    if wrong.is_empty() { Ok(all) } else { Err(wrong) }
+}
+
+/// Tells the log which schemas lack something of what their services answer.
+pub(crate) fn warn(path: &str, graphql: &Graphql) {
+    let lacks = graphql.findings().len();
+    if lacks > 0 {
+        tracing::warn!(
+            route = path,
+            lacks,
+            "services answer what has no place in the schema; `orfa check` tells what"
+        );
+    }
+}
+
+impl Read {
+    /// The way of answering of a route.
+    ///
+    /// # Errors
+    /// All that is wrong with its schema.
+    pub(crate) fn graphql(
+        &self,
+        source: &Source,
+        route: usize,
+        config: &GraphqlConfig,
+        services: &Services,
+        documents: &graphql::Documents,
+        schemas: &Arc<Schemas>,
+    ) -> Result<Graphql, Vec<Mistake>> {
+        let files = self.routes.iter().find(|files| files.route == route);
+        let ground = Ground {
+            services,
+            documents,
+            remotes: &self.remotes,
+            links: files.and_then(|files| files.links.as_ref()).map(|(links, _)| links.clone()),
+            supergraph: files.and_then(|files| files.supergraph.clone()),
+            listed: files.map(|files| files.listed.clone()).unwrap_or_default(),
+            schemas,
+        };
+        Graphql::new(config, ground).map_err(|wrong| self.told(source, route, wrong))
+    }
+
+    /// What is wrong with a route's schema, at its places in the files.
+    fn told(&self, source: &Source, route: usize, wrong: Vec<graphql::Mistake>) -> Vec<Mistake> {
+        let files = self.routes.iter().find(|files| files.route == route);
+        let links = files.and_then(|files| files.links.as_ref()).map(|(_, links)| links);
+        let told = wrong.into_iter().map(|mistake| {
+            let message = format!("{} ({})", mistake.message, mistake.code);
+            let hint = Some(mistake.hint).filter(|hint| !hint.is_empty());
+            let route = format!("/routes/{route}/graphql");
+            match (mistake.at, links) {
+                (At::Links(place), Some(links)) => links.mistake(&place, message, hint),
+                (At::Links(place), None) => source.mistake(&route, format!("{place}: {message}"), hint),
+                (At::Route(place), _) => source.mistake(&format!("{route}{place}"), message, hint),
+                (At::Service(name, place), _) => {
+                    source.mistake(&format!("{}{place}", join("/services", &name)), message, hint)
+                }
+                (At::Text { file, line, column }, _) => {
+                    Mistake { file: file.into(), line, column, field: String::new(), message, hint }
+                }
+            }
+        });
+        let mut told: Vec<Mistake> = told.collect();
+        told.sort_by(|one, other| {
+            (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
+        });
+        told
+    }
+
+    fn unsettled(&self, source: &Source, route: usize, unsettled: graphql::Unsettled) -> Vec<Mistake> {
+        match unsettled {
+            graphql::Unsettled::Mistakes(wrong) => self.told(source, route, wrong),
+            graphql::Unsettled::Service(name, why) => {
+                let pointer = format!("{}/graphql", join("/services", &name));
+                let message = format!("the service `{name}` does not say its schema: {why}");
+                let hint = "start it, have it answer introspection, or name its schema under `schema`";
+                vec![source.mistake(&pointer, message, Some(hint.to_owned()))]
+            }
+        }
+    }
+}
+
+/// The files that GraphQL routes and services name, for whoever watches them; new documents may come into their folder.
+#[must_use]
+pub fn watched(config: &Config) -> Vec<PathBuf> {
+    let folder = config.source.folder();
+    let schemas = config.services.values().filter_map(|service| service.graphql.as_ref()?.schema.as_ref());
+    let mut files: Vec<PathBuf> = schemas.map(|schema| folder.join(schema)).collect();
+    for (_, graphql) in routes_of(config) {
+        files.extend(graphql.supergraph.iter().map(|file| folder.join(file)));
+        files.extend(graphql.links.iter().flat_map(|file| beside::files(&folder.join(file))));
+        if let Some(pattern) = graphql.documents() {
+            files.extend(folder.join(pattern).parent().map(Path::to_path_buf));
+            files.extend(matching(folder, pattern).unwrap_or_default());
+        }
+    }
+    files
+}
+
+fn routes_of(config: &Config) -> impl Iterator<Item = (usize, &GraphqlConfig)> {
+    let routes = config.routes.iter().enumerate();
+    routes.filter_map(|(index, route)| Some((index, route.graphql.as_ref()?)))
+}
+
+/// The services that speak GraphQL, with the texts of their schemas.
+fn remotes(config: &Config, wrong: &mut Vec<Mistake>) -> RemoteServices {
+    let mut remotes = BTreeMap::new();
+    for (name, service) in &config.services {
+        let Some(graphql) = &service.graphql else { continue };
+        let schema = graphql.schema.as_ref().and_then(|schema| {
+            let pointer = format!("{}/graphql/schema", join("/services", name));
+            let hint = "name a file in GraphQL's schema definition language, relative to the config; or leave it out";
+            text(config, schema.as_ref(), &pointer, "schema", hint).map_err(|mistake| wrong.push(mistake)).ok()
+        });
+        remotes.insert(name.clone(), RemoteService { config: graphql.clone(), schema });
+    }
+    remotes
+}
+
+fn files(config: &Config, route: usize, graphql: &GraphqlConfig) -> Result<Files, Vec<Mistake>> {
+    let folder = config.source.folder();
+    let pointer = format!("/routes/{route}/graphql");
+    let links = graphql.links.as_ref().map(|file| {
+        let whole = folder.join(file);
+        let text = read_file(&whole).map_err(|error| {
+            let message = format!("the links {} can't be read: {error}", file.display());
+            let hint = "name a file in YAML, relative to the config".to_owned();
+            vec![config.source.mistake(&format!("{pointer}/links"), message, Some(hint))]
+        })?;
+        beside::read(&text, &whole)
+    });
+    let supergraph = graphql.supergraph.as_ref().map(|file| {
+        let hint = "name a supergraph, relative to the config";
+        let text = text(config, file, &format!("{pointer}/supergraph"), "supergraph", hint);
+        Ok::<_, Vec<Mistake>>((file.display().to_string().into(), text.map_err(|mistake| vec![mistake])?))
+    });
+    let listed = graphql.documents().map(|pattern| {
+        listed(folder, pattern).map_err(|message| {
+            let hint = "name files by a pattern, relative to the config: `./documents/*.graphql`".to_owned();
+            vec![config.source.mistake(&format!("{pointer}/documents"), message, Some(hint))]
+        })
+    });
+    Ok(Files {
+        route,
+        links: links.transpose()?,
+        supergraph: supergraph.transpose()?,
+        listed: listed.transpose()?.unwrap_or_default(),
+    })
+}
+
+fn text(config: &Config, file: &Path, pointer: &str, what: &str, hint: &str) -> Result<Arc<str>, Mistake> {
+    let text = read_long_file(&config.source.folder().join(file));
+    text.map(Arc::from).map_err(|error| {
+        let message = format!("the {what} {} can't be read: {error}", file.display());
+        config.source.mistake(pointer, message, Some(hint.to_owned()))
+    })
+}
+
+/// The documents of the operator's; each has a name of its own.
+fn listed(folder: &Path, pattern: &str) -> Result<Vec<DocumentFile>, String> {
+    let mut listed: Vec<DocumentFile> = Vec::new();
+    for file in matching(folder, pattern)? {
+        let shown = file.strip_prefix(folder).unwrap_or(&file).display().to_string();
+        let text =
+            read_file(&file).map_err(|error| format!("the document {shown} can't be read: {error}"))?;
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        if let Some(other) = listed.iter().find(|known| *known.name == *name) {
+            return Err(format!("the documents {} and {shown} have the same name", other.file));
+        }
+        listed.push(DocumentFile { file: shown.into(), name: name.into(), text: text.into() });
+    }
+    Ok(listed)
+}
+
+/// The files of a pattern, in the order of their names.
+fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let whole = folder.join(pattern);
+    let found = glob::glob(&whole.to_string_lossy())
+        .map_err(|error| format!("`{pattern}` is no pattern: {error}"))?;
+    let mut files: Vec<PathBuf> = found.filter_map(Result::ok).filter(|file| file.is_file()).collect();
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,421 @@
+//! GraphQL as a way of answering: from a request to its answer, through the other files.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use services::{Body, Budget, Call, Caller, Failed, Fingerprint, Flights, Problem, Report, Services, Told};
+
+use crate::config::{GraphqlConfig, GraphqlLimits, Introspection};
+use crate::error::GraphqlError;
+use crate::execute::{self, Answer};
+use crate::mistake::{Finding, Mistake};
+use crate::plan::Plan;
+use crate::plan::explain::Explanation;
+use crate::recipe::{self, Documents, From, Ready, Recipe, RemoteServices};
+use crate::schema::Links;
+use crate::schemas::{Remote, Schemas};
+use crate::serve::{
+    Asked, DocumentFile, Hash, HttpError, Listed, METHODS, Media, Owner, Persisted, Refusal, Unread,
+    asks_for_page, errors, hash, page, response, status_of_document,
+};
+use crate::sources::{SourceLimits, Sources};
+use crate::subgraph::OperationKind;
+
+/// A GraphQL route.
+pub struct Graphql(Arc<Inner>);
+
+struct Inner {
+    recipe: Recipe,
+    ready: ArcSwapOption<Ready>,
+    /// Why there is no schema yet, for who asks.
+    why: Mutex<String>,
+    schemas: Arc<Schemas>,
+    services: Services,
+    sources: Arc<Sources>,
+    /// Queries that are under way, where equal ones share an answer.
+    flights: Option<Arc<Flights<Arc<Answer>>>>,
+    listed: Listed,
+    persisted: Option<Persisted>,
+    documents_only: bool,
+    introspection: Introspection,
+    has_page: bool,
+    limits: GraphqlLimits,
+}
+
+/// What a route is made of beside its config.
+pub struct Ground<'a> {
+    /// The services of the gateway.
+    pub services: &'a Services,
+    /// What the REST ones say of themselves.
+    pub documents: &'a Documents,
+    /// Those that speak GraphQL.
+    pub remotes: &'a RemoteServices,
+    /// What the file of links says.
+    pub links: Option<Links>,
+    /// The name and the text of the supergraph, where there is one.
+    pub supergraph: Option<(Box<str>, Arc<str>)>,
+    /// The operator's documents.
+    pub listed: Vec<DocumentFile>,
+    /// What services said of themselves before.
+    pub schemas: &'a Arc<Schemas>,
+}
+
+impl Graphql {
+    /// A route, or every mistake in what it is made of. Services that have to be asked for their schemas are asked by
+    /// [`Graphql::start`] or [`Graphql::settle`].
+    ///
+    /// # Errors
+    /// See `docs/errors.md`, "Of GraphQL".
+    pub fn new(config: &GraphqlConfig, ground: Ground<'_>) -> Result<Self, Vec<Mistake>> {
+        let Ground { services, documents, remotes, links, supergraph, listed, schemas } = ground;
+        let from = match supergraph {
+            Some((file, text)) => From::Supergraph(file, text, remotes.clone()),
+            None => From::Services(recipe::origins(&config.services, services, documents, remotes)?),
+        };
+        let limits = config.limits;
+        let known = Listed::new(&listed);
+        let recipe = Recipe { from, links: links.unwrap_or_default(), listed, limits };
+        let ready = recipe.make(schemas)?;
+        let source_limits = SourceLimits {
+            calls: limits.calls as usize,
+            parallel: limits.parallel as usize,
+            received: limits.received.0,
+        };
+        Ok(Self(Arc::new(Inner {
+            recipe,
+            ready: ArcSwapOption::from_pointee(ready),
+            why: Mutex::new("services are being asked for their schemas".to_owned()),
+            schemas: Arc::clone(schemas),
+            services: services.clone(),
+            sources: Sources::new(services.clone(), source_limits, config.coalesce.calls),
+            flights: config.coalesce.operations.then(Arc::default),
+            listed: known,
+            persisted: config.persisted.then(Persisted::default),
+            documents_only: config.documents_only(),
+            introspection: config.introspection.clone(),
+            has_page: config.graphiql,
+            limits,
+        })))
+    }
+
+    /// The methods that it takes.
+    #[must_use]
+    pub fn methods(&self) -> &'static str {
+        METHODS
+    }
+
+    /// Why it can't answer yet, if it can't.
+    #[must_use]
+    pub fn waits(&self) -> Option<String> {
+        self.0.ready.load().is_none().then(|| self.0.why())
+    }
+
+    /// The schema, as clients see it; nothing while there is none.
+    #[must_use]
+    pub fn schema(&self) -> Option<String> {
+        self.0.ready.load().as_ref().map(|ready| ready.planner.schema().to_string())
+    }
+
+    /// What of the services' documents could not be mapped.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        self.0.ready.load().as_ref().map(|ready| ready.findings.clone()).unwrap_or_default()
+    }
+
+    /// What a document will do, told before it does it; nothing while there is no schema.
+    ///
+    /// # Errors
+    /// What is wrong with the document.
+    pub fn explain(
+        &self,
+        document: &str,
+        operation: Option<&str>,
+    ) -> Option<Result<Explanation, Vec<GraphqlError>>> {
+        let ready = self.0.ready.load_full()?;
+        Some(ready.planner.plan(document, operation).map(|plan| plan.explain()))
+    }
+
+    /// Asks the services that have to be asked, once: for who has no gateway to serve.
+    ///
+    /// # Errors
+    /// All that is wrong, and the first service that does not answer, in words.
+    pub async fn settle(&self) -> Result<(), Unsettled> {
+        for remote in self.0.recipe.remotes() {
+            let asked = self.0.schemas.ask(&self.0.services, remote).await;
+            asked.map_err(|why| Unsettled::Service(remote.service.to_string(), why))?;
+        }
+        match self.0.recipe.make(&self.0.schemas) {
+            Ok(ready) => {
+                self.0.ready.store(ready.map(Arc::new));
+                Ok(())
+            }
+            Err(mistakes) => Err(Unsettled::Mistakes(mistakes)),
+        }
+    }
+
+    /// Begins to ask the services that have to be asked, and goes on until each has said its schema.
+    pub fn start(&self) {
+        if self.0.recipe.remotes().next().is_some() {
+            tokio::spawn(asking(Arc::downgrade(&self.0)));
+        }
+    }
+
+    /// Answers a request. `seen` is the caller, the headers that services get some of, and how much time there is; the
+    /// rest of the allowance is made here, of the limits. The response carries a [`Report`] and its [`json::Tree`] in its
+    /// extensions.
+    ///
+    /// # Errors
+    /// What is no GraphQL over HTTP; all else is told in GraphQL's own form.
+    pub fn handle(
+        &self,
+        request: Request<Body>,
+        seen: Call,
+    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+        let limits = &self.0.limits;
+        let (started, deadline) = (seen.budget.started, seen.budget.deadline);
+        let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
+        let parallel = limits.parallel as usize;
+        let budget = Arc::new(Budget::since(started, time, limits.calls, limits.received.0, parallel));
+        let call = Call { budget: Arc::clone(&budget), ..seen };
+        async move {
+            let answer = self.0.answer(request, call).await;
+            let report =
+                Report { made: budget.take_made(), since: Some(budget.started), cpu: Duration::ZERO };
+            match answer {
+                Ok(mut response) => {
+                    response.extensions_mut().insert(report);
+                    Ok(response)
+                }
+                Err(error) => Err(Failed::new(error, report).into()),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// What is to be run.
+#[derive(Clone)]
+struct Operation {
+    ready: Arc<Ready>,
+    plan: Arc<Plan>,
+    variables: Bytes,
+}
+
+impl Operation {
+    async fn run(&self, sources: &Sources, call: Call) -> Answer {
+        let ground = sources.ground(call);
+        execute::run(&self.plan, self.ready.planner.schema(), self.variables.clone(), &ground).await
+    }
+}
+
+/// Why there is no schema.
+#[derive(Debug)]
+pub enum Unsettled {
+    /// What it is made of is wrong.
+    Mistakes(Vec<Mistake>),
+    /// A service does not say its own: its name, and why.
+    Service(String, String),
+}
+
+impl Inner {
+    async fn answer(&self, request: Request<Body>, call: Call) -> Result<Response<Body>, HttpError> {
+        let (head, body) = request.into_parts();
+        let is_get = matches!(head.method, Method::GET | Method::HEAD);
+        if !is_get && head.method != Method::POST {
+            return Err(HttpError::Method(head.method));
+        }
+        if self.has_page && is_get && head.uri.query().is_none() && asks_for_page(&head.headers) {
+            return Ok(page(&head.headers));
+        }
+        let media = Media::asked(&head.headers).ok_or(HttpError::NotAcceptable)?;
+        let to = To { media, is_head: head.method == Method::HEAD };
+        let asked = match Asked::read(&head, body, self.limits.body.0).await {
+            Ok(asked) => asked,
+            Err(Unread::Http(error)) => return Err(error),
+            Err(Unread::Graphql(refusal)) => return Ok(to.refused(&refusal)),
+        };
+        let ready = self.ready.load_full().ok_or_else(|| HttpError::NotReady(self.why()))?;
+        let owner = Owner::of(&call);
+        let (document, left) = match self.document(&asked, &owner) {
+            Ok(document) => document,
+            Err(refusal) => return Ok(to.refused(&refusal)),
+        };
+        let plan = match ready.planner.plan(&document, asked.operation.as_deref()) {
+            Ok(plan) => plan,
+            Err(errors) => return Ok(to.wrong(&errors)),
+        };
+        if plan.introspects && !self.tells(&call.caller) {
+            return Ok(to.refused(&Refusal::Introspection));
+        }
+        if is_get && plan.kind == OperationKind::Mutation {
+            return Err(HttpError::MutationByGet);
+        }
+        if let (Some(hash), Some(persisted)) = (left, &self.persisted) {
+            persisted.keep(owner, hash, &document);
+        }
+        let variables = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
+        let answer = self.run(Operation { ready, plan, variables }, call).await;
+        let status = if answer.is_before_execution { status_of_document(media) } else { StatusCode::OK };
+        Ok(response(answer.tree, status, media, to.is_head))
+    }
+
+    /// Runs an operation, or waits for an equal one that is under way.
+    async fn run(&self, operation: Operation, call: Call) -> Answer {
+        let Some(flights) = self.flights.as_ref().filter(|_| operation.plan.kind == OperationKind::Query)
+        else {
+            return operation.run(&self.sources, call).await;
+        };
+        let key = self.fingerprint(&operation, &call);
+        let flight = flights.join(&key, || {
+            let (operation, sources, call) = (operation.clone(), Arc::clone(&self.sources), call.clone());
+            async move { Arc::new(operation.run(&sources, call).await) }
+        });
+        match flight.await {
+            Some(answer) => {
+                Answer { tree: answer.tree.clone(), is_before_execution: answer.is_before_execution }
+            }
+            None => operation.run(&self.sources, call).await,
+        }
+    }
+
+    /// All that an operation's answer depends on.
+    fn fingerprint(&self, operation: &Operation, call: &Call) -> Fingerprint {
+        let mut key = Fingerprint::default();
+        let (kind, name) = match &call.caller {
+            Caller::Anonymous => (0, ""),
+            Caller::Named(name) => (1, &**name),
+            Caller::Subject(name) => (2, &**name),
+        };
+        key.add(&[kind, call.hops]);
+        key.add(name.as_bytes());
+        // What is under way holds its plan, so that no other one can stand at its place.
+        key.add(&Arc::as_ptr(&operation.plan).addr().to_ne_bytes());
+        key.add(&operation.variables);
+        let services = self.recipe.services().filter_map(|name| self.services.get(name));
+        for name in services.flat_map(|service| service.forwarded()) {
+            for value in call.headers.iter().flat_map(|headers| headers.get_all(name)) {
+                key.add(name.as_str().as_bytes());
+                key.add(value.as_bytes());
+            }
+        }
+        key
+    }
+
+    /// The document that is asked for; and its hash, if it is to be kept.
+    fn document(&self, asked: &Asked, owner: &Owner) -> Result<(Arc<str>, Option<Hash>), Refusal> {
+        if let Some(name) = &asked.id {
+            let document = self.listed.by_name(name);
+            return Ok((Arc::clone(document.ok_or_else(|| Refusal::Unknown(name.clone()))?), None));
+        }
+        let Some(text) = &asked.query else {
+            let hash = asked.hash.ok_or(Refusal::NoQuery)?;
+            if let Some(document) = self.listed.by_hash(&hash) {
+                return Ok((Arc::clone(document), None));
+            }
+            if self.documents_only {
+                return Err(Refusal::NotListed);
+            }
+            let persisted = self.persisted.as_ref().ok_or(Refusal::NotSupported)?;
+            return Ok((persisted.find(owner, &hash).ok_or(Refusal::NotFound)?, None));
+        };
+        let own = (asked.hash.is_some() || self.documents_only).then(|| hash(text));
+        if asked.hash.is_some() && asked.hash != own {
+            return Err(Refusal::Mismatch);
+        }
+        let is_listed = own.as_ref().is_some_and(|own| self.listed.by_hash(own).is_some());
+        if self.documents_only && !is_listed {
+            return Err(Refusal::NotListed);
+        }
+        Ok((text.as_str().into(), asked.hash.filter(|_| !is_listed)))
+    }
+
+    /// Whether a caller may see the schema.
+    fn tells(&self, caller: &Caller) -> bool {
+        match &self.introspection {
+            Introspection::On => true,
+            Introspection::Off => false,
+            Introspection::Callers(callers) => {
+                matches!(caller, Caller::Named(name) if callers.callers.iter().any(|known| **known == **name))
+            }
+        }
+    }
+
+    fn why(&self) -> String {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks a service, and makes the schema if all is there.
+    async fn ask(&self, remote: &Remote) -> Result<(), String> {
+        let is_new = self.schemas.ask(&self.services, remote).await;
+        let is_new = is_new
+            .map_err(|why| format!("the service `{}` does not say its schema: {why}", remote.service))?;
+        if !is_new && self.ready.load().is_some() {
+            return Ok(());
+        }
+        match self.recipe.make(&self.schemas) {
+            Ok(Some(ready)) => self.ready.store(Some(Arc::new(ready))),
+            Ok(None) => {}
+            Err(mistakes) => {
+                return Err(mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("; "));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Asks until all services have said their schemas; nobody is asked once the route is gone.
+async fn asking(route: Weak<Inner>) {
+    const LONGEST: Duration = Duration::from_secs(30);
+    let Some(mut left) = route.upgrade().map(|route| route.recipe.remotes().cloned().collect::<Vec<_>>())
+    else {
+        return;
+    };
+    let mut wait = Duration::from_millis(250);
+    loop {
+        let mut failed = Vec::new();
+        for remote in left {
+            let Some(route) = route.upgrade() else { return };
+            if let Err(why) = route.ask(&remote).await {
+                tracing::warn!(target: "graphql", service = &*remote.service, "{why}");
+                *route.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+                failed.push(remote);
+            }
+        }
+        if failed.is_empty() {
+            return;
+        }
+        left = failed;
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST);
+    }
+}
+
+/// In which form a client is answered.
+#[derive(Clone, Copy)]
+struct To {
+    media: Media,
+    is_head: bool,
+}
+
+impl To {
+    fn refused(self, refusal: &Refusal) -> Response<Body> {
+        let mut response = errors(&[refusal.error()], refusal.status(self.media), self.media, self.is_head);
+        response.extensions_mut().insert(Told(refusal.code()));
+        response
+    }
+
+    /// A document that is none, or not one of this schema.
+    fn wrong(self, wrong: &[GraphqlError]) -> Response<Body> {
+        let entries: Vec<_> = wrong.iter().map(GraphqlError::json).collect();
+        let mut response = errors(&entries, status_of_document(self.media), self.media, self.is_head);
+        if let Some(first) = wrong.first() {
+            response.extensions_mut().insert(Told(first.code));
+        }
+        response
+    }
+}

@@ -1,0 +1,133 @@
+//! GraphiQL as the gateway serves it, in a real browser: driven by Chromium's own protocol, since its policy lets no
+//! script of ours in.
+
+use std::net::TcpStream;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use testkit::{http, patiently};
+use tokio::process::Child;
+use tokio::task::spawn_blocking;
+use tungstenite::{Message, WebSocket};
+
+use super::page::chromium;
+use crate::graphql::Served;
+
+/// Waits for something on the page, without asking again and again: a change of the page asks.
+const UNTIL: &str = "
+  const until = (found) => new Promise((resolve) => {
+    const look = () => { const it = found(); if (it) { watch.disconnect(); resolve(it); } };
+    const watch = new MutationObserver(look);
+    watch.observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
+    look();
+  });
+  const $ = (selector) => document.querySelector(selector);
+";
+
+/// A page that is driven from outside.
+struct Driven {
+    socket: WebSocket<TcpStream>,
+    said: u64,
+}
+
+impl Driven {
+    /// That of this page, as the browser that listens at this port lists it.
+    fn open(port: u16, url: &str) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        let (socket, _) = tungstenite::client(url, stream).expect("a WebSocket");
+        Self { socket, said: 0 }
+    }
+
+    fn say(&mut self, method: &str, params: &Value) -> Value {
+        self.said += 1;
+        let message = json!({ "id": self.said, "method": method, "params": params });
+        self.socket.send(Message::text(message.to_string())).expect("sent");
+        loop {
+            let Message::Text(text) = self.socket.read().expect("an answer") else { continue };
+            let answer: Value = serde_json::from_str(&text).expect("JSON");
+            if answer["id"] == self.said {
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    /// What a script on the page comes to.
+    fn run(&mut self, script: &str) -> Value {
+        let expression = format!("(async () => {{ {UNTIL} {script} }})()");
+        let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let answer = self.say("Runtime.evaluate", &params);
+        assert_eq!(answer.get("exceptionDetails"), None, "{answer:#}");
+        answer["result"]["value"].clone()
+    }
+}
+
+/// Where a browser that was told to choose a port listens.
+async fn port(profile: &Path, browser: &mut Child) -> u16 {
+    let file = profile.join("DevToolsActivePort");
+    patiently("Chromium's port", async {
+        loop {
+            let port = std::fs::read_to_string(&file).ok().and_then(|text| text.lines().next()?.parse().ok());
+            if let Some(port) = port {
+                return port;
+            }
+            assert_eq!(browser.try_wait().expect("a state"), None, "Chromium ended");
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+/// Where the browser's page is driven from, as soon as it is there.
+async fn page(port: u16) -> String {
+    let list = format!("http://127.0.0.1:{port}/json/list");
+    patiently("Chromium's page", async {
+        loop {
+            let pages = http::request("GET", &list, &[], "").await.expect("a list").json();
+            let page = pages.as_array().into_iter().flatten().find(|page| page["type"] == "page");
+            if let Some(url) = page.and_then(|page| page["webSocketDebuggerUrl"].as_str()) {
+                return url.to_owned();
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn graphiql_loads_runs_a_query_and_shows_the_answer_and_the_schema() {
+    let served = Served::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let query = "%7B%20agent(id%3A%202)%20%7B%20name%20%7D%20%7D";
+    let url = format!("{}#query={query}", served.url("/graphql"));
+    let mut browser = chromium(&url, folder.path(), &["--remote-debugging-port=0"]);
+    let port = port(&folder.path().join("profile"), &mut browser).await;
+    let page = page(port).await;
+    let seen = patiently("GraphiQL", async {
+        spawn_blocking(move || {
+            let mut page = Driven::open(port, &page);
+            let answer = page.run(
+                "(await until(() => $('.graphiql-execute-button'))).click();
+                 return (await until(() => $('.graphiql-response .CodeMirror-code')?.innerText.includes('Bob') && $('.graphiql-response .CodeMirror-code'))).innerText;",
+            );
+            let schema = page.run(
+                "(await until(() => $('[aria-label=\"Show Documentation Explorer\"]'))).click();
+                 (await until(() => [...document.querySelectorAll('.graphiql-doc-explorer a')].find((link) => link.innerText === 'Query'))).click();
+                 return (await until(() => $('.graphiql-doc-explorer')?.innerText.includes('agents') && $('.graphiql-doc-explorer'))).innerText;",
+            );
+            let outside = page.run("return performance.getEntriesByType('resource').map((entry) => entry.name);");
+            (answer, schema, outside)
+        })
+        .await
+        .expect("no panic")
+    });
+    let (answer, schema, outside) = seen.await;
+    let _ = browser.kill().await;
+    assert!(answer.as_str().is_some_and(|answer| answer.contains("\"name\": \"Bob\"")), "{answer}");
+    assert!(
+        schema.as_str().is_some_and(|schema| schema.contains("rename") || schema.contains("agent")),
+        "{schema}"
+    );
+    let gateway = served.url("/");
+    for name in outside.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        assert!(name.starts_with(&gateway) || name.starts_with("data:"), "{name} is from elsewhere");
+    }
+}

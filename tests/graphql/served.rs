@@ -1,0 +1,183 @@
+//! A gateway with a GraphQL route, and the services behind it: one in GraphQL, by graphql-js, and one in REST.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testkit::http::{self, Response};
+use testkit::misbehave;
+use testkit::{Gateway, patiently};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+
+use crate::orfa;
+use crate::support::admin;
+
+/// What the REST service answers.
+const DOCUMENT: &str = r##"
+openapi: 3.1.0
+info: { title: Items, version: "1" }
+paths:
+  /json:
+    get:
+      operationId: items
+      parameters: [{ name: n, in: query, schema: { type: integer } }]
+      responses:
+        "200":
+          description: The items.
+          content: { application/json: { schema: { type: array, items: { $ref: "#/components/schemas/Item" } } } }
+components:
+  schemas:
+    Item: { type: object, required: [id, name], properties: { id: { type: integer }, name: { type: string } } }
+"##;
+
+pub(crate) struct Served {
+    pub(crate) gateway: Gateway,
+    pub(crate) upstream: misbehave::Upstream,
+    agents: Option<Child>,
+    /// Where they are, or will be.
+    port: u16,
+}
+
+/// A script of this folder, run by Node with the packages of the client library.
+pub(crate) fn node(script: &str) -> Command {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let packages = root.join("sdk/javascript");
+    assert!(
+        packages.join("node_modules/graphql-http").is_dir(),
+        "graphql-http is missing: run `scripts/setup test`"
+    );
+    let text = std::fs::read_to_string(root.join("tests/graphql").join(script)).expect("the script");
+    let mut node = Command::new("node");
+    // As if it stood beside the packages, since that is where they are looked for.
+    node.current_dir(packages).args(["--input-type=module", "--eval", &text, "--"]);
+    node.kill_on_drop(true).stdin(Stdio::piped()).stderr(Stdio::inherit());
+    node
+}
+
+async fn agents(port: u16) -> (Child, u16) {
+    let mut child =
+        node("server.mjs").arg(port.to_string()).stdout(Stdio::piped()).spawn().expect("node runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let line = patiently("the service's port", lines.next_line()).await.expect("a line").expect("a port");
+    (child, line.parse().expect("a number"))
+}
+
+impl Served {
+    /// These routes over both services, and these files beside the config.
+    pub(crate) async fn new(routes: &str, files: &[(&str, &str)]) -> Self {
+        let (child, port) = agents(0).await;
+        Self::over(routes, files, Some(child), port).await
+    }
+
+    /// The same before the service in GraphQL has started.
+    pub(crate) async fn without_agents(routes: &str) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        Self::over(routes, &[], None, port).await
+    }
+
+    async fn over(routes: &str, files: &[(&str, &str)], agents: Option<Child>, port: u16) -> Self {
+        let upstream = misbehave::start().await;
+        let config = config(&upstream.url(), port, routes);
+        let files: Vec<_> = files.iter().copied().chain([("up.yaml", DOCUMENT)]).collect();
+        let gateway = Gateway::start_with(orfa(), &config, &files).await;
+        let served = Self { gateway, upstream, agents, port };
+        if served.agents.is_some() {
+            patiently("its schemas", async { while served.readyz().await.0 != 200 {} }).await;
+        }
+        served
+    }
+
+    pub(crate) async fn start_agents(&mut self) {
+        self.agents = Some(agents(self.port).await.0);
+    }
+
+    pub(crate) async fn stop_agents(&mut self) {
+        self.agents.take().expect("it runs").kill().await.expect("its end");
+    }
+
+    /// A config with these routes over the same services.
+    pub(crate) fn config(&self, routes: &str) -> String {
+        config(&self.upstream.url(), self.port, routes)
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.gateway.url)
+    }
+
+    pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response {
+        http::request("GET", &self.url(path), headers, "").await.expect("an answer")
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Response {
+        let headers: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
+        http::request("POST", &self.url(path), &headers, body.to_string()).await.expect("an answer")
+    }
+
+    /// What a document is answered with.
+    pub(crate) async fn ask(&self, path: &str, query: &str) -> Value {
+        self.post(path, &json!({ "query": query }), &[]).await.json()
+    }
+
+    pub(crate) async fn readyz(&self) -> (u16, String) {
+        let url = format!("{}/readyz", admin(&self.gateway).await);
+        let answer = http::request("GET", &url, &[], "").await.expect("an answer");
+        (answer.status.as_u16(), answer.text())
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        self.gateway.rewrite(name, text);
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.gateway.directory().join(name)).expect("a file")
+    }
+
+    /// Puts a config with these routes in force.
+    pub(crate) async fn reload(&self, routes: &str) {
+        self.write("orfa.yaml", &self.config(routes));
+        self.gateway.ask_to_reload();
+        self.gateway.logged(|line| line.contains("is in force")).await.expect("a line");
+    }
+
+    /// Has it read files that have a mistake.
+    pub(crate) async fn refuse_reload(&self) {
+        self.gateway.ask_to_reload();
+        self.gateway.logged(|line| line.contains("stays in force")).await.expect("a line");
+    }
+
+    /// Whether `orfa check` has nothing to say, and what it says.
+    pub(crate) async fn check(&self) -> (bool, String) {
+        let (is_good, _, told) = self.orfa(&["check"]).await;
+        (is_good, told)
+    }
+
+    /// What a verb writes beside the config: whether it went well, its output, and what it tells.
+    pub(crate) async fn orfa(&self, arguments: &[&str]) -> (bool, String, String) {
+        let ran = Command::new(orfa()).args(arguments).current_dir(self.gateway.directory()).output();
+        let ran = ran.await.expect("orfa runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (ran.status.success(), text(&ran.stdout), text(&ran.stderr))
+    }
+}
+
+fn config(upstream: &str, port: u16, routes: &str) -> String {
+    format!(
+        "
+listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+drain: {{ delay: 0s }}
+shed: {{ automatic: false }}
+services:
+  up: {{ url: '{upstream}', openapi: up.yaml }}
+  dumb: {{ url: '{upstream}' }}
+  agents: {{ url: 'http://127.0.0.1:{port}', graphql: {{}}, forward: [authorization] }}
+callers: {{ shop: {{ key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' }} }}
+rights: {{ anonymous: {{}}, others: {{}} }}
+routes:
+{routes}"
+    )
+}
