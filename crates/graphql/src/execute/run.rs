@@ -170,23 +170,23 @@ impl<'p> Run<'p> {
         if !step.conditions.iter().all(|(name, value)| self.variables.is_true(name) == *value) {
             return None;
         }
-        let speller = Speller { types: &self.plan.types, bindings: step.bindings.as_deref() };
+        let speller = Speller { types: &self.plan.types, bindings: Some(&step.bindings) };
         let mut asked = Asked::default();
         let mut gathered = Vec::new();
         match &step.call {
             Call::Operation(_, arguments) => asked.arguments = self.variables.arguments(arguments, &speller),
-            Call::Document(document) => asked.variables = self.variables.pairs(&document.variables),
+            Call::Document(document) => asked.variables = self.variables.pairs(&document.variables, &speller),
             Call::Keys(_, arguments) => {
                 asked.arguments = self.variables.arguments(arguments, &speller);
                 gathered = self.gather(step, &mut asked)?;
             }
             Call::Linked { arguments, variables, .. } => {
                 asked.arguments = self.variables.arguments(arguments, &speller);
-                asked.variables = self.variables.pairs(variables);
+                asked.variables = self.variables.pairs(variables, &speller);
                 gathered = self.gather(step, &mut asked)?;
             }
             Call::Entities(document, _) => {
-                asked.variables = self.variables.pairs(&document.variables);
+                asked.variables = self.variables.pairs(&document.variables, &speller);
                 gathered = self.gather(step, &mut asked)?;
             }
         }
@@ -344,7 +344,11 @@ impl<'p> Run<'p> {
         match teller {
             Teller::Always(id) => Some(*id),
             Teller::Typename(member) => self.plan.types.find(std::str::from_utf8(&text(member)?).ok()?),
-            Teller::Member(member, known) => known.get(std::str::from_utf8(&text(member)?).ok()?).copied(),
+            Teller::Member(member, known) => {
+                let said = text(member)?;
+                let said = std::str::from_utf8(&said).ok()?;
+                known.get(said).copied().or_else(|| self.plan.types.find(said))
+            }
             Teller::Shape(shapes) => {
                 let fits = |members: &[Box<str>]| {
                     members.iter().all(|member| node.member(member.as_bytes()).is_some())
