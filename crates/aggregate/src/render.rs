@@ -8,17 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
-<<<<<<< HEAD
-use json::{Kind, Node, Path};
-use services::calls::{self, ROOM};
-use services::path::{encode, is_segment};
-use services::{CallError, PathError, Request};
-=======
 use json::Node;
-use services::{CallError, PathError, Request, calls};
->>>>>>> s8-attack7
+use services::calls::{self, ROOM};
+use services::path::encode;
+use services::{CallError, PathError, Request};
 
-use self::found::{Found, Text, Wrong, encode};
+use self::found::{Found, Text, Wrong};
 use crate::plan::Part;
 use crate::problem::{AggregateError, Reason};
 use crate::run::Run;
@@ -259,100 +254,6 @@ impl<'a> Renderer<'a> {
         }
         Ok(true)
     }
-<<<<<<< HEAD
-
-    /// The JSON that a placeholder looks into, and where.
-    fn root<'s>(&self, source: &'s Source) -> Option<(Node<'a>, &'s Path)> {
-        match (source, self.item) {
-            (Source::Part(part, path), _) => Some((self.run.value(*part)?.root(), path)),
-            (Source::Each(path), Some(Item::Node(node))) => Some((node, path)),
-            (Source::Body(path), _) => Some((self.run.body.as_ref()?.root(), path)),
-            _ => None,
-        }
-    }
-
-    fn find(&self, slot: &Slot) -> Result<Found<'a>, Stop> {
-        match (&slot.source, self.item) {
-            (Source::Input(input), _) => {
-                let value = self.run.inputs.get(*input).and_then(Option::as_ref);
-                let text = |value: &'a crate::input::Value, text: &'a String| Text {
-                    text: Cow::Borrowed(text.as_str()),
-                    is_bare: value.is_bare,
-                };
-                return Ok(match value {
-                    None => Found::Nothing,
-                    Some(value) if value.is_list => {
-                        Found::Many(value.texts.iter().map(|item| text(value, item)).collect())
-                    }
-                    Some(value) => {
-                        value.texts.first().map_or(Found::Nothing, |item| Found::One(text(value, item)))
-                    }
-                });
-            }
-            (Source::Each(path), Some(Item::Text(text, is_bare))) if path.steps().is_empty() => {
-                return Ok(Found::One(Text { text: Cow::Borrowed(text), is_bare }));
-            }
-            _ => {}
-        }
-        let Some((root, path)) = self.root(&slot.source) else { return Ok(Found::Nothing) };
-        if !path.is_many() {
-            let Some(node) = path.find(root) else { return Ok(Found::Nothing) };
-            return Ok(match scalar(node, slot)? {
-                Some(value) => Found::One(value),
-                None => Found::Nothing,
-            });
-        }
-        let (mut values, mut wrong) = (Vec::new(), None);
-        let mut seen = HashSet::new();
-        let visited = path.visit(root, &mut |node| match scalar(node, slot) {
-            Ok(Some(value)) => {
-                if seen.insert(value.text.clone()) {
-                    values.push(value);
-                }
-            }
-            Ok(None) => {}
-            Err(reason) => wrong = Some(reason),
-        });
-        visited
-            .map_err(|not| Reason::EachNotArray(slot.text.clone(), not.0.map_or("nothing", Kind::name)))?;
-        wrong.map_or(Ok(Found::Many(values)), |reason| Err(reason.into()))
-    }
-
-    fn missing(&self, slot: &Slot) -> Stop {
-        match slot.source {
-            Source::Body(_) => Stop::Request(AggregateError::BodyLacks(slot.text.clone())),
-            _ => Stop::Part(Reason::NoValue(slot.text.clone())),
-        }
-    }
-}
-
-/// A scalar as text; `None` for `null`.
-fn scalar<'a>(node: Node<'a>, slot: &Slot) -> Result<Option<Text<'a>>, Reason> {
-    let kind = node.kind();
-    match node.plain() {
-        Some(text) => Ok(Some(Text { text, is_bare: kind != Kind::String })),
-        None if kind == Kind::Null => Ok(None),
-        None => Err(Reason::WrongKind(slot.text.clone(), kind.name())),
-    }
-}
-
-/// A value as a segment of a path, or part of one.
-fn segment(slot: &Slot, text: &str, inputs: &[crate::input::Input]) -> Result<String, Stop> {
-    if is_segment(text) {
-        return Ok(encode(text));
-    }
-    Err(match slot.source {
-        Source::Input(input) => {
-            let must =
-                "be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character"
-                    .to_owned();
-            let input = inputs.get(input).map_or_else(|| "".into(), |input| input.name.clone());
-            Stop::Request(AggregateError::InputInvalid { input, must })
-        }
-        _ => Stop::Part(Reason::NoSegment(slot.text.clone())),
-    })
-=======
->>>>>>> s8-attack7
 }
 
 fn separate(text: &mut String, first: &mut bool) {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use json::{Kind, Node, NotArray, Path};
+use services::path::{encode, is_segment};
 
 use super::{Item, Renderer, Stop};
 use crate::problem::{AggregateError, Reason};
@@ -94,8 +95,7 @@ impl<'a> Renderer<'a> {
 
     /// A value as a segment of a path, or part of one.
     pub(super) fn segment(&self, slot: &Slot, text: &str) -> Result<String, Stop> {
-        let is_plain = |letter: char| !matches!(letter, '/' | '\\') && !letter.is_control();
-        if !text.is_empty() && !matches!(text, "." | "..") && text.chars().all(is_plain) {
+        if is_segment(text) {
             return Ok(encode(text));
         }
         Err(self.wrong(slot, Wrong::NoSegment))
@@ -152,32 +152,10 @@ impl Wrong {
 /// A scalar as text; `None` for `null`.
 fn scalar(node: Node<'_>) -> Result<Option<Text<'_>>, Wrong> {
     let kind = node.kind();
-    let bytes = match kind {
-        Kind::Null => return Ok(None),
-        Kind::String => node.string().unwrap_or_default(),
-        Kind::Bool(_) | Kind::Number => Cow::Borrowed(node.text()),
-        Kind::Array | Kind::Object => return Err(Wrong::Kind(kind.name())),
-    };
-    let text = match bytes {
-        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-        Cow::Owned(_) if node.is_unpaired() => return Err(Wrong::HalfPair),
-        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
-    };
-    Ok(Some(Text { text, is_bare: kind != Kind::String }))
-}
-
-/// A value as it stands in a URL: all but RFC 3986's unreserved characters is encoded.
-pub(super) fn encode(text: &str) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            out.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
+    match node.plain() {
+        Some(_) if node.is_unpaired() => Err(Wrong::HalfPair),
+        Some(text) => Ok(Some(Text { text, is_bare: kind != Kind::String })),
+        None if kind == Kind::Null => Ok(None),
+        None => Err(Wrong::Kind(kind.name())),
     }
-    out
 }
