@@ -110,7 +110,7 @@ impl Planner {
             types: Arc::new(types),
             subgraphs: subgraphs.collect(),
             rules: default_rules_validation_plan(),
-            limits: limits.clone(),
+            limits: *limits,
             kept: Kept::new(KEPT),
         })
     }

@@ -85,6 +85,30 @@ impl Job {
         }
     }
 
+    /// What is asked by GraphQL, where that can be said in one request: `examples/marketplace/documents/`. A condition on what
+    /// was read, and a write that depends on it, can't.
+    pub(crate) fn graphql(self) -> Option<Value> {
+        macro_rules! document {
+            ($name:literal) => {
+                include_str!(concat!("../../../../examples/marketplace/documents/", $name))
+            };
+        }
+        match self {
+            Self::Second => Some(json!({ "query": document!("second.graphql"), "variables": { "n": 8 } })),
+            Self::Orders => Some(json!({ "query": document!("q5.graphql"), "variables": { "limit": 50 } })),
+            Self::Notify => None,
+        }
+    }
+
+    /// What the client makes of the data of that.
+    pub(crate) fn of_graphql(self, mut data: Value) -> Value {
+        match self {
+            Self::Second => second::of_graphql(&data),
+            Self::Orders => data["orders"].take(),
+            Self::Notify => data,
+        }
+    }
+
     /// Answers with a call for each item.
     pub(crate) async fn calls(self, session: &mut Session<'_>) -> Result<Value> {
         match self {

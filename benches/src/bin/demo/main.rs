@@ -1,4 +1,4 @@
-//! `make demo`: the same questions asked in five ways, and one in seven, over a distance of 93 ms.
+//! `make demo`: the same questions asked in five ways, or up to nine, over a distance of 93 ms.
 //!
 //! `world.rs` starts what is asked: the marketplace, the gateway as its release binary, and the distance.
 //! `jobs.rs` has the questions and how a REST client answers them, `measure.rs` runs the ways and checks

@@ -1,7 +1,8 @@
 //! Runs a job in every way, several times, over connections that stand, and compares the answers.
 //!
 //! A way's first run is not among the measured ones: it opens the connections and, for a query, is the
-//! one in which the gateway has never seen the program, for a script the one that its worker has never run. All ways by REST share their connections, so that
+//! one in which the gateway has never seen the program, for a script the one that its worker has never run, for GraphQL
+//! the one that plans. All ways by REST share their connections, so that
 //! only the first of them needs such a run.
 
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use benches::delay::Traffic;
 use benches::stats;
 use bytes::Bytes;
 use http::Request;
-use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
@@ -42,6 +43,10 @@ pub(crate) enum Way {
     Script,
     /// Parts that the gateway's config puts together.
     Aggregate,
+    /// A document of GraphQL over the REST services.
+    Graphql,
+    /// The same over the services' own GraphQL.
+    Stitched,
 }
 
 /// What a program is written in.
@@ -65,6 +70,9 @@ pub(crate) struct Row {
     pub(crate) ms: f64,
     /// Whether every run of it gave the answer that the first run by REST gave.
     pub(crate) equal: bool,
+    /// Calls that the gateway made for one request, where one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream_calls: Option<u64>,
     /// What only aggregates have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sizes: Option<Sizes>,
@@ -118,7 +126,7 @@ struct Run {
 
 impl Way {
     /// In the order of the picture.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::OneByOne,
         Self::AtOnce,
         Self::Bulk,
@@ -126,6 +134,8 @@ impl Way {
         Self::Query(Language::C),
         Self::Script,
         Self::Aggregate,
+        Self::Graphql,
+        Self::Stitched,
     ];
 
     /// Those in which a job can be done.
@@ -133,13 +143,18 @@ impl Way {
         Self::ALL.into_iter().filter(move |way| match way {
             Self::Script => job.script().is_some(),
             Self::Aggregate => job.aggregate().is_some(),
+            Self::Graphql | Self::Stitched => job.graphql().is_some(),
             _ => true,
         })
     }
 
     /// Its first run is another one than those that follow.
     fn has_first(self) -> bool {
-        matches!(self, Self::Query(_) | Self::Script)
+        matches!(self, Self::Query(_) | Self::Script | Self::Graphql | Self::Stitched)
+    }
+
+    fn is_rest(self) -> bool {
+        matches!(self, Self::OneByOne | Self::AtOnce | Self::Bulk)
     }
 
     fn names(self) -> (&'static str, Option<&'static str>) {
@@ -151,6 +166,8 @@ impl Way {
             Self::Query(Language::C) => ("query", Some("c")),
             Self::Script => ("script", Some("s")),
             Self::Aggregate => ("aggregate", None),
+            Self::Graphql => ("graphql", None),
+            Self::Stitched => ("graphql-stitched", None),
         }
     }
 }
@@ -210,6 +227,7 @@ impl Bench<'_> {
         let runs = self.repeat(way, &self.world.far).await?;
         let last = runs.last().context("there were no runs")?;
         let sizes = if way == Way::Aggregate { Some(self.sizes(expected).await?) } else { None };
+        let upstream_calls = if way.is_rest() { None } else { Some(self.upstream_calls(way).await?) };
         let row = Row {
             job: self.job.name(),
             way: name,
@@ -220,6 +238,7 @@ impl Bench<'_> {
             bytes_down: last.traffic.down,
             ms: rounded(median(&runs)),
             equal: first.iter().chain(&runs).all(|run| run.answer == *expected),
+            upstream_calls,
             sizes,
         };
         let query = match (way, first) {
@@ -261,6 +280,13 @@ impl Bench<'_> {
         Ok(answer)
     }
 
+    /// The calls that the gateway makes for a run.
+    async fn upstream_calls(&mut self, way: Way) -> Result<u64> {
+        let before = self.world.upstream_calls().await?;
+        self.run(way, &self.world.near).await?;
+        Ok(self.world.upstream_calls().await? - before)
+    }
+
     async fn repeat(&mut self, way: Way, client: &Client) -> Result<Vec<Run>> {
         let mut runs = vec![self.run(way, client).await?];
         let wanted = if runs.iter().all(|run| run.ms > LONG_MS) { LONG_RUNS } else { RUNS };
@@ -281,6 +307,8 @@ impl Bench<'_> {
                 let path = path.with_context(|| format!("this job is no {}", way.names().0))?;
                 self.ask(Request::get(path).body(Full::default())?, client).await?
             }
+            Way::Graphql => self.graphql("/graphql", client).await?,
+            Way::Stitched => self.graphql("/stitched", client).await?,
             Way::OneByOne | Way::AtOnce | Way::Bulk => self.rest(way, client).await?,
         };
         run.ms = millis(began.elapsed());
@@ -296,6 +324,16 @@ impl Bench<'_> {
         };
         let Session { requests, round_trips, gzip_saves, .. } = session;
         Ok(Run { answer, requests, round_trips, gzip_saves, ..Run::default() })
+    }
+
+    async fn graphql(&self, path: &str, client: &Client) -> Result<Run> {
+        let body = self.job.graphql().context("this job is no document")?.to_string();
+        let request =
+            Request::post(path).header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
+        let mut run = self.ask(request.body(Full::new(body.into()))?, client).await?;
+        ensure!(run.answer.get("errors").is_none(), "GraphQL failed: {}", run.answer);
+        run.answer = self.job.of_graphql(run.answer["data"].take());
+        Ok(run)
     }
 
     /// By one request.

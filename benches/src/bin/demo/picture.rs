@@ -41,9 +41,20 @@ pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
     let mut text =
         format!("\n{title}{checked}\n{:NAMES$}{:<width$}{columns}\n", "", scale.labels(), width = BARS + 5);
     ways.iter().for_each(|way| text.push_str(&row(way, &scale)));
+    text.push_str(&upstream_calls(ways));
     text.push_str(&queries(ways));
     text.push_str(&sizes(ways));
+    if job.graphql().is_none() {
+        text.push_str(" No GraphQL: a write that depends on what was read is not one request.\n");
+    }
     text
+}
+
+/// What one request makes the gateway call.
+fn upstream_calls(ways: &[Measured]) -> String {
+    let calls = |way: &Measured| Some(format!("{} {}", label(way.way).0, way.row.upstream_calls?));
+    let calls: Vec<String> = ways.iter().filter_map(calls).collect();
+    format!(" Calls to services: {}\n", calls.join(", ").replace("ORFA ", ""))
 }
 
 /// What aggregates come to for clients that understand more than JSON.
@@ -84,6 +95,8 @@ fn label(way: Way) -> (&'static str, Style) {
         Way::Query(Language::C) => ("ORFA query, C", GREEN),
         Way::Script => ("ORFA script", GREEN),
         Way::Aggregate => ("ORFA aggregate", GREEN),
+        Way::Graphql => ("ORFA GraphQL", GREEN),
+        Way::Stitched => ("ORFA stitched", GREEN),
     }
 }
 

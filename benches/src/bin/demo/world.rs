@@ -5,6 +5,7 @@
 //! them a tenth of a millisecond of the 93.
 
 use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use benches::client::Client;
 use benches::delay::Delay;
 use benches::process::Orfa;
 use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
 use marketplace::{Data, Marketplace, Service};
 use tokio::process::Command;
 
@@ -32,6 +35,8 @@ pub(crate) struct World {
     /// A client on the gateway's own machine.
     pub(crate) near: Client,
     pub(crate) delay: Delay,
+    /// The gateway's metrics.
+    admin: Client,
     modules: BTreeMap<&'static str, Bytes>,
     _gateway: Orfa,
     _marketplace: Marketplace,
@@ -41,16 +46,26 @@ impl World {
     /// Starts all of it and builds the C programs.
     pub(crate) async fn start(orfa: &Path) -> Result<Self> {
         let marketplace = Marketplace::start(Data::fresh()?).await?;
-        let gateway = Orfa::start(orfa, &config(&marketplace)).await?;
+        let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let gateway = Orfa::start(orfa, &config(&marketplace, admin)).await?;
         let delay = Delay::start(gateway.address(), ROUND_TRIP).await?;
         Ok(Self {
             far: Client::new(delay.address()),
             near: Client::new(gateway.address()),
             delay,
+            admin: Client::new(admin),
             modules: modules(orfa).await?,
             _gateway: gateway,
             _marketplace: marketplace,
         })
+    }
+
+    /// How many calls the gateway has made so far.
+    pub(crate) async fn upstream_calls(&self) -> Result<u64> {
+        let metrics = self.admin.send(Request::get("/metrics").body(Full::default())?).await?.body;
+        let metrics = String::from_utf8_lossy(&metrics);
+        let counts = metrics.lines().filter(|line| line.starts_with("orfa_upstream_requests_total"));
+        Ok(counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
     }
 
     /// A job's program as it is sent: TypeScript as its file has it, C as the module built of it.
@@ -63,12 +78,12 @@ impl World {
 }
 
 /// `examples/marketplace/orfa.yaml` with the ports of this run, and a proxy route for each service.
-fn config(marketplace: &Marketplace) -> String {
+fn config(marketplace: &Marketplace, admin: SocketAddr) -> String {
     let [services, routes] =
         [service, route].map(|line| Service::ALL.map(|of| line(of, marketplace)).concat());
-    let example = |file| Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(file);
     format!(
         "listen: 127.0.0.1:0
+admin: {admin}
 log: {{ access: true }}
 services:
 {services}routes:
@@ -79,14 +94,33 @@ services:
       limits: {{ cpu: {CPU_LIMIT_MS}ms, deadline: 2s, memory: 16MiB, calls: 200, parallel: 32, output: 4MiB }}
   - {{ path: \"/shop/*\", script: '{}' }}
   - {{ path: \"/market/orders\", aggregate: '{}' }}
+  - {{ path: /graphql, graphql: {{ services: [profile, catalog, order], links: '{}' }} }}
+  - path: /stitched
+    graphql: {{ services: [profile-graphql, catalog-graphql, order-graphql], links: '{}' }}
 {routes}",
         example("scripts/orders.sjs").display(),
-        example("aggregates/q5.yaml").display()
+        example("aggregates/q5.yaml").display(),
+        example("links.yaml").display(),
+        example("stitched.yaml").display(),
     )
 }
 
+/// A service by REST and by its own GraphQL.
 fn service(service: Service, marketplace: &Marketplace) -> String {
-    format!("  {}: {{ url: \"{}\" }}\n", service.name(), marketplace.url(service))
+    let (name, url) = (service.name(), marketplace.url(service));
+    let [openapi, schema] = ["openapi", "graphql"].map(|folder| example(folder).join(name));
+    let [openapi, schema] = [openapi.with_extension("yaml"), schema.with_extension("graphql")];
+    format!(
+        "  {name}: {{ url: '{url}', openapi: '{}' }}\n  \
+           {name}-graphql: {{ url: '{url}', graphql: {{ schema: '{}' }} }}\n",
+        openapi.display(),
+        schema.display(),
+    )
+}
+
+/// A file or folder of the marketplace's.
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
 }
 
 fn route(service: Service, _: &Marketplace) -> String {

@@ -91,6 +91,9 @@ struct State<'s> {
     came: Option<(usize, &'s str)>,
 }
 
+/// What is required of an object: its type, the fields, and where it stands.
+type Required<'s> = (Option<usize>, Provided<'s>, Place<'s>);
+
 struct Reach<'s, 'a> {
     schemas: &'s [Schema<'a>],
     types: &'s Types<'a>,
@@ -100,8 +103,8 @@ struct Reach<'s, 'a> {
     told: HashSet<(usize, &'s str)>,
     /// Whether what is overridden for a share of the requests is so now.
     is_overridden: bool,
-    /// What is known of what fields require, by the type, the selection and the place.
-    satisfied: RefCell<HashMap<(Option<usize>, Provided<'s>, Place<'s>), bool>>,
+    /// Whether it can be had.
+    satisfied: RefCell<HashMap<Required<'s>, bool>>,
 }
 
 impl<'s, 'a> Reach<'s, 'a> {

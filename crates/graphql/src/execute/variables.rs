@@ -77,13 +77,13 @@ impl Variables {
 
     /// The variables of these names, those that are there, in a service's spelling.
     pub(super) fn pairs(&self, names: &[Box<str>], speller: &Speller<'_>) -> Vec<(Box<str>, Bytes)> {
-        let pair = |name: &Box<str>| {
+        let pair = |name: &str| {
             let (node, ty) = (self.get(name)?, self.types.get(name)?);
             let mut text = Vec::new();
             speller.respell(node, ty, &mut text);
-            Some((name.clone(), text.into()))
+            Some((name.into(), text.into()))
         };
-        names.iter().filter_map(pair).collect()
+        names.iter().filter_map(|name| pair(name)).collect()
     }
 
     /// Arguments as an object, in a service's spelling; nothing where there are none.
