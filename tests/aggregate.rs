@@ -203,6 +203,17 @@ parts:
     assert!(code == 64 && told.contains("orfa.yaml:10:") && told.contains("can't be read"), "{told}");
 }
 
+/// A declaration in which much is wrong, and all that is told of it.
+const MISTAKES: &str = include_str!("aggregate/mistakes.yaml");
+const TOLD: &str = include_str!("aggregate/mistakes.txt");
+
+#[tokio::test]
+async fn all_that_is_wrong_with_a_declaration_is_told_in_its_order() {
+    let folder = folder(&[("items.yaml", MISTAKES), ("one.yaml", ONE)]);
+    let (code, told) = run(folder.path(), &["check"]).await;
+    assert_eq!((code, &*told), (64, TOLD), "\n{told}");
+}
+
 #[tokio::test]
 async fn explain_shows_the_calls_before_they_are_made() {
     let draft = ("draft.yaml", "parts: { all: { get: 'up/json?n=3' } }\n");

@@ -141,6 +141,19 @@ async fn the_client_library_brings_answers_and_errors_to_a_page_of_another_origi
 }
 
 #[tokio::test]
+async fn a_page_reads_what_is_deduplicated_and_compressed_as_if_it_were_not() {
+    let page = Page::new().await;
+    let house = house_of_programs(&page.origin()).await;
+    let report = page.open(include_str!("browser/encoded.js"), house.gateway.address).await;
+    let person = json!({ "name": "Grace Hopper", "of": "Yale" });
+    assert_eq!(report, json!({ "length": 300, "last": person, "isOne": true }));
+    let line = house.gateway.logged(|line| line.contains(r#""method":"POST","path":"/query""#)).await;
+    let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
+    // 300 references have eight bytes each.
+    assert!(line["out"].as_u64().is_some_and(|sent| sent < 1000), "{line}");
+}
+
+#[tokio::test]
 async fn the_client_library_sends_a_program_once_and_again_when_it_is_asked_for() {
     let page = Page::new().await;
     let house = house_of_programs(&page.origin()).await;

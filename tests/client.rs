@@ -3,8 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use testkit::patiently;
+use serde_json::json;
+use testkit::{Gateway, patiently};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
+
+use crate::orfa;
 
 const SETUP: &str = "`scripts/setup test` says what to do";
 
@@ -40,4 +45,44 @@ async fn the_client_librarys_types_are_those_of_its_code() {
     let compiler = compiler.to_str().expect("a path in UTF-8");
     node(&[compiler]).await;
     node(&[compiler, "--project", "tsconfig.apollo.json"]).await;
+}
+
+/// Answers a request of GraphQL: thirty posts by one author.
+async fn posts(stream: TcpStream) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let (mut line, mut length) = (String::new(), 0);
+    while stream.read_line(&mut line).await? > 2 {
+        let said = line.to_ascii_lowercase();
+        length =
+            said.strip_prefix("content-length:").map_or(Ok(length), |said| said.trim().parse()).unwrap_or(0);
+        line.clear();
+    }
+    stream.read_exact(&mut vec![0; length]).await?;
+    let by = json!({ "__typename": "User", "id": "1", "name": "Ada Lovelace, Countess of" });
+    let post = |id: u32| json!({ "__typename": "Post", "id": id.to_string(), "by": by });
+    let body = json!({ "data": { "posts": (0..30).map(post).collect::<Vec<_>>() } }).to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/graphql-response+json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).await?;
+    stream.shutdown().await
+}
+
+#[tokio::test]
+async fn apollo_client_reads_a_service_of_graphql_deduplicated_through_the_gateway() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let service = format!("http://{}", listener.local_addr().expect("an address"));
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(posts(stream));
+        }
+    });
+    let config = format!(
+        "listen: 127.0.0.1:0\ndrain: {{ delay: 0s }}\nshed: {{ automatic: false }}\n\
+         services: {{ posts: {{ url: '{service}' }} }}\nroutes: [{{ path: '/graphql/*', proxy: posts }}]\n"
+    );
+    let gateway = Gateway::start(orfa(), &config).await;
+    node(&["test/through.js", &format!("{}/graphql/", gateway.url)]).await;
+    serving.abort();
 }

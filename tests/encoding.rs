@@ -150,6 +150,26 @@ async fn every_way_answers_deduplicated_and_compressed_on_top() {
 }
 
 #[tokio::test]
+async fn http_2_carries_every_coding_and_the_deduplicated_form() {
+    let upstream = misbehave::start().await;
+    let gateway = gateway(&upstream.url()).await;
+    let url = format!("{}/s/list", gateway.url);
+    let accept = format!("accept: {DEDUP}");
+    for coding in ["gzip", "br", "zstd"] {
+        let coding_header = format!("accept-encoding: {coding}");
+        let (head, body) =
+            curl(&["--http2-prior-knowledge", "-H", &accept, "-H", &coding_header, &url]).await;
+        assert!(
+            head.starts_with("http/2 200") && head.contains(&format!("content-encoding: {coding}")),
+            "{head}"
+        );
+        let decoded = dedup::decode(body.as_bytes(), 1 << 20).expect("a deduplicated text");
+        let list: Vec<Value> = serde_json::from_slice(&decoded).expect("JSON");
+        assert_eq!((list.len(), &list[299]["by"]["of"]), (300, &Value::from("Yale")));
+    }
+}
+
+#[tokio::test]
 async fn filters_see_what_handlers_say_and_clients_what_filters_make_of_it() {
     let upstream = misbehave::start().await;
     let gateway = gateway(&upstream.url()).await;

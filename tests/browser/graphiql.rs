@@ -46,6 +46,7 @@ impl Driven {
             let Message::Text(text) = self.socket.read().expect("an answer") else { continue };
             let answer: Value = serde_json::from_str(&text).expect("JSON");
             if answer["id"] == self.said {
+                assert_eq!(answer.get("error"), None, "{method}");
                 return answer["result"].clone();
             }
         }
@@ -77,13 +78,13 @@ async fn port(profile: &Path, browser: &mut Child) -> u16 {
     .await
 }
 
-/// Where the browser's page is driven from, as soon as it is there.
+/// Where the browser's empty page is driven from.
 async fn page(port: u16) -> String {
     let list = format!("http://127.0.0.1:{port}/json/list");
     patiently("Chromium's page", async {
         loop {
             let pages = http::request("GET", &list, &[], "").await.expect("a list").json();
-            let page = pages.as_array().into_iter().flatten().find(|page| page["type"] == "page");
+            let page = pages.as_array().into_iter().flatten().find(|page| page["url"] == "about:blank");
             if let Some(url) = page.and_then(|page| page["webSocketDebuggerUrl"].as_str()) {
                 return url.to_owned();
             }
@@ -98,20 +99,22 @@ async fn graphiql_loads_runs_a_query_and_shows_the_answer_and_the_schema() {
     let folder = tempfile::tempdir().expect("a folder");
     let query = "%7B%20agent(id%3A%202)%20%7B%20name%20%7D%20%7D";
     let url = format!("{}#query={query}", served.url("/graphql"));
-    let mut browser = chromium(&url, folder.path(), &["--remote-debugging-port=0"]);
+    let mut browser = chromium("about:blank", folder.path(), &["--remote-debugging-port=0"]);
     let port = port(&folder.path().join("profile"), &mut browser).await;
     let page = page(port).await;
     let seen = patiently("GraphiQL", async {
         spawn_blocking(move || {
             let mut page = Driven::open(port, &page);
-            let answer = page.run(
-                "(await until(() => $('.graphiql-execute-button'))).click();
-                 return (await until(() => $('.graphiql-response .CodeMirror-code')?.innerText.includes('Bob') && $('.graphiql-response .CodeMirror-code'))).innerText;",
-            );
+            page.say("Page.navigate", &json!({ "url": url }));
+            // A query that is run before the schema is there is not.
             let schema = page.run(
                 "(await until(() => $('[aria-label=\"Show Documentation Explorer\"]'))).click();
                  (await until(() => [...document.querySelectorAll('.graphiql-doc-explorer a')].find((link) => link.innerText === 'Query'))).click();
                  return (await until(() => $('.graphiql-doc-explorer')?.innerText.includes('agents') && $('.graphiql-doc-explorer'))).innerText;",
+            );
+            let answer = page.run(
+                "$('.graphiql-execute-button').click();
+                 return (await until(() => $('.graphiql-response .CodeMirror-code')?.innerText.includes('Bob') && $('.graphiql-response .CodeMirror-code'))).innerText;",
             );
             let outside = page.run("return performance.getEntriesByType('resource').map((entry) => entry.name);");
             (answer, schema, outside)

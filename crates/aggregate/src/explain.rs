@@ -100,7 +100,11 @@ impl Aggregate {
         };
         let (most, parallel) = (limits.fan_out.min(limits.calls), self.plan.parallel);
         let once = if is_safe(&part.method) { ", equal ones once" } else { "" };
-        format!("a call for each of {over}{once}: at most {most}, {parallel} at once")
+        let several = match part.url.slots().any(|slot| self.is_list(slot)) {
+            true => ", several for a long list",
+            false => "",
+        };
+        format!("a call for each of {over}{several}{once}: at most {most}, {parallel} at once")
     }
 
     fn is_list(&self, slot: &crate::template::Slot) -> bool {

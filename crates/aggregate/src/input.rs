@@ -1,8 +1,6 @@
 //! What a request says: the values of the declared inputs, read from its path, query and headers, each checked against
 //! its type and bounds. What is not declared goes nowhere.
 
-use std::borrow::Cow;
-
 use http::{HeaderName, request::Parts};
 use indexmap::IndexMap;
 use json::{Document, Kind as JsonKind};
@@ -91,24 +89,25 @@ impl Inputs {
 
     /// Reads the values of a request.
     pub(crate) fn read(&self, request: &Parts) -> Result<Values, AggregateError> {
-        let mut pairs: Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> = None;
+        let mut pairs: Option<Vec<(Vec<u8>, Vec<u8>)>> = None;
         let mut values = Values::with_capacity(self.all.len());
         for input in &self.all {
-            let texts: Vec<String> = match &input.place {
-                Place::Path(segment) => path_value(request.uri.path(), *segment).into_iter().collect(),
+            let texts: Vec<Vec<u8>> = match &input.place {
+                Place::Path(segment) => {
+                    request.uri.path().split('/').nth(*segment).map(unescaped).into_iter().collect()
+                }
                 Place::Query(name) => {
                     let query = request.uri.query().unwrap_or_default();
-                    let pairs =
-                        pairs.get_or_insert_with(|| form_urlencoded::parse(query.as_bytes()).collect());
-                    let named = pairs.iter().filter(|(known, _)| **known == **name);
-                    named.map(|(_, value)| value.clone().into_owned()).collect()
+                    let pairs = pairs.get_or_insert_with(|| parameters(query).collect());
+                    let named = pairs.iter().filter(|(known, _)| *known == name.as_bytes());
+                    named.map(|(_, value)| value.clone()).collect()
                 }
                 Place::Header(name) => {
-                    let texts = request.headers.get_all(name).iter();
-                    texts.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+                    request.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect()
                 }
             };
-            values.push(input.value(texts)?);
+            let texts = texts.into_iter().map(String::from_utf8).collect::<Result<_, _>>();
+            values.push(input.value(texts.map_err(|_| input.invalid("be in UTF-8".to_owned()))?)?);
         }
         Ok(values)
     }
@@ -116,7 +115,6 @@ impl Inputs {
 
 impl Input {
     fn value(&self, texts: Vec<String>) -> Result<Option<Value>, AggregateError> {
-        let invalid = |must: String| AggregateError::InputInvalid { input: self.name.clone(), must };
         if texts.is_empty() {
             return match (&self.default, self.declared.required) {
                 (None, true) => {
@@ -133,15 +131,19 @@ impl Input {
                 .filter(|text| !text.is_empty())
                 .map(str::to_owned)
                 .collect(),
-            false if texts.len() > 1 => return Err(invalid("stand there once".to_owned())),
+            false if texts.len() > 1 => return Err(self.invalid("stand there once".to_owned())),
             false => texts,
         };
         let longest = self.declared.longest.unwrap_or(LONGEST);
         if is_list && texts.len() > longest {
-            return Err(invalid(format!("have at most {longest} items")));
+            return Err(self.invalid(format!("have at most {longest} items")));
         }
-        texts.iter().try_for_each(|text| self.check(text, longest)).map_err(invalid)?;
+        texts.iter().try_for_each(|text| self.check(text, longest)).map_err(|must| self.invalid(must))?;
         Ok(Some(Value { texts, is_list, is_bare: self.item != InputType::String }))
+    }
+
+    fn invalid(&self, must: String) -> AggregateError {
+        AggregateError::InputInvalid { input: self.name.clone(), must }
     }
 
     /// What a text must be that is no value of this input.
@@ -215,21 +217,53 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
         },
         _ => Place::Query(called.into()),
     };
-    if declared.of.is_some() != (declared.kind == InputType::List) && declared.of.is_some() {
-        mistakes.add(
-            Kind::Input,
-            below(&place, "of"),
-            "only a list has items",
-            "leave `of` out, or write `type: list`",
-        );
+    let mut wrong = |member: &str, message: &str, hint: &str| {
+        mistakes.add(Kind::Input, format!("{place}/{member}"), message, hint);
+    };
+    if declared.of.is_some() && declared.kind != InputType::List {
+        wrong("of", "only a list has items", "leave `of` out, or write `type: list`");
+    }
+    if declared.of == Some(InputType::List) {
+        wrong("of", "the items of a list are no lists", "say what they are: `of: integer`");
     }
     let item = match declared.kind {
         InputType::List => declared.of.filter(|of| *of != InputType::List).unwrap_or(InputType::String),
         kind => kind,
     };
-    let values = declared.values.iter().map(text).collect();
-    let mut input =
-        Input { name: name.into(), place: stands, declared: declared.clone(), item, default: None, values };
+    let is_number = matches!(item, InputType::Integer | InputType::Number);
+    for (bound, is_there) in
+        [("minimum", declared.minimum.is_some()), ("maximum", declared.maximum.is_some())]
+    {
+        if is_there && !is_number {
+            wrong(bound, "only numbers have bounds", "leave it out, or use `longest`");
+        }
+    }
+    if declared.minimum > declared.maximum && declared.maximum.is_some() {
+        wrong("minimum", "no number is as great as `minimum` and as small as `maximum`", "make it smaller");
+    }
+    let longest = declared.longest.unwrap_or(LONGEST);
+    if declared.longest.is_some() && declared.kind != InputType::List && item != InputType::String {
+        wrong("longest", "only texts and lists have a length", "leave it out, or use `maximum`");
+    }
+    let mut input = Input {
+        name: name.into(),
+        place: stands,
+        declared: declared.clone(),
+        item,
+        default: None,
+        values: Vec::new(),
+    };
+    let values: Vec<String> = declared.values.iter().map(text).collect();
+    for (number, value) in values.iter().enumerate() {
+        if let Err(must) = input.check(value, longest) {
+            wrong(
+                &format!("values/{number}"),
+                &format!("no request could say this: it must {must}"),
+                "leave it out",
+            );
+        }
+    }
+    input.values = values;
     if let Some(default) = &declared.default {
         let texts = match default {
             Json::Array(items) => items.iter().map(text).collect(),
@@ -268,19 +302,29 @@ fn is_number(text: &str) -> bool {
         && !text.ends_with([' ', '\n', '\r', '\t'])
 }
 
-/// A segment of a path, without its escapes.
-fn path_value(path: &str, segment: usize) -> Option<String> {
-    let segment = path.split('/').nth(segment)?;
-    let mut out = Vec::with_capacity(segment.len());
-    let mut bytes = segment.bytes();
-    while let Some(byte) = bytes.next() {
-        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-        out.push(match byte {
-            b'%' => u8::try_from(digit(bytes.next())? << 4 | digit(bytes.next())?).ok()?,
-            other => other,
-        });
+/// The parameters of a query, as the bytes that they stand for.
+fn parameters(query: &str) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    let plain = |text: &str| unescaped(&text.replace('+', " "));
+    query.split('&').map(move |pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (plain(name), plain(value))
+    })
+}
+
+/// What a text stands for that has escapes; what is none stays as it is.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [byte, behind @ ..] = rest {
+        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let escaped = match rest {
+            [b'%', high, low, ..] => digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        out.push(escaped.unwrap_or(*byte));
+        rest = if escaped.is_some() { &behind[2..] } else { behind };
     }
-    String::from_utf8(out).ok()
+    out
 }
 
 #[cfg(test)]
@@ -342,6 +386,15 @@ mod tests {
             (r#"{"n":{"type":"integer","maximum":5,"default":6}}"#, "/a", "must be at most 5"),
             (r#"{"each":{"type":"integer"}}"#, "/a", "is no name of an input"),
             (r#"{"n":{"type":"integer","of":"string"}}"#, "/a", "only a list has items"),
+            (r#"{"n":{"type":"list","of":"list"}}"#, "/a", "are no lists"),
+            (r#"{"n":{"type":"integer","minimum":5,"maximum":1}}"#, "/a", "no number is as great"),
+            (r#"{"n":{"type":"string","minimum":5}}"#, "/a", "only numbers have bounds"),
+            (r#"{"n":{"type":"integer","longest":5}}"#, "/a", "only texts and lists"),
+            (
+                r#"{"n":{"type":"integer","values":[1,"b"]}}"#,
+                "/a",
+                "/input/n/values/1: no request could say this",
+            ),
         ] {
             let error = read(declared, path, "/a").unwrap_err();
             assert!(error.contains(known), "{error}");

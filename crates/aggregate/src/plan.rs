@@ -177,6 +177,12 @@ impl Plan {
             mistakes.add(Kind::Placeholder, "/parts", message, "declare an input for it");
         }
         let partial = declared.partial.and_then(|partial| StatusCode::from_u16(partial).ok());
+        if let Some(StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT) =
+            partial
+        {
+            let message = "answers with this status have no body, or a part of one";
+            mistakes.add(Kind::Answer, "/partial", message, "use 200, 203 or a number of your own");
+        }
         match answer {
             Some(answer) if mistakes.is_empty() => Ok(Self {
                 inputs,
@@ -249,6 +255,14 @@ fn shape(declared: &Declaration, names: Names<'_>, parts: &[Part], mistakes: &mu
         }
     };
     if let Shape::Parts(list) = &shape {
+        if list.is_empty() && declared.answer.is_some() {
+            mistakes.add(
+                Kind::Answer,
+                "/answer",
+                "no part is named",
+                "name those that the answer is made of",
+            );
+        }
         for (place, (name, part)) in list.iter().enumerate() {
             if list[..place].iter().any(|(before, _)| before == name) {
                 let message = format!("the part `{}` stands here twice", names.parts[*part]);

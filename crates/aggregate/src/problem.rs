@@ -27,6 +27,8 @@ pub(crate) enum AggregateError {
     BodyJson(JsonError),
     #[error("the body has nothing at `{0}`, which the aggregate needs")]
     BodyLacks(String),
+    #[error("`{place}` must {must}")]
+    BodyInvalid { place: String, must: String },
     #[error("{0}")]
     Part(Box<Failure>),
     #[error("the parts `{one}` and `{other}` both have `{name}`")]
@@ -65,7 +67,7 @@ pub(crate) enum Reason {
     #[error("`{{{0}}}` is {1}, which can't stand there")]
     WrongKind(String, &'static str),
     #[error(
-        "`{{{0}}}` is no part of a path: it is empty, `.` or `..`, or has a slash, a backslash or a control character"
+        "`{{{0}}}` is no segment of a path: it is empty, `.` or `..`, or has a slash, a backslash or a control character"
     )]
     NoSegment(String),
     #[error("`{0}` is {1} and no array")]
@@ -214,6 +216,7 @@ impl AggregateError {
             Self::BodyBroken => "body-broken",
             Self::BodyJson(_) => "body-not-json",
             Self::BodyLacks(_) => "body-lacks",
+            Self::BodyInvalid { .. } => "body-invalid",
             Self::Part(failure) => failure.reason.code(),
             Self::MergeConflict { .. } => "merge-conflict",
             Self::MergeKind { .. } => "merge-not-object",

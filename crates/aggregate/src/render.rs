@@ -1,17 +1,19 @@
 //! Requests of their templates: values are put into URLs, headers and bodies, each spelt as its place wants it.
 
+mod found;
+
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
-use json::{Kind, Node, Path};
+use json::Node;
 use services::calls::{self, ROOM};
-use services::path::{encode, is_segment};
+use services::path::encode;
 use services::{CallError, PathError, Request};
 
+use self::found::{Found, Text, Wrong};
 use crate::plan::Part;
 use crate::problem::{AggregateError, Reason};
 use crate::run::Run;
@@ -39,20 +41,6 @@ pub(crate) enum Item<'a> {
     Text(&'a str, bool),
 }
 
-/// The value of a placeholder.
-enum Found<'a> {
-    Nothing,
-    One(Text<'a>),
-    Many(Vec<Text<'a>>),
-}
-
-/// A scalar as text.
-struct Text<'a> {
-    text: Cow<'a, str>,
-    /// Whether it stands in JSON without quotes.
-    is_bare: bool,
-}
-
 /// Makes the requests of a part, for an item or for none.
 pub(crate) struct Renderer<'a> {
     pub(crate) run: &'a Run<'a>,
@@ -69,14 +57,16 @@ impl<'a> Renderer<'a> {
             return Ok(vec![self.request(&self.url(&found, &[])?)?]);
         };
         let Found::Many(values) = &found[place] else { return Ok(Vec::new()) };
-        let values: Vec<String> = values.iter().map(|value| encode(&value.text)).collect();
-        let lengths: Vec<usize> = values.iter().map(String::len).collect();
-        let base = self.url(&found, &[])?.len();
-        let (most, room) = match self.item {
-            None => (self.part.batch.unwrap_or(usize::MAX), ROOM.saturating_sub(base)),
-            Some(_) => (usize::MAX, usize::MAX),
+        let in_path = slots(&self.part.url.path).nth(place);
+        let encoded = |value: &Text<'_>| match in_path {
+            Some(slot) => self.segment(slot, &value.text),
+            None => Ok(encode(&value.text)),
         };
-        let chunks = calls::divide(&lengths, self.between(place), most, room);
+        let values = values.iter().map(encoded).collect::<Result<Vec<String>, _>>()?;
+        let lengths: Vec<usize> = values.iter().map(String::len).collect();
+        let room = ROOM.saturating_sub(self.url(&found, &[])?.len());
+        let chunks =
+            calls::divide(&lengths, self.between(place), self.part.batch.unwrap_or(usize::MAX), room);
         chunks.into_iter().map(|chunk| self.request(&self.url(&found, &values[chunk])?)).collect()
     }
 
@@ -100,9 +90,7 @@ impl<'a> Renderer<'a> {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
                 Piece::Slot(slot) => match found.next() {
-                    Some(Found::One(value)) => {
-                        text.push_str(&segment(slot, &value.text, &self.run.plan.inputs.all)?)
-                    }
+                    Some(Found::One(value)) => text.push_str(&self.segment(slot, &value.text)?),
                     Some(Found::Many(_)) => text.push_str(&list.join(",")),
                     _ => return Err(self.missing(slot)),
                 },
@@ -151,11 +139,8 @@ impl<'a> Renderer<'a> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, const { HeaderValue::from_static("application/json") });
         for (name, template) in &self.part.headers {
-            if let Some(value) = self.text(template)? {
-                let value = HeaderValue::from_str(&value);
-                let wrong = |_| Reason::WrongKind(name.to_string(), "no text of a header");
-                headers.insert(name.clone(), value.map_err(wrong)?);
-            }
+            let value = self.text(template, |text| HeaderValue::from_str(text).is_ok())?;
+            headers.extend(value.and_then(|value| Some((name.clone(), HeaderValue::from_str(&value).ok()?))));
         }
         let body = match &self.part.body {
             None => Bytes::new(),
@@ -171,20 +156,26 @@ impl<'a> Renderer<'a> {
         Ok(Request { method: self.part.method.clone(), path_and_query, headers, body })
     }
 
-    /// A text with its values; `None` if one of them is not there.
-    fn text(&self, template: &Template) -> Result<Option<String>, Stop> {
+    /// A text with its values, each of which has to fit; `None` if one of them is not there.
+    fn text(&self, template: &Template, fits: impl Fn(&str) -> bool) -> Result<Option<String>, Stop> {
         let mut text = String::new();
         for piece in template {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
-                Piece::Slot(slot) => match self.find(slot)? {
-                    Found::Nothing => return Ok(None),
-                    Found::One(value) => text.push_str(&value.text),
-                    Found::Many(values) => {
-                        let values: Vec<&str> = values.iter().map(|value| &*value.text).collect();
-                        text.push_str(&values.join(","));
+                Piece::Slot(slot) => {
+                    let value = match self.find(slot)? {
+                        Found::Nothing => return Ok(None),
+                        Found::One(value) => value.text,
+                        Found::Many(values) => {
+                            let values: Vec<&str> = values.iter().map(|value| &*value.text).collect();
+                            Cow::Owned(values.join(","))
+                        }
+                    };
+                    if !fits(&value) {
+                        return Err(self.wrong(slot, Wrong::Controls));
                     }
-                },
+                    text.push_str(&value);
+                }
             }
         }
         Ok(Some(text))
@@ -195,7 +186,7 @@ impl<'a> Renderer<'a> {
         match template {
             BodyTemplate::Text(text) => out.extend_from_slice(text.as_bytes()),
             BodyTemplate::Slot(slot) => return self.json(slot, out),
-            BodyTemplate::Template(template) => match self.text(template)? {
+            BodyTemplate::Template(template) => match self.text(template, |_| true)? {
                 Some(text) => quote(&text, out),
                 None => return Ok(false),
             },
@@ -263,97 +254,6 @@ impl<'a> Renderer<'a> {
         }
         Ok(true)
     }
-
-    /// The JSON that a placeholder looks into, and where.
-    fn root<'s>(&self, source: &'s Source) -> Option<(Node<'a>, &'s Path)> {
-        match (source, self.item) {
-            (Source::Part(part, path), _) => Some((self.run.value(*part)?.root(), path)),
-            (Source::Each(path), Some(Item::Node(node))) => Some((node, path)),
-            (Source::Body(path), _) => Some((self.run.body.as_ref()?.root(), path)),
-            _ => None,
-        }
-    }
-
-    fn find(&self, slot: &Slot) -> Result<Found<'a>, Stop> {
-        match (&slot.source, self.item) {
-            (Source::Input(input), _) => {
-                let value = self.run.inputs.get(*input).and_then(Option::as_ref);
-                let text = |value: &'a crate::input::Value, text: &'a String| Text {
-                    text: Cow::Borrowed(text.as_str()),
-                    is_bare: value.is_bare,
-                };
-                return Ok(match value {
-                    None => Found::Nothing,
-                    Some(value) if value.is_list => {
-                        Found::Many(value.texts.iter().map(|item| text(value, item)).collect())
-                    }
-                    Some(value) => {
-                        value.texts.first().map_or(Found::Nothing, |item| Found::One(text(value, item)))
-                    }
-                });
-            }
-            (Source::Each(path), Some(Item::Text(text, is_bare))) if path.steps().is_empty() => {
-                return Ok(Found::One(Text { text: Cow::Borrowed(text), is_bare }));
-            }
-            _ => {}
-        }
-        let Some((root, path)) = self.root(&slot.source) else { return Ok(Found::Nothing) };
-        if !path.is_many() {
-            let Some(node) = path.find(root) else { return Ok(Found::Nothing) };
-            return Ok(match scalar(node, slot)? {
-                Some(value) => Found::One(value),
-                None => Found::Nothing,
-            });
-        }
-        let (mut values, mut wrong) = (Vec::new(), None);
-        let mut seen = HashSet::new();
-        let visited = path.visit(root, &mut |node| match scalar(node, slot) {
-            Ok(Some(value)) => {
-                if seen.insert(value.text.clone()) {
-                    values.push(value);
-                }
-            }
-            Ok(None) => {}
-            Err(reason) => wrong = Some(reason),
-        });
-        visited
-            .map_err(|not| Reason::EachNotArray(slot.text.clone(), not.0.map_or("nothing", Kind::name)))?;
-        wrong.map_or(Ok(Found::Many(values)), |reason| Err(reason.into()))
-    }
-
-    fn missing(&self, slot: &Slot) -> Stop {
-        match slot.source {
-            Source::Body(_) => Stop::Request(AggregateError::BodyLacks(slot.text.clone())),
-            _ => Stop::Part(Reason::NoValue(slot.text.clone())),
-        }
-    }
-}
-
-/// A scalar as text; `None` for `null`.
-fn scalar<'a>(node: Node<'a>, slot: &Slot) -> Result<Option<Text<'a>>, Reason> {
-    let kind = node.kind();
-    match node.plain() {
-        Some(text) => Ok(Some(Text { text, is_bare: kind != Kind::String })),
-        None if kind == Kind::Null => Ok(None),
-        None => Err(Reason::WrongKind(slot.text.clone(), kind.name())),
-    }
-}
-
-/// A value as a segment of a path, or part of one.
-fn segment(slot: &Slot, text: &str, inputs: &[crate::input::Input]) -> Result<String, Stop> {
-    if is_segment(text) {
-        return Ok(encode(text));
-    }
-    Err(match slot.source {
-        Source::Input(input) => {
-            let must =
-                "be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character"
-                    .to_owned();
-            let input = inputs.get(input).map_or_else(|| "".into(), |input| input.name.clone());
-            Stop::Request(AggregateError::InputInvalid { input, must })
-        }
-        _ => Stop::Part(Reason::NoSegment(slot.text.clone())),
-    })
 }
 
 fn separate(text: &mut String, first: &mut bool) {

@@ -1,23 +1,21 @@
 //! One request: its parts are called as soon as what they need is there, all others at the same time.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{Method, StatusCode};
-use json::{Document, Kind, Node};
+use json::Document;
 use services::calls::at_once;
 use services::{Calls, Duration, Request};
 use tokio::time::{timeout, timeout_at};
 
 use crate::input::Values;
-use crate::plan::{Fallback, Over, Part, Plan, is_safe};
+use crate::plan::{Fallback, Part, Plan};
 use crate::problem::{AggregateError, Failure, Reason};
-use crate::render::{Item, Renderer, Stop};
+use crate::render::{Renderer, Stop};
 use crate::stream::{self, Begun, Held};
-use crate::template::{BodyTemplate, Source, slots};
-use crate::value::{Body, Fan, Value, array, targets};
+use crate::value::{Body, Value, joined};
 
 /// A request under way.
 pub(crate) struct Run<'a> {
@@ -117,10 +115,7 @@ impl<'a> Run<'a> {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
                 let bodies = at_once(calls, self.plan.parallel).await?;
-                if bodies.iter().any(|body| body.root().kind() != Kind::Array) {
-                    return Err(Reason::BatchNotArray.into());
-                }
-                Body::read(array(bodies.iter().flat_map(|body| body.root().items()).map(Node::text)))
+                joined(&bodies)?
             }
         }))
     }
@@ -134,98 +129,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    async fn each(&self, part: &'a Part, over: &'a Over) -> Result<(Value, Option<Failure>), Stop> {
-        let items = self.items(over)?;
-        let is_alike = is_safe(&part.method) && !looks_at_items_beside_the_url(part);
-        let mut requests: Vec<Request> = Vec::new();
-        let mut known: HashMap<http::uri::PathAndQuery, usize> = HashMap::new();
-        let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<Failure>);
-        for (number, item) in items.into_iter().enumerate() {
-            let request = match item {
-                None => Ok(None),
-                Some(item) => {
-                    Renderer { run: self, part, item: Some(item) }.requests().map(|mut all| all.pop())
-                }
-            };
-            of_item.push(match request {
-                Ok(None) => None,
-                Ok(Some(request)) => {
-                    let next = requests.len();
-                    let place = match is_alike {
-                        true => *known.entry(request.path_and_query.clone()).or_insert(next),
-                        false => next,
-                    };
-                    if place == next {
-                        requests.push(request);
-                    }
-                    Some(place)
-                }
-                Err(Stop::Part(reason)) if !part.is_required() => {
-                    wrong.get_or_insert_with(|| failure(part, reason)).items.push(number);
-                    None
-                }
-                Err(stop) => return Err(stop),
-            });
-        }
-        let most = self.plan.limits.fan_out;
-        if requests.len() > most as usize {
-            return Err(Reason::FanOut(requests.len(), most).into());
-        }
-        let calls = requests.into_iter().map(|request| async {
-            match self.call(part, request).await {
-                Ok(body) => Ok(Ok(body)),
-                Err(reason) if part.is_required() => Err(reason),
-                Err(reason) => Ok(Err(reason)),
-            }
-        });
-        let answers = at_once(calls, self.plan.parallel).await?;
-        let reason = answers
-            .iter()
-            .enumerate()
-            .find_map(|(place, answer)| Some((place, answer.as_ref().err()?.clone())));
-        if let Some((_, reason)) = reason {
-            let failed = |place: &Option<usize>| {
-                place.is_some_and(|place| answers.get(place).is_none_or(Result::is_err))
-            };
-            let items =
-                of_item.iter().enumerate().filter(|(_, place)| failed(place)).map(|(number, _)| number);
-            wrong.get_or_insert_with(|| failure(part, reason)).items.extend(items);
-        }
-        let instead = fallback(part).unwrap_or_else(|| Body::literal("null"));
-        let answers = answers.into_iter().map(|answer| answer.unwrap_or_else(|_| instead.clone())).collect();
-        Ok((Value::Each(Fan::new(answers, of_item)), wrong))
-    }
-
-    /// What an `each` is called for; `None` for `null`, which nothing is called for.
-    fn items(&'a self, over: &'a Over) -> Result<Vec<Option<Item<'a>>>, Stop> {
-        let (part, path) = match over {
-            Over::Part(part, path) => (*part, path),
-            Over::Input(input) => {
-                let value = self.inputs.get(*input).and_then(Option::as_ref);
-                let items =
-                    value.into_iter().flat_map(|value| value.texts.iter().map(|text| (text, value.is_bare)));
-                return Ok(items.map(|(text, is_bare)| Some(Item::Text(text, is_bare))).collect());
-            }
-        };
-        let name = &self.plan.parts[part].name;
-        let not_array = |kind: &'static str| Stop::from(Reason::EachNotArray(format!("$.{name}"), kind));
-        let Some(value) = self.value(part) else { return Ok(Vec::new()) };
-        let (mut wrong, mut items) = (None, Vec::new());
-        let visited = path.visit(value.root(), &mut |node| match node.kind() {
-            Kind::Array | Kind::Null => {}
-            kind => wrong = Some(kind),
-        });
-        visited.map_err(|not| not_array(not.0.map_or("nothing", Kind::name)))?;
-        if let Some(kind) = wrong.filter(|_| !path.steps().ends_with(&[json::Step::Each])) {
-            return Err(not_array(kind.name()));
-        }
-        let add = &mut |node: Node<'a>| items.push((node.kind() != Kind::Null).then_some(Item::Node(node)));
-        targets(value.root(), path, add).map_err(|not| not_array(not.0.map_or("nothing", Kind::name)))?;
-        Ok(items)
-    }
-
     /// Makes a call, and finds the part's value in the answer.
-    async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
+    pub(crate) async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
         let answer = self.calls.send(&part.service, request).await.map_err(Reason::Call)?;
         read(part, answer)
     }
@@ -252,7 +157,7 @@ fn read(part: &Part, answer: services::Response) -> Result<Body, Reason> {
 }
 
 /// A part's value if it fails; `None` if it may not.
-fn fallback(part: &Part) -> Option<Body> {
+pub(crate) fn fallback(part: &Part) -> Option<Body> {
     match &part.fallback {
         Fallback::Required => None,
         Fallback::Null => Some(Body::literal("null")),
@@ -267,11 +172,4 @@ pub(crate) fn failure(part: &Part, reason: Reason) -> Failure {
         reason,
         items: Vec::new(),
     }
-}
-
-/// Whether its calls for two items may differ in more than the URL.
-fn looks_at_items_beside_the_url(part: &Part) -> bool {
-    let headers = part.headers.iter().flat_map(|(_, template)| slots(template));
-    let mut beside = headers.chain(part.body.iter().flat_map(BodyTemplate::slots));
-    beside.any(|slot| matches!(slot.source, Source::Each(_)))
 }

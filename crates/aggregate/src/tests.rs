@@ -4,7 +4,7 @@ mod bad;
 mod declared;
 mod documented;
 mod joins;
-mod rig;
+pub(crate) mod rig;
 mod shapes;
 mod streams;
 mod told;

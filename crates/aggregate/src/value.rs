@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::stream::Held;
 use bytes::Bytes;
 use json::{Document, Kind, Node, NotArray, Path};
+
+use crate::problem::Reason;
+use crate::stream::Held;
 
 /// A value in a JSON text.
 #[derive(Clone, Debug)]
@@ -86,8 +88,16 @@ impl Fan {
     }
 }
 
+/// The arrays that several calls for one list brought, as one array.
+pub(crate) fn joined(bodies: &[Body]) -> Result<Body, Reason> {
+    match bodies.iter().any(|body| body.root().kind() != Kind::Array) {
+        true => Err(Reason::BatchNotArray),
+        false => Ok(Body::read(array(bodies.iter().flat_map(|body| body.root().items()).map(Node::text)))),
+    }
+}
+
 /// The text of an array.
-pub(crate) fn array<'a>(items: impl Iterator<Item = &'a [u8]>) -> Bytes {
+fn array<'a>(items: impl Iterator<Item = &'a [u8]>) -> Bytes {
     let mut text = vec![b'['];
     for item in items {
         if text.len() > 1 {

@@ -8,9 +8,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::{DEPTH, Member, Tree};
+use json::{DEPTH, Document, Member, Tree};
 
-use crate::number::SHORT;
+use crate::number::{DEEPEST, SHORT};
 use crate::write::refer;
 use crate::{Form, hash};
 
@@ -36,7 +36,11 @@ impl Known {
         let numbers = HashMap::with_capacity_and_hasher(length / 512, BuildHasherDefault::default());
         let known = Self { times: Vec::new(), visits: Vec::new(), saved: 0 };
         let mut walk = Walk { numbers, lengths: Vec::new(), known };
-        walk.value(tree, DEPTH)?;
+        match tree {
+            // Whoever else has the whole of it does not have it in it.
+            Tree::Array(items) => walk.items(items, DEPTH.checked_sub(1)?, true)?,
+            _ => walk.value(tree, DEPTH, true)?,
+        };
         Some(walk.known)
     }
 
@@ -55,8 +59,8 @@ impl Known {
         Visits(self.visits.iter())
     }
 
-    /// The form of the tree that was walked through; `None` where it has none of this kind, is hardly shorter, or has a
-    /// name that needs a closer look.
+    /// The form of the tree that was walked through; `None` where it has none of this kind, is hardly shorter or too deep,
+    /// or has a name that needs a closer look.
     pub(crate) fn write(&self, tree: &Tree, form: Form, length: usize) -> Option<Tree> {
         let fates = vec![Fate::New; self.times.len()];
         let mut writing = Writing {
@@ -64,7 +68,7 @@ impl Known {
             visits: self.visits(),
             fates,
             table: vec![b'['],
-            entries: 0,
+            heights: Vec::new(),
             spare: Vec::new(),
             has_dollars: false,
         };
@@ -72,21 +76,21 @@ impl Known {
             // The root is not written as a value: the table stands within it.
             writing.visits.number(tree);
         }
-        let mut text = |value| {
+        let mut text = |value, most| {
             let mut out =
                 Vec::with_capacity(usize::try_from((length as u64).saturating_sub(self.saved)).ok()?);
-            writing.value(value, &mut out);
-            Some(Tree::Text(Bytes::from(out)))
+            let height = writing.value(value, &mut out);
+            (height <= most).then(|| Tree::Text(Bytes::from(out)))
         };
         let mut members = vec![(TABLE, Tree::NULL)];
         match (form, tree) {
             (Form::GraphQl, Tree::Object(own)) if stands_beside_a_table(own) => {
                 for (name, value) in own.iter() {
-                    members.push((name.clone(), text(value)?));
+                    members.push((name.clone(), text(value, DEEPEST - 1)?));
                 }
             }
             (Form::GraphQl, _) => return None,
-            (Form::Json, _) => members.push((ROOT, text(tree)?)),
+            (Form::Json, _) => members.push((ROOT, text(tree, DEEPEST)?)),
         }
         let Writing { mut table, has_dollars, .. } = writing;
         if has_dollars {
@@ -158,13 +162,14 @@ struct Walk {
 }
 
 impl Walk {
-    /// The length of a value.
-    fn value(&mut self, tree: &Tree, depth: usize) -> Option<u64> {
+    /// The length of a value. `once` says whether the walk comes by here only once: what is in an array that others
+    /// have too is met again there.
+    fn value(&mut self, tree: &Tree, depth: usize, once: bool) -> Option<u64> {
         let depth = depth.checked_sub(1)?;
-        let Some(memory) = memory(tree) else { return self.own(tree, depth) };
-        if is_alone(tree) {
+        let Some(memory) = memory(tree) else { return self.own(tree, depth, once) };
+        if once && is_alone(tree) {
             self.known.visits.push(ALONE);
-            return self.own(tree, depth);
+            return self.own(tree, depth, once);
         }
         let next = u32::try_from(self.known.times.len()).ok().filter(|next| *next != ALONE)?;
         let number = *self.numbers.entry(memory).or_insert(next);
@@ -180,27 +185,29 @@ impl Walk {
         }
         self.known.times.push(1);
         self.lengths.push(0);
-        let length = self.own(tree, depth)?;
+        let length = self.own(tree, depth, true)?;
         *self.lengths.get_mut(number as usize)? = length;
         Some(length)
     }
 
-    fn own(&mut self, tree: &Tree, depth: usize) -> Option<u64> {
+    fn own(&mut self, tree: &Tree, depth: usize, once: bool) -> Option<u64> {
         let (own, members): (u64, &[Member]) = match tree {
             Tree::Text(text) => return Some(text.len() as u64),
-            Tree::Array(items) => {
-                let mut length = 2;
-                for item in items.iter() {
-                    length += 1 + self.value(item, depth)?;
-                }
-                return Some(length);
-            }
+            Tree::Array(items) => return self.items(items, depth, once && Arc::strong_count(items) == 1),
             Tree::Object(members) => (2, members),
             Tree::Extended(text, members) => (text.len() as u64, members),
         };
         let mut length = own;
         for (name, value) in members {
-            length += name.len() as u64 + 2 + self.value(value, depth)?;
+            length += name.len() as u64 + 2 + self.value(value, depth, once)?;
+        }
+        Some(length)
+    }
+
+    fn items(&mut self, items: &[Tree], depth: usize, once: bool) -> Option<u64> {
+        let mut length = 2;
+        for item in items {
+            length += 1 + self.value(item, depth, once)?;
         }
         Some(length)
     }
@@ -223,7 +230,8 @@ struct Writing<'a> {
     visits: Visits<'a>,
     fates: Vec<Fate>,
     table: Vec<u8>,
-    entries: u32,
+    /// How deep each entry is nested, spelt out.
+    heights: Vec<usize>,
     /// Room for entries.
     spare: Vec<Vec<u8>>,
     /// A name could be taken for a reference: only a search can tell.
@@ -231,14 +239,18 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn value(&mut self, tree: &Tree, out: &mut Vec<u8>) {
+    /// Writes a value, and says how deep it is nested, spelt out, at most.
+    fn value(&mut self, tree: &Tree, out: &mut Vec<u8>) -> usize {
         let Some(number) = self.visits.number(tree) else { return self.own(tree, out) };
         let is_shared = self.known.times.get(number).is_some_and(|times| *times > 1);
         let fate = self.fates.get(number).copied().unwrap_or(Fate::Spelt);
         let entry = match fate {
             Fate::Shared(entry) => entry,
-            // What is in it was not walked through again.
-            Fate::Spelt => return tree.write(out),
+            // What is in it was not walked through again; it is short.
+            Fate::Spelt => {
+                tree.write(out);
+                return SHORT as usize;
+            }
             Fate::New if is_shared => self.entry(tree),
             Fate::New => {
                 self.become_of(number, Fate::Spelt);
@@ -247,6 +259,7 @@ impl Writing<'_> {
         };
         self.become_of(number, Fate::Shared(entry));
         refer(out, entry);
+        self.heights.get(entry as usize).copied().unwrap_or_default()
     }
 
     fn become_of(&mut self, number: usize, fate: Fate) {
@@ -258,46 +271,50 @@ impl Writing<'_> {
     /// Puts a value into the table, behind what it refers to.
     fn entry(&mut self, tree: &Tree) -> u32 {
         let mut text = self.spare.pop().unwrap_or_default();
-        self.own(tree, &mut text);
-        if self.entries > 0 {
+        let height = self.own(tree, &mut text);
+        if !self.heights.is_empty() {
             self.table.push(b',');
         }
         self.table.append(&mut text);
         self.spare.push(text);
-        self.entries += 1;
-        self.entries - 1
+        self.heights.push(height);
+        self.heights.len() as u32 - 1
     }
 
-    fn own(&mut self, tree: &Tree, out: &mut Vec<u8>) {
+    fn own(&mut self, tree: &Tree, out: &mut Vec<u8>) -> usize {
         match tree {
             Tree::Text(text) => {
                 self.has_dollars = self.has_dollars || has_dollar(text);
                 out.extend_from_slice(text);
+                height(text)
             }
             Tree::Object(members) => {
                 out.push(b'{');
-                self.members(members, true, out);
+                self.members(members, true, out)
             }
             Tree::Extended(text, members) => {
                 self.has_dollars = self.has_dollars || has_dollar(text);
                 let own = text.strip_suffix(b"}").unwrap_or(text);
                 out.extend_from_slice(own);
-                self.members(members, own.trim_ascii_end() == b"{", out);
+                height(text).max(self.members(members, own.trim_ascii_end() == b"{", out))
             }
             Tree::Array(items) => {
                 out.push(b'[');
+                let mut deepest = 0;
                 for (place, item) in items.iter().enumerate() {
                     if place > 0 {
                         out.push(b',');
                     }
-                    self.value(item, out);
+                    deepest = self.value(item, out).max(deepest);
                 }
                 out.push(b']');
+                deepest + 1
             }
         }
     }
 
-    fn members(&mut self, members: &[Member], mut first: bool, out: &mut Vec<u8>) {
+    fn members(&mut self, members: &[Member], mut first: bool, out: &mut Vec<u8>) -> usize {
+        let mut deepest = 0;
         for (name, value) in members {
             if !std::mem::take(&mut first) {
                 out.push(b',');
@@ -305,10 +322,33 @@ impl Writing<'_> {
             self.has_dollars |= matches!(**name, [_, b'$' | b'\\', ..]);
             out.extend_from_slice(name);
             out.push(b':');
-            self.value(value, out);
+            deepest = self.value(value, out).max(deepest);
         }
         out.push(b'}');
+        deepest + 1
     }
+}
+
+/// How deep a text is nested at most: of one in which little is opened, what that could be.
+fn height(text: &[u8]) -> usize {
+    const LITTLE: usize = DEEPEST / 2;
+    if text.len() < LITTLE * 2 {
+        return text.len() / 2;
+    }
+    let opened = memchr::memchr2_iter(b'{', b'[', text).take(LITTLE).count();
+    if opened < LITTLE {
+        return opened;
+    }
+    let Ok(document) = Document::known(Bytes::copy_from_slice(text)) else { return DEPTH };
+    let levels = document.tokens().scan(0_usize, |level, (byte, _)| {
+        match byte {
+            b'{' | b'[' => *level += 1,
+            b'}' | b']' => *level = level.saturating_sub(1),
+            _ => {}
+        }
+        Some(*level)
+    });
+    levels.max().unwrap_or_default()
 }
 
 /// Hashes of addresses, which are spread by multiplication; nobody who sends bodies chooses them.

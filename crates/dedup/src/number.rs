@@ -14,7 +14,7 @@ use crate::hash;
 /// Shorter objects are not looked at: a reference saves nothing.
 pub(crate) const SHORT: u64 = 24;
 /// Deeper texts stay plain: the form adds two levels, and has to be readable itself.
-const DEEPEST: usize = json::DEPTH - 2;
+pub(crate) const DEEPEST: usize = json::DEPTH - 2;
 /// In place of a number: a `$` that is put into a name.
 pub(crate) const DOLLAR: u32 = u32::MAX;
 

@@ -1,11 +1,15 @@
 //! What deduplication promises, by example and for any text.
 
+mod javascript;
+mod texts;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use json::{Document, Tree};
 use proptest::prelude::*;
 
+use self::texts::any_text;
 use super::*;
 
 const CAP: usize = 1 << 20;
@@ -172,6 +176,55 @@ fn what_a_tree_shares_in_memory_is_found_without_looking() {
 }
 
 #[test]
+fn what_stands_in_a_list_that_is_shared_is_known_to_be_shared() {
+    let post = |title: &'static [u8]| {
+        let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"by\""), Tree::NULL)]);
+        Tree::Extended(Bytes::from_static(title), more)
+    };
+    let posts =
+        Tree::Array(Arc::new([post(br#"{"title":"On Engines"}"#), post(br#"{"title":"On Numbers"}"#)]));
+    let author = |name: &'static [u8]| {
+        let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"posts\""), posts.clone())]);
+        Tree::Extended(Bytes::from_static(name), more)
+    };
+    let tree = Tree::Array(Arc::new([author(br#"{"n":1}"#), author(br#"{"n":2}"#), author(br#"{"n":3}"#)]));
+    let known = Known::new(&tree, tree.len()).unwrap();
+    let wire = text_of(&known.write(&tree, Form::Json, tree.len()).unwrap());
+    assert_eq!(wire.matches("On Engines").count(), 1, "{wire}");
+    assert_eq!(decoded(&wire), text_of(&tree));
+}
+
+#[test]
+fn what_is_too_deep_for_the_form_stays_plain_however_it_is_known() {
+    let deep =
+        |depth: usize| Bytes::from(format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1)));
+    let twice = |depth: usize| {
+        let text = Tree::Text(deep(depth));
+        Tree::Array(Arc::new([text.clone(), text]))
+    };
+    for form in [Form::Json, Form::GraphQl] {
+        let tree = |depth: usize| match form {
+            Form::Json => twice(depth + 1),
+            Form::GraphQl => Tree::Object(Arc::new([(Bytes::from_static(b"\"data\""), twice(depth))])),
+        };
+        let deepest = tree(json::DEPTH - 4);
+        let wire = text_of(&encode(&deepest, form, &ALL).unwrap());
+        assert_eq!(decoded(&wire), text_of(&deepest));
+        for depth in [json::DEPTH - 3, json::DEPTH - 2, json::DEPTH - 1] {
+            assert!(encode(&tree(depth), form, &ALL).is_none(), "{depth}");
+        }
+    }
+    let many = format!(r#"{{"a":[{}]}}"#, vec!["[{}]"; 2000].join(","));
+    let many = Tree::Text(Bytes::from(many));
+    let tree = Tree::Array(Arc::new([many.clone(), many]));
+    assert_eq!(
+        decoded(&text_of(&encode(&tree, Form::Json, &ALL).unwrap())),
+        text_of(&tree),
+        "many, and not deep"
+    );
+}
+
+#[test]
 fn hostile_texts_are_refused_by_name() {
     let error = |text: &str| decode(text.as_bytes(), CAP).unwrap_err();
     assert_eq!(error("[1"), Error::NotJson(json::Error::NotJson(2)));
@@ -195,45 +248,6 @@ fn hostile_texts_are_refused_by_name() {
     let deep = format!(r#"{{"t":[[],{}],"r":1}}"#, nesting.join(","));
     assert_eq!(error(&deep).code(), "dedup-too-deep");
     assert_eq!(decode(br#"{"t":[]}"#, 1).unwrap_err(), Error::TooLong(1));
-}
-
-/// JSON texts with many equal objects in them, odd names and numbers, and white space at times.
-fn any_text() -> impl Strategy<Value = String> {
-    let names = prop::sample::select(vec![
-        "$",
-        "$$",
-        "\\u0024",
-        "a",
-        "id",
-        "__proto__",
-        "constructor",
-        "t",
-        "r",
-        "é",
-        "\\ud83d",
-    ]);
-    let leaf = prop_oneof![
-        Just("null".to_owned()),
-        Just("12345678901234567890123".to_owned()),
-        Just("-0.10e-7".to_owned()),
-        Just(r#""\ud800 and \"more\" than a few letters""#.to_owned()),
-        Just(ADA.to_owned()),
-        Just(format!(r#"{{"by":{ADA},"n":1}}"#)),
-        "[0-9]{1,3}".prop_map(|digits| format!("1{digits}")),
-    ];
-    leaf.prop_recursive(5, 60, 6, move |inner| {
-        let members = prop::collection::vec((names.clone(), inner.clone()), 0..4);
-        let space = prop::sample::select(vec!["", "", "", " ", "\n\t"]);
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..6).prop_map(|items| format!("[{}]", items.join(","))),
-            (inner, 2..5_usize).prop_map(|(item, times)| format!("[{}]", vec![item; times].join(","))),
-            (members, space).prop_map(|(members, space)| {
-                let members: Vec<_> =
-                    members.iter().map(|(name, value)| format!("\"{name}\"{space}:{space}{value}")).collect();
-                format!("{{{}}}", members.join(","))
-            }),
-        ]
-    })
 }
 
 /// A tree of a text, whose objects are texts or built, and shared where the text has them twice.

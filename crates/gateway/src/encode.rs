@@ -19,7 +19,7 @@ mod tests;
 use std::time::Instant;
 
 use futures_util::FutureExt;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use services::{Body, body};
@@ -97,19 +97,31 @@ impl Encoding {
         mut response: Response<Body>,
     ) -> Response<Body> {
         if response.status() == StatusCode::NOT_MODIFIED {
-            asked.known.iter().for_each(|known| head::name_as_known(response.headers_mut(), known));
+            let headers = response.headers_mut();
+            asked.known.iter().for_each(|known| head::name_as_known(headers, known));
+            self.vary(headers);
             return response;
         }
         if self.dedups {
             response = match asked.forms.filter(|_| !asked.is_head) {
                 // Boxed, since other requests would keep the room for it otherwise.
                 Some(forms) => Box::pin(dedup::apply(forms, until, response)).await,
-                None => dedup::offered(response),
+                None => dedup::offered(asked.is_head, response),
             };
         }
         match &self.compress {
             Some(compress) => compress.apply(&asked, response),
             None => response,
+        }
+    }
+
+    /// Says of a 304 what its 200 would say: a cache keeps that answer under what is said here (RFC 9110, section 15.4.5).
+    fn vary(&self, headers: &mut HeaderMap) {
+        if self.dedups {
+            head::vary(headers, "accept");
+        }
+        if self.compress.is_some() {
+            head::vary(headers, "accept-encoding");
         }
     }
 }

@@ -110,7 +110,7 @@ impl Planner {
             types: Arc::new(types),
             subgraphs: subgraphs.collect(),
             rules: default_rules_validation_plan(),
-            limits: limits.clone(),
+            limits: *limits,
             kept: Kept::new(KEPT),
         })
     }
@@ -131,14 +131,14 @@ impl Planner {
     }
 
     fn make(&self, text: &str, name: Option<&str>) -> Result<Plan, Vec<GraphqlError>> {
-        let one = |error: GraphqlError| vec![error];
+        let one = |error: Box<GraphqlError>| vec![*error];
         limits::nesting(text).map_err(one)?;
         let document = self.parse(text).map_err(one)?;
         let operation = chosen(&document, name).map_err(one)?;
         let root = match operation.kind {
             OperationKind::Mutation if self.types.mutation.is_none() => {
                 let message = "the schema has no mutations";
-                return Err(one(GraphqlError::new(Code::Operation, message)));
+                return Err(vec![GraphqlError::new(Code::Operation, message)]);
             }
             kind => self.types.root(kind),
         };
@@ -147,7 +147,7 @@ impl Planner {
         let variables = self.variables(&operation);
         let broken = |Broken(reason): Broken| {
             tracing::error!(reason, "a document could not be planned");
-            one(GraphqlError::new(Code::Plan, "the gateway can't plan this document; its log says why"))
+            vec![GraphqlError::new(Code::Plan, "the gateway can't plan this document; its log says why")]
         };
         let (positions, steps) = self.lowered(&document, &operation, name).map_err(broken)?;
         let mut shaping = Shaping::new(&self.types, &positions, &document);
@@ -166,11 +166,11 @@ impl Planner {
         })
     }
 
-    fn parse(&self, text: &str) -> Result<Document, GraphqlError> {
+    fn parse(&self, text: &str) -> Result<Document, Box<GraphqlError>> {
         let tokens = self.limits.tokens as usize;
         guarded(|| safe_parse_operation_with_token_limit(text, tokens))
             .ok_or_else(|| GraphqlError::new(Code::Syntax, "the document can't be read"))?
-            .map_err(|error| syntax(&error.to_string(), tokens))
+            .map_err(|error| Box::new(syntax(&error.to_string(), tokens)))
     }
 
     fn validate(&self, document: &Document) -> Result<(), Vec<GraphqlError>> {
@@ -257,7 +257,7 @@ fn syntax(text: &str, tokens: usize) -> GraphqlError {
 }
 
 /// The operation of this name, or the only one.
-fn chosen<'d>(document: &'d Document, name: Option<&str>) -> Result<Operation<'d>, GraphqlError> {
+fn chosen<'d>(document: &'d Document, name: Option<&str>) -> Result<Operation<'d>, Box<GraphqlError>> {
     let mut found: Option<&OperationDefinition> = None;
     for definition in &document.definitions {
         let Definition::Operation(operation) = definition else { continue };
@@ -271,7 +271,7 @@ fn chosen<'d>(document: &'d Document, name: Option<&str>) -> Result<Operation<'d
             (Some(name), _) if own != Some(name) => {}
             (None, Some(_)) => {
                 let message = "the document has several operations: say by `operationName` which one";
-                return Err(GraphqlError::new(Code::Operation, message));
+                return Err(Box::new(GraphqlError::new(Code::Operation, message)));
             }
             _ => found = Some(operation),
         }
@@ -297,7 +297,7 @@ fn chosen<'d>(document: &'d Document, name: Option<&str>) -> Result<Operation<'d
         },
         OperationDefinition::Subscription(_) => {
             let message = "subscriptions are not supported";
-            return Err(GraphqlError::new(Code::Operation, message));
+            return Err(Box::new(GraphqlError::new(Code::Operation, message)));
         }
     })
 }

@@ -3,6 +3,8 @@
 mod introspect;
 mod response;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -85,6 +87,11 @@ pub(crate) async fn entities(
         Ok(response) => response,
         Err(reason) => return failed(ground, endpoint, count, reason),
     };
+    sort(response, batches, &endpoint.name(ground))
+}
+
+/// What each target got.
+fn sort(response: Response, batches: &[Batch<'_>], service: &Arc<str>) -> Fetched {
     // The targets' numbers, by alias and place in its list.
     let mut firsts = Vec::with_capacity(batches.len());
     let mut first = 0;
@@ -99,13 +106,13 @@ pub(crate) async fn entities(
         Some((first + item, rest))
     });
     let data = response.data.and_then(|start| response.document.node(start));
-    let mut found = Vec::with_capacity(count);
+    let mut found = Vec::with_capacity(first);
     for (alias, first, count) in &firsts {
         let list = data.and_then(|data| data.member(alias.as_bytes()));
         let mut items = list.into_iter().flat_map(Node::items);
         found.extend((*first..first + count).map(|target| sorted.found(target, items.next(), 0)));
     }
-    let errors = sorted.errors(&endpoint.name(ground), response.status);
+    let errors = sorted.errors(service, response.status);
     Fetched { documents: vec![response.document], found, errors }
 }
 
@@ -185,5 +192,7 @@ pub(crate) fn is_there(node: &Node<'_>) -> bool {
     node.kind() != Kind::Null
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

@@ -110,4 +110,6 @@ fn shown(path: &Path) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -11,7 +11,10 @@ use crate::remote::introspect;
 
 /// What services said of themselves, by name and path.
 #[derive(Debug, Default)]
-pub struct Schemas(Mutex<BTreeMap<(Box<str>, Box<str>), Arc<str>>>);
+pub struct Schemas(Mutex<BTreeMap<Key, Arc<str>>>);
+
+/// A service's name, and where it answers.
+type Key = (Box<str>, Box<str>);
 
 /// A GraphQL service that has to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

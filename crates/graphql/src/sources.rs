@@ -74,11 +74,6 @@ impl Sources {
 }
 
 impl Ground {
-    /// The request's account.
-    pub(crate) fn call(&self) -> &Call {
-        self.calls.call()
-    }
-
     /// The service of this name.
     pub(crate) fn service(&self, name: &str) -> Result<&Arc<Service>, Reason> {
         let unknown = || Reason::Call(Arc::new(CallError::Path(PathError::UnknownService)));

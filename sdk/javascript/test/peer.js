@@ -1,4 +1,4 @@
-// The other side of crates/dedup/tests/javascript.rs. A line in is a JSON text and its deduplicated form, or null; a line
+// The other side of crates/dedup/src/tests/javascript.rs. A line in is a JSON text and its deduplicated form, or null; a line
 // out is the text as JavaScript spells it, what the form means, and the text's form by the encoder here.
 import { createInterface } from "node:readline";
 

@@ -82,6 +82,9 @@ impl Reader<'_> {
             self.wrong(Kind::Call, "at", error.to_string(), "write it as in `/items`");
         }
         let fields = part.fields.as_ref().map(|fields| self.fields(fields));
+        if part.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
+            self.wrong(Kind::Call, "timeout", "no call is made in no time", "write it as in `500ms`");
+        }
         let (service, url) = call?;
         let read = Part {
             name: name.into(),
@@ -176,7 +179,15 @@ impl Reader<'_> {
                     let alone =
                         http::HeaderMap::from_iter([(known.clone(), http::HeaderValue::from_static(""))]);
                     if let Err(error) = services::headers::check(&alone) {
-                        self.mistakes.add(Kind::Call, place, error.to_string(), "leave it out");
+                        self.mistakes.add(Kind::Call, &place, error.to_string(), "leave it out");
+                    }
+                    let is_wrong = |piece: &template::Piece| match piece {
+                        template::Piece::Text(text) => http::HeaderValue::from_str(text).is_err(),
+                        template::Piece::Slot(_) => false,
+                    };
+                    if template.iter().any(is_wrong) {
+                        let message = "the value has a character that can't stand in a header";
+                        self.mistakes.add(Kind::Call, place, message, "leave line breaks and the like out");
                     }
                     headers.push((known, template));
                 }
@@ -292,6 +303,13 @@ impl Reader<'_> {
         if let Some(slot) = wrong {
             let message = format!("`{{{}}}` stands for an item, but the part has no `each`", slot.text);
             self.wrong(Kind::Placeholder, word, message, "say by `each` what the items are");
+        }
+        let over_input = matches!(&part.each, Some(Each { over: Over::Input(_), .. }));
+        let deeper = |slot: &&Slot| matches!(&slot.source, Source::Each(path) if !path.steps().is_empty());
+        if let Some(slot) = slots(part).into_iter().find(deeper).filter(|_| over_input) {
+            let message =
+                format!("`{{{}}}` is nothing: the items of an input are texts or numbers", slot.text);
+            self.wrong(Kind::Placeholder, word, message, "write `{each}`");
         }
         let may_miss = |slot: &&Slot| match &slot.source {
             Source::Input(input) => self.declared.input.get_index(*input).is_some_and(|(name, input)| {

@@ -67,6 +67,62 @@ async fn a_client_can_not_climb_out_of_a_path() {
         assert_eq!((code, status), ("input-invalid", 400), "{id}: {told}");
     }
     assert_eq!(Rig::new(text, &[]).fails("/here").await.0, "input-missing");
+    let list = r#"{"input": {"ids": {"type": "list", "required": true}}, "parts": {"a": {"get": "profile/a/{ids}"}}}"#;
+    for ids in ["..", "a,..", "a,a%2Fb", "%2e", "a%5Cb", "a%0Ab"] {
+        let (code, status, told) = Rig::new(list, &[]).fails(&format!("/here?ids={ids}")).await;
+        assert_eq!((code, status), ("input-invalid", 400), "{ids}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_value_of_a_list_is_no_segment_either() {
+    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"delete": "order/b/{$.a[*].id}"}}}"#;
+    for id in ["", "..", "a/b"] {
+        let rig = Rig::new(text, &[("profile/a", 200, &format!(r#"[{{"id":"{id}"}}]"#))]);
+        let request = Request::delete("/here").body("").unwrap();
+        assert_eq!(rig.send(request).await.err().unwrap().code(), "value-path", "{id}");
+        assert_eq!(rig.lines(), ["GET profile/a"]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_says_that_can_not_be_sent_is_its_own_fault() {
+    let text = r#"{"input": {"t": {"type": "string"}, "h": {"type": "string", "in": "header"}}, "parts": {"a": {
+        "post": "profile/{body.path}?x={body.x}&h={h}", "headers": {"x-t": "{t}", "x-u": "a{body.u}"}, "body": {"n": "a{body.x}b"}}}}"#;
+    for (target, header, body, code, parameter) in [
+        ("/here?t=a%0d%0aHost:%20b", "a", r#"{"path":"p","x":1}"#, "input-invalid", "`t`"),
+        ("/here?t=%00", "a", r#"{"path":"p","x":1}"#, "input-invalid", "`t`"),
+        ("/here?t=%ff", "a", r#"{"path":"p","x":1}"#, "input-invalid", "`t`"),
+        ("/here", "caf\u{e9}", r#"{"path":"p","x":1}"#, "input-invalid", "`h`"),
+        ("/here", "a", r#"{"path":"..","x":1}"#, "body-invalid", "`body.path`"),
+        ("/here", "a", r#"{"path":["p"],"x":1}"#, "body-invalid", "`body.path`"),
+        ("/here", "a", r#"{"path":"p","x":{}}"#, "body-invalid", "`body.x`"),
+        ("/here", "a", r#"{"path":"p","x":"\ud800"}"#, "body-invalid", "`body.x`"),
+        ("/here", "a", r#"{"path":"p","x":1,"u":"a\r\nb"}"#, "body-invalid", "`body.u`"),
+    ] {
+        let rig = Rig::new(text, &[]);
+        let header: Vec<u8> = header.chars().map(|letter| letter as u8).collect();
+        let request = Request::post(target).header("h", header).body(body).unwrap();
+        let problem = rig.send(request).await.err().unwrap();
+        assert_eq!((problem.code(), problem.status().as_u16()), (code, 400), "{body}: {problem}");
+        assert!(problem.to_string().contains(parameter) && rig.lines().is_empty(), "{problem}");
+    }
+    let path = r#"{"input": {"id": {"type": "string"}}, "parts": {"a": {"get": "profile/{id}"}}}"#;
+    let rig = Rig::at("/here/{id}", path, LimitsConfig::default(), &[("profile/caf%C3%A9", 200, "1")]);
+    let (code, status, _) = rig.fails("/here/%ff").await;
+    assert_eq!((code, status), ("input-invalid", 400));
+    assert_eq!(rig.get("/here/caf%c3%a9").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_text_that_is_no_unicode_is_never_sent_as_another_one() {
+    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b?ids={$.a[*].id}", "headers": {"x-one": "{$.a[0].h}"}}}}"#;
+    for answer in
+        [r#"[{"id":"\ud800"},{"id":"\ud801"}]"#, r#"[{"id":1,"h":"\udc00"}]"#, r#"[{"id":1,"h":"a\nb"}]"#]
+    {
+        let (code, status, told) = Rig::new(text, &[("profile/a", 200, answer)]).fails("/here").await;
+        assert_eq!((code, status), ("value-kind", 502), "{told}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,6 +158,31 @@ fn each_mistake_has_its_place_and_code() {
             "declared-each",
             "put into items",
         ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","headers":{"x-a":"b\r\nhost: c"}}}}"#,
+            "/parts/a/headers/x-a",
+            "declared-call",
+            "can't stand in a header",
+        ),
+        (
+            r#"{"parts":{"a":{"get":"profile/a","timeout":"0s"}}}"#,
+            "/parts/a/timeout",
+            "declared-call",
+            "no time",
+        ),
+        (
+            r#"{"input":{"ids":{"type":"list"}},"parts":{"a":{"get":"profile/{each.id}","each":"ids"}}}"#,
+            "/parts/a/get",
+            "declared-placeholder",
+            "the items of an input",
+        ),
+        (r#"{"parts":{"a":{"get":"profile/a"}},"partial":204}"#, "/partial", "declared-answer", "no body"),
+        (
+            r#"{"parts":{"a":{"get":"profile/a"}},"answer":[]}"#,
+            "/answer",
+            "declared-answer",
+            "no part is named",
+        ),
     ] {
         let found = told(text);
         let fits = |mistake: &(String, &str, String)| {

@@ -1,4 +1,5 @@
-//! Three services in this process that answer what a test says, and an aggregate before them.
+//! Three services in this process that answer what a test says, and an aggregate before them. What is said of `*` is
+//! the answer to all other calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,13 +16,14 @@ use services::{Body, Call, Problem, ServiceConfig, Services, Transport, Transpor
 use crate::{Aggregate, Declaration, Ground, LimitsConfig, Mistake};
 
 /// Answers calls by `METHOD service/path?query`, and remembers them with their headers and bodies.
-pub(super) struct Stage {
-    pub(super) answers: Mutex<BTreeMap<String, Answer>>,
-    pub(super) seen: Mutex<Vec<Seen>>,
+#[derive(Default)]
+pub(crate) struct Stage {
+    pub(crate) answers: Mutex<BTreeMap<String, Answer>>,
+    pub(crate) seen: Mutex<Vec<Seen>>,
 }
 
 #[derive(Clone)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Says(u16, String),
     Never,
     /// A body that a test sends.
@@ -29,28 +31,28 @@ pub(super) enum Answer {
 }
 
 /// A call that came.
-pub(super) struct Seen {
-    pub(super) line: String,
-    pub(super) headers: http::HeaderMap,
-    pub(super) body: String,
+pub(crate) struct Seen {
+    pub(crate) line: String,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: String,
 }
 
 /// An aggregate and its services.
-pub(super) struct Rig {
-    pub(super) stage: Arc<Stage>,
-    pub(super) aggregate: Aggregate,
+pub(crate) struct Rig {
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) aggregate: Aggregate,
 }
 
 /// What a client got.
-pub(super) struct Got {
-    pub(super) status: u16,
-    pub(super) text: String,
-    pub(super) headers: http::HeaderMap,
-    pub(super) tree: Option<json::Tree>,
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) tree: Option<json::Tree>,
 }
 
 impl Got {
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 }
@@ -72,7 +74,10 @@ impl Transport for Wire {
             let body = body.collect().await.map_err(TransportError::Broken)?.to_bytes();
             let body = String::from_utf8_lossy(&body).into_owned();
             stage.seen.lock().unwrap().push(Seen { line: line.clone(), headers: head.headers, body });
-            let answer = stage.answers.lock().unwrap().get(&line).cloned();
+            let answer = {
+                let answers = stage.answers.lock().unwrap();
+                answers.get(&line).or_else(|| answers.get("GET *")).cloned()
+            };
             match answer {
                 Some(Answer::Says(status, text)) => {
                     let body = services::body::full(Bytes::from(text));
@@ -87,7 +92,7 @@ impl Transport for Wire {
     }
 }
 
-pub(super) fn services(stage: &Arc<Stage>) -> Services {
+pub(crate) fn services(stage: &Arc<Stage>) -> Services {
     let names = ["profile", "catalog", "order"];
     let config = names.map(|name| (name.to_owned(), ServiceConfig::at("http://127.0.0.1:1")));
     let services = Services::new(&BTreeMap::from(config)).unwrap();
@@ -95,22 +100,22 @@ pub(super) fn services(stage: &Arc<Stage>) -> Services {
 }
 
 /// A declaration, written in JSON.
-pub(super) fn declaration(text: &str) -> Declaration {
+pub(crate) fn declaration(text: &str) -> Declaration {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-pub(super) fn mistakes(path: &str, text: &str) -> Vec<Mistake> {
+pub(crate) fn mistakes(path: &str, text: &str) -> Vec<Mistake> {
     let stage = Arc::new(Stage { answers: Mutex::default(), seen: Mutex::default() });
     let ground = Ground { path, services: &services(&stage), documents: &BTreeMap::new() };
     Aggregate::new(&declaration(text), &LimitsConfig::default(), &ground).err().unwrap_or_default()
 }
 
 impl Rig {
-    pub(super) fn new(text: &str, answers: &[(&str, u16, &str)]) -> Self {
+    pub(crate) fn new(text: &str, answers: &[(&str, u16, &str)]) -> Self {
         Self::at("/here", text, LimitsConfig::default(), answers)
     }
 
-    pub(super) fn at(path: &str, text: &str, limits: LimitsConfig, answers: &[(&str, u16, &str)]) -> Self {
+    pub(crate) fn at(path: &str, text: &str, limits: LimitsConfig, answers: &[(&str, u16, &str)]) -> Self {
         let says = |(line, status, text): &(&str, u16, &str)| {
             let answer =
                 if *text == "never" { Answer::Never } else { Answer::Says(*status, (*text).to_owned()) };
@@ -126,7 +131,7 @@ impl Rig {
     }
 
     /// Has a call answered by what a test sends.
-    pub(super) fn sends(&self, line: &str) -> http_body_util::channel::Sender<Bytes, services::body::Error> {
+    pub(crate) fn sends(&self, line: &str) -> http_body_util::channel::Sender<Bytes, services::body::Error> {
         let (sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(64);
         let body = Answer::Sends(Arc::new(Mutex::new(Some(body.boxed_unsync()))));
         self.stage.answers.lock().unwrap().insert(format!("GET {line}"), body);
@@ -134,12 +139,12 @@ impl Rig {
     }
 
     /// The response as it comes.
-    pub(super) async fn begin(&self, target: &str) -> Response<Body> {
+    pub(crate) async fn begin(&self, target: &str) -> Response<Body> {
         let request = Request::get(target).body(services::body::empty()).unwrap();
         self.aggregate.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"))
     }
 
-    pub(super) async fn send(&self, request: Request<&str>) -> Result<Got, Box<dyn Problem>> {
+    pub(crate) async fn send(&self, request: Request<&str>) -> Result<Got, Box<dyn Problem>> {
         let request = request.map(|body| services::body::full(body.to_owned()));
         let response = self.aggregate.handle(request, Call::unlimited()).await?;
         let (head, body) = response.into_parts();
@@ -149,19 +154,19 @@ impl Rig {
         Ok(Got { status: head.status.as_u16(), text, headers: head.headers, tree })
     }
 
-    pub(super) async fn get(&self, target: &str) -> Got {
+    pub(crate) async fn get(&self, target: &str) -> Got {
         self.send(Request::get(target).body("").unwrap()).await.unwrap_or_else(|problem| panic!("{problem}"))
     }
 
     /// Code, status and text of what goes wrong.
-    pub(super) async fn fails(&self, target: &str) -> (&'static str, u16, String) {
+    pub(crate) async fn fails(&self, target: &str) -> (&'static str, u16, String) {
         let request = Request::get(target).body("").unwrap();
         let problem = self.send(request).await.err().expect("a problem");
         (problem.code(), problem.status().as_u16(), problem.to_string())
     }
 
     /// What was called, in order.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.stage.seen.lock().unwrap().iter().map(|seen| seen.line.clone()).collect()
     }
 }

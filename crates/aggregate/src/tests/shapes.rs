@@ -205,6 +205,41 @@ async fn an_empty_list_is_asked_of_nobody_and_a_long_one_in_several_calls() {
 }
 
 #[tokio::test]
+async fn the_long_list_of_an_item_is_asked_for_in_several_calls_too() {
+    let text = r#"{"parts": {"a": {"get": "profile/a"},
+        "b": {"get": "order/b?ids={each.ids[*]}", "each": "a", "batch": 2, "WHEN": 0}}, "answer": "a"}"#;
+    let items = r#"[{"ids":[1,2,3]},{"ids":[1,2]},{"ids":[]},null,{"ids":[1,2,3]},{"ids":[3,4,5]}]"#;
+    let answers = [
+        ("profile/a", 200, items),
+        ("order/b?ids=1,2", 200, "[1,2]"),
+        ("order/b?ids=3", 200, "[3]"),
+        ("order/b?ids=3,4", 200, "[3,4]"),
+        ("order/b?ids=5", 200, "{}"),
+    ];
+    let rig = Rig::new(&text.replace(r#""WHEN": 0"#, r#""optional": true"#), &answers);
+    let got = rig.get("/here").await;
+    assert_eq!(
+        got.text,
+        r#"[{"ids":[1,2,3],"b":[1,2,3]},{"ids":[1,2],"b":[1,2]},{"ids":[],"b":[]},null,{"ids":[1,2,3],"b":[1,2,3]},{"ids":[3,4,5],"b":null}]"#
+    );
+    let told = got.headers["orfa-parts"].to_str().unwrap();
+    assert_eq!(told, r#"b;status=502;code="join-not-array""#);
+    assert_eq!(rig.lines().len(), 5, "equal calls are made once: {:?}", rig.lines());
+    let rig = Rig::new(&text.replace(r#", "WHEN": 0"#, ""), &answers);
+    assert_eq!(rig.fails("/here").await.0, "join-not-array");
+
+    let ids: Vec<String> = (0..3000).map(|id| (1000 + id).to_string()).collect();
+    let items = format!(r#"[{{"ids":[{}]}}]"#, ids.join(","));
+    let rig = Rig::new(
+        &text.replace(r#""batch": 2, "WHEN": 0"#, r#""apart": true"#),
+        &[("profile/a", 200, &items), ("*", 200, "[1]")],
+    );
+    rig.get("/here").await;
+    let lines = rig.lines();
+    assert!(lines.len() == 3 && lines.iter().all(|line| line.len() < 8020), "{} calls", lines.len());
+}
+
+#[tokio::test]
 async fn an_unsafe_call_gets_the_body_and_waits_for_all_that_could_fail_before_it() {
     let rig = Rig::at(
         "/b/{id}",

@@ -99,6 +99,16 @@ fn a_text_that_is_no_yaml_is_told_with_its_line() {
 }
 
 #[test]
+fn what_nobody_would_read_and_what_can_not_be_kept_is_told() {
+    let expected = "orfa.yaml:3:1: this is not YAML: another document begins here; a file has one";
+    tells(&format!("{{}}\n# the first\n---{GOOD}"), &[expected]);
+    let long = GOOD.replace("timeout: 2s", "timeout: 12345678901234567890123");
+    let expected = "orfa.yaml:3:51: services.catalog.timeout: the number has more digits than can be kept (hint: write it in quotes, if a text will do)";
+    assert!(told(&long).contains(&expected.to_owned()), "{:?}", told(&long));
+    assert!(told(&format!("---{GOOD}...\n")).is_empty());
+}
+
+#[test]
 fn nothing_at_all_lacks_its_routes() {
     tells("", &["orfa.yaml: `routes` is missing"]);
 }

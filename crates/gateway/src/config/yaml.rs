@@ -69,7 +69,26 @@ impl<'text> Reader<'text> {
                 _ => {
                     let start = at(&span.start);
                     self.source.put("", Place { key: start, value: start });
-                    return self.value(event, &span, "", 0);
+                    let value = self.value(event, &span, "", 0)?;
+                    self.end()?;
+                    return Ok(value);
+                }
+            }
+        }
+    }
+
+    /// Nothing stands behind the document: it would be read by nobody.
+    fn end(&mut self) -> Result<(), ScanError> {
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamEnd => return Ok(()),
+                Event::DocumentEnd | Event::Nothing => {}
+                _ => {
+                    return Err(ScanError::new_str(
+                        span.start,
+                        "another document begins here; a file has one",
+                    ));
                 }
             }
         }
@@ -91,7 +110,13 @@ impl<'text> Reader<'text> {
         }
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
+                let is_whole = text.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit());
                 let scalar = Scalar::parse_from_cow_and_metadata(text, style, tag.as_ref());
+                if is_whole && matches!(scalar, Some(Scalar::FloatingPoint(_))) {
+                    let hint = Some("write it in quotes, if a text will do".to_owned());
+                    let message = "the number has more digits than can be kept";
+                    self.mistakes.push(self.source.mistake(pointer, message, hint));
+                }
                 (self.scalar(scalar, pointer), anchor)
             }
             Event::SequenceStart(anchor, _) => (self.sequence(pointer, depth)?, anchor),

@@ -10,7 +10,7 @@ use dedup::{Form, Limits};
 use futures_util::{StreamExt, stream};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body::{Body as _, Frame};
+use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use json::Tree;
 use services::body::Error;
@@ -58,8 +58,8 @@ impl Forms {
 }
 
 /// Says that the answer could have been another, if that is so.
-pub(super) fn offered(mut response: Response<Body>) -> Response<Body> {
-    if may(&response) {
+pub(super) fn offered(is_head: bool, mut response: Response<Body>) -> Response<Body> {
+    if may(is_head, &response) {
         head::vary(response.headers_mut(), "accept");
     }
     response
@@ -68,8 +68,8 @@ pub(super) fn offered(mut response: Response<Body>) -> Response<Body> {
 /// The answer, without repetitions if that pays.
 pub(super) async fn apply(forms: Forms, until: Option<Instant>, response: Response<Body>) -> Response<Body> {
     let limits = Limits::default();
-    let mut response = offered(response);
-    let Some(form) = forms.of(&response).filter(|_| may(&response)) else { return response };
+    let mut response = offered(false, response);
+    let Some(form) = forms.of(&response).filter(|_| may(false, &response)) else { return response };
     if let Some(tree) = response.extensions_mut().remove::<Tree>() {
         let is_long = response.body().size_hint().lower() > LONG as u64;
         let encoded = computed(is_long, move || dedup::encode(&tree, form, &limits)).await;
@@ -89,9 +89,13 @@ pub(super) async fn apply(forms: Forms, until: Option<Instant>, response: Respon
 }
 
 /// Whether it is JSON, went well, may be written otherwise and has a length at which that can pay.
-fn may(response: &Response<Body>) -> bool {
+fn may(is_head: bool, response: &Response<Body>) -> bool {
     let limits = Limits::default();
-    let size = response.body().size_hint();
+    let size = match (is_head, super::size(response, is_head)) {
+        (true, Some(size)) => SizeHint::with_exact(size),
+        (true, None) => SizeHint::default(),
+        (false, _) => response.body().size_hint(),
+    };
     if size.lower() > limits.max as u64 || size.upper().is_some_and(|size| size < limits.min as u64) {
         return false;
     }

@@ -186,6 +186,15 @@ fn an_answer_that_has_not_changed_is_named_as_its_client_knows_it() {
 }
 
 #[test]
+fn a_cache_learns_by_an_answer_that_has_not_changed_what_decided_on_it() {
+    let encoding = Encoding { dedups: true, ..Encoding::plain(None, true) };
+    let response = Response::builder().status(304).header("vary", "origin").body(body::empty()).unwrap();
+    let response = with(&encoding, Request::get("/"), response);
+    let said: Vec<&HeaderValue> = response.headers().get_all("vary").iter().collect();
+    assert_eq!(said, ["origin", "accept", "accept-encoding"]);
+}
+
+#[test]
 fn what_has_come_of_a_slow_answer_is_readable_at_once() {
     for coding in CODINGS {
         let (mut send, body) = Channel::<Bytes, services::body::Error>::new(4);

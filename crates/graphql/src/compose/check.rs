@@ -21,6 +21,7 @@ pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
             _ => {}
         }
         implemented(schema, name, of, errors);
+        filled(schema, name, of, errors);
     }
 }
 
@@ -172,7 +173,23 @@ fn interface(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors
     }
 }
 
-/// A type has the fields of its interfaces, and names only interfaces.
+/// A type has something in it.
+fn filled(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
+    let is_empty = match of.kind {
+        Kind::Object | Kind::Interface => of.fields.is_empty(),
+        Kind::Input => of.inputs.is_empty(),
+        Kind::Enum => of.values.is_empty(),
+        Kind::Union => of.members.is_empty(),
+        Kind::Scalar => false,
+    };
+    if is_empty {
+        let service = &schema.name;
+        let message = format!("\"{name}\" of \"{service}\" has nothing in it.");
+        errors.add(Code::InvalidGraphql, &[service], name, message, "add to it, or take it out");
+    }
+}
+
+/// A type names only interfaces as its interfaces, and a union only objects as its members.
 fn implemented(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
     let service = &schema.name;
     for interface_name in &of.interfaces {

@@ -3,8 +3,10 @@
 
 use std::fmt::Write as _;
 
+use graphql_tools::parser::schema::Value as Written;
+
 use super::merged::{JoinField, MergedField, MergedType, Types};
-use super::model::{Input, Kind, Schema, Shown, Type};
+use super::model::{Input, Kind, Schema, Shown, Type, Value};
 use super::read::NO_REASON;
 
 const DIRECTIVES: &str = "
@@ -215,7 +217,7 @@ impl<'a> Printer<'_, 'a> {
     fn input(&mut self, name: &str, input: &Input<'a>) {
         let _ = write!(self.out, "{name}: {}", input.of);
         if let Some(default) = &input.default {
-            let _ = write!(self.out, " = {default}");
+            let _ = write!(self.out, " = {}", written(default));
         }
     }
 
@@ -253,6 +255,19 @@ fn keys(graph: &str, of: &Type<'_>) -> String {
         said
     };
     of.keys.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// A value as GraphQL writes it. The parser's own way puts texts of several lines into blocks, which lose their ends.
+fn written<'a>(value: &Value<'a>) -> String {
+    match value {
+        Written::String(text) => quoted(text),
+        Written::List(items) => format!("[{}]", items.iter().map(written).collect::<Vec<_>>().join(", ")),
+        Written::Object(members) => {
+            let members = members.iter().map(|(name, value)| format!("{name}: {}", written(value)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+        }
+        value => value.to_string(),
+    }
 }
 
 /// A text as GraphQL writes it on one line.

@@ -5,6 +5,7 @@
 
 mod told;
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use super::error::Errors;
@@ -19,16 +20,22 @@ const DEPTH: usize = 4;
 
 /// Complains of every field that some query could ask for in vain.
 pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut Errors) {
-    let mut reach = Reach { schemas, types, states: Vec::new(), seen: HashSet::new(), told: HashSet::new() };
-    for root in ["Query", "Mutation", "Subscription"] {
-        let Some(name) = types.get_index_of(root) else { continue };
-        let places = (0..schemas.len()).filter(|&source| schemas[source].types.contains_key(root));
-        reach.add(State { of: name, places: places.map(Place::bare).collect(), came: None });
-    }
-    let mut next = 0;
-    while next < reach.states.len() && next < STATES {
-        reach.look(next, errors);
-        next += 1;
+    let fields = types.values().flat_map(|of| of.fields.values());
+    let has_labels = fields.flat_map(|field| &field.join).any(|join| join.label.is_some());
+    let mut told = HashSet::new();
+    // What is overridden for a share of the requests has to be there with and without.
+    for is_overridden in if has_labels { [true, false].as_slice() } else { &[true] } {
+        let mut reach = Reach {
+            schemas,
+            types,
+            is_overridden: *is_overridden,
+            states: Vec::new(),
+            seen: HashSet::new(),
+            told,
+            satisfied: RefCell::default(),
+        };
+        reach.all(errors);
+        told = reach.told;
     }
 }
 
@@ -84,6 +91,9 @@ struct State<'s> {
     came: Option<(usize, &'s str)>,
 }
 
+/// What is required of an object: its type, the fields, and where it stands.
+type Required<'s> = (Option<usize>, Provided<'s>, Place<'s>);
+
 struct Reach<'s, 'a> {
     schemas: &'s [Schema<'a>],
     types: &'s Types<'a>,
@@ -91,9 +101,27 @@ struct Reach<'s, 'a> {
     seen: HashSet<(usize, Vec<Place<'s>>)>,
     /// The fields that were complained of.
     told: HashSet<(usize, &'s str)>,
+    /// Whether what is overridden for a share of the requests is so now.
+    is_overridden: bool,
+    /// Whether it can be had.
+    satisfied: RefCell<HashMap<Required<'s>, bool>>,
 }
 
 impl<'s, 'a> Reach<'s, 'a> {
+    fn all(&mut self, errors: &mut Errors) {
+        for root in ["Query", "Mutation", "Subscription"] {
+            let Some(name) = self.types.get_index_of(root) else { continue };
+            let places =
+                (0..self.schemas.len()).filter(|&source| self.schemas[source].types.contains_key(root));
+            self.add(State { of: name, places: places.map(Place::bare).collect(), came: None });
+        }
+        let mut next = 0;
+        while next < self.states.len() && next < STATES {
+            self.look(next, errors);
+            next += 1;
+        }
+    }
+
     fn add(&mut self, mut state: State<'s>) {
         state.places.sort_unstable();
         state.places.dedup();
@@ -110,7 +138,7 @@ impl<'s, 'a> Reach<'s, 'a> {
         let (mut next, mut missed) = (Vec::new(), Vec::new());
         for (&field, _) in merged.fields.iter().filter(|(_, field)| !field.shown.is_inaccessible) {
             let found: Vec<Place<'s>> =
-                places.iter().filter_map(|place| self.below(name, field, place, &places, 0)).collect();
+                places.iter().filter_map(|place| self.below(name, field, place)).collect();
             if found.is_empty() && self.told.insert((of, field)) {
                 missed.push(field);
             }
@@ -139,7 +167,7 @@ impl<'s, 'a> Reach<'s, 'a> {
             return reached;
         }
         let mut rest: Vec<(usize, &Selection)> = self.keys(name);
-        if depth == DEPTH {
+        if depth >= DEPTH {
             return reached;
         }
         loop {
@@ -193,7 +221,7 @@ impl<'s, 'a> Reach<'s, 'a> {
             Picked::Field { name: field, .. } if &**field == "__typename" => true,
             Picked::Field { name: field, below, .. } => {
                 let found: Vec<Place<'s>> =
-                    places.iter().filter_map(|place| self.below(name, field, place, places, depth)).collect();
+                    places.iter().filter_map(|place| self.below(name, field, place)).collect();
                 !found.is_empty()
                     && (below.0.is_empty()
                         || self.objects(name, field, found).iter().all(|(of, places)| {
@@ -211,14 +239,7 @@ impl<'s, 'a> Reach<'s, 'a> {
     }
 
     /// Where the field's value stands if it is asked for here; none where that can't be.
-    fn below(
-        &self,
-        name: &str,
-        field: &str,
-        place: &Place<'s>,
-        all: &[Place<'s>],
-        depth: usize,
-    ) -> Option<Place<'s>> {
+    fn below(&self, name: &str, field: &str, place: &Place<'s>) -> Option<Place<'s>> {
         let mut provided: Vec<Provided<'s>> = place
             .provided
             .iter()
@@ -234,18 +255,25 @@ impl<'s, 'a> Reach<'s, 'a> {
             return None;
         }
         if let Some(requires) = found.requires.as_ref().filter(|_| !is_provided) {
-            let others: Vec<Place<'s>> = all.iter().filter(|other| *other != place).cloned().collect();
-            if depth > DEPTH || !self.has_all(name, &requires.selection, &others, depth + 1) {
-                let by_keys = self.reached(name, all, depth + 1);
-                if depth > DEPTH || !self.has_all(name, &requires.selection, &by_keys, depth + 1) {
-                    return None;
-                }
-            }
+            self.is_satisfied(name, &requires.selection, place).then_some(())?;
         }
         provided.extend(found.provides.as_ref().map(|set| Provided(&set.selection)));
         provided.retain(|Provided(of)| !of.0.is_empty());
         provided.sort_unstable();
         Some(Place { source: place.source, provided })
+    }
+
+    /// Whether what a field requires can be had of the object, from where the field is. What requires itself never can.
+    fn is_satisfied(&self, name: &str, requires: &'s Selection, place: &Place<'s>) -> bool {
+        let question = (self.types.get_index_of(name), Provided(requires), place.clone());
+        if let Some(&known) = self.satisfied.borrow().get(&question) {
+            return known;
+        }
+        self.satisfied.borrow_mut().insert(question.clone(), false);
+        let places = self.reached(name, std::slice::from_ref(place), 0);
+        let is_satisfied = self.has_all(name, requires, &places, 0);
+        self.satisfied.borrow_mut().insert(question, is_satisfied);
+        is_satisfied
     }
 
     /// What a selection has of a field, for an object of this type.
@@ -262,7 +290,8 @@ impl<'s, 'a> Reach<'s, 'a> {
     fn is_resolved(&self, view: &str, field: &str, source: usize) -> bool {
         let Some(merged) = self.types.get(view).and_then(|of| of.fields.get(field)) else { return false };
         let gives = |join: &JoinField<'_>| {
-            join.source == Some(source) && !join.is_external && !join.is_used_overridden
+            let is_now = join.label.is_none() || join.overrides.is_some() == self.is_overridden;
+            join.source == Some(source) && is_now && !join.is_external && !join.is_used_overridden
         };
         merged.join.is_empty() || merged.join.iter().any(gives)
     }

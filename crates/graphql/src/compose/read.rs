@@ -66,6 +66,7 @@ pub(super) fn schema<'a>(
             Definition::SchemaDefinition(_) | Definition::DirectiveDefinition(_) => {}
         }
     }
+    reader.drop_empty_roots();
     reader.check_references();
     let Reader { names, types, .. } = reader;
     Some(Schema { name: name.clone(), graph, is_first: names.is_first, types })
@@ -168,9 +169,15 @@ impl<'a> Reader<'_, 'a> {
 
     /// What is known of the type so far. It is put back where it stood.
     fn begin(&mut self, name: &'a str, kind: Kind) -> Option<(&'a str, Type<'a>)> {
-        let is_machinery =
-            MACHINERY.contains(&name) || name.starts_with("link__") || name.starts_with("federation__");
-        if is_machinery {
+        let is_linked = ["link__", "federation__"].iter().any(|space| name.starts_with(space));
+        if is_linked || MACHINERY.contains(&name) || is_built_in(name) {
+            return None;
+        }
+        if ["__", "join__"].iter().any(|space| name.starts_with(space)) {
+            let message =
+                format!("The schema of \"{}\" has a type \"{name}\", a name that is not free.", self.service);
+            let hint = "rename it: GraphQL keeps names with \"__\" for itself, and supergraphs those with \"join__\"";
+            self.errors.add(Code::InvalidGraphql, &[self.service], name, message, hint);
             return None;
         }
         let usual = self.usual(name);
@@ -438,6 +445,12 @@ impl<'a> Reader<'_, 'a> {
             "write the names of fields, as \"id organization { id }\"",
         );
         None
+    }
+
+    /// A subgraph that only resolves entities may have a root with nothing in it.
+    fn drop_empty_roots(&mut self) {
+        let is_root = |name: &str| matches!(name, "Query" | "Mutation" | "Subscription");
+        self.types.retain(|name, of| !(is_root(name) && of.fields.is_empty()));
     }
 
     /// Every type that is named has to be there.

@@ -77,6 +77,7 @@ impl<'r> Writer<'r> {
             self.out.truncate(mark);
             self.out.extend_from_slice(b"null");
         }
+        self.aside();
         if !self.errors.is_empty() {
             let errors: Vec<Json> = self.errors.iter().map(GraphqlError::json).collect();
             self.out.extend_from_slice(b",\"errors\":");
@@ -455,6 +456,24 @@ impl<'r> Writer<'r> {
                 }));
                 self.errors.push(entry);
             }
+        }
+    }
+
+    /// What went wrong in steps as a whole, told of the field of the answer that they are below.
+    fn aside(&mut self) {
+        for (step, error) in &self.run.aside {
+            let (plan, errors) = (self.run.plan, &self.run.errors);
+            let (Some(error), Some(group)) = (errors.get(*error as usize), plan.steps[*step].groups.first())
+            else {
+                continue;
+            };
+            let mut entry = self.upstream(&error.message, error);
+            let mut position = group.position;
+            while let Some((parent, key)) = &plan.positions[position].parent {
+                position = *parent;
+                entry.path = vec![Segment::Key(Arc::clone(key))];
+            }
+            self.errors.push(entry);
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Run<'p> {
     pub(super) documents: Vec<Arc<Document>>,
     /// What went wrong.
     pub(super) errors: Vec<SourceError>,
+    /// Those that are of a step as a whole, beside all that it found.
+    pub(super) aside: Vec<(StepId, u32)>,
     /// By step what its groups have; nothing before it was made.
     made: Vec<Option<Box<[Made]>>>,
 }
@@ -123,7 +125,7 @@ fn places(key: &[SlotId], values: &[Val<'_>]) -> Box<[u64]> {
 impl<'p> Run<'p> {
     pub(crate) fn new(plan: &'p Plan, variables: Variables) -> Self {
         let made = plan.steps.iter().map(|_| None).collect();
-        Self { plan, variables, documents: Vec::new(), errors: Vec::new(), made }
+        Self { plan, variables, documents: Vec::new(), errors: Vec::new(), aside: Vec::new(), made }
     }
 
     /// Makes all steps, each as soon as those before it are made.
@@ -168,23 +170,23 @@ impl<'p> Run<'p> {
         if !step.conditions.iter().all(|(name, value)| self.variables.is_true(name) == *value) {
             return None;
         }
-        let speller = Speller { types: &self.plan.types, bindings: step.bindings.as_deref() };
+        let speller = Speller { types: &self.plan.types, bindings: Some(&step.bindings) };
         let mut asked = Asked::default();
         let mut gathered = Vec::new();
         match &step.call {
             Call::Operation(_, arguments) => asked.arguments = self.variables.arguments(arguments, &speller),
-            Call::Document(document) => asked.variables = self.variables.pairs(&document.variables),
+            Call::Document(document) => asked.variables = self.variables.pairs(&document.variables, &speller),
             Call::Keys(_, arguments) => {
                 asked.arguments = self.variables.arguments(arguments, &speller);
                 gathered = self.gather(step, &mut asked)?;
             }
             Call::Linked { arguments, variables, .. } => {
                 asked.arguments = self.variables.arguments(arguments, &speller);
-                asked.variables = self.variables.pairs(variables);
+                asked.variables = self.variables.pairs(variables, &speller);
                 gathered = self.gather(step, &mut asked)?;
             }
             Call::Entities(document, _) => {
-                asked.variables = self.variables.pairs(&document.variables);
+                asked.variables = self.variables.pairs(&document.variables, &speller);
                 gathered = self.gather(step, &mut asked)?;
             }
         }
@@ -197,7 +199,13 @@ impl<'p> Run<'p> {
         let errors = u32::try_from(self.errors.len()).unwrap_or(u32::MAX);
         let place = |place: Place| Place { document: place.document + documents, start: place.start };
         let mut found: Vec<Found> = fetched.found;
+        let mut is_told = vec![false; fetched.errors.len()];
         for found in &mut found {
+            if let Found::Partial(_, error) | Found::Failed(error) = found
+                && let Some(told) = is_told.get_mut(*error as usize)
+            {
+                *told = true;
+            }
             match found {
                 Found::Nothing => {}
                 Found::One(at) => *at = place(*at),
@@ -209,6 +217,8 @@ impl<'p> Run<'p> {
                 Found::Failed(error) => *error += errors,
             }
         }
+        let aside = (errors..).zip(is_told).filter(|(_, is_told)| !is_told);
+        self.aside.extend(aside.map(|(error, _)| (step, error)));
         self.documents.extend(fetched.documents);
         self.errors.extend(fetched.errors);
         let made = match gathered.is_empty() {
@@ -334,7 +344,11 @@ impl<'p> Run<'p> {
         match teller {
             Teller::Always(id) => Some(*id),
             Teller::Typename(member) => self.plan.types.find(std::str::from_utf8(&text(member)?).ok()?),
-            Teller::Member(member, known) => known.get(std::str::from_utf8(&text(member)?).ok()?).copied(),
+            Teller::Member(member, known) => {
+                let said = text(member)?;
+                let said = std::str::from_utf8(&said).ok()?;
+                known.get(said).copied().or_else(|| self.plan.types.find(said))
+            }
             Teller::Shape(shapes) => {
                 let fits = |members: &[Box<str>]| {
                     members.iter().all(|member| node.member(member.as_bytes()).is_some())

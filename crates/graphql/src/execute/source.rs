@@ -58,10 +58,6 @@ impl KeyRows {
         };
         self.places.iter().filter_map(node).collect()
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
 }
 
 impl Source for Ground {

@@ -75,9 +75,15 @@ impl Variables {
         Some(String::from_utf8_lossy(&self.get(name)?.string()?).into_owned())
     }
 
-    /// The variables of these names, those that are there.
-    pub(super) fn pairs(&self, names: &[Box<str>]) -> Vec<(Box<str>, Bytes)> {
-        names.iter().filter_map(|name| Some((name.clone(), self.get(name)?.slice()))).collect()
+    /// The variables of these names, those that are there, in a service's spelling.
+    pub(super) fn pairs(&self, names: &[Box<str>], speller: &Speller<'_>) -> Vec<(Box<str>, Bytes)> {
+        let pair = |name: &str| {
+            let (node, ty) = (self.get(name)?, self.types.get(name)?);
+            let mut text = Vec::new();
+            speller.respell(node, ty, &mut text);
+            Some((name.into(), text.into()))
+        };
+        names.iter().filter_map(|name| pair(name)).collect()
     }
 
     /// Arguments as an object, in a service's spelling; nothing where there are none.

@@ -106,8 +106,8 @@ pub(crate) enum Teller {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) service: Arc<str>,
-    /// How the service spells values; none for one that speaks GraphQL.
-    pub(crate) bindings: Option<Arc<Bindings>>,
+    /// How the service spells values.
+    pub(crate) bindings: Arc<Bindings>,
     pub(crate) call: Call,
     /// Whom it is made for.
     pub(crate) groups: Vec<Group>,

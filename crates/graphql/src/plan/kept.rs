@@ -10,10 +10,13 @@ pub(crate) struct Kept {
     plans: RwLock<Plans>,
 }
 
+/// A plan, by its operation's name.
+type Named = (Option<Box<str>>, Arc<Plan>);
+
 #[derive(Default)]
 struct Plans {
     /// By document, and then by the operation's name.
-    known: HashMap<Arc<str>, Vec<(Option<Box<str>>, Arc<Plan>)>>,
+    known: HashMap<Arc<str>, Vec<Named>>,
     /// The documents, the oldest first.
     order: VecDeque<Arc<str>>,
     bytes: usize,

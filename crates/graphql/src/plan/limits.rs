@@ -14,7 +14,7 @@ use crate::error::{Code, GraphqlError};
 const NESTING: usize = 200;
 
 /// Judges a text before it is parsed.
-pub(crate) fn nesting(text: &str) -> Result<(), GraphqlError> {
+pub(crate) fn nesting(text: &str) -> Result<(), Box<GraphqlError>> {
     let bytes = text.as_bytes();
     let (mut at, mut open) = (0, 0_usize);
     while let Some(byte) = bytes.get(at) {
@@ -27,7 +27,7 @@ pub(crate) fn nesting(text: &str) -> Result<(), GraphqlError> {
         }
         if open > NESTING {
             let message = format!("the document nests more than {NESTING} brackets within each other");
-            return Err(GraphqlError::new(Code::Limit, message));
+            return Err(Box::new(GraphqlError::new(Code::Limit, message)));
         }
         at += 1;
     }
@@ -73,7 +73,7 @@ pub(crate) fn operation(
     root: TypeId,
     types: &Types,
     limits: &GraphqlLimits,
-) -> Result<(), GraphqlError> {
+) -> Result<(), Box<GraphqlError>> {
     let fragments = document.definitions.iter().filter_map(|definition| match definition {
         Definition::Fragment(fragment) => Some((fragment.name.as_str(), fragment)),
         Definition::Operation(_) => None,
@@ -87,7 +87,7 @@ pub(crate) fn operation(
     }
     let over = |what: &str, count: u64, most: u32| {
         let message = format!("the operation has {what} of {count}; at most {most} is allowed here");
-        (count > u64::from(most)).then(|| GraphqlError::new(Code::Limit, message))
+        (count > u64::from(most)).then(|| Box::new(GraphqlError::new(Code::Limit, message)))
     };
     let fields = selections.items.len() as u64;
     let told = [
@@ -104,7 +104,7 @@ impl<'d> Counting<'d> {
         &mut self,
         selections: &'d SelectionSet,
         parent: Option<TypeId>,
-    ) -> Result<Counts, GraphqlError> {
+    ) -> Result<Counts, Box<GraphqlError>> {
         let mut sum = Counts::default();
         for item in &selections.items {
             let counts = match item {
@@ -132,7 +132,7 @@ impl<'d> Counting<'d> {
         Ok(sum)
     }
 
-    fn fragment(&mut self, name: &str) -> Result<Counts, GraphqlError> {
+    fn fragment(&mut self, name: &str) -> Result<Counts, Box<GraphqlError>> {
         // One that is not there is told by the validation.
         let Some((name, fragment)) = self.fragments.get_key_value(name).map(|(name, known)| (*name, *known))
         else {
@@ -143,7 +143,7 @@ impl<'d> Counting<'d> {
             Some(None) => {
                 let place = (fragment.position.line as u32, fragment.position.column as u32);
                 let message = format!("the fragment `{name}` has itself within it");
-                return Err(GraphqlError::new(Code::Invalid, message).at(place));
+                return Err(Box::new(GraphqlError::new(Code::Invalid, message).at(place)));
             }
             None => {}
         }

@@ -7,6 +7,7 @@
 mod represent;
 mod select;
 mod way;
+mod words;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -228,7 +229,8 @@ impl<'a> Lowering<'a> {
         if let Kind::Remote { path, .. } = &fetch.subgraph.kind {
             let is_query = !operation.operation_kind.as_ref().is_some_and(|kind| kind.is_mutation());
             let variables = names(node.variable_usages.iter().flatten());
-            let document = Document::new(path, &node.operation.document_str, variables, is_query);
+            let text = self.text(fetch, &node.operation, None, &parent);
+            let document = Document::new(path, &text, variables, is_query);
             let slot = self.root(fetch.subgraph, Call::Document(document), position, &[]);
             let spot = Spot { position, slot, parent: &parent, only: None };
             return self.select(fetch, &spot, &operation.selection_set, &mut Vec::new());
@@ -311,10 +313,8 @@ impl<'a> Lowering<'a> {
     ) {
         let conditions = self.conditions.iter().chain(conditions).cloned().collect();
         let service = Arc::clone(&subgraph.name);
-        let bindings = match &subgraph.kind {
-            Kind::Rest(bindings) => Some(Arc::clone(bindings)),
-            Kind::Remote { .. } => None,
-        };
+        let (Kind::Rest(bindings) | Kind::Remote { bindings, .. }) = &subgraph.kind;
+        let bindings = Arc::clone(bindings);
         self.steps.push(Step { service, bindings, call, groups, conditions, after });
     }
 
@@ -333,7 +333,8 @@ impl<'a> Lowering<'a> {
         if rests.iter().all(|rest| rest.as_ref().is_some_and(|rest| rest.items.is_empty())) {
             return Ok(());
         }
-        let text = select::text(node.operation, &rests);
+        let rest = select::replaced(node.operation, &rests);
+        let text = self.text(fetch, node.operation, rest, self.types.name(self.types.query));
         let document = Document::new(path, &text, node.node_variables, true);
         let batches = node.aliases.iter();
         let batches = batches.map(|alias| (alias.field.selection_identifier().into(), alias.variable.into()));
@@ -469,8 +470,12 @@ impl<'a> Lowering<'a> {
             (Kind::Remote { path, .. }, Ask::Field { .. }) => {
                 let selections = inlined(&field.selections, fetch.fragments);
                 let used = selections.variable_usages();
+                let bindings = fetch.bindings();
                 let declared = fetch.variables.iter().filter(|variable| used.contains(&variable.name));
-                let declares = declared.map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let declared = declared.map(|variable| words::declared(bindings, variable).to_string());
+                let declares = declared.collect::<Vec<_>>().join(", ");
+                let below = self.type_of(parent, &field.name).unwrap_or_default();
+                let selections = self.words(bindings, &selections, &below);
                 Call::Linked {
                     path: Arc::clone(path),
                     how: how.clone(),

@@ -196,8 +196,9 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                     );
                 }
             }
-            let is_hidden = |(_, field): (&Box<str>, &Field)| field.is_hidden;
-            if !is_root && it.shape.fields().is_some_and(|fields| fields.iter().all(is_hidden)) {
+            if !is_root
+                && it.shape.fields().is_some_and(|fields| fields.values().all(|field| field.is_hidden))
+            {
                 let message = format!("all fields of `{}` are hidden", it.name);
                 mistakes.add(Kind::Type, at(&["types"]), message, "leave one, or hide the type itself");
             }

@@ -54,6 +54,18 @@ fn a_client_that_asks_for_it_gets_nothing_twice() {
 }
 
 #[test]
+fn a_head_says_that_the_client_could_have_asked_for_it() {
+    let head = |length: usize| {
+        let response = Response::builder().header("content-type", "application/json");
+        let response = response.header("content-length", length).body(body::empty()).unwrap();
+        let response = with(&encoding(true), Request::head("/"), response);
+        header(&response, "vary").contains("accept")
+    };
+    assert!(head(1000));
+    assert!(!head(100));
+}
+
+#[test]
 fn an_answer_of_graphql_has_the_form_of_graphql_where_both_would_do() {
     let both = format!("{JSON}, {GRAPHQL}");
     let response = to(&both, answer("application/graphql-response+json", graphql()));

@@ -80,6 +80,46 @@ type X {{ y: Int }}"
 }
 
 #[test]
+fn fields_that_require_each_other_can_never_be_had() {
+    let case = "# service: a (v2)
+type Query { a: T }
+type T @key(fields: \"id\") { id: ID! x: Int @requires(fields: \"y\") y: Int @external }
+# service: b (v2)
+type T @key(fields: \"id\") { id: ID! y: Int @requires(fields: \"x\") x: Int @external }";
+    assert_eq!(codes(case), ["SATISFIABILITY_ERROR"; 2]);
+}
+
+#[test]
+fn a_name_that_is_not_free_and_a_type_with_nothing_in_it_are_refused() {
+    assert_eq!(
+        codes("# service: a\ntype Query { a: join__T } type join__T { x: Int }"),
+        ["INVALID_GRAPHQL"; 2]
+    );
+    assert_eq!(codes("# service: a\ntype Query { a: T } type T"), ["INVALID_GRAPHQL"]);
+    assert!(composed("# service: a\nscalar ID type Query { a: ID }\n# service: b\ntype Query").is_ok());
+}
+
+#[test]
+fn texts_come_out_as_they_went_in() {
+    let sdl = composed(
+        "# service: a
+type Query {
+  \"\"\"
+  It's \"quoted\", with \\ and
+  two lines, é.
+  \"\"\"
+  a(x: String = \"a \\\"b\\\" \\\\ \\n\"): Int @deprecated(reason: \"for a \\\"reason\\\"\")
+}",
+    );
+    let sdl = sdl.unwrap();
+    let again = format!("# service: a\n{}", &sdl[sdl.find("type Query").unwrap()..]);
+    let field = |sdl: &str| sdl[sdl.find("type Query").unwrap()..].to_owned();
+    assert_eq!(field(&composed(&again).unwrap()), field(&sdl));
+    assert!(sdl.contains(r#""It's \"quoted\", with \\ and\ntwo lines, é.""#), "{sdl}");
+    assert!(sdl.contains(r#"= "a \"b\" \\ \n""#), "{sdl}");
+}
+
+#[test]
 fn all_mistakes_are_told_at_once() {
     let codes = codes(
         "# service: a (v2)

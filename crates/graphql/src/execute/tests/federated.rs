@@ -228,3 +228,30 @@ async fn a_service_that_fails_leaves_what_others_know() {
     let answer = rig.ask("{ products { name reviews { body } } product { name } }").await;
     assert!(answer.contains(r#""product":null"#), "{answer}");
 }
+
+#[tokio::test]
+async fn a_service_is_asked_in_its_own_words_and_its_links_to_itself_are_calls_of_their_own() {
+    let own = json!({
+        "types": "Order is their T, OrderState their State",
+        "Query": { "list": [{ "__typename": "T", "no": 1, "state": "open", "next": 2 }, { "__typename": "U" }] },
+    });
+    let rig = Rig::renamed(own);
+    let answer = rig
+        .ask_with(
+            "query($in: OrderState) { orders(state: $in) { __typename ... on Order { number at: state } } }",
+            r#"{"in":"OPEN"}"#,
+        )
+        .await;
+    assert_eq!(
+        answer,
+        r#"{"data":{"orders":[{"__typename":"Order","number":1,"at":"OPEN"},{"__typename":"U"}]}}"#
+    );
+    assert_eq!(rig.asked(), [r#"shop/graphql {"in":"open"}"#]);
+    let plan = rig
+        .planner
+        .plan("{ orders(state: OPEN) { ... on Order { number next { number } } } }", None)
+        .unwrap();
+    let text = plan.explain().to_string();
+    assert!(text.contains("orders: list(state: open)") && text.contains("... on T"), "{text}");
+    assert!(text.contains("orfa_need_after: next") && text.contains("{ find }"), "{text}");
+}

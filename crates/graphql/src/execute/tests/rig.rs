@@ -16,7 +16,8 @@ use crate::plan::Planner;
 use crate::plan::data::{Call, Document as Asks, Step};
 use crate::schema::{Says, Source as Described, subgraphs};
 use crate::{
-    Ask, Fetched, Found, GraphqlLimits, How, Joined, Kind, Links, Part, Place, SourceError, Subgraph, compose,
+    Ask, Bindings, Entity, Fetched, Found, GraphqlLimits, How, Joined, Kind, Link, Links, Part, Place,
+    SourceError, Subgraph, TypeBinding, compose,
 };
 
 /// Services, and what they answer.
@@ -54,6 +55,42 @@ impl Rig {
             kind: Kind::Remote { path: "/graphql".into(), bindings: Arc::default(), is_federated: true },
         };
         Self { graphs, ..Self::of(services.iter().map(subgraph).collect(), &[]) }
+    }
+
+    /// A service `shop` that has other names for all it has: `Order` is its `T`, `number` its `no`, `OPEN` its `open`.
+    /// `Order.next` is a link to itself.
+    pub(super) fn renamed(graph: Value) -> Self {
+        let sdl = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.3", import: ["@key"])
+          type Query { orders(state: OrderState): [Thing] } union Thing = Order | U type U { x: Int }
+          type Order { number: Int after: Int state: OrderState next: Order } enum OrderState { OPEN }"#;
+        let words = |words: &[(&str, &str)]| {
+            words
+                .iter()
+                .map(|(name, own)| ((*name).into(), (*own).into()))
+                .collect::<HashMap<Box<str>, Box<str>>>()
+        };
+        let ask = Ask::Field { name: "find".into(), arguments: Vec::new() };
+        let link = Link { needs: vec!["after".into()], how: How::Each(ask) };
+        let entity = Entity { links: HashMap::from([("next".into(), link)]), ..Entity::default() };
+        let binding = |name: Option<&str>, fields: &[(&str, &str)], values: &[(&str, &str)]| TypeBinding {
+            name: name.map(Into::into),
+            fields: words(fields),
+            values: words(values),
+            ..TypeBinding::default()
+        };
+        let bindings = Bindings {
+            types: HashMap::from([
+                ("Order".into(), binding(Some("T"), &[("number", "no"), ("after", "next")], &[])),
+                ("OrderState".into(), binding(Some("State"), &[], &[("OPEN", "open")])),
+                ("Query".into(), binding(None, &[("orders", "list")], &[])),
+            ]),
+            entities: HashMap::from([("Order".into(), entity)]),
+            ..Bindings::default()
+        };
+        let (path, bindings) = ("/graphql".into(), Arc::new(bindings));
+        let kind = Kind::Remote { path, bindings, is_federated: false };
+        let rig = Self::of(vec![Subgraph { name: "shop".into(), sdl: sdl.to_owned(), kind }], &[]);
+        Self { graphs: serde_json::json!({ "shop": graph }), ..rig }
     }
 
     pub(super) fn of(subgraphs: Vec<Subgraph>, answers: &[(&str, &str)]) -> Self {

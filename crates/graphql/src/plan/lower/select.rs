@@ -9,6 +9,7 @@ use hive_router_query_planner::planner::plan_nodes::{FetchNodePathSegment, Fetch
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::words::need_alias;
 use super::{Done, Fetch, Lowering, Reading, Target};
 use crate::plan::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId, Teller, both};
 use crate::plan::types::TypeId;
@@ -76,8 +77,17 @@ impl Lowering<'_> {
         let said = field.selection_identifier();
         if field.name == "__typename" {
             if !fetch.is_rest() {
+                let own = fetch
+                    .bindings()
+                    .types
+                    .iter()
+                    .filter_map(|(name, binding)| Some((binding.name.clone()?, self.types.find(name)?)));
+                let own: HashMap<Box<str>, TypeId> = own.collect();
                 let slot = &mut self.positions[spot.position].slots[spot.slot];
-                slot.teller.get_or_insert_with(|| Teller::Typename(said.into()));
+                slot.teller.get_or_insert_with(|| match own.is_empty() {
+                    true => Teller::Typename(said.into()),
+                    false => Teller::Member(said.into(), own),
+                });
             }
             return Ok(());
         }
@@ -155,7 +165,17 @@ impl Lowering<'_> {
     ) -> Done {
         let key = |need: &str| format!("{need} of {}", fetch.subgraph.name);
         for need in &link.needs {
-            self.members(fetch, spot, need, &key(need), false);
+            if fetch.is_rest() {
+                self.members(fetch, spot, need, &key(need), false);
+                continue;
+            }
+            let entry = Entry {
+                only: spot.only.clone(),
+                lookup: Lookup::Member(need_alias(need).into()),
+                is_renamed: false,
+                spelling: None,
+            };
+            self.positions[spot.position].slots[spot.slot].add(&key(need), entry);
         }
         let keys = link.needs.iter().map(|need| key(need).into()).collect();
         let target = Target { position: spot.position, only: HashMap::new() };
@@ -244,7 +264,7 @@ impl Lowering<'_> {
     }
 
     /// The name of a field's type.
-    fn type_of(&self, parent: &str, field: &str) -> Option<String> {
+    pub(super) fn type_of(&self, parent: &str, field: &str) -> Option<String> {
         let definition = self.supergraph.definitions.get(parent)?;
         Some(definition.fields().get(field)?.field_type.inner_type().to_owned())
     }
@@ -320,19 +340,22 @@ fn left(selections: &SelectionSet, entity: Option<&Entity>) -> Option<SelectionS
     (!items.iter().all(is_typename)).then_some(SelectionSet { items })
 }
 
-/// The text of a fetch of entities, with these selections in the place of its own where there are any.
-pub(super) fn text(operation: &SubgraphFetchOperation, rests: &[Option<SelectionSet>]) -> Box<str> {
+/// The selection of a fetch of entities with these in the places of its own; none where all stay.
+pub(super) fn replaced(
+    operation: &SubgraphFetchOperation,
+    rests: &[Option<SelectionSet>],
+) -> Option<SelectionSet> {
     if rests.iter().all(Option::is_none) {
-        return operation.document_str.as_str().into();
+        return None;
     }
-    let mut document: Document = operation.document.clone();
-    let mut rests = rests.iter();
-    for item in &mut document.operation.selection_set.items {
-        if let (SelectionItem::Field(field), Some(Some(rest))) = (item, rests.next()) {
+    let Document { operation, fragments } = &operation.document;
+    let mut selections = inlined(&operation.selection_set, fragments);
+    for (item, rest) in selections.items.iter_mut().zip(rests) {
+        if let (SelectionItem::Field(field), Some(rest)) = (item, rest) {
             field.selections = rest.clone();
         }
     }
-    SubgraphFetchOperation::from_anonymous_operation(document).document_str.into()
+    Some(selections)
 }
 
 /// The text of a selection without its braces.

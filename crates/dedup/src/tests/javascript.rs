@@ -6,49 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
-use dedup::{Form, Limits, decode, encode_text};
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
+use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-const TEXTS: usize = 1000;
+use super::texts::any_text;
+use super::{Form, Limits, decode, encode_text};
 
-/// JSON texts with equal objects, odd names and numbers, and what no character is.
-fn any_text() -> impl Strategy<Value = String> {
-    let names = prop::sample::select(vec![
-        "$",
-        "$$",
-        "\\u0024",
-        "a",
-        "id",
-        "__proto__",
-        "constructor",
-        "length",
-        "0",
-        "\\ud83d",
-    ]);
-    let leaf = prop_oneof![
-        Just("null".to_owned()),
-        Just("9007199254740993".to_owned()),
-        Just("-0.10e-7".to_owned()),
-        Just(r#""\ud800\"\u0000 and more than a few letters""#.to_owned()),
-        Just(r#"{"id":1,"name":"Ada Lovelace"}"#.to_owned()),
-        Just(r#"{"by":{"id":1,"name":"Ada Lovelace"},"n":[{}]}"#.to_owned()),
-        "[1-9][0-9]{0,2}",
-    ];
-    leaf.prop_recursive(6, 60, 6, move |inner| {
-        let members = prop::collection::vec((names.clone(), inner.clone()), 0..4);
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..6).prop_map(|items| format!("[{}]", items.join(", "))),
-            (inner, 2..5_usize).prop_map(|(item, times)| format!("[{}]", vec![item; times].join(","))),
-            members.prop_map(|members| {
-                let members: Vec<_> =
-                    members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-                format!("{{{}}}", members.join(","))
-            }),
-        ]
-    })
-}
+const TEXTS: usize = 1000;
 
 /// What `peer.js` answers to these lines.
 fn node(lines: &str) -> String {

@@ -1,0 +1,69 @@
+//! The fields of a part that are wanted: of each of its objects a text with these alone.
+
+use bytes::Bytes;
+use json::{Kind, Node, Path, Step};
+
+/// The objects of a part after its fields were chosen, one behind the other in a text of their own.
+pub(super) struct Selected {
+    text: Bytes,
+    ends: std::vec::IntoIter<Option<usize>>,
+    start: usize,
+}
+
+impl Selected {
+    /// Of an array its items, of anything else itself. What is no object stays as it is.
+    pub(super) fn of(root: Node<'_>, fields: &[(Bytes, Path)]) -> Self {
+        let mut text = Vec::with_capacity(root.text().len() / 2);
+        let mut ends = Vec::new();
+        let mut add = |node: Node<'_>| {
+            let is_object = node.kind() == Kind::Object;
+            if is_object {
+                select(node, fields, &mut text);
+            }
+            ends.push(is_object.then_some(text.len()));
+        };
+        match root.kind() {
+            Kind::Array => root.items().for_each(add),
+            _ => add(root),
+        }
+        Self { text: text.into(), ends: ends.into_iter(), start: 0 }
+    }
+
+    /// The text of the next object.
+    pub(super) fn next(&mut self) -> Option<Bytes> {
+        let end = self.ends.next()??;
+        let text = self.text.slice(self.start..end);
+        self.start = end;
+        Some(text)
+    }
+}
+
+/// Writes the fields of an object, in the order of the declaration.
+fn select(node: Node<'_>, fields: &[(Bytes, Path)], out: &mut Vec<u8>) {
+    let mut found: [Option<Node<'_>>; 16] = [None; 16];
+    let is_plain =
+        fields.len() <= found.len() && fields.iter().all(|(_, path)| matches!(path.steps(), [Step::Name(_)]));
+    if is_plain {
+        for (key, value) in node.members() {
+            let named = fields
+                .iter()
+                .position(|(_, path)| matches!(path.steps(), [Step::Name(name)] if key.is(name.as_bytes())));
+            if let Some(place) = named.and_then(|place| found.get_mut(place)) {
+                place.get_or_insert(value);
+            }
+        }
+    }
+    out.push(b'{');
+    let mut first = true;
+    for (place, (name, path)) in fields.iter().enumerate() {
+        let value = if is_plain { found.get(place).copied().flatten() } else { path.find(node) };
+        let Some(value) = value else { continue };
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        out.push(b':');
+        out.extend_from_slice(value.text());
+    }
+    out.push(b'}');
+}

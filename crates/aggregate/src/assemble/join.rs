@@ -1,0 +1,90 @@
+//! Rows and the items that they go to, by their keys.
+
+use json::{Grouped, Kinds, Node, NotArray, Scalar, Tree};
+
+use crate::declaration::{Missing, One};
+use crate::plan::Joins;
+use crate::problem::Reason;
+
+/// Rows that are looked for.
+pub(super) struct Join<'a> {
+    pub(super) joins: &'a Joins,
+    pub(super) rows: Vec<Tree>,
+}
+
+impl Join<'_> {
+    /// For each item its rows.
+    pub(super) fn find<'n>(
+        self,
+        root: Node<'n>,
+        items: impl Iterator<Item = Node<'n>>,
+    ) -> Result<Vec<Tree>, Reason> {
+        let Self { joins, rows } = self;
+        let key = |node: Node<'n>| if joins.text { Scalar::text(node) } else { Scalar::of(node) };
+        let mut grouped = Grouped::with_capacity(rows.len());
+        for row in root.items() {
+            let node = joins.row_key.find(row);
+            let is_second = grouped.add(node.and_then(key));
+            if is_second && joins.one == One::Only(true) {
+                return Err(Reason::JoinDuplicate(shown(node)));
+            }
+        }
+        let is_one = joins.one != One::Only(false);
+        let mut lists: Vec<Option<Tree>> = vec![None; if is_one { 0 } else { grouped.len() }];
+        let (empty, mut found_any, mut kinds) = (Tree::Array([].into()), false, Kinds::default());
+        let mut values = Vec::new();
+        for item in items {
+            if joins.item_key.is_many() {
+                let mut list = Vec::new();
+                let visited = joins.item_key.visit(item, &mut |node| {
+                    let Some(key) = key(node) else { return };
+                    kinds = kinds | key.kind();
+                    let places = grouped.find(&key).into_iter().flat_map(|group| grouped.items(group));
+                    list.extend(places.filter_map(|place| rows.get(place).cloned()));
+                });
+                if let Err(NotArray(Some(kind))) = visited {
+                    return Err(Reason::EachNotArray(joins.on.clone(), kind.name()));
+                }
+                found_any |= !list.is_empty();
+                values.push(Tree::Array(list.into()));
+                continue;
+            }
+            let node = joins.item_key.find(item);
+            let key = node.and_then(key);
+            kinds = key.as_ref().map_or(kinds, |key| kinds | key.kind());
+            let group = key.as_ref().and_then(|key| grouped.find(key));
+            found_any |= group.is_some();
+            values.push(match group {
+                None if joins.missing == Missing::Error => return Err(Reason::JoinMissing(shown(node))),
+                None if is_one => Tree::NULL,
+                None => empty.clone(),
+                Some(group) if is_one => grouped
+                    .items(group)
+                    .next()
+                    .and_then(|place| rows.get(place).cloned())
+                    .unwrap_or(Tree::NULL),
+                Some(group) => {
+                    let list = || {
+                        Tree::Array(
+                            grouped.items(group).filter_map(|place| rows.get(place).cloned()).collect(),
+                        )
+                    };
+                    lists
+                        .get_mut(group)
+                        .map_or_else(|| empty.clone(), |known| known.get_or_insert_with(list).clone())
+                }
+            });
+        }
+        if !found_any && kinds.are_apart(grouped.kinds()) {
+            let (left, right) = (kinds.names(), grouped.kinds().names());
+            return Err(Reason::JoinKinds { on: joins.on.clone(), left, right });
+        }
+        Ok(values)
+    }
+}
+
+/// A key for a message; short, since it is a service's word.
+fn shown(node: Option<Node<'_>>) -> String {
+    let text = node.map_or(&b"null"[..], Node::text);
+    String::from_utf8_lossy(text).chars().take(40).collect()
+}

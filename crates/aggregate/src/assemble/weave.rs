@@ -1,0 +1,148 @@
+//! The walk through a part's value that puts in what belongs into it. Of a value only what something is put into is
+//! taken apart.
+
+use bytes::Bytes;
+use json::{Kind, Member, Node, Step, Tree};
+
+use super::fields::Selected;
+use crate::plan::Part;
+
+/// What is put in at a path, for each of its places in order.
+pub(super) struct Patch<'a> {
+    pub(super) steps: &'a [Step],
+    pub(super) name: &'a str,
+    pub(super) quoted: &'a Bytes,
+    pub(super) values: std::vec::IntoIter<Tree>,
+}
+
+impl Patch<'_> {
+    /// The same for each item of the array that it was for.
+    pub(super) fn at_items(&mut self) -> &mut Self {
+        if let [Step::Each, rest @ ..] = self.steps {
+            self.steps = rest;
+        }
+        self
+    }
+}
+
+/// A value with the fields that are wanted, and nothing put in.
+pub(super) fn shaped(part: &Part, root: Node<'_>) -> Tree {
+    match part.fields.as_deref() {
+        None => Tree::Text(root.slice()),
+        Some(fields) => Weaver { own: Some(Selected::of(root, fields)) }.tree(root, &mut []),
+    }
+}
+
+/// Walks through a value and puts in what belongs into it.
+pub(super) struct Weaver {
+    pub(super) own: Option<Selected>,
+}
+
+impl Weaver {
+    /// The value of a part.
+    pub(super) fn tree(&mut self, root: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+        match root.kind() {
+            Kind::Array => {
+                let mut below: Vec<&mut Patch<'_>> =
+                    patches.iter_mut().map(|patch| patch.at_items()).collect();
+                Tree::Array(root.items().map(|item| self.item(item, &mut below)).collect())
+            }
+            _ => self.item(root, patches),
+        }
+    }
+
+    /// An item, or the only object: that of which fields were chosen.
+    pub(super) fn item(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+        let own = self.own.as_mut().map(Selected::next);
+        match own {
+            Some(Some(text)) => put(text, node, patches, false),
+            _ if patches.is_empty() => Tree::Text(node.slice()),
+            _ => weave(node, patches),
+        }
+    }
+}
+
+/// A value somewhere in a part.
+fn weave(node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+    if patches.is_empty() {
+        return Tree::Text(node.slice());
+    }
+    match node.kind() {
+        Kind::Array => Tree::Array(
+            node.items()
+                .enumerate()
+                .map(|(number, item)| {
+                    let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
+                    let mut below: Vec<&mut Patch<'_>> = patches
+                        .iter_mut()
+                        .filter(|patch| goes_into(patch.steps, number))
+                        .map(|patch| &mut **patch)
+                        .collect();
+                    below.iter_mut().for_each(|patch| {
+                        if let [_, rest @ ..] = patch.steps {
+                            patch.steps = rest
+                        }
+                    });
+                    let tree = weave(item, &mut below);
+                    patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
+                    tree
+                })
+                .collect(),
+        ),
+        Kind::Object if patches.iter().all(|patch| patch.steps.is_empty()) => {
+            put(node.slice(), node, patches, true)
+        }
+        Kind::Object => open(node, patches),
+        _ => Tree::Text(node.slice()),
+    }
+}
+
+/// Whether a path goes on in an item of an array. One that ends at the array is for all its items.
+fn goes_into(steps: &[Step], number: usize) -> bool {
+    match steps {
+        [] | [Step::Each, ..] => true,
+        [Step::Name(name), ..] => name.parse() == Ok(number),
+    }
+}
+
+/// An object with what is put into it, of whose members nothing is taken apart. `text` is the object's, or what was
+/// chosen of it; then names were looked at before.
+fn put(text: Bytes, node: Node<'_>, patches: &mut [&mut Patch<'_>], is_whole: bool) -> Tree {
+    if patches.is_empty() {
+        return Tree::Text(text);
+    }
+    let is_hidden = |key: json::Key<'_>| patches.iter().any(|patch| key.is(patch.name.as_bytes()));
+    if is_whole && node.members().any(|(key, _)| is_hidden(key)) {
+        return open(node, patches);
+    }
+    let members =
+        patches.iter_mut().map(|patch| (patch.quoted.clone(), patch.values.next().unwrap_or(Tree::NULL)));
+    Tree::Extended(text, members.collect())
+}
+
+/// An object, member by member: something is put in below, or has the name of a member, in whose place it comes.
+fn open(node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+    let mut members: Vec<Member> = Vec::new();
+    for (key, value) in node.members() {
+        let is_hidden = patches.iter().any(|patch| patch.steps.is_empty() && key.is(patch.name.as_bytes()));
+        if is_hidden {
+            continue;
+        }
+        let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
+        let goes_on = |patch: &&mut &mut Patch<'_>| matches!(patch.steps, [Step::Name(name), ..] if key.is(name.as_bytes()));
+        let mut below: Vec<&mut Patch<'_>> =
+            patches.iter_mut().filter(goes_on).map(|patch| &mut **patch).collect();
+        below.iter_mut().for_each(|patch| {
+            if let [_, rest @ ..] = patch.steps {
+                patch.steps = rest
+            }
+        });
+        let tree = weave(value, &mut below);
+        patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
+        members.push((key.node().slice(), tree));
+    }
+    for patch in patches.iter_mut().filter(|patch| patch.steps.is_empty()) {
+        members.push((patch.quoted.clone(), patch.values.next().unwrap_or(Tree::NULL)));
+    }
+    Tree::Object(members.into())
+}

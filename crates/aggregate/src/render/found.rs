@@ -1,0 +1,161 @@
+//! What placeholders stand for, and what is wrong with it where it should stand.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use json::{Kind, Node, NotArray, Path};
+use services::path::{encode, is_segment};
+
+use super::{Item, Renderer, Stop};
+use crate::problem::{AggregateError, Reason};
+use crate::template::{Slot, Source};
+
+/// The value of a placeholder.
+pub(super) enum Found<'a> {
+    Nothing,
+    One(Text<'a>),
+    Many(Vec<Text<'a>>),
+}
+
+/// A scalar as text.
+pub(super) struct Text<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Whether it stands in JSON without quotes.
+    pub(super) is_bare: bool,
+}
+
+/// What is wrong with a value where it should stand.
+#[derive(Clone, Copy)]
+pub(super) enum Wrong {
+    /// It is an array or object.
+    Kind(&'static str),
+    /// It is looked at item by item.
+    NotArray(&'static str),
+    HalfPair,
+    Controls,
+    NoSegment,
+}
+
+impl<'a> Renderer<'a> {
+    /// The JSON that a placeholder looks into, and where.
+    pub(super) fn root<'s>(&self, source: &'s Source) -> Option<(Node<'a>, &'s Path)> {
+        match (source, self.item) {
+            (Source::Part(part, path), _) => Some((self.run.value(*part)?.root(), path)),
+            (Source::Each(path), Some(Item::Node(node))) => Some((node, path)),
+            (Source::Body(path), _) => Some((self.run.body.as_ref()?.root(), path)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn find(&self, slot: &Slot) -> Result<Found<'a>, Stop> {
+        match (&slot.source, self.item) {
+            (Source::Input(input), _) => {
+                let value = self.run.inputs.get(*input).and_then(Option::as_ref);
+                let text = |value: &'a crate::input::Value, text: &'a String| Text {
+                    text: Cow::Borrowed(text.as_str()),
+                    is_bare: value.is_bare,
+                };
+                return Ok(match value {
+                    None => Found::Nothing,
+                    Some(value) if value.is_list => {
+                        Found::Many(value.texts.iter().map(|item| text(value, item)).collect())
+                    }
+                    Some(value) => {
+                        value.texts.first().map_or(Found::Nothing, |item| Found::One(text(value, item)))
+                    }
+                });
+            }
+            (Source::Each(path), Some(Item::Text(text, is_bare))) if path.steps().is_empty() => {
+                return Ok(Found::One(Text { text: Cow::Borrowed(text), is_bare }));
+            }
+            _ => {}
+        }
+        let Some((root, path)) = self.root(&slot.source) else { return Ok(Found::Nothing) };
+        if !path.is_many() {
+            let Some(node) = path.find(root) else { return Ok(Found::Nothing) };
+            let value = scalar(node).map_err(|wrong| self.wrong(slot, wrong))?;
+            return Ok(value.map_or(Found::Nothing, Found::One));
+        }
+        let (mut values, mut wrong) = (Vec::new(), None);
+        let mut seen = HashSet::new();
+        let visited = path.visit(root, &mut |node| match scalar(node) {
+            Ok(Some(value)) => {
+                if seen.insert(value.text.clone()) {
+                    values.push(value);
+                }
+            }
+            Ok(None) => {}
+            Err(found) => wrong = Some(found),
+        });
+        if let Err(NotArray(kind)) = visited {
+            return Err(self.wrong(slot, Wrong::NotArray(kind.map_or("nothing", Kind::name))));
+        }
+        wrong.map_or(Ok(Found::Many(values)), |wrong| Err(self.wrong(slot, wrong)))
+    }
+
+    /// A value as a segment of a path, or part of one.
+    pub(super) fn segment(&self, slot: &Slot, text: &str) -> Result<String, Stop> {
+        if is_segment(text) {
+            return Ok(encode(text));
+        }
+        Err(self.wrong(slot, Wrong::NoSegment))
+    }
+
+    /// A value can't stand where it should: the fault is the client's where the value is.
+    pub(super) fn wrong(&self, slot: &Slot, wrong: Wrong) -> Stop {
+        let must = wrong.must().to_owned();
+        match slot.source {
+            Source::Input(input) => {
+                let input =
+                    self.run.plan.inputs.all.get(input).map_or_else(|| "".into(), |it| it.name.clone());
+                Stop::Request(AggregateError::InputInvalid { input, must })
+            }
+            Source::Body(_) => Stop::Request(AggregateError::BodyInvalid { place: slot.text.clone(), must }),
+            Source::Part(..) | Source::Each(_) => Stop::Part(wrong.reason(slot.text.clone())),
+        }
+    }
+
+    pub(super) fn missing(&self, slot: &Slot) -> Stop {
+        match slot.source {
+            Source::Body(_) => Stop::Request(AggregateError::BodyLacks(slot.text.clone())),
+            _ => Stop::Part(Reason::NoValue(slot.text.clone())),
+        }
+    }
+}
+
+impl Wrong {
+    /// What a value of the client's must be instead.
+    fn must(self) -> &'static str {
+        match self {
+            Self::Kind(_) => "be a text, a number, `true` or `false`",
+            Self::NotArray(_) => "be an array",
+            Self::HalfPair => "have no half of a surrogate pair",
+            Self::Controls => "have no control characters, which no header can have",
+            Self::NoSegment => {
+                "be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character"
+            }
+        }
+    }
+
+    /// Why the part fails whose call needs it.
+    fn reason(self, slot: String) -> Reason {
+        match self {
+            Self::Kind(kind) => Reason::WrongKind(slot, kind),
+            Self::NotArray(kind) => Reason::EachNotArray(slot, kind),
+            Self::HalfPair => Reason::WrongKind(slot, "a text with half of a surrogate pair"),
+            Self::Controls => Reason::WrongKind(slot, "a text with control characters"),
+            Self::NoSegment => Reason::NoSegment(slot),
+        }
+    }
+}
+
+/// A scalar as text; `None` for `null`.
+fn scalar(node: Node<'_>) -> Result<Option<Text<'_>>, Wrong> {
+    let kind = node.kind();
+    match node.plain() {
+        Some(_) if node.is_unpaired() => Err(Wrong::HalfPair),
+        Some(text) => Ok(Some(Text { text, is_bare: kind != Kind::String })),
+        None if kind == Kind::Null => Ok(None),
+        None => Err(Wrong::Kind(kind.name())),
+    }
+}

@@ -1,0 +1,170 @@
+//! A document in the words of the service that gets it: by its own names for types, fields and values, and without links,
+//! which are calls of their own; in their places stands what those need.
+
+use hive_router_query_planner::ast::document::Document;
+use hive_router_query_planner::ast::operation::{
+    OperationDefinition, SubgraphFetchOperation, VariableDefinition,
+};
+use hive_router_query_planner::ast::selection_item::SelectionItem;
+use hive_router_query_planner::ast::selection_set::{FieldSelection, InlineFragmentSelection, SelectionSet};
+use hive_router_query_planner::ast::value::Value;
+use hive_router_query_planner::state::supergraph_state::TypeNode;
+
+use super::{Fetch, Lowering};
+use crate::Bindings;
+use crate::plan::types::{Kind, Ty};
+
+/// The alias of a field that a link of the service's own needs.
+pub(super) fn need_alias(need: &str) -> String {
+    format!("orfa_need_{need}")
+}
+
+/// Whether a service's words are those of the schema.
+fn is_same(bindings: &Bindings) -> bool {
+    bindings.types.is_empty() && bindings.entities.values().all(|entity| entity.links.is_empty())
+}
+
+impl Lowering<'_> {
+    /// The text of an operation for a service; that of the planner where it is the same.
+    pub(super) fn text(
+        &self,
+        fetch: Fetch<'_>,
+        operation: &SubgraphFetchOperation,
+        selections: Option<SelectionSet>,
+        parent: &str,
+    ) -> Box<str> {
+        if selections.is_none() && is_same(fetch.bindings()) {
+            return operation.document_str.as_str().into();
+        }
+        let own = &operation.document.operation;
+        let inlined = || super::inlined(&own.selection_set, fetch.fragments);
+        let selection_set = self.words(fetch.bindings(), &selections.unwrap_or_else(inlined), parent);
+        let variables = own.variable_definitions.as_ref();
+        let variable_definitions =
+            variables.map(|all| all.iter().map(|variable| declared(fetch.bindings(), variable)).collect());
+        let operation = OperationDefinition { selection_set, variable_definitions, ..own.clone() };
+        let document = Document { operation, fragments: Vec::new() };
+        SubgraphFetchOperation::from_anonymous_operation(document).document_str.into()
+    }
+
+    /// A selection of objects of a type. Its fragments stand in their places.
+    pub(super) fn words(&self, bindings: &Bindings, selections: &SelectionSet, parent: &str) -> SelectionSet {
+        if is_same(bindings) {
+            return selections.clone();
+        }
+        let mut items = Vec::new();
+        for item in &selections.items {
+            match item {
+                SelectionItem::Field(field) => self.field_words(bindings, field, parent, &mut items),
+                SelectionItem::InlineFragment(fragment) => {
+                    let selections = self.words(bindings, &fragment.selections, &fragment.type_condition);
+                    let type_condition = own_type(bindings, &fragment.type_condition);
+                    let fragment = InlineFragmentSelection { type_condition, selections, ..fragment.clone() };
+                    items.push(SelectionItem::InlineFragment(fragment));
+                }
+                SelectionItem::FragmentSpread(_) => items.push(item.clone()),
+            }
+        }
+        SelectionSet { items }
+    }
+
+    fn field_words(
+        &self,
+        bindings: &Bindings,
+        field: &FieldSelection,
+        parent: &str,
+        out: &mut Vec<SelectionItem>,
+    ) {
+        let own = |name: &str| {
+            let binding = bindings.types.get(parent);
+            binding.and_then(|binding| binding.fields.get(name)).map_or(name, |own| own).to_owned()
+        };
+        let entity = bindings.entities.get(parent);
+        if let Some(link) = entity.and_then(|entity| entity.links.get(field.name.as_str())) {
+            for need in &link.needs {
+                let alias = Some(need_alias(need));
+                let is_there = |item: &SelectionItem| matches!(item, SelectionItem::Field(field) if field.alias == alias);
+                if !out.iter().any(is_there) {
+                    let name = own(need);
+                    out.push(SelectionItem::Field(FieldSelection {
+                        name,
+                        alias,
+                        ..FieldSelection::default()
+                    }));
+                }
+            }
+            return;
+        }
+        let (name, key) = (own(&field.name), field.selection_identifier());
+        let below = self.type_of(parent, &field.name);
+        let selections = below.map(|below| self.words(bindings, &field.selections, &below));
+        let declared = self.types.find(parent).and_then(|id| self.types.field(id, &field.name));
+        let argument = |(argument, value): (&String, &Value)| {
+            let ty =
+                declared.and_then(|field| field.arguments.iter().find(|known| *known.name == **argument));
+            let value =
+                ty.map_or_else(|| value.clone(), |known| self.value_words(bindings, value, &known.ty));
+            (argument.clone(), value)
+        };
+        let arguments = field.arguments.as_ref();
+        let arguments = arguments.map(|all| all.into_iter().map(argument).collect::<Vec<_>>().into());
+        out.push(SelectionItem::Field(FieldSelection {
+            alias: (name != key).then(|| key.to_owned()),
+            name,
+            arguments,
+            selections: selections.unwrap_or_else(|| field.selections.clone()),
+            ..field.clone()
+        }));
+    }
+
+    /// A value of an argument.
+    fn value_words(&self, bindings: &Bindings, value: &Value, ty: &Ty) -> Value {
+        let binding = bindings.types.get(&**self.types.name(ty.named()));
+        match value {
+            Value::List(items) => {
+                let inner = match ty.nullable() {
+                    Ty::List(inner) => inner,
+                    other => other,
+                };
+                Value::List(items.iter().map(|item| self.value_words(bindings, item, inner)).collect())
+            }
+            Value::Enum(name) => {
+                let own = binding.and_then(|binding| binding.values.get(name.as_str()));
+                Value::Enum(own.map_or_else(|| name.clone(), ToString::to_string))
+            }
+            Value::Object(members) => {
+                let member = |(name, value): (&String, &Value)| {
+                    let own = binding.and_then(|binding| binding.fields.get(name.as_str()));
+                    let field = match self.types.kind_of(ty.named()) {
+                        Kind::Input { fields, .. } => fields.iter().find(|field| *field.name == **name),
+                        _ => None,
+                    };
+                    let value = match field {
+                        Some(field) => self.value_words(bindings, value, &field.ty),
+                        None => value.clone(),
+                    };
+                    (own.map_or_else(|| name.clone(), ToString::to_string), value)
+                };
+                Value::Object(members.iter().map(member).collect())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// A variable's declaration with the service's name for its type.
+pub(super) fn declared(bindings: &Bindings, variable: &VariableDefinition) -> VariableDefinition {
+    fn own(bindings: &Bindings, ty: &TypeNode) -> TypeNode {
+        match ty {
+            TypeNode::Named(name) => TypeNode::Named(own_type(bindings, name)),
+            TypeNode::List(inner) => TypeNode::List(Box::new(own(bindings, inner))),
+            TypeNode::NonNull(inner) => TypeNode::NonNull(Box::new(own(bindings, inner))),
+        }
+    }
+    VariableDefinition { variable_type: own(bindings, &variable.variable_type), ..variable.clone() }
+}
+
+fn own_type(bindings: &Bindings, name: &str) -> String {
+    let own = bindings.types.get(name).and_then(|binding| binding.name.as_deref());
+    own.unwrap_or(name).to_owned()
+}

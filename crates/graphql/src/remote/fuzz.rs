@@ -1,0 +1,50 @@
+//! Whatever a GraphQL service answers: see `fuzz/src/lib.rs`.
+
+use http::{HeaderMap, StatusCode};
+
+use super::*;
+use crate::answer::Answer;
+
+const WORDS: &[&str] = &[
+    "{\"data\":",
+    "{\"_entities\":[",
+    ",\"errors\":[",
+    "{\"message\":\"a\"",
+    ",\"path\":[\"_entities\",",
+    ",\"extensions\":{}",
+    "]",
+    "}",
+    "{}",
+    ",",
+    "null",
+    "0",
+    "9",
+    "-1",
+    "\"a\"",
+];
+const GOOD: &[u8] =
+    br#"{"data":{"_entities":[{"a":1},null]},"errors":[{"message":"a","path":["_entities",1,"b"]}]}"#;
+
+#[test]
+fn any_response_leaves_each_target_something_and_refers_to_what_is_there() {
+    ::fuzz::check(WORDS, |bytes: &[u8]| {
+        for body in [bytes.to_vec(), ::fuzz::damaged(GOOD, bytes)] {
+            let answer =
+                services::Response { status: StatusCode::OK, headers: HeaderMap::new(), body: body.into() };
+            let Ok(response) = Response::read(&Answer::from(answer)) else { continue };
+            let representations = vec![Bytes::new(); 2];
+            let batch = Batch { alias: "_entities", variable: "representations", representations };
+            let fetched = sort(response, &[batch], &"shop".into());
+            assert_eq!(fetched.found.len(), 2);
+            for found in &fetched.found {
+                match found {
+                    Found::Nothing | Found::Many(_) => {}
+                    Found::One(place) => assert!(fetched.documents[0].node(place.start as usize).is_some()),
+                    Found::Partial(_, error) | Found::Failed(error) => {
+                        assert!((*error as usize) < fetched.errors.len());
+                    }
+                }
+            }
+        }
+    });
+}
