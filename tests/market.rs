@@ -1,9 +1,13 @@
-//! The marketplace's aggregates as its `orfa.yaml` has them: the five queries of the study that it comes from, each beside
-//! the same put together by hand, and as few calls as that needs.
+//! The marketplace as its `orfa.yaml` has it: the five queries of the study that it comes from by aggregates, by GraphQL over
+//! the REST services and by GraphQL stitched of their own, each beside the same put together by hand, and as few calls as that
+//! needs. Random queries are answered as by one server over the same rows (`market/same.mjs`).
+
+use std::path::Path;
 
 use marketplace::{Data, Marketplace, Service};
 use serde_json::{Value, json};
-use testkit::{Gateway, http};
+use testkit::{Gateway, http, patiently};
+use tokio::process::Command;
 
 use crate::support::metrics;
 
@@ -17,25 +21,44 @@ struct Market {
 
 impl Market {
     async fn open() -> Self {
+        Self::open_with(|config| config).await
+    }
+
+    /// The same with another config.
+    async fn open_with(change: impl FnOnce(String) -> String) -> Self {
         let services = Marketplace::start(Data::fresh().expect("a folder")).await.expect("a marketplace");
         let mut config =
             std::fs::read_to_string(format!("{FOLDER}/orfa.yaml")).expect("the example's config");
         for service in Service::ALL {
             config = config.replace(&format!("http://127.0.0.1:{}", service.port()), &services.url(service));
         }
-        for folder in ["openapi", "scripts", "aggregates"] {
-            config = config.replace(&format!(" {folder}/"), &format!(" {FOLDER}/{folder}/"));
+        for file in ["openapi/", "scripts/", "aggregates/", "graphql/", "links.yaml", "stitched.yaml"] {
+            config = config.replace(&format!(" {file}"), &format!(" {FOLDER}/{file}"));
         }
         let config = config.replace("127.0.0.1:8080", "127.0.0.1:0") + "admin: 127.0.0.1:0\n";
-        let gateway = Gateway::start(crate::orfa(), &config).await;
+        let gateway = Gateway::start(crate::orfa(), &change(config)).await;
         Self { services, gateway }
     }
 
     /// What an aggregate answers, and how many calls it made for that.
     async fn ask(&self, method: &str, path: &str, body: &str) -> (http::Response, u64) {
+        self.send(method, &format!("/market{path}"), body).await
+    }
+
+    /// The data of one of the five questions by GraphQL on this route, and the calls.
+    async fn graphql(&self, route: &str, question: &str, variables: &Value) -> (Value, u64) {
+        let document = std::fs::read_to_string(format!("{FOLDER}/documents/{question}.graphql"));
+        let body = json!({ "query": document.expect("a document"), "variables": variables });
+        let (answer, calls) = self.send("POST", route, &body.to_string()).await;
+        let mut answer = answer.json();
+        assert!(answer.get("errors").is_none(), "{question} on {route}: {answer}");
+        (answer["data"].take(), calls)
+    }
+
+    async fn send(&self, method: &str, path: &str, body: &str) -> (http::Response, u64) {
         let before = self.calls().await;
-        let json = [("content-type", "application/json")];
-        let url = format!("{}/market{path}", self.gateway.url);
+        let json = [("content-type", "application/json"), ("accept", "application/json")];
+        let url = format!("{}{path}", self.gateway.url);
         let answer =
             http::request(method, &url, if body.is_empty() { &[] } else { &json }, body.to_owned()).await;
         (answer.expect("an answer"), self.calls().await - before)
@@ -136,5 +159,97 @@ async fn q5_lists_orders_with_their_postings_and_freelancers_by_three_calls() {
             joined(&expected, &people, ("freelancer_id", "id"), "freelancer", true, &["id", "name"]);
         assert_eq!(answer.json(), expected, "{limit}");
         assert!(calls <= 3, "{calls} calls for {limit} orders");
+    }
+}
+
+/// Over the REST services, and stitched of their own GraphQL.
+const GRAPHQL: [&str; 2] = ["/graphql", "/stitched"];
+
+#[tokio::test]
+async fn q1_by_graphql_logs_a_user_in_by_one_call() {
+    let market = Market::open().await;
+    let email = market.get(Service::Profile, "/buyers/9").await["email"].clone();
+    let login = json!({ "email": email, "password": "password-9" });
+    let expected = market.ask("POST", "/login", &login.to_string()).await.0.json();
+    for route in GRAPHQL {
+        let (data, calls) = market.graphql(route, "q1", &login).await;
+        assert_eq!((&data["login"], calls), (&expected, 1), "{route}");
+    }
+}
+
+#[tokio::test]
+async fn q2_by_graphql_changes_a_buyer_by_one_call() {
+    let market = Market::open().await;
+    for (route, city) in GRAPHQL.into_iter().zip(["Lyon", "Turin"]) {
+        let mut buyer = market.get(Service::Profile, "/buyers/9").await;
+        buyer.as_object_mut().expect("an object").remove("joined");
+        buyer["city"] = json!(city);
+        let (data, calls) = market.graphql(route, "q2", &buyer).await;
+        let stored = market.get(Service::Profile, "/buyers/9").await;
+        assert_eq!((&data["updateBuyer"], &stored["city"], calls), (&stored, &json!(city), 1), "{route}");
+    }
+}
+
+#[tokio::test]
+async fn q3_by_graphql_lists_all_freelancers_by_one_call() {
+    let market = Market::open().await;
+    let expected = market.ask("GET", "/freelancers", "").await.0.json();
+    for route in GRAPHQL {
+        let (data, calls) = market.graphql(route, "q3", &json!({})).await;
+        assert_eq!((&data["freelancers"], calls), (&expected, 1), "{route}");
+    }
+}
+
+#[tokio::test]
+async fn q4_by_graphql_lists_all_buyers_with_their_postings_by_two_calls() {
+    let market = Market::open().await;
+    let expected = market.ask("GET", "/buyers", "").await.0.json();
+    for route in GRAPHQL {
+        let (data, calls) = market.graphql(route, "q4", &json!({})).await;
+        assert_eq!((&data["buyers"], calls), (&expected, 2), "{route}");
+    }
+}
+
+#[tokio::test]
+async fn q5_by_graphql_lists_orders_with_their_postings_and_freelancers_by_three_calls() {
+    let market = Market::open().await;
+    for limit in [1, 50, 2000] {
+        let expected = market.ask("GET", &format!("/orders?limit={limit}"), "").await.0.json();
+        for route in GRAPHQL {
+            let (data, calls) = market.graphql(route, "q5", &json!({ "limit": limit })).await;
+            assert_eq!((&data["orders"], calls), (&expected, 3), "{limit} orders on {route}");
+        }
+    }
+    for route in GRAPHQL {
+        assert_eq!(
+            market.graphql(route, "q5", &json!({ "limit": 0 })).await,
+            (json!({ "orders": [] }), 1),
+            "{route}"
+        );
+    }
+}
+
+/// Another seed may be named by ORFA_SEED, and another number of documents by ORFA_DOCUMENTS.
+#[tokio::test]
+async fn random_queries_are_answered_as_by_one_server_over_the_same_rows() {
+    // Many at once, and some of lists in lists: what is refused for that is not the matter here.
+    let market = Market::open_with(|config| {
+        let config = config.replace("links.yaml }", "links.yaml, limits: { cost: 4000000000 } }");
+        config.replace("stitched.yaml }", "stitched.yaml, limits: { cost: 4000000000 } }")
+            + "shed: { automatic: false }\n"
+    });
+    let market = market.await;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/market/same.mjs");
+    let services = Service::ALL.map(|service| market.services.url(service));
+    let set = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+    for route in GRAPHQL {
+        let mut node = Command::new("node");
+        node.arg(&script).arg(format!("{}{route}", market.gateway.url)).args(&services);
+        node.args([set("ORFA_SEED", "8"), set("ORFA_DOCUMENTS", "250")]).kill_on_drop(true);
+        let ended = patiently("Node's end", node.output()).await;
+        let ended =
+            ended.unwrap_or_else(|error| panic!("node, which `scripts/setup test` installs: {error}"));
+        let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        assert!(ended.status.success(), "{route}:\n{out}{err}");
     }
 }
