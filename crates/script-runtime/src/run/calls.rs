@@ -93,7 +93,7 @@ impl Run {
         let (number, passes) = (call.number, call.passes);
         if !call.url.starts_with('/') {
             let errand = Errand { method, url: call.url, body: call.body };
-            self.calls.outside.push(outside(&self.setup, self.origin.call.clone(), number, passes, errand));
+            self.calls.outside.push(outside(&self.setup, &self.origin.call, number, passes, errand));
             return Ok(());
         }
         let Some(internal) = self.setup.scripts.internal() else {
@@ -192,12 +192,12 @@ fn done(place: &Place, call: u32, outcome: &Outcome, body: Payload) {
 
 fn outside(
     setup: &Arc<Setup>,
-    allowance: services::Call,
+    allowance: &Arc<services::Call>,
     call: u32,
     passes: bool,
     errand: Errand,
 ) -> BoxFuture<'static, Back> {
-    let setup = Arc::clone(setup);
+    let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     if passes {
         return async move {
             match setup.outside.stream(&allowance, errand, setup.limits.received.0).await {
