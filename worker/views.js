@@ -41,13 +41,15 @@ export class Verbatim {
 
 /** The JSON of a value with views in it; made without proxies where nothing was written since. */
 export function stringify(value) {
+  const before = texts;
+  texts = [];
   giving = true;
   try {
     const text = JSON.stringify(value);
     return texts.length === 0 ? text : unmarked(text);
   } finally {
     giving = false;
-    if (texts.length > 0) texts = [];
+    texts = before;
   }
 }
 
