@@ -22,7 +22,8 @@
 // 64 HELLO     u32 worker | text engine
 // 65 READY     run = program
 // 66 BROKEN    run = program; text message | text stack
-// 67 CALL      run; u32 call | u32 site | u8 flags (1 pass: the answer is my client's) | u8 method | text url |
+// 67 CALL      run; u32 call | u32 site | u8 flags (1 pass: the answer is my client's; 2 nobody reads the answer: what
+//              comes as JSON has to be JSON, and anything else as text) | u8 method | text url |
 //              text query (JSON object; only where the url begins with `/`, it has no `?` then) | body
 // 68 ANSWER    run; u16 status (0: 200, or 204 without a body) | text headers (JSON object or empty) | body
 // 69 COMMIT    run; text changes

@@ -9,6 +9,10 @@ import { Resource, bodyKind } from "./resource.js";
 import { Transaction } from "./transaction.js";
 import { stringify } from "./views.js";
 
+/** Of a call: its answer is the client's; nobody reads it. */
+const PASSES = 1;
+const UNREAD = 2;
+
 const HAS_ANSWER = 1;
 const HAS_CHANGES = 2;
 const NOTHING_ANSWERED = 4;
@@ -77,6 +81,11 @@ export class Run {
     return this.#call(site, 0, resource, method, values);
   }
 
+  /** A call of which no code of the handler's sees the result: it goes into the answer as it came. */
+  unread(site, resource, method, values) {
+    return this.#call(site, UNREAD, resource, method, values);
+  }
+
   /** A call whose answer goes to the client as it is. */
   async pass(site, resource, method, values) {
     if (this.#answered) {
@@ -86,7 +95,7 @@ export class Run {
     }
     this.#answered = true;
     try {
-      const result = await this.#call(site, 1, resource, method, values);
+      const result = await this.#call(site, PASSES, resource, method, values);
       if (result === PASS) return;
       this.#answered = false;
       this.respond(result);
@@ -128,7 +137,7 @@ export class Run {
     const text = snapshot(captures);
     const initials = this.service.initials(resource, text);
     const { outbox } = this.worker;
-    const { call, promise } = this.#waiting(site, true);
+    const { call, promise } = this.#waiting(site, true, false);
     outbox.begin(DECLARE, this.id).u32(call).u32(site).u16(resource);
     outbox.text(String(path)).text(text).text(initials).end();
     return promise;
@@ -201,19 +210,19 @@ export class Run {
   #call(site, flags, resource, method, values) {
     if (!(resource instanceof Resource)) throw new TypeError("only a resource can be called (S rule 15)");
     const { url, query, kind, content } = resource.request(method, values);
-    const { call, promise } = this.#waiting(site, false);
+    const { call, promise } = this.#waiting(site, false, flags === UNREAD);
     const frame = this.worker.outbox.begin(CALL, this.id).u32(call).u32(site).u8(flags).u8(method);
     frame.text(url).text(query).body(kind, /** @type {any} */ (content)).end();
     return promise;
   }
 
   /** A promise for the DONE frame of a call. */
-  #waiting(site, isDeclaration) {
+  #waiting(site, isDeclaration, isUnread) {
     if (this.ended) return { call: 0, promise: new Promise(() => {}) };
     const { waiting } = this.worker;
     const call = this.worker.nextCall();
     const promise = new Promise((resolve, reject) => {
-      waiting.add({ id: call, run: this, site, isDeclaration, resolve, reject });
+      waiting.add({ id: call, run: this, site, isDeclaration, isUnread, resolve, reject });
     });
     return { call, promise };
   }

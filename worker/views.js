@@ -4,6 +4,8 @@
 // A run that writes has a transaction; its version is then Infinity, so that it reads the newest. Once it has committed
 // it is a reader of what it has made.
 
+import { randomUUID } from "node:crypto";
+
 import { ABSENT, VALUE } from "./state.js";
 import { NODE, StateError, copied, step } from "./values.js";
 
@@ -16,14 +18,46 @@ const ORDINARY = { writable: true, enumerable: true, configurable: true };
 /** Set while the worker itself makes JSON of an answer: views then give their raw trees. */
 let giving = false;
 
+/** What stands for JSON that goes into an answer as it is. No data has it: nobody else knows it, and it never leaves. */
+const MARK = randomUUID();
+const QUOTED = JSON.stringify(MARK);
+/** The texts that marks stand for, in order. @type {string[]} */
+let texts = [];
+
+/** JSON that nobody reads, as it came. */
+export class Verbatim {
+  #text;
+
+  /** @param {string} text */
+  constructor(text) {
+    this.#text = text;
+  }
+
+  toJSON() {
+    texts.push(this.#text);
+    return MARK;
+  }
+}
+
 /** The JSON of a value with views in it; made without proxies where nothing was written since. */
 export function stringify(value) {
+  const before = texts;
+  texts = [];
   giving = true;
   try {
-    return JSON.stringify(value);
+    const text = JSON.stringify(value);
+    return texts.length === 0 ? text : unmarked(text);
   } finally {
     giving = false;
+    texts = before;
   }
+}
+
+function unmarked(text) {
+  const parts = text.split(QUOTED);
+  let whole = parts[0];
+  for (let i = 0; i < texts.length; i++) whole += texts[i] + parts[i + 1];
+  return whole;
 }
 
 /**

@@ -24,6 +24,7 @@ import { PASS, Run } from "./run.js";
 import { Slots } from "./slots.js";
 import { Cells } from "./state.js";
 import { Turn } from "./turn.js";
+import { Verbatim } from "./views.js";
 import { SPAN, watch } from "./watchdog.js";
 
 const WRITER = 1;
@@ -46,7 +47,7 @@ export class Worker {
   programs = new Map();
   /** @type {Slots<Run>} those that have not ended */
   runs = new Slots();
-  /** @type {Slots<{id: number, run: Run, site: number, isDeclaration: boolean, resolve: Function, reject: Function}>} */
+  /** @type {Slots<{id: number, run: Run, site: number, isDeclaration: boolean, isUnread: boolean, resolve: Function, reject: Function}>} */
   waiting = new Slots();
   cells = new Cells();
   /** @type {Map<number, string | object>} captured variables, as text until one is asked for */
@@ -270,7 +271,7 @@ export class Worker {
     const waiting = this.waiting.get(call);
     if (waiting === undefined) return false;
     this.waiting.delete(call);
-    const { run, site, isDeclaration, resolve, reject } = waiting;
+    const { run, site, isDeclaration, isUnread, resolve, reject } = waiting;
     if (run.ended) return false;
     const outcome = cursor.u8();
     const status = cursor.u16();
@@ -280,7 +281,7 @@ export class Worker {
     const content = cursor.content(kind);
     this.turn.enter(run);
     if (outcome === PASSED) resolve(PASS);
-    else if (outcome === OK) resolve(read(kind, content));
+    else if (outcome === OK) resolve(isUnread ? unread(kind, content) : read(kind, content));
     else if (outcome === REFUSED && isDeclaration) reject(placed(new DeclarationError(message, status), site));
     else reject(placed(failure(message, status, headers, kind, content), site));
     return true;
@@ -295,6 +296,11 @@ function read(kind, content) {
   } catch {
     return content;
   }
+}
+
+/** What nobody reads. JSON stays the text that it is: the gateway has seen that it is none other. */
+function unread(kind, content) {
+  return kind === JSON_TEXT || kind === JSON_ASCII ? new Verbatim(content) : content;
 }
 
 function failure(message, status, headers, kind, content) {

@@ -22,7 +22,7 @@ const loads = {
   composite: {
     code: `async function (query, response, $r) {
       const a = $s.resource(["http://p/a?q=", ""]), b = $s.resource(["http://p/b?q=", ""]); let $1, $2;
-      await $r.par([[], async () => { $1 = await $r.call(1, a, 0, [query.q]) }], [[], async () => { $2 = await $r.call(2, b, 0, [query.q]) }]);
+      await $r.par([[], async () => { $1 = await $r.call(1, a, 0, [query.q]) }], [[], async () => { $2 = await $r.unread(2, b, 0, [query.q]) }]);
       $r.respond({ ...$1, other: $2 });
     }`,
     options: { query: { q: "tea" } },

@@ -5,6 +5,8 @@ import { test } from "node:test";
 import { ASCII, END, FAIL, JSON_TEXT, TEXT } from "../frames.js";
 import { gateway } from "./gateway.js";
 
+const plain = (code) => ({ code: `function (query, response, $r) { ${code} }` });
+
 test("a handler's text is the answer, in END", async (t) => {
   const g = await gateway(t);
   const program = await g.service([{ code: `function (query, response, $r) { $r.respond("Hello " + query.name) }` }]);
@@ -22,6 +24,22 @@ test("a call's result comes back to the handler", async (t) => {
   const program = await g.service([{ code }]);
   const end = await g.run(program, 0, { query: { a: 1 } });
   assert.deepEqual([end.kind, end.body], [JSON_TEXT, '["http://x/1?q=b%20c"]']);
+});
+
+test("what no code reads goes into the answer as it came", async (t) => {
+  const calls = ({ url, flags }) =>
+    url.endsWith("none") ? {} : { kind: url.endsWith("text") ? TEXT : JSON_TEXT, content: `{"n": 1.0, "f": ${flags}}` };
+  const g = await gateway(t, { calls });
+  const code = `async function (query, response, $r) {
+    const g = $s.resource(["http://x/", ""]);
+    const a = await $r.unread(1, g, 0, ["json"]), b = await $r.unread(1, g, 0, ["text"]), c = await $r.unread(1, g, 0, ["none"]);
+    $r.respond({ a, list: [b, a, "é"], c, n: (await $r.call(1, g, 0, ["json"])).n });
+  }`;
+  const program = await g.service([{ code }, plain("$r.respond({ n: 1.5 })")]);
+  const json = '{"n": 1.0, "f": 2}';
+  const end = await g.run(program);
+  assert.deepEqual([end.kind, end.body], [JSON_TEXT, `{"a":${json},"list":[${JSON.stringify(json)},${json},"é"],"n":1}`]);
+  assert.equal((await g.run(program, 1)).body, '{"n":1.5}');
 });
 
 test("a writer's changes come in END, and the next run sees them", async (t) => {

@@ -128,11 +128,11 @@ impl Encoding {
 
 impl Compress {
     fn apply(&self, asked: &Asked, mut response: Response<Body>) -> Response<Body> {
-        if !head::is_open(&response) || !head::is_worth(response.headers()) {
-            return response;
-        }
         let size = size(&response, asked.is_head);
-        if size.is_some_and(|size| size < self.min.max(1)) {
+        if size.is_some_and(|size| size < self.min.max(1))
+            || !head::is_open(&response)
+            || !head::is_worth(response.headers())
+        {
             return response;
         }
         head::vary(response.headers_mut(), "accept-encoding");

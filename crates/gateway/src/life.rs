@@ -170,7 +170,7 @@ impl Life {
         entry: &mut Entry,
     ) -> Result<Response<Body>, Box<dyn Problem>> {
         let mut request = request.map(|body| entry.metered(body, &route.limits));
-        admit(route, comes, &request)?;
+        let hops = admit(route, comes, &request)?;
         if speaks_for(route) && cors::is_preflight(&request) {
             return Ok(route.origins.preflight(&request, route.way.methods()));
         }
@@ -192,7 +192,7 @@ impl Life {
         if let Some(limits) = permit.limits {
             request.extensions_mut().insert(limits);
         }
-        let call = call(route, request.headers(), entry);
+        let call = call(route, hops, entry);
         let mut call =
             Call { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
         let credentials = self.identity.strip(request.headers_mut(), route.way.forwarded());
@@ -264,8 +264,8 @@ fn speaks_for(route: &Route) -> bool {
     route.way.refuses_foreign_pages() || !route.origins.is_empty()
 }
 
-/// Refuses what can be refused by the head alone.
-fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<(), Refusal> {
+/// Refuses what can be refused by the head alone; how many gateways the request has passed.
+fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Refusal> {
     let is_asking = speaks_for(route) && cors::is_preflight(request);
     if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages()) {
         return Err(Comes::refusal(request.headers()));
@@ -276,16 +276,16 @@ fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<(), Ref
     }
     match hops(request.headers()) {
         hops if hops > MAX_HOPS => Err(Refusal::LoopDetected { hops }),
-        _ => Ok(()),
+        hops => Ok(hops),
     }
 }
 
 /// The call that the request is, without headers.
-fn call(route: &Route, headers: &HeaderMap, entry: &mut Entry) -> Call {
+fn call(route: &Route, hops: u8, entry: &mut Entry) -> Call {
     let deadline = route.limits.deadline.0;
     let budget = Arc::new(Budget::since(entry.began, deadline, u32::MAX, u64::MAX, usize::MAX));
     entry.budget = Some(Arc::clone(&budget));
-    let (hops, trace) = (hops(headers), entry.trace().clone());
+    let trace = entry.trace().clone();
     let client = &entry.client;
     let arrival = Some(Arrival {
         peer: client.peer,

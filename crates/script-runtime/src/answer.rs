@@ -16,10 +16,10 @@ use crate::ask;
 use crate::frame::{self, Kind, Outcome, Payload};
 
 /// What of a resource's answer a handler passes on: status and body, and what says how to read that.
-const PASSED: [HeaderName; 3] = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LENGTH];
+static PASSED: [HeaderName; 3] = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LENGTH];
 
 /// What is no script's business.
-const RESERVED: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+static RESERVED: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 /// An answer.
 #[derive(Debug)]

@@ -112,8 +112,9 @@ impl Outside {
         let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\'));
         let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
         let base = url.get(..url.len() - path.len()).unwrap_or(url);
+        let has = |any: &[u8]| authority.bytes().any(|byte| any.contains(&byte));
         // No service is called so: its name is looked for in vain.
-        let is_host = (is_secure || authority.contains([':', '.'])) && !authority.contains('@');
+        let is_host = (is_secure || has(b":.")) && !has(b"@");
         if !is_host {
             let reason = match self.services.resolve(url) {
                 Ok((service, path)) => return Ok(Target { service: Arc::clone(service), base, path }),
@@ -122,7 +123,7 @@ impl Outside {
             // What else is wrong with the path is said by the service, once there is one.
             let is_host =
                 matches!(reason, PathError::UnknownService | PathError::Scheme | PathError::Invalid);
-            if !is_host || authority.contains('@') {
+            if !is_host || has(b"@") {
                 return Err(format!("{url}: {reason}"));
             }
         }
@@ -147,8 +148,10 @@ fn split(url: &str) -> Option<(&str, &str)> {
 
 /// Where an answer sends its reader, if that is to be followed.
 fn next(method: Method, status: StatusCode, headers: &HeaderMap, from: &Target<'_>) -> Option<String> {
-    let is_followed = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) && is_safe(method);
-    let location = headers.get(LOCATION).filter(|_| is_followed)?.to_str().ok()?;
+    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) || !is_safe(method) {
+        return None;
+    }
+    let location = headers.get(LOCATION)?.to_str().ok()?;
     let location = location.split('#').next()?;
     Some(match location {
         location if location.contains("://") => location.to_owned(),

@@ -66,6 +66,17 @@ impl Payload {
         Self { kind, bytes }
     }
 
+    /// The same, where what claims to be JSON is, and is a text otherwise: for whoever hands it on without reading it.
+    pub(crate) fn checked(self) -> Self {
+        let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(&self.bytes).is_ok();
+        let kind = match self.kind {
+            Kind::AsciiJson if !is_json() => Kind::AsciiText,
+            Kind::Json if !is_json() => Kind::Text,
+            kind => kind,
+        };
+        Self { kind, ..self }
+    }
+
     pub(crate) fn bytes(bytes: Bytes) -> Self {
         Self { kind: Kind::Bytes, bytes }
     }

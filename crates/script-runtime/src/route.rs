@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -12,8 +13,7 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use script::Program;
-use services::{Body, Call, ConfigProblem, Failed, Hosts, Problem, Report, Services};
-use tokio::time::timeout_at;
+use services::{Body, Call, ConfigProblem, Failed, Hosts, Problem, Report, Services, by};
 
 use crate::answer::limited;
 use crate::ask::{self, Ask};
@@ -284,15 +284,15 @@ impl Script {
         let deadline = started + self.setup.limits.wall.0;
         let route = &seen.budget;
         let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
-        let ready = async {
+        let ready = pin!(async {
             let generation = self.current().await?;
             let ask = self.ask(&generation, request).await?;
             Ok::<_, ScriptError>((generation, ask))
-        };
-        let ready = timeout_at(deadline.min(answer_by.0).into(), ready).await;
+        });
+        let ready = by(deadline.min(answer_by.0), ready).await;
         let (generation, ask) = ready.unwrap_or(Err(ScriptError::NotReady))?;
         // It is the operator's script that calls; a caller's rights don't bound it.
-        let call = Call { rights: None, ..seen };
+        let call = Arc::new(Call { rights: None, ..seen });
         let origin = Origin { call, held: Held::none(), deadline, answer_by: Some(answer_by) };
         run::answer(Asked { setup: Arc::clone(&self.setup), generation, origin, ask }).await
     }

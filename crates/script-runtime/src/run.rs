@@ -10,15 +10,15 @@ mod calls;
 mod entered;
 mod lost;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use script::Class;
-use services::{Budget, Call, Made};
+use services::{Budget, Call, Made, by};
 use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 
 use crate::answer::Reply;
 use crate::ask::Ask;
@@ -45,7 +45,7 @@ pub(crate) struct Asked {
 #[derive(Clone)]
 pub(crate) struct Origin {
     /// Caller, trace and hops; each run has a budget of its own.
-    pub(crate) call: Call,
+    pub(crate) call: Arc<Call>,
     /// What is held by those who wait for the answer.
     pub(crate) held: Held,
     /// When nobody waits any more.
@@ -147,8 +147,8 @@ impl Run {
         let now = Instant::now();
         let wall = limits.wall.0.min(origin.deadline.saturating_duration_since(now));
         let budget = Budget::since(now, wall, limits.calls, limits.received.0, limits.parallel as usize);
-        let call = Call { budget: Arc::new(budget), ..origin.call };
-        let origin = Origin { call, deadline: now + wall, ..origin };
+        let call = Call { budget: Arc::new(budget), ..Arc::unwrap_or_clone(origin.call) };
+        let origin = Origin { call: Arc::new(call), deadline: now + wall, ..origin };
         Box::new(Self {
             handler,
             ask,
@@ -174,11 +174,8 @@ impl Run {
 
     /// Gets in line and runs: a writer in a task of its own, which nobody's leaving ends.
     async fn begin(mut self: Box<Self>) -> Result<Answered, Failure> {
-        let entered = match timeout_at(self.answer_by().into(), self.prepare()).await {
-            Ok(entered) => entered,
-            Err(_) => Err(self.late()),
-        };
-        if let Err(error) = entered {
+        let entered = by(self.answer_by(), pin!(self.prepare())).await;
+        if let Err(error) = entered.unwrap_or_else(|| Err(self.late())) {
             return Err(self.failed(error));
         }
         if !matches!(self.ticket, Ticket::Write(_)) {
@@ -234,11 +231,8 @@ impl Run {
 
     /// To the answer; what is left to do behind it comes along.
     async fn first(mut self: Box<Self>) -> (Result<Answered, Failure>, Option<Box<Self>>) {
-        let result = match timeout_at(self.answer_by().into(), self.until_answer()).await {
-            Ok(result) => result,
-            Err(_) => Err(self.late()),
-        };
-        match result {
+        let result = by(self.answer_by(), pin!(self.until_answer())).await;
+        match result.unwrap_or_else(|| Err(self.late())) {
             Ok(reply) => {
                 let answered = Answered { reply, version: self.version, cost: self.cost() };
                 (Ok(answered), (!self.is_over()).then_some(self))
@@ -259,10 +253,11 @@ impl Run {
                 None => Ok(()),
             }
         };
-        let error = match timeout_at(deadline.into(), rest).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error,
-            Err(_) => self.over_wall(),
+        let ended = by(deadline, pin!(rest)).await;
+        let error = match ended {
+            Some(Ok(())) => return,
+            Some(Err(error)) => error,
+            None => self.over_wall(),
         };
         let at = self.generation.place(self.handler);
         tracing::error!(target: "script", at, "behind its answer, the handler failed: {error}");

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::config::{Durability, ScriptsConfig};
 use crate::deployment::Deployment;
@@ -27,7 +27,7 @@ pub struct Scripts {
     pub(crate) memory: u64,
     most_internal: u32,
     internal: Arc<AtomicU32>,
-    under_way: watch::Sender<u32>,
+    under_way: Arc<Count>,
     programs: AtomicU32,
     deployments: Mutex<HashMap<String, Weak<Deployment>>>,
     is_watched: AtomicBool,
@@ -52,7 +52,14 @@ pub enum StartError {
 pub(crate) struct Internal(Arc<AtomicU32>);
 
 /// A run that is under way.
-pub(crate) struct UnderWay(watch::Sender<u32>);
+pub(crate) struct UnderWay(Arc<Count>);
+
+/// Runs under way, and who waits until there are none.
+#[derive(Default)]
+struct Count {
+    runs: AtomicU32,
+    none: Notify,
+}
 
 impl Scripts {
     /// Opens the store, and finds the engine. Relative paths begin in the folder. Workers confine themselves by the
@@ -82,7 +89,7 @@ impl Scripts {
             memory: config.memory.0,
             most_internal: config.internal_calls,
             internal: Arc::default(),
-            under_way: watch::Sender::new(0),
+            under_way: Arc::default(),
             programs: AtomicU32::new(0),
             deployments: Mutex::default(),
             is_watched: AtomicBool::new(false),
@@ -104,14 +111,20 @@ impl Scripts {
 
     /// Waits until no run is under way, those behind answers included.
     pub async fn idle(&self) {
-        let mut under_way = self.under_way.subscribe();
-        let _ = under_way.wait_for(|count| *count == 0).await; // The sender is ours.
+        loop {
+            // From here on nobody's end is missed, even before this is waited for.
+            let none = self.under_way.none.notified();
+            if self.under_way() == 0 {
+                return;
+            }
+            none.await;
+        }
     }
 
     /// Runs under way.
     #[must_use]
     pub fn under_way(&self) -> u32 {
-        *self.under_way.borrow()
+        self.under_way.runs.load(SeqCst)
     }
 
     /// Begins what goes on beside requests, once.
@@ -161,8 +174,8 @@ impl Scripts {
 
     /// Counts a run.
     pub(crate) fn begin(&self) -> UnderWay {
-        self.under_way.send_modify(|count| *count += 1);
-        UnderWay(self.under_way.clone())
+        self.under_way.runs.fetch_add(1, SeqCst);
+        UnderWay(Arc::clone(&self.under_way))
     }
 
     fn deployments(&self) -> MutexGuard<'_, HashMap<String, Weak<Deployment>>> {
@@ -178,6 +191,8 @@ impl Drop for Internal {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+        if self.0.runs.fetch_sub(1, SeqCst) == 1 {
+            self.0.none.notify_waiters();
+        }
     }
 }

@@ -135,3 +135,31 @@ fn listings_3_and_7_commit_before_they_wait() {
         assert!(matches!(handler.commit, Commit::Early(_)), "{name}");
     }
 }
+
+#[test]
+fn what_a_handler_only_hands_on_is_not_read_and_what_its_code_may_see_is() {
+    let emitted = |answer: &str| {
+        let source = format!(
+            "service s {{ res '/' on GET {{ res g = 'http://a/'; res h = 'http://b/'; var o = {{}}; respond {answer} }} }}"
+        );
+        compile(&source, "s.sjs", &Options::default()).expect(answer).code
+    };
+    for (answer, unread, read) in [
+        ("{ a: g.get(), b: [1, (h.get())] }", 2, 0),
+        ("{ a: { b: g.get() }, ...h.get() }", 1, 1),
+        ("[g.get(), h.get().x]", 1, 1),
+        ("{ a: g.get() || h.get() }", 0, 2),
+        ("{ a: g.get(), ...o }", 0, 1),
+        ("{ a: g.get(), [o]: 1 }", 0, 1),
+        ("{ a: g.get(), toJSON() { return this.a.x } }", 0, 1),
+        ("{ a: g.get(), get b() { return this.a } }", 0, 1),
+        ("{ __proto__: g.get() }", 0, 1),
+        ("{ 302: { Location: g.get() } }", 0, 1),
+        ("[...g.get()]", 0, 1),
+        ("g.get()", 0, 0),
+    ] {
+        let code = emitted(answer);
+        let count = |word: &str| code.matches(word).count();
+        assert_eq!((count("$r.unread("), count("$r.call(")), (unread, read), "{answer}: {code}");
+    }
+}

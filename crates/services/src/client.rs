@@ -14,19 +14,20 @@ mod watched;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Version};
 use tokio::sync::SemaphorePermit;
-use tokio::time::timeout_at;
 
 use crate::body::Body;
 use crate::call::{Budget, Call, Outcome};
 use crate::config::{ConfigProblem, ServiceConfig};
+use crate::deadline::by;
 use crate::headers::{self, MAX_HOPS, Named};
-use crate::path::{PathError, parse_target};
+use crate::path::{PathError, take_apart};
 use crate::receive::{Stopped, receive};
 use crate::service::Service;
 use crate::stats::ServiceStats;
@@ -161,11 +162,11 @@ impl Services {
     /// The service and the path that a program's URL means.
     ///
     /// # Errors
-    /// What [`parse_target`] refuses, and names of no service.
+    /// What [`parse_target`](crate::parse_target) refuses, and names of no service.
     pub fn resolve(&self, url: &str) -> Result<(&Arc<Service>, PathAndQuery), PathError> {
-        let target = parse_target(url)?;
-        let service = self.get(&target.service).ok_or(PathError::UnknownService)?;
-        Ok((service, target.path_and_query))
+        let (name, path) = take_apart(url)?;
+        let service = self.get(name).ok_or(PathError::UnknownService)?;
+        Ok((service, path))
     }
 
     /// Sends a program's request: [`Services::start`], and all that follows.
@@ -175,12 +176,12 @@ impl Services {
         service: &Arc<Service>,
         request: Request,
     ) -> impl Future<Output = Result<Response, CallError>> + Send + 'static + use<> {
-        let (begun, call) = (self.begin(call, service, request), call.clone());
+        let (begun, budget) = (self.begin(call, service, request), Arc::clone(&call.budget));
         // Boxed, since it is large, and its callers would copy it from one of their futures into the next.
         Box::pin(async move {
             let (exchange, message) = begun?;
-            let result = exchange.run(&call, message).await;
-            call.budget.end(exchange.number);
+            let result = exchange.run(&budget, message).await;
+            budget.end(exchange.number);
             result
         })
     }
@@ -196,10 +197,10 @@ impl Services {
         request: Request,
     ) -> Result<impl Future<Output = Result<Response, CallError>> + Send + 'static + use<>, CallError> {
         let (exchange, message) = self.begin(call, service, request)?;
-        let call = call.clone();
+        let budget = Arc::clone(&call.budget);
         Ok(async move {
-            let result = exchange.run(&call, message).await;
-            call.budget.end(exchange.number);
+            let result = exchange.run(&budget, message).await;
+            budget.end(exchange.number);
             result
         })
     }
@@ -219,10 +220,10 @@ impl Services {
         CallError,
     > {
         let (exchange, message) = self.begin(call, service, request)?;
-        let call = call.clone();
+        let budget = Arc::clone(&call.budget);
         Ok(async move {
-            let result = exchange.stream(&call, message, None).await;
-            call.budget.end(exchange.number);
+            let result = exchange.stream(&budget, message, None).await;
+            budget.end(exchange.number);
             result
         })
     }
@@ -276,11 +277,11 @@ impl Services {
         request: http::Request<Body>,
     ) -> impl Future<Output = Result<http::Response<Body>, CallError>> + Send + 'static + use<> {
         let started = self.start_forward(call, service, request);
-        let call = call.clone();
+        let budget = Arc::clone(&call.budget);
         async move {
             let (exchange, message, wish) = started?;
-            let result = exchange.stream(&call, message, wish).await;
-            call.budget.end(exchange.number);
+            let result = exchange.stream(&budget, message, wish).await;
+            budget.end(exchange.number);
             result
         }
     }
@@ -315,21 +316,21 @@ impl Services {
 
 impl Exchange {
     /// A program's: within a place, to the last byte.
-    async fn run(&self, call: &Call, message: Message) -> Result<Response, CallError> {
-        let _place = place(&call.budget).await?;
-        match self.whole(call, message).await {
+    async fn run(&self, budget: &Budget, message: Message) -> Result<Response, CallError> {
+        let _place = place(budget).await?;
+        match self.whole(budget, message).await {
             Err(CallError::Timeout { waited: Waited::Deadline, .. }) => Err(OVER),
             result => result,
         }
     }
 
-    async fn whole(&self, call: &Call, message: Message) -> Result<Response, CallError> {
-        let mut clock = Clock::new(&self.service, call.budget.deadline);
-        let answer = self.answer(call, &mut clock, message).await?;
+    async fn whole(&self, budget: &Budget, message: Message) -> Result<Response, CallError> {
+        let mut clock = Clock::new(&self.service, budget.deadline);
+        let answer = self.answer(budget, &mut clock, message).await?;
         let peer = Arc::clone(&answer.lease.peer);
         let (head, body) = self.streamed(answer).into_parts();
         let mut headers = head.headers;
-        let received = clock.whole(receive(&mut headers, body, &call.budget)).await.map_err(|late| {
+        let received = clock.whole(pin!(receive(&mut headers, body, budget))).await.map_err(|late| {
             if matches!(late, Late::Service(..)) {
                 peer.note(Verdict::Failed, false);
             }
@@ -343,19 +344,19 @@ impl Exchange {
             },
         })?;
         // Not before: an answer that breaks off is none to the program.
-        call.budget.note(self.number, Outcome::Status(head.status.as_u16()));
+        budget.note(self.number, Outcome::Status(head.status.as_u16()));
         Ok(Response { status: head.status, headers, body })
     }
 
     /// A client's: to the head of the answer, the rest streams.
     async fn stream(
         &self,
-        call: &Call,
+        budget: &Budget,
         message: Message,
         wish: Option<Wish>,
     ) -> Result<http::Response<Body>, CallError> {
-        let mut clock = Clock::new(&self.service, call.budget.deadline);
-        let answer = self.answer(call, &mut clock, message).await?;
+        let mut clock = Clock::new(&self.service, budget.deadline);
+        let answer = self.answer(budget, &mut clock, message).await?;
         let mut response = match wish {
             Some(wish) if upgrade::is_switch(&answer.response) => {
                 let Answer { mut response, lease, .. } = answer;
@@ -371,7 +372,7 @@ impl Exchange {
                 response
             }
         };
-        call.budget.note(self.number, Outcome::Status(response.status().as_u16()));
+        budget.note(self.number, Outcome::Status(response.status().as_u16()));
         let received = response.version();
         headers::mark_via(response.headers_mut(), received);
         *response.version_mut() = Version::HTTP_11;
@@ -387,7 +388,7 @@ async fn place(budget: &Budget) -> Result<Option<SemaphorePermit<'_>>, CallError
     // Most need no clock, since there is a place at once.
     let place = match budget.try_place() {
         Some(place) => Some(place),
-        None => timeout_at(budget.deadline.into(), budget.place()).await.map_err(|_| OVER)?,
+        None => by(budget.deadline, pin!(budget.place())).await.ok_or(OVER)?,
     };
     // It may come from a call that ran out of time just now.
     if std::time::Instant::now() >= budget.deadline { Err(OVER) } else { Ok(place) }

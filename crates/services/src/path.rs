@@ -72,6 +72,12 @@ pub enum PathError {
 /// # Errors
 /// Whatever is not plainly `http://service/path?query`, and every path that [`check`] refuses.
 pub fn parse_target(url: &str) -> Result<Target, PathError> {
+    let (service, path_and_query) = take_apart(url)?;
+    Ok(Target { service: service.to_owned(), path_and_query })
+}
+
+/// The service's name, and the rest.
+pub(crate) fn take_apart(url: &str) -> Result<(&str, PathAndQuery), PathError> {
     let (scheme, rest) = url.split_once(':').ok_or(PathError::Invalid)?;
     let rest = rest.strip_prefix("//").ok_or(PathError::Invalid)?;
     if !scheme.eq_ignore_ascii_case("http") {
@@ -85,7 +91,7 @@ pub fn parse_target(url: &str) -> Result<Target, PathError> {
     }
     let path_and_query = to_path_and_query(rest)?;
     check(path_and_query.path())?;
-    Ok(Target { service: host.to_owned(), path_and_query })
+    Ok((host, path_and_query))
 }
 
 /// Whether a path may be sent at all, whatever the rules of a service say.

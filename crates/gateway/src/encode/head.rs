@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use super::coding::Coding;
 
 /// What speaks of the very bytes of a body: they stay as they are.
-const SETTLED: [HeaderName; 6] = [
+static SETTLED: [HeaderName; 6] = [
     CONTENT_ENCODING,
     CONTENT_RANGE,
     HeaderName::from_static("content-digest"),
@@ -52,7 +52,7 @@ pub(super) fn is_open<B>(response: &Response<B>) -> bool {
                 | StatusCode::NOT_MODIFIED
         );
     has_text
-        && !SETTLED.iter().any(|name| headers.contains_key(name))
+        && !headers.keys().any(|name| SETTLED.contains(name))
         && !words(headers, CACHE_CONTROL, "no-transform")
 }
 
@@ -113,7 +113,7 @@ pub(super) fn name_as_known(headers: &mut HeaderMap, known: &HeaderValue) {
 
 /// Says that a field of the request decided on the answer (RFC 9110, section 12.5.5).
 pub(crate) fn vary(headers: &mut HeaderMap, field: &'static str) {
-    if !words(headers, VARY, field) && !words(headers, VARY, "*") {
+    if !headers.contains_key(VARY) || !(words(headers, VARY, field) || words(headers, VARY, "*")) {
         headers.append(VARY, HeaderValue::from_static(field));
     }
 }

@@ -17,7 +17,7 @@ use crate::problem::{QueryError, short};
 
 /// The headers that a program may set. No Set-Cookie, no CORS, no HSTS: a stranger's answer has no say in
 /// what a browser lets others do.
-const ALLOWED: [HeaderName; 10] = [
+static ALLOWED: [HeaderName; 10] = [
     CACHE_CONTROL,
     CONTENT_DISPOSITION,
     CONTENT_LANGUAGE,
@@ -80,7 +80,7 @@ fn status(view: &mut View<'_>, code: i32) -> i32 {
 
 fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
     let name = view.text(name.0, name.1)?;
-    let mut allowed = ALLOWED.into_iter();
+    let mut allowed = ALLOWED.iter();
     let Some(name) = allowed.find(|allowed| allowed.as_str().eq_ignore_ascii_case(name)) else {
         return Err(Trapped::new(QueryError::AnswerHeader(short(&name.to_ascii_lowercase()))));
     };
@@ -89,6 +89,6 @@ fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResu
     }
     let value = HeaderValue::from_bytes(view.slice(value.0, value.1)?);
     let Ok(value) = value else { return Ok(Code::Invalid as i32) };
-    view.guest.answer.headers.insert(name, value);
+    view.guest.answer.headers.insert(name.clone(), value);
     Ok(Code::Ok as i32)
 }

@@ -68,6 +68,8 @@ pub(crate) struct Call {
     pub(crate) site: u32,
     /// The answer goes to the client without the handler.
     pub(crate) passes: bool,
+    /// No code of the handler's sees the answer, which goes into its own as it is.
+    pub(crate) is_unread: bool,
     pub(crate) method: u8,
     pub(crate) url: String,
     /// Parameters with their types, as a JSON object.
@@ -147,15 +149,7 @@ impl Fields {
             64 => From::Hello { worker: self.u32()?, engine: self.text()? },
             65 => From::Ready,
             66 => From::Broken { message: self.text()?, stack: self.text()? },
-            67 => From::Call(Call {
-                number: self.u32()?,
-                site: self.u32()?,
-                passes: self.u8()? & 1 != 0,
-                method: self.u8()?,
-                url: self.text()?,
-                query: self.bytes()?,
-                body: self.body()?,
-            }),
+            67 => From::Call(self.call()?),
             68 => From::Answer(self.answer()?),
             69 => From::Commit { changes: self.bytes()? },
             70 => From::Declare(Declare {
@@ -185,6 +179,20 @@ impl Fields {
             76 => From::Remove,
             77 => From::Twice { stack: self.text()? },
             kind => return Err(FrameError::Type(kind)),
+        })
+    }
+
+    fn call(&mut self) -> Result<Call, FrameError> {
+        let (number, site, flags) = (self.u32()?, self.u32()?, self.u8()?);
+        Ok(Call {
+            number,
+            site,
+            passes: flags & 1 != 0,
+            is_unread: flags & 2 != 0,
+            method: self.u8()?,
+            url: self.text()?,
+            query: self.bytes()?,
+            body: self.body()?,
         })
     }
 

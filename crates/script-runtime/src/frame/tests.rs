@@ -35,7 +35,7 @@ fn call() -> (Vec<u8>, From) {
     let (url, query) = ("/x".to_owned(), Bytes::from_static(b"{}"));
     (
         frame(67, 9, &payload),
-        From::Call(Call { number: 3, site: 1, passes: true, method: 2, url, query, body }),
+        From::Call(Call { number: 3, site: 1, passes: true, is_unread: false, method: 2, url, query, body }),
     )
 }
 

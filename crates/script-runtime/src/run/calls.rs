@@ -90,10 +90,14 @@ impl Run {
         self.is_clean &= is_safe(method);
         let Some(entered) = &self.entered else { return Ok(()) };
         entered.place.waits();
-        let (number, passes) = (call.number, call.passes);
+        let (number, passes, is_unread) = (call.number, call.passes, call.is_unread);
         if !call.url.starts_with('/') {
             let errand = Errand { method, url: call.url, body: call.body };
-            self.calls.outside.push(outside(&self.setup, self.origin.call.clone(), number, passes, errand));
+            let call = match passes {
+                true => passed(&self.setup, &self.origin.call, number, errand),
+                false => outside(&self.setup, &self.origin.call, number, is_unread, errand),
+            };
+            self.calls.outside.push(call);
             return Ok(());
         }
         let Some(internal) = self.setup.scripts.internal() else {
@@ -129,7 +133,7 @@ impl Run {
             );
         } else {
             let place = Arc::downgrade(&entered.place);
-            let task = tokio::spawn(inside.call(number, place)).abort_handle();
+            let task = tokio::spawn(inside.call(number, is_unread, place)).abort_handle();
             self.calls.inside.retain(|task| !task.is_finished());
             self.calls.inside.push(task);
         }
@@ -192,31 +196,39 @@ fn done(place: &Place, call: u32, outcome: &Outcome, body: Payload) {
 
 fn outside(
     setup: &Arc<Setup>,
-    allowance: services::Call,
+    allowance: &Arc<services::Call>,
     call: u32,
-    passes: bool,
+    is_unread: bool,
     errand: Errand,
 ) -> BoxFuture<'static, Back> {
-    let setup = Arc::clone(setup);
-    if passes {
-        return async move {
-            match setup.outside.stream(&allowance, errand, setup.limits.received.0).await {
-                Ok(reply) => Back::Passed { call, reply },
-                Err((outcome, body)) => Back::Done { call, outcome, body },
-            }
-        }
-        .boxed();
-    }
+    let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
         let (outcome, body) = setup.outside.send(&allowance, errand).await;
-        Back::Done { call, outcome, body }
+        Back::Done { call, outcome, body: if is_unread { body.checked() } else { body } }
+    }
+    .boxed()
+}
+
+/// A call whose answer is the client's.
+fn passed(
+    setup: &Arc<Setup>,
+    allowance: &Arc<services::Call>,
+    call: u32,
+    errand: Errand,
+) -> BoxFuture<'static, Back> {
+    let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
+    async move {
+        match setup.outside.stream(&allowance, errand, setup.limits.received.0).await {
+            Ok(reply) => Back::Passed { call, reply },
+            Err((outcome, body)) => Back::Done { call, outcome, body },
+        }
     }
     .boxed()
 }
 
 impl Inside {
     /// Boxed, and not an `async fn`: runs call runs.
-    fn call(self, call: u32, place: Weak<Place>) -> BoxFuture<'static, ()> {
+    fn call(self, call: u32, is_unread: bool, place: Weak<Place>) -> BoxFuture<'static, ()> {
         async move {
             let limit = self.setup.limits.received.0;
             let what = format!("{} {}", self.ask.method.word(), self.ask.path);
@@ -225,6 +237,7 @@ impl Inside {
                 Err(error) => (refused(&error), Payload::default()),
             };
             if let Some(place) = place.upgrade() {
+                let body = if is_unread { body.checked() } else { body };
                 done(&place, call, &outcome, body);
             }
         }

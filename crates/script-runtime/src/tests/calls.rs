@@ -54,6 +54,33 @@ async fn rule_16_a_call_gives_text_parsed_json_or_an_error_with_a_status() {
 }
 
 #[tokio::test]
+async fn what_a_handler_only_hands_on_goes_as_it_came_if_it_is_the_json_that_it_claims_to_be() {
+    let hands_on = |url: &str, text: &str| {
+        format!(
+            "async function (query, response, $r) {{ const g = $s.resource([{url}]);
+            $r.respond({{got: await $r.unread(3, g, 2, ['{text}'])}}); }}"
+        )
+    };
+    let written = written()
+        .resource("/json")
+        .on(Get, &hands_on("'http://up/body'", r#"[1.0, 12345678901234567890, "é"]"#))
+        .resource("/none")
+        .on(Get, &hands_on("'http://up/body'", r#"[1.0, "é"#))
+        .resource("/own")
+        .on(script::Method::Post, "function (query, response, $r) { $r.respond(query.$body) }")
+        .resource("/inside")
+        .on(Get, &hands_on("'/own'", "text"));
+    let (rig, _upstream) = outside(written, &[]).await;
+    for (path, body) in [
+        ("/json", r#"{"got":[1.0, 12345678901234567890, "é"]}"#),
+        ("/none", r#"{"got":"[1.0, \"é"}"#),
+        ("/inside", r#"{"got":"text"}"#),
+    ] {
+        assert_eq!(rig.get(path).await, body, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn rule_15_only_services_and_hosts_that_a_pattern_opens_are_called() {
     let upstream = misbehave::start().await;
     let url = format!("['http://{}/echo']", upstream.address());

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use oxc_ast::AstKind;
-use oxc_ast::ast::{CallExpression, Expression, ObjectExpression, ObjectPropertyKind, PropertyKey};
+use oxc_ast::ast::{
+    CallExpression, Expression, ObjectExpression, ObjectPropertyKind, PropertyKey, PropertyKind,
+};
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 
@@ -61,10 +63,13 @@ impl<'a> Emitter<'_, '_, 'a> {
         around.any(|it| matches!(code.kind(it), AstKind::ExpressionStatement(_)))
     }
 
-    /// `$r.call(1, g, 0, [a])`, without `await`; a function's call as it is written.
+    /// `$r.call(1, g, 0, [a])`, without `await`, or `$r.unread(..)`; a function's call as it is written.
     pub(super) fn call(&self, node: NodeId) -> Vec<Piece> {
         match self.it.calls.waits.get(&node) {
-            Some(Wait::Resource { method, .. }) => self.resource_call(node, "call", *method),
+            Some(Wait::Resource { method, .. }) => {
+                let word = if self.is_unread(node) { "unread" } else { "call" };
+                self.resource_call(node, word, *method)
+            }
             _ => vec![Piece::Inside(self.it.code.place(node))],
         }
     }
@@ -82,6 +87,48 @@ impl<'a> Emitter<'_, '_, 'a> {
         pieces.extend(arguments(code, call).map(Piece::Source));
         pieces.push(Piece::words("])"));
         pieces
+    }
+
+    /// Whether what a call brings goes into an answer as it is, and no code of the author's sees it: a value in the
+    /// object or list that a `respond` has.
+    fn is_unread(&self, call: NodeId) -> bool {
+        let code = &self.it.code;
+        let mut at = code.past_parentheses(call);
+        loop {
+            let parent = code.parent(at);
+            match code.kind(parent) {
+                AstKind::ObjectProperty(property) if property.value.span() == code.span(at) => at = parent,
+                AstKind::ObjectExpression(object) if self.is_plain(object) => {
+                    at = code.past_parentheses(parent)
+                }
+                AstKind::ArrayExpression(_) => at = code.past_parentheses(parent),
+                AstKind::ThrowStatement(statement) => {
+                    let is_status = match statement.argument.without_parentheses() {
+                        Expression::ObjectExpression(object) => status_answer(code, object).is_some(),
+                        _ => false,
+                    };
+                    let construct = code.construct_at(parent).map(|id| &code.construct(id).kind);
+                    let is_respond = matches!(construct, Some(ConstructKind::Respond { .. }));
+                    return is_respond && !is_status && at != code.past_parentheses(call);
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    /// Whether an object has values alone: no code that sees the others, now or when it becomes JSON.
+    fn is_plain(&self, object: &ObjectExpression<'_>) -> bool {
+        object.properties.iter().all(|property| match property {
+            ObjectPropertyKind::ObjectProperty(it) => {
+                let name = it.key.static_name().filter(|_| it.kind == PropertyKind::Init && !it.method);
+                name.is_some_and(|name| name != "toJSON" && name != "__proto__")
+            }
+            ObjectPropertyKind::SpreadProperty(spread) => {
+                let argument = spread.argument.without_parentheses().span();
+                let node = node_of(&self.it.code, spread.node_id.get(), argument);
+                node.is_some_and(|node| matches!(self.it.calls.waits.get(&node), Some(Wait::Resource { .. })))
+            }
+        })
     }
 
     /// A function gets the run as its first parameter, and from all who call it.

@@ -67,6 +67,10 @@ class Run {
     return result;
   }
 
+  unread(...call) {
+    return this.call(...call);
+  }
+
   async pass(...call) {
     this.respond(await this.call(...call));
   }

@@ -1,12 +1,13 @@
 //! How long an exchange may take, and which of its times is up first.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::message::{End, Upload};
+use crate::deadline::by;
 use crate::error::Waited;
 use crate::service::Service;
 
@@ -63,15 +64,14 @@ impl Clock {
     }
 
     /// Waits for an answer to begin.
-    pub(super) async fn answer<F: Future>(
+    pub(super) async fn answer<F: Future + ?Sized>(
         &self,
         upload: Option<&Upload>,
-        future: F,
+        mut future: Pin<&mut F>,
     ) -> Result<F::Output, Late> {
-        let mut future = pin!(future);
         loop {
             let (end, _) = self.end(upload);
-            if let Ok(value) = timeout_at(end, &mut future).await {
+            if let Some(value) = by(end.into(), future.as_mut()).await {
                 return Ok(value);
             }
             // An upload may have moved meanwhile, which moves the end.
@@ -83,10 +83,10 @@ impl Clock {
     }
 
     /// Waits for what has to come within the whole time, whatever the attempt.
-    pub(super) async fn whole<F: Future>(&self, future: F) -> Result<F::Output, Late> {
+    pub(super) async fn whole<F: Future>(&self, future: Pin<&mut F>) -> Result<F::Output, Late> {
         let (end, late) =
             self.earliest([(self.begun + self.whole, Late::Service(Waited::Answer, self.whole))]);
-        timeout_at(end, future).await.map_err(|_| late)
+        by(end.into(), future).await.ok_or(late)
     }
 
     /// The next time that may be up.

@@ -6,6 +6,7 @@
 //! budget for retries and before its time is up; where there is no other one, what was given back goes to the
 //! same one on another connection.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,7 +18,7 @@ use super::clock::{Clock, Late};
 use super::message::{End, Message, Upload};
 use super::watched::Watched;
 use crate::body::Body;
-use crate::call::{Call, Outcome};
+use crate::call::{Budget, Outcome};
 use crate::config::Duration;
 use crate::error::{CallError, Waited};
 use crate::hosts::is_private;
@@ -58,13 +59,13 @@ impl Exchange {
     /// Sends the message until there is an answer, or no reason to go on.
     pub(super) async fn answer(
         &self,
-        call: &Call,
+        budget: &Budget,
         clock: &mut Clock,
         mut message: Message,
     ) -> Result<Answer, CallError> {
         let service = &*self.service;
         service.tally.requests.fetch_add(1, Relaxed);
-        let result = self.attempts(call, clock, &mut message).await;
+        let result = self.attempts(budget, clock, &mut message).await;
         if !result.as_ref().is_ok_and(|answer| !answer.response.status().is_server_error()) {
             service.tally.failures.fetch_add(1, Relaxed);
         }
@@ -76,13 +77,14 @@ impl Exchange {
 
     async fn attempts(
         &self,
-        call: &Call,
+        budget: &Budget,
         clock: &mut Clock,
         message: &mut Message,
     ) -> Result<Answer, CallError> {
         let (service, targets) = (&*self.service, &self.service.targets);
         if !targets.is_ready() {
-            let ready = clock.whole(targets.ready(&self.outside)).await.map_err(|late| self.late(late))?;
+            let ready =
+                clock.whole(pin!(targets.ready(&self.outside))).await.map_err(|late| self.late(late))?;
             ready.map_err(|source| self.unreachable(source))?;
         }
         let safe = is_safe(&message.method);
@@ -93,7 +95,7 @@ impl Exchange {
         if again {
             service.tally.budget.deposit(clock.begun());
         }
-        call.budget.sent(self.number, lease.peer.endpoint.address);
+        budget.sent(self.number, lease.peer.endpoint.address);
         loop {
             let more = again && tried.len() < service.retries.attempts as usize;
             let result = self.attempt(clock, message, &lease, more).await?;
@@ -108,12 +110,12 @@ impl Exchange {
                 tried.push(Arc::clone(&lease.peer));
                 if let Some(next) = self.next(clock, &tried, &result) {
                     lease = next;
-                    call.budget.again(self.number, lease.peer.endpoint.address);
+                    budget.again(self.number, lease.peer.endpoint.address);
                     continue;
                 }
             }
             if !sent {
-                call.budget.note(self.number, Outcome::NotSent);
+                budget.note(self.number, Outcome::NotSent);
             }
             let upload = message.payload.upload().cloned();
             let response = result.map_err(|failure| self.failed(failure))?;
@@ -155,7 +157,8 @@ impl Exchange {
         let endpoint = &lease.peer.endpoint;
         let request = message.bound(&endpoint.origin, keep)?;
         let upload = message.payload.upload().map(|upload| &**upload);
-        let answer = clock.answer(upload, self.outside.transport.send(endpoint, request)).await;
+        let mut sent = self.outside.transport.send(endpoint, request);
+        let answer = clock.answer(upload, sent.as_mut()).await;
         Ok(match answer {
             Ok(Ok(response)) if upgrade::is_switch(&response) && !message.may_switch => {
                 Err(Failure::Transport(TransportError::Broken(UNASKED.into())))

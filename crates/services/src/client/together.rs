@@ -60,11 +60,11 @@ where
         let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
         let path = message.path.as_str().to_owned();
         exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
-        let call = Call { budget: Arc::new(budget), ..call.clone() };
+        let budget = Arc::new(budget);
         async move {
-            let answer = exchange.run(&call, message).await;
+            let answer = exchange.run(&budget, message).await;
             let received = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
-            Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget: call.budget }
+            Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget }
         }
     });
     let landed = timeout_at(call.budget.deadline.into(), flight).await.map_err(|_| OVER)?;

@@ -47,14 +47,15 @@ pub(super) fn head(
         text.extend_from_slice(part.as_bytes());
     }
     let is_switch = head.status == StatusCode::SWITCHING_PROTOCOLS;
+    let mut has_date = false;
     for (name, value) in &head.headers {
-        let is_ours =
-            [CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) || (name == CONNECTION && !is_switch);
-        if !is_ours {
+        has_date |= name == DATE;
+        let is_ours = name == CONTENT_LENGTH || name == TRANSFER_ENCODING;
+        if !is_ours && (name != CONNECTION || is_switch) {
             put(&mut text, name, value);
         }
     }
-    if !head.headers.contains_key(DATE) && !is_switch {
+    if !has_date && !is_switch {
         put_date(&mut text);
     }
     put_framing(&mut text, head, framing, asked);

@@ -27,7 +27,9 @@ impl Outgoing {
             Some(length) => Framing::Length(length),
             None => Framing::Chunked,
         };
-        let sending = Sending::new(head(&parts, host, framing), body, framing, announced(&parts.headers));
+        // Nothing follows a body that has a length.
+        let trailers = if framing == Framing::Chunked { announced(&parts.headers) } else { Box::default() };
+        let sending = Sending::new(head(&parts, host, framing), body, framing, trailers);
         Self { head: parts, sending }
     }
 
@@ -75,13 +77,17 @@ fn head(request: &request::Parts, host: &HeaderValue, framing: Framing) -> Vec<u
         text.extend_from_slice(part.as_bytes());
     }
     put(&mut text, &HOST, host);
+    let (mut upgrades, mut takes_trailers) = (false, false);
     for (name, value) in headers {
-        if ![HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) {
+        (upgrades, takes_trailers) = (upgrades || name == UPGRADE, takes_trailers || name == TE);
+        let is_framing = name == CONTENT_LENGTH || name == TRANSFER_ENCODING;
+        let is_ours = is_framing || name == HOST || name == CONNECTION;
+        if !is_ours {
             put(&mut text, name, value);
         }
     }
     // What is for this connection only is named (RFC 9110, 7.6.1).
-    match (headers.contains_key(UPGRADE), headers.contains_key(TE)) {
+    match (upgrades, takes_trailers) {
         (true, true) => text.extend_from_slice(b"connection: upgrade, te\r\n"),
         (true, false) => text.extend_from_slice(b"connection: upgrade\r\n"),
         (false, true) => text.extend_from_slice(b"connection: te\r\n"),
