@@ -244,7 +244,8 @@ async fn plans(tools: &Tools) -> Result<Vec<f64>> {
 
 /// A query of so many levels that nobody asked before: its operation has a name of its own.
 fn levels(place: usize) -> String {
-    let names = ["listOrders(limit: 0)", "catalog"].into_iter().chain(["buyer", "catalog"].into_iter().cycle());
+    let names =
+        ["listOrders(limit: 0)", "catalog"].into_iter().chain(["buyer", "catalog"].into_iter().cycle());
     let mut query = format!("query Plan{place}");
     for name in names.take(LEVELS) {
         let _ = write!(query, " {{ {name}");
