@@ -17,9 +17,10 @@ use graphql_tools::validation::rules::default_rules_validation_plan;
 use graphql_tools::validation::validate::{ValidationPlan, validate};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-use self::select::Selector;
+use self::select::{Selector, quoted};
 use crate::database::{Access, Database};
 use crate::http::{Answer, Handler, Request};
 use crate::problem::Problem;
@@ -90,42 +91,49 @@ impl Graphql {
         operation: &OperationDefinition,
         selector: &Selector<'_>,
     ) -> Answer {
-        let (mut data, mut errors, mut is_null) = (Map::new(), Vec::new(), false);
+        let (mut data, mut errors, mut is_null) = ("{".to_owned(), Vec::new(), false);
         for (key, fields) in selector.fields(&[operation.selection_set()]) {
+            data.push_str(if data.len() > 1 { "," } else { "" });
+            data.push_str(&quoted(key));
+            let before = data.len();
             let name = fields[0].name.as_str();
-            let found = match name {
-                "__typename" => Ok(root.into()),
-                _ => self.found(db, name, selector.arguments(fields[0])),
-            };
-            let value = match found {
-                Ok(found) => selector.value(root, &fields, &found),
-                Err(problem) => {
-                    errors.push(problem.graphql(key));
-                    Value::Null
-                }
-            };
+            let found = self.found(db, root, name, selector.arguments(fields[0]));
+            let written = found.and_then(|found| {
+                selector.write(root, &fields, &found, &mut data).map_err(|_| Problem::internal())
+            });
+            if let Err(problem) = written {
+                errors.push(problem.graphql(key));
+                data.truncate(before);
+                data.push_str("null");
+            }
             let field = self.types.get(root).and_then(|fields| fields.get(name));
-            is_null |= value.is_null() && field.is_some_and(schema::Type::is_non_null);
-            data.insert(key.to_owned(), value);
+            is_null |= &data[before..] == "null" && field.is_some_and(schema::Type::is_non_null);
         }
-        let data = if is_null { Value::Null } else { data.into() };
-        let answer = if errors.is_empty() {
-            json!({ "data": data })
-        } else {
-            json!({ "data": data, "errors": errors })
-        };
-        Answer::ok(answer.to_string().into_bytes())
+        let data = if is_null { "null".to_owned() } else { data + "}" };
+        let errors =
+            if errors.is_empty() { String::new() } else { format!(",\"errors\":{}", Value::from(errors)) };
+        Answer::ok(format!("{{\"data\":{data}{errors}}}").into_bytes())
     }
 
     /// What the function of a field answers; null for a row that is not there, true where there is nothing to say.
-    fn found(&self, db: &Connection, name: &str, arguments: Map<String, Value>) -> Result<Value, Problem> {
+    fn found(
+        &self,
+        db: &Connection,
+        root: &str,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Box<RawValue>, Problem> {
+        if name == "__typename" {
+            return to_raw_value(root).map_err(|_| Problem::internal());
+        }
         let (_, run) =
             self.fields.iter().find(|(known, _)| *known == name).ok_or_else(Problem::introspection)?;
         match run(db, &Request::of(arguments)) {
             Ok(answer) => {
-                answer.text().map_or(Ok(true.into()), serde_json::from_slice).map_err(|_| Problem::internal())
+                let text = answer.text().map_or(Ok(RawValue::TRUE.to_owned()), serde_json::from_slice);
+                text.map_err(|_| Problem::internal())
             }
-            Err(problem) if problem.is_not_found() => Ok(Value::Null),
+            Err(problem) if problem.is_not_found() => Ok(RawValue::NULL.to_owned()),
             Err(problem) => Err(problem),
         }
     }

@@ -1,4 +1,4 @@
-//! The part of a JSON value that a selection asks for. There are no interfaces and unions in these schemas, so that a
+//! The part of a JSON text that a selection asks for. There are no interfaces and unions in these schemas, so that a
 //! fragment always applies.
 
 use std::collections::HashMap;
@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use graphql_tools::static_graphql::query::{
     self, Definition, Directive, Document, Field, OperationDefinition, Selection, SelectionSet,
 };
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+use serde_json::{Map, Result, Value};
 
 use super::Types;
 
@@ -89,32 +90,56 @@ impl<'a> Selector<'a> {
         })
     }
 
-    /// What `fields`, which are one field of `object`, ask for of its value.
-    pub(super) fn value(&self, object: &str, fields: &[&'a Field], value: &Value) -> Value {
+    /// Writes what `fields`, which are one field of `object`, ask for of its value.
+    pub(super) fn write(
+        &self,
+        object: &str,
+        fields: &[&'a Field],
+        value: &RawValue,
+        out: &mut String,
+    ) -> Result<()> {
         let field = fields.first().and_then(|field| self.types.get(object)?.get(&field.name));
         let Some((name, _)) = field.and_then(|of| self.types.get_key_value(of.inner_type())) else {
-            return value.clone();
+            out.push_str(value.get());
+            return Ok(());
         };
         let sets: Vec<_> = fields.iter().map(|field| &field.selection_set).collect();
-        self.object(name, &self.fields(&sets), value)
+        self.objects(name, &self.fields(&sets), value.get(), out)
     }
 
-    /// An object of this type, or a list of them.
-    fn object(&self, name: &str, fields: &Fields<'a>, value: &Value) -> Value {
-        let member = |(key, fields): &(&str, Vec<&'a Field>), row: &Map<String, Value>| {
-            let value = match fields.first().map(|field| field.name.as_str()) {
-                Some("__typename") => name.into(),
-                Some(field) => self.value(name, fields, row.get(field).unwrap_or(&Value::Null)),
-                None => Value::Null,
-            };
-            ((*key).to_owned(), value)
-        };
-        match value {
-            Value::Array(items) => items.iter().map(|item| self.object(name, fields, item)).collect(),
-            Value::Object(row) => fields.iter().map(|field| member(field, row)).collect(),
-            _ => Value::Null,
+    /// An object of this type, or a list of them. Only the members that are asked for are looked into.
+    fn objects(&self, name: &str, fields: &Fields<'a>, text: &str, out: &mut String) -> Result<()> {
+        if text.starts_with('[') {
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            out.push('[');
+            for (place, item) in items.into_iter().enumerate() {
+                out.push_str(if place > 0 { "," } else { "" });
+                self.objects(name, fields, item.get(), out)?;
+            }
+            out.push(']');
+            return Ok(());
         }
+        let Some(row): Option<HashMap<&str, &RawValue>> = serde_json::from_str(text)? else {
+            out.push_str("null");
+            return Ok(());
+        };
+        out.push('{');
+        for (place, (key, fields)) in fields.iter().enumerate() {
+            out.push_str(if place > 0 { "," } else { "" });
+            out.push_str(&quoted(key));
+            match fields.first().map_or("", |field| &field.name) {
+                "__typename" => out.push_str(&format!("\"{name}\"")),
+                field => self.write(name, fields, row.get(field).copied().unwrap_or(RawValue::NULL), out)?,
+            }
+        }
+        out.push('}');
+        Ok(())
     }
+}
+
+/// The name of a member, with what follows it.
+pub(super) fn quoted(key: &str) -> String {
+    format!("\"{key}\":")
 }
 
 /// A value as JSON; none for a variable that is not there.

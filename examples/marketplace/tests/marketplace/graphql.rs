@@ -64,6 +64,8 @@ async fn aliases_fragments_conditions_and_variables_mean_what_they_do_elsewhere(
         "b": null,
     }});
     assert_eq!(api.graphql(query, json!({ "id": 7 })).await, expected);
+    let none = api.graphql("{ order(id: 7) @skip(if: true) { id } }", json!({})).await;
+    assert_eq!(none, json!({ "data": {} }));
     let more = api.graphql(query, json!({ "id": 7, "more": true })).await;
     assert_eq!(more["data"]["a"]["payment"]["amount"], order["payment"]["amount"]);
 }
