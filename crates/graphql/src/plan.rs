@@ -25,7 +25,7 @@ use graphql_tools::validation::rules::default_rules_validation_plan;
 use graphql_tools::validation::validate::{ValidationPlan, validate};
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::graph::PlannerOverrideContext;
-use hive_router_query_planner::planner::plan_nodes::QueryPlan;
+use hive_router_query_planner::planner::plan_nodes::PlanNode;
 use hive_router_query_planner::planner::{Planner as Hive, QueryPlannerOptions};
 use hive_router_query_planner::state::supergraph_state::SupergraphDefinition;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
@@ -213,21 +213,26 @@ impl Planner {
     ) -> Result<(Vec<Position>, Vec<Step>), Broken> {
         let mut lowering = Lowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
         if let Some(document) = without_introspection(document, name)
-            && let Some(node) = self.planned(&document, name)?.node
+            && let Some(node) = self.planned(&document, name)?
         {
             lowering.node(&node)?;
         }
         Ok((lowering.positions, lowering.steps))
     }
 
-    fn planned(&self, document: &Document, name: Option<&str>) -> Result<QueryPlan, Broken> {
+    /// The library's plan; none where conditions leave nothing of the operation.
+    fn planned(&self, document: &Document, name: Option<&str>) -> Result<Option<PlanNode>, Broken> {
         let plan = guarded(|| {
             let normalized = normalize_operation(&self.hive.supergraph, document, name)
                 .map_err(|error| Broken(error.to_string()))?;
+            if normalized.operation.selection_set.is_empty() {
+                return Ok(None);
+            }
             let token = CancellationToken::with_timeout(TIMEOUT);
             let overrides = PlannerOverrideContext::from_percentage(0.0);
             self.hive
                 .plan_from_normalized_operation(&normalized.operation, overrides, &token)
+                .map(|plan| plan.node)
                 .map_err(|error| Broken(error.to_string()))
         });
         plan.unwrap_or_else(|| Err(Broken("the planner panicked".to_owned())))

@@ -141,3 +141,13 @@ async fn a_link_may_be_asked_for_several_times_and_under_conditions() {
     let answer = rig.ask_with(document, r#"{"v":false,"w":true}"#).await;
     assert!(answer.starts_with(r#"{"data":{"posts":[{"user":{}},"#), "{answer}");
 }
+
+#[tokio::test]
+async fn what_conditions_leave_nothing_of_is_an_empty_object() {
+    let rig = rig();
+    assert_eq!(rig.ask_with("{ posts @skip(if: true) { id } }", "{}").await, r#"{"data":{}}"#);
+    let variable = "query($v: Boolean!) { posts @include(if: $v) { id } }";
+    assert_eq!(rig.ask_with(variable, r#"{"v":false}"#).await, r#"{"data":{}}"#);
+    let within = rig.ask_with("{ posts { user { name @skip(if: true) } } }", "{}").await;
+    assert!(within.starts_with(r#"{"data":{"posts":[{"user":{}},"#), "{within}");
+}
