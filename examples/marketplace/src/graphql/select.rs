@@ -1,11 +1,15 @@
 //! The part of a JSON text that a selection asks for. There are no interfaces and unions in these schemas, so that a
 //! fragment always applies.
+//!
+//! What is asked for is worked out once (`Shape`); each row is then read once, and only what is asked for of it is kept.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use graphql_tools::static_graphql::query::{
     self, Definition, Directive, Document, Field, OperationDefinition, Selection, SelectionSet,
 };
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Result, Value};
 
@@ -21,6 +25,27 @@ pub(super) struct Selector<'a> {
 /// The fields of an answer's object by their keys, in the order in which they are asked for. Those of one key are asked for
 /// as one.
 type Fields<'a> = Vec<(&'a str, Vec<&'a Field>)>;
+
+/// What is asked for of a value.
+enum Shape<'a> {
+    /// All of it.
+    Leaf,
+    /// Of an object, or of each in a list.
+    Object(Vec<Part<'a>>),
+}
+
+/// A member of an answer's object.
+struct Part<'a> {
+    /// Its key, quoted, with the colon.
+    key: String,
+    what: What<'a>,
+}
+
+enum What<'a> {
+    Typename(&'a str),
+    /// The member of the row that has this name.
+    Member(&'a str, Shape<'a>),
+}
 
 impl<'a> Selector<'a> {
     pub(super) fn new(
@@ -98,38 +123,107 @@ impl<'a> Selector<'a> {
         value: &RawValue,
         out: &mut String,
     ) -> Result<()> {
-        let field = fields.first().and_then(|field| self.types.get(object)?.get(&field.name));
-        let Some((name, _)) = field.and_then(|of| self.types.get_key_value(of.inner_type())) else {
-            out.push_str(value.get());
-            return Ok(());
-        };
-        let sets: Vec<_> = fields.iter().map(|field| &field.selection_set).collect();
-        self.objects(name, &self.fields(&sets), value.get(), out)
+        self.shape(object, fields).write(value, out)
     }
 
-    /// An object of this type, or a list of them. Only the members that are asked for are looked into.
-    fn objects(&self, name: &str, fields: &Fields<'a>, text: &str, out: &mut String) -> Result<()> {
-        if text.starts_with('[') {
-            let items: Vec<&RawValue> = serde_json::from_str(text)?;
-            out.push('[');
-            for (place, item) in items.into_iter().enumerate() {
-                out.push_str(if place > 0 { "," } else { "" });
-                self.objects(name, fields, item.get(), out)?;
-            }
-            out.push(']');
-            return Ok(());
-        }
-        let Some(row): Option<HashMap<&str, &RawValue>> = serde_json::from_str(text)? else {
-            out.push_str("null");
-            return Ok(());
+    fn shape(&self, object: &str, fields: &[&'a Field]) -> Shape<'a> {
+        let field = fields.first().and_then(|field| self.types.get(object)?.get(&field.name));
+        let Some((name, _)) = field.and_then(|of| self.types.get_key_value(of.inner_type())) else {
+            return Shape::Leaf;
         };
+        let sets: Vec<_> = fields.iter().map(|field| &field.selection_set).collect();
+        let part = |(key, fields): (&str, Vec<&'a Field>)| {
+            let what = match fields.first().map_or("", |field| &field.name) {
+                "__typename" => What::Typename(name),
+                field => What::Member(field, self.shape(name, &fields)),
+            };
+            Part { key: quoted(key), what }
+        };
+        Shape::Object(self.fields(&sets).into_iter().map(part).collect())
+    }
+}
+
+impl Shape<'_> {
+    fn write(&self, value: &RawValue, out: &mut String) -> Result<()> {
+        match self {
+            Self::Leaf => {
+                out.push_str(value.get());
+                Ok(())
+            }
+            Self::Object(parts) => {
+                Objects { parts, out }.deserialize(&mut serde_json::Deserializer::from_str(value.get()))
+            }
+        }
+    }
+}
+
+/// An object, a list of them, or `null`, written as they are read.
+struct Objects<'s, 'a> {
+    parts: &'s [Part<'a>],
+    out: &'s mut String,
+}
+
+impl<'de> DeserializeSeed<'de> for Objects<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Objects<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("an object, a list of objects, or null")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<(), E> {
+        self.out.push_str("null");
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<(), A::Error> {
+        let Self { parts, out } = self;
+        out.push('[');
+        let first = out.len();
+        loop {
+            let before = out.len();
+            out.push_str(if before > first { "," } else { "" });
+            if items.next_element_seed(Objects { parts, out: &mut *out })?.is_none() {
+                out.truncate(before);
+                break;
+            }
+        }
+        out.push(']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> std::result::Result<(), A::Error> {
+        let Self { parts, out } = self;
+        let mut values: Vec<Option<&RawValue>> = vec![None; parts.len()];
+        while let Some(name) = members.next_key::<&str>()? {
+            let is_asked = |part: &Part<'_>| matches!(part.what, What::Member(known, _) if known == name);
+            let Some(first) = parts.iter().position(is_asked) else {
+                members.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let value = members.next_value()?;
+            for (part, known) in parts.iter().zip(&mut values).skip(first) {
+                if is_asked(part) {
+                    *known = Some(value);
+                }
+            }
+        }
         out.push('{');
-        for (place, (key, fields)) in fields.iter().enumerate() {
+        for (place, (part, value)) in parts.iter().zip(values).enumerate() {
             out.push_str(if place > 0 { "," } else { "" });
-            out.push_str(&quoted(key));
-            match fields.first().map_or("", |field| &field.name) {
-                "__typename" => out.push_str(&format!("\"{name}\"")),
-                field => self.write(name, fields, row.get(field).copied().unwrap_or(RawValue::NULL), out)?,
+            out.push_str(&part.key);
+            match &part.what {
+                What::Typename(name) => out.push_str(&format!("\"{name}\"")),
+                What::Member(_, shape) => {
+                    shape.write(value.unwrap_or(RawValue::NULL), out).map_err(A::Error::custom)?;
+                }
             }
         }
         out.push('}');
