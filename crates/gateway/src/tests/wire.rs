@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::rig::{Rig, get};
 
 pub(super) const CONFIG: &str = "
+shed: { automatic: false } # Where the machine is busy with other tests, it would be what is tested.
 services: { echo: { url: 'http://UPSTREAM' }, secret: { url: 'http://UPSTREAM' } }
 routes:
   - { path: '/echo/*', proxy: echo }
