@@ -203,11 +203,7 @@ impl<'d> Shaping<'d> {
 
     /// Whether a selection has different fields for the objects that an abstract type may be.
     fn is_divided(&self, parent: TypeId, parts: &[Part]) -> bool {
-        let objects = self.types.objects(parent);
-        let all = |condition: &str| {
-            let id = self.types.find(condition);
-            id.is_some_and(|id| objects.iter().all(|object| self.types.holds(id, *object)))
-        };
+        let all = |condition: &str| self.types.find(condition) == Some(parent);
         fn divides<'d>(
             set: &'d SelectionSet,
             fragments: &HashMap<&str, &'d FragmentDefinition>,
