@@ -95,6 +95,9 @@ impl<'r> Writer<'r> {
             true => Some(shape.parent),
             false => shape.position.and_then(|position| self.run.type_of(position, values)),
         };
+        // Nobody is asked for a type on which nothing depends.
+        let is_untold = |variant: &Variant| variant.only.is_none() && !self.run.tells(shape.position);
+        let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
         self.told(values);
         let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {
             self.untyped(shape.parent, ty);

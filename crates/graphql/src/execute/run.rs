@@ -339,6 +339,12 @@ impl<'p> Run<'p> {
         told
     }
 
+    /// Whether any service was asked for the types of a position's objects.
+    pub(super) fn tells(&self, position: Option<PositionId>) -> bool {
+        let position = position.map(|position| &self.plan.positions[position]);
+        position.is_some_and(|position| position.slots.iter().any(|slot| slot.teller.is_some()))
+    }
+
     fn told(&self, teller: &Teller, node: Node<'_>) -> Option<TypeId> {
         let text = |name: &str| node.member(name.as_bytes())?.string();
         match teller {
