@@ -66,11 +66,21 @@ impl Way<'_> {
             let Some(entries) = slot.fields.get(key) else { continue };
             is_found = true;
             self.marks.entry(position).or_default().insert(number);
-            if entries.iter().any(|entry| entry.only.is_none()) {
+            if entries.iter().any(|entry| entry.only.is_none()) && self.is_sure(position, number) {
                 break;
             }
         }
         is_found.then_some(()).ok_or_else(|| Broken(format!("no slot has `{key}`")))
+    }
+
+    /// Whether a slot is there whatever variables say.
+    fn is_sure(&self, position: PositionId, slot: SlotId) -> bool {
+        let Position { slots, parent, .. } = &self.positions[position];
+        match (slots[slot].from, parent) {
+            (From::Found(step, _), _) => self.steps.get(step).is_none_or(|step| step.conditions.is_empty()),
+            (From::Parent(above), Some((parent, _))) => self.is_sure(*parent, above),
+            (From::Parent(_), None) => true,
+        }
     }
 
     fn said(&mut self, position: PositionId, representation: &mut Representation) -> Result<(), Broken> {
