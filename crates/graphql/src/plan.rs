@@ -4,6 +4,7 @@
 //! `lower/` only. A plan depends on the document and the operation's name alone: what variables say of `@skip` and
 //! `@include` is looked at when it is run.
 
+mod again;
 pub(crate) mod data;
 pub(crate) mod explain;
 mod kept;
@@ -21,12 +22,13 @@ use std::time::Duration;
 use graphql_tools::static_graphql::query::{
     Definition, Document, OperationDefinition, Selection, SelectionSet, VariableDefinition,
 };
+use graphql_tools::static_graphql::schema::Document as SchemaDocument;
 use graphql_tools::validation::rules::default_rules_validation_plan;
 use graphql_tools::validation::validate::{ValidationPlan, validate};
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::graph::PlannerOverrideContext;
 use hive_router_query_planner::planner::plan_nodes::PlanNode;
-use hive_router_query_planner::planner::{Planner as Hive, QueryPlannerOptions};
+use hive_router_query_planner::planner::{Planner as Hive, PlannerError, QueryPlannerOptions};
 use hive_router_query_planner::state::supergraph_state::SupergraphDefinition;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use hive_router_query_planner::utils::parsing::{safe_parse_operation_with_token_limit, safe_parse_schema};
@@ -47,6 +49,8 @@ const KEPT: usize = 4 << 20;
 /// Makes plans of documents, and keeps them.
 pub(crate) struct Planner {
     hive: Hive,
+    /// For what that one finds no way to.
+    again: Option<Hive>,
     types: Arc<Types>,
     subgraphs: HashMap<Arc<str>, Subgraph>,
     rules: ValidationPlan,
@@ -94,9 +98,9 @@ impl Planner {
         limits: &GraphqlLimits,
     ) -> Result<Self, String> {
         let document = safe_parse_schema(supergraph).map_err(|error| error.to_string())?;
-        let hive = guarded(|| Hive::new_from_supergraph(&document, QueryPlannerOptions::default()));
-        let hive = hive.ok_or_else(|| "the planner can't read it".to_owned())?;
-        let hive = hive.map_err(|error| error.to_string())?;
+        let hive = library(&document)?;
+        let again = again::without_interface_objects(&document);
+        let again = again.and_then(|document| library(&document).ok());
         let mut types = Types::of(&hive.consumer_schema.document);
         for (name, definition) in &hive.supergraph.definitions {
             types.intern(name);
@@ -107,6 +111,7 @@ impl Planner {
         let subgraphs = subgraphs.into_iter().map(|subgraph| (Arc::clone(&subgraph.name), subgraph));
         Ok(Self {
             hive,
+            again,
             types: Arc::new(types),
             subgraphs: subgraphs.collect(),
             rules: default_rules_validation_plan(),
@@ -116,7 +121,7 @@ impl Planner {
     }
 
     /// The schema that clients see, in GraphQL.
-    pub(crate) fn schema(&self) -> &graphql_tools::static_graphql::schema::Document {
+    pub(crate) fn schema(&self) -> &SchemaDocument {
         &self.hive.consumer_schema.document
     }
 
@@ -229,14 +234,27 @@ impl Planner {
                 return Ok(None);
             }
             let token = CancellationToken::with_timeout(TIMEOUT);
-            let overrides = PlannerOverrideContext::from_percentage(0.0);
-            self.hive
-                .plan_from_normalized_operation(&normalized.operation, overrides, &token)
-                .map(|plan| plan.node)
-                .map_err(|error| Broken(error.to_string()))
+            let plan = |hive: &Hive| {
+                let overrides = PlannerOverrideContext::from_percentage(0.0);
+                hive.plan_from_normalized_operation(&normalized.operation, overrides, &token)
+            };
+            let planned = match (plan(&self.hive), &self.again) {
+                (Err(PlannerError::PathLocatorError(error)), Some(again)) => {
+                    plan(again).map_err(|_| error.into())
+                }
+                (planned, _) => planned,
+            };
+            planned.map(|plan| plan.node).map_err(|error| Broken(error.to_string()))
         });
         plan.unwrap_or_else(|| Err(Broken("the planner panicked".to_owned())))
     }
+}
+
+/// The library's planner of a supergraph.
+fn library(supergraph: &SchemaDocument) -> Result<Hive, String> {
+    let hive = guarded(|| Hive::new_from_supergraph(supergraph, QueryPlannerOptions::default()));
+    let hive = hive.ok_or_else(|| "the planner can't read it".to_owned())?;
+    hive.map_err(|error| error.to_string())
 }
 
 /// What a library says, unless it panics.
