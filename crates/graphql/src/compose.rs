@@ -26,7 +26,7 @@ pub(crate) mod text;
 mod whole;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

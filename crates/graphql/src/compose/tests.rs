@@ -17,12 +17,12 @@ const V2: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation
   \"@provides\", \"@external\", \"@shareable\", \"@override\", \"@inaccessible\", \"@interfaceObject\", \"@tag\"])\n";
 
 /// What stands after each line that begins so, by the rest of that line.
-fn sections<'t>(text: &'t str, begin: &str) -> Vec<(&'t str, &'t str)> {
+pub(crate) fn sections<'t>(text: &'t str, begin: &str) -> Vec<(&'t str, &'t str)> {
     text.split(begin).skip(1).filter_map(|section| section.split_once('\n')).collect()
 }
 
 /// Composes services, each after a line `# service: NAME`, with ` (v2)` if it is of that version.
-fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
+pub(crate) fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
     let services: Vec<(Arc<str>, String)> = sections(case, "# service: ")
         .into_iter()
         .map(|(name, sdl)| match name.strip_suffix(" (v2)") {
@@ -34,27 +34,36 @@ fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
     compose(&parts).map(|supergraph| supergraph.sdl)
 }
 
-/// What `see` says of each case of the oracle's, where it says anything.
-fn over_cases(see: impl Fn(&str, &str) -> Option<String>) {
-    let files = std::fs::read_dir(CASES).unwrap().map(|file| file.unwrap().path());
-    let files: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "graphql")).collect();
-    let mut wrong = String::new();
-    for file in &files {
-        let cases = std::fs::read_to_string(file).unwrap();
+/// The cases of a folder of the oracle's: their names, what they have, and what is expected of them.
+pub(crate) fn cases(folder: &str) -> Vec<[String; 3]> {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut all = Vec::new();
+    for file in files.filter(|file| file.extension().is_some_and(|end| end == "graphql")) {
+        let cases = std::fs::read_to_string(&file).unwrap();
         let expected = std::fs::read_to_string(file.with_extension("expected")).unwrap();
         let (cases, expected) = (sections(&cases, "# case: "), sections(&expected, "# case: "));
-        assert_eq!(
-            cases.len(),
-            expected.len(),
-            "after a case was added, `node remake.mjs` makes what is expected"
+        let names =
+            |sections: &[(&str, &str)]| sections.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
+        let remake = "after a case was added, `node remake.mjs` makes what is expected";
+        assert_eq!(names(&cases), names(&expected), "{remake}");
+        let pairs = cases.into_iter().zip(expected);
+        all.extend(
+            pairs
+                .map(|((name, case), (_, expected))| [name, case.trim(), expected.trim()].map(str::to_owned)),
         );
-        for ((name, case), (_, expected)) in cases.into_iter().zip(expected) {
-            if let Some(said) = see(case, expected.trim()) {
-                let _ = writeln!(wrong, "== {name}\n{said}");
-            }
+    }
+    all
+}
+
+/// What `see` says of each case of the oracle's, where it says anything.
+fn over_cases(see: impl Fn(&str, &str) -> Option<String>) {
+    let mut wrong = String::new();
+    for [name, case, expected] in cases(CASES) {
+        if let Some(said) = see(&case, &expected) {
+            let _ = writeln!(wrong, "== {name}\n{said}");
         }
     }
-    assert!(wrong.is_empty(), "{} files\n{wrong}", files.len());
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]

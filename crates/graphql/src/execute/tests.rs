@@ -3,8 +3,11 @@
 mod federated;
 mod nested;
 mod nulls;
+mod played;
 mod resolver;
 mod rig;
+mod runs;
+mod subgraph;
 mod values;
 
 /// A planner of two REST services with links between them.

@@ -1,0 +1,362 @@
+//! Subgraphs that know what a table says, and no more than the supergraph has them know: `oracle/runs/`.
+//!
+//! Each answers as a real one would: a document has to be right by its own schema, an object is found by a key of its own,
+//! what is external is there only where it is provided, and what is required has to be sent.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use graphql_tools::static_graphql::query::{
+    self, Definition, Document, OperationDefinition, Selection, SelectionSet, Value as Given,
+};
+use graphql_tools::validation::rules::default_rules_validation_plan;
+use graphql_tools::validation::validate::validate;
+use serde_json::{Map, Value, json};
+
+use super::subgraph::{Known, Service};
+
+/// All data, and the services that know parts of it.
+pub(super) struct Played {
+    pub(super) data: Value,
+    pub(super) services: HashMap<String, Service>,
+    /// What was added so far.
+    pub(super) sum: Mutex<i64>,
+    /// What services were asked that they can't answer.
+    pub(super) wrong: Mutex<Vec<String>>,
+}
+
+/// An object as a service has it.
+struct Object<'p> {
+    ty: &'p str,
+    record: Value,
+    /// What was sent of it.
+    sent: Option<Value>,
+    /// What is known of it where it stands, though it is external.
+    provided: Vec<&'p SelectionSet>,
+}
+
+/// A document that a service answers.
+struct Asked<'p> {
+    played: &'p Played,
+    service: &'p Service,
+    document: &'p Document,
+    variables: &'p Value,
+    path: Vec<Value>,
+    errors: Vec<Value>,
+}
+
+impl Played {
+    /// What a service answers.
+    pub(super) fn answer(&self, service: &str, text: &str, variables: &Value) -> Value {
+        let service = &self.services[service];
+        let document = graphql_tools::parser::parse_query(text).expect("a document").into_static();
+        for error in validate(&service.schema, &document, &default_rules_validation_plan()) {
+            self.wrong(format!("{}: {} in {text}", service.name, error.message));
+        }
+        let operation = document.definitions.iter().find_map(|definition| match definition {
+            Definition::Operation(operation) => Some(operation),
+            Definition::Fragment(_) => None,
+        });
+        let (ty, selections) = match operation.expect("an operation") {
+            OperationDefinition::Mutation(mutation) => ("Mutation", &mutation.selection_set),
+            OperationDefinition::Query(query) => ("Query", &query.selection_set),
+            OperationDefinition::SelectionSet(selections) => ("Query", selections),
+            OperationDefinition::Subscription(_) => panic!("a subscription"),
+        };
+        let root = Object { ty, record: self.data[ty].clone(), sent: None, provided: Vec::new() };
+        let (document, path, errors) = (&document, Vec::new(), Vec::new());
+        let mut asked = Asked { played: self, service, document, variables, path, errors };
+        let data = asked.object(&root, &[selections]);
+        let errors = std::mem::take(&mut asked.errors);
+        if errors.is_empty() { json!({ "data": data }) } else { json!({ "data": data, "errors": errors }) }
+    }
+
+    fn wrong(&self, what: String) {
+        self.wrong.lock().unwrap().push(what);
+    }
+
+    /// The object that is meant, where a value is a reference.
+    fn whole(&self, value: &Value) -> Value {
+        let Some(ty) = value.get("@").and_then(Value::as_str) else { return value.clone() };
+        let mut members = value.as_object().expect("an object").clone();
+        members.remove("@");
+        self.find(ty, |record| members.iter().all(|(name, value)| record[name] == *value))
+    }
+
+    fn find(&self, ty: &str, is_meant: impl Fn(&Value) -> bool) -> Value {
+        let found = self.data[ty].as_array().into_iter().flatten().find(|record| is_meant(record));
+        let Some(found) = found else { return Value::Null };
+        let mut found = found.clone();
+        found["__typename"] = ty.into();
+        found
+    }
+
+    /// Whether what was sent of an object has all of a selection, and is true.
+    fn holds(&self, service: &Service, selections: &SelectionSet, sent: &Value, record: &Value) -> bool {
+        let record = self.whole(record);
+        if let (Value::Array(sent), Value::Array(records)) = (sent, &record) {
+            return sent.len() == records.len()
+                && sent
+                    .iter()
+                    .zip(records)
+                    .all(|(sent, record)| self.holds(service, selections, sent, record));
+        }
+        if sent.is_null() || record.is_null() {
+            return sent.is_null() && record.is_null();
+        }
+        selections.items.iter().all(|item| match item {
+            Selection::Field(field) if field.selection_set.items.is_empty() => {
+                sent.get(&field.name) == Some(&record[&field.name])
+            }
+            Selection::Field(field) => sent
+                .get(&field.name)
+                .is_some_and(|sent| self.holds(service, &field.selection_set, sent, &record[&field.name])),
+            Selection::InlineFragment(fragment) => {
+                let condition = fragment.type_condition.as_ref().map(query::TypeCondition::as_ref);
+                let ty = record["__typename"].as_str().unwrap_or_default();
+                condition.is_some_and(|condition| !service.is(ty, condition))
+                    || self.holds(service, &fragment.selection_set, sent, &record)
+            }
+            Selection::FragmentSpread(_) => false,
+        })
+    }
+}
+
+impl<'p> Asked<'p> {
+    fn object(&mut self, object: &Object<'p>, selections: &[&'p SelectionSet]) -> Value {
+        let mut fields: Vec<(&str, &query::Field, Vec<&SelectionSet>)> = Vec::new();
+        for selections in selections {
+            self.collect(object.ty, selections, &mut fields);
+        }
+        let mut out = Map::new();
+        for (key, field, selections) in fields {
+            self.path.push(key.into());
+            let value = self.field(object, field, &selections);
+            self.path.pop();
+            out.insert(key.to_owned(), value);
+        }
+        out.into()
+    }
+
+    fn collect(
+        &self,
+        ty: &str,
+        selections: &'p SelectionSet,
+        out: &mut Vec<(&'p str, &'p query::Field, Vec<&'p SelectionSet>)>,
+    ) {
+        for item in &selections.items {
+            let (condition, directives, inner) = match item {
+                Selection::Field(field) => {
+                    if !self.is_included(&field.directives) {
+                        continue;
+                    }
+                    let key = field.alias.as_deref().unwrap_or(&field.name);
+                    match out.iter_mut().find(|(known, ..)| *known == key) {
+                        Some((_, _, selections)) => selections.push(&field.selection_set),
+                        None => out.push((key, field, vec![&field.selection_set])),
+                    }
+                    continue;
+                }
+                Selection::InlineFragment(fragment) => {
+                    let condition = fragment.type_condition.as_ref().map(query::TypeCondition::as_ref);
+                    (condition, &fragment.directives, &fragment.selection_set)
+                }
+                Selection::FragmentSpread(spread) => {
+                    let fragment = self.document.definitions.iter().find_map(|definition| match definition {
+                        Definition::Fragment(fragment) if fragment.name == spread.fragment_name => {
+                            Some(fragment)
+                        }
+                        _ => None,
+                    });
+                    let fragment = fragment.expect("a fragment");
+                    (Some(fragment.type_condition.as_ref()), &spread.directives, &fragment.selection_set)
+                }
+            };
+            if self.is_included(directives)
+                && condition.is_none_or(|condition| self.service.is(ty, condition))
+            {
+                self.collect(ty, inner, out);
+            }
+        }
+    }
+
+    fn is_included(&self, directives: &[query::Directive]) -> bool {
+        directives.iter().all(|directive| {
+            let condition = directive.arguments.first().map(|(_, value)| self.given(value));
+            (condition == Some(true.into())) == (directive.name == "include")
+        })
+    }
+
+    fn field(
+        &mut self,
+        object: &Object<'p>,
+        field: &'p query::Field,
+        selections: &[&'p SelectionSet],
+    ) -> Value {
+        if field.name == "__typename" {
+            return object.ty.into();
+        }
+        let arguments: Map<String, Value> =
+            field.arguments.iter().map(|(name, value)| (name.clone(), self.given(value))).collect();
+        if field.name == "_entities" {
+            let representations = arguments["representations"].as_array().cloned().unwrap_or_default();
+            let entity = |(number, sent): (usize, Value)| {
+                self.path.push(number.into());
+                let entity = self.entity(sent).map_or(Value::Null, |entity| self.object(&entity, selections));
+                self.path.pop();
+                entity
+            };
+            return representations.into_iter().enumerate().map(entity).collect();
+        }
+        let service = self.service;
+        let Some(known) = service.field(object.ty, &field.name) else {
+            return self.cannot(format!("{} has no `{}`", object.ty, field.name));
+        };
+        let provided = provided(service, object, &field.name);
+        if known.is_external && provided.is_empty() {
+            return self.cannot(format!("`{}.{}` is external", object.ty, field.name));
+        }
+        if let Some(requires) = &known.requires {
+            let sent = object.sent.as_ref().unwrap_or(&Value::Null);
+            if sent.is_null() || !self.played.holds(service, requires, sent, &object.record) {
+                return self.cannot(format!("`{}.{}` requires more than {sent}", object.ty, field.name));
+            }
+        }
+        let given = self.resolved(&object.record[&field.name], arguments);
+        let provided = provided.into_iter().chain(&known.provides).collect::<Vec<_>>();
+        self.value(given, known, &provided, selections)
+    }
+
+    fn cannot(&mut self, why: String) -> Value {
+        self.played.wrong(format!("{}: {why}, at {:?}", self.service.name, self.path));
+        Value::Null
+    }
+
+    fn resolved(&self, given: &Value, arguments: Map<String, Value>) -> Value {
+        if let Some(ty) = given.get("$find").and_then(Value::as_str) {
+            return self
+                .played
+                .find(ty, |record| arguments.iter().all(|(name, value)| record[name] == *value));
+        }
+        if let Some(name) = given.get("$add").and_then(Value::as_str) {
+            let mut sum = self.played.sum.lock().unwrap();
+            *sum += arguments[name].as_i64().expect("a number");
+            return (*sum).into();
+        }
+        if given.get("$echo").is_some() {
+            return sorted(&Value::Object(arguments)).to_string().into();
+        }
+        given.clone()
+    }
+
+    fn value(
+        &mut self,
+        given: Value,
+        known: &'p Known,
+        provided: &[&'p SelectionSet],
+        selections: &[&'p SelectionSet],
+    ) -> Value {
+        if let Value::Array(items) = given {
+            let item = |(number, item): (usize, Value)| {
+                self.path.push(number.into());
+                let item = self.value(item, known, provided, selections);
+                self.path.pop();
+                item
+            };
+            return items.into_iter().enumerate().map(item).collect();
+        }
+        if let Some(why) = given.get("$error") {
+            self.errors.push(json!({ "message": why, "path": self.path }));
+            return Value::Null;
+        }
+        if selections.iter().all(|selections| selections.items.is_empty()) || given.is_null() {
+            return given;
+        }
+        let record = self.played.whole(&given);
+        let ty = record["__typename"].as_str().unwrap_or(&known.of);
+        let Some(ty) = self.service.own(ty) else { return Value::Null };
+        let object = Object { ty, record, sent: None, provided: provided.to_vec() };
+        self.object(&object, selections)
+    }
+
+    /// The object of which this is said, by a key that the service has.
+    fn entity(&mut self, sent: Value) -> Option<Object<'p>> {
+        let ty = sent["__typename"].as_str().unwrap_or_default();
+        let (played, service) = (self.played, self.service);
+        let keys: Vec<&SelectionSet> = service.keys(ty).filter(|key| has(&sent, key)).collect();
+        if keys.is_empty() {
+            self.cannot(format!("no key in {sent}"));
+            return None;
+        }
+        let record = service.objects(ty).into_iter().find_map(|ty| {
+            let is_meant = |record: &Value| keys.iter().any(|key| played.holds(service, key, &sent, record));
+            Some(played.find(ty, is_meant)).filter(|record| !record.is_null())
+        })?;
+        let ty = service.own(record["__typename"].as_str()?)?;
+        Some(Object { ty, record, sent: Some(sent), provided: Vec::new() })
+    }
+
+    fn given(&self, value: &Given) -> Value {
+        match value {
+            Given::Variable(name) => self.variables.get(name).cloned().unwrap_or_default(),
+            Given::Int(number) => number.as_i64().into(),
+            Given::Float(number) => (*number).into(),
+            Given::String(text) | Given::Enum(text) => text.as_str().into(),
+            Given::Boolean(it) => (*it).into(),
+            Given::Null => Value::Null,
+            Given::List(items) => items.iter().map(|item| self.given(item)).collect(),
+            Given::Object(members) => members
+                .iter()
+                .map(|(name, value)| (name.clone(), self.given(value)))
+                .collect::<Map<_, _>>()
+                .into(),
+        }
+    }
+}
+
+/// What is provided below a field; something where the field itself is.
+fn provided<'p>(service: &Service, object: &Object<'p>, name: &str) -> Vec<&'p SelectionSet> {
+    fn look<'p>(
+        service: &Service,
+        ty: &str,
+        name: &str,
+        all: &'p SelectionSet,
+        out: &mut Vec<&'p SelectionSet>,
+    ) {
+        for item in &all.items {
+            match item {
+                Selection::Field(field) if field.name == name => out.push(&field.selection_set),
+                Selection::InlineFragment(fragment)
+                    if fragment.type_condition.as_ref().is_none_or(|it| service.is(ty, it.as_ref())) =>
+                {
+                    look(service, ty, name, &fragment.selection_set, out);
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut out = Vec::new();
+    object.provided.iter().for_each(|all| look(service, object.ty, name, all, &mut out));
+    out
+}
+
+/// Whether all members of a key are there.
+fn has(sent: &Value, key: &SelectionSet) -> bool {
+    key.items.iter().all(|item| {
+        let Selection::Field(field) = item else { return false };
+        sent.get(&field.name).is_some_and(|value| value.is_array() || has(value, &field.selection_set))
+    })
+}
+
+/// The same with the members of objects in the order of their names.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members: std::collections::BTreeMap<_, _> =
+                members.iter().map(|(name, value)| (name.clone(), sorted(value))).collect();
+            members.into_iter().collect::<Map<_, _>>().into()
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,285 @@
+//! What a supergraph says that one of its subgraphs knows.
+
+use std::collections::HashMap;
+
+use graphql_tools::static_graphql::query::{self, OperationDefinition, SelectionSet};
+use graphql_tools::static_graphql::schema::{
+    Definition, Directive, Document, Field, ObjectType, Type, TypeDefinition, Value,
+};
+
+/// A subgraph.
+pub(super) struct Service {
+    pub(super) name: String,
+    /// Its own schema.
+    pub(super) schema: Document,
+    fields: HashMap<(String, String), Known>,
+    keys: HashMap<String, Vec<SelectionSet>>,
+    /// The interfaces and unions of each object type of the supergraph, and the type itself.
+    kinds: HashMap<String, Vec<String>>,
+    /// Its object types, among them interfaces that are objects to it.
+    own: Vec<String>,
+}
+
+/// A field that a subgraph has.
+pub(super) struct Known {
+    /// The type of it, or of its items.
+    pub(super) of: String,
+    pub(super) is_external: bool,
+    pub(super) requires: Option<SelectionSet>,
+    pub(super) provides: Option<SelectionSet>,
+}
+
+/// What every subgraph has for a gateway.
+const MACHINERY: &str = "scalar Int scalar Float scalar String scalar Boolean scalar ID
+  directive @skip(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT
+  directive @include(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT
+  scalar _Any union _Entity = ENTITIES";
+const ENTITIES: &str = "type Query { _entities(representations: [_Any!]!): [_Entity]! }";
+
+impl Service {
+    /// The subgraphs of a supergraph, by their names.
+    pub(super) fn all(supergraph: &str) -> HashMap<String, Self> {
+        let document =
+            graphql_tools::parser::parse_schema::<String>(supergraph).expect("a supergraph").into_static();
+        let graphs = types(&document).find_map(|of| match of {
+            TypeDefinition::Enum(of) if of.name == "join__Graph" => Some(&of.values),
+            _ => None,
+        });
+        let graphs = graphs.expect("graphs").iter().map(|value| {
+            let name = text(&value.directives[0], "name").expect("a name");
+            (name.clone(), Self::of(&document, &value.name, name))
+        });
+        graphs.collect()
+    }
+
+    fn of(supergraph: &Document, graph: &str, name: String) -> Self {
+        let mut service = Self {
+            name,
+            schema: Document { definitions: Vec::new() },
+            fields: HashMap::new(),
+            keys: HashMap::new(),
+            kinds: kinds(supergraph),
+            own: Vec::new(),
+        };
+        for definition in types(supergraph) {
+            service.add(definition, graph);
+        }
+        service.machinery();
+        service
+    }
+
+    /// Whether an object of a type is of another, too.
+    pub(super) fn is(&self, ty: &str, other: &str) -> bool {
+        ty == other || self.kinds.get(ty).is_some_and(|kinds| kinds.iter().any(|kind| kind == other))
+    }
+
+    pub(super) fn field(&self, ty: &str, name: &str) -> Option<&Known> {
+        self.fields.get(&(ty.to_owned(), name.to_owned()))
+    }
+
+    /// What the service calls an object of a type of the supergraph; nothing if it knows none such.
+    pub(super) fn own(&self, ty: &str) -> Option<&str> {
+        self.own
+            .iter()
+            .find(|own| *own == ty)
+            .or_else(|| self.own.iter().find(|own| self.is(ty, own)))
+            .map(String::as_str)
+    }
+
+    /// The keys of a type that it is asked by.
+    pub(super) fn keys(&self, ty: &str) -> impl Iterator<Item = &SelectionSet> {
+        self.keys.get(ty).into_iter().flatten()
+    }
+
+    /// The object types of the supergraph that a type stands for.
+    pub(super) fn objects(&self, ty: &str) -> Vec<&str> {
+        self.kinds.keys().map(String::as_str).filter(|object| self.is(object, ty)).collect()
+    }
+
+    fn add(&mut self, definition: &TypeDefinition, graph: &str) {
+        let of = |directives: &[Directive], name: &str| -> Vec<Directive> {
+            directives
+                .iter()
+                .filter(|it| it.name == name && word(it, "graph").as_deref() == Some(graph))
+                .cloned()
+                .collect()
+        };
+        let mut definition = definition.clone();
+        let (name, directives) = match &definition {
+            TypeDefinition::Scalar(it) => (&it.name, &it.directives),
+            TypeDefinition::Object(it) => (&it.name, &it.directives),
+            TypeDefinition::Interface(it) => (&it.name, &it.directives),
+            TypeDefinition::Union(it) => (&it.name, &it.directives),
+            TypeDefinition::Enum(it) => (&it.name, &it.directives),
+            TypeDefinition::InputObject(it) => (&it.name, &it.directives),
+        };
+        let name = name.clone();
+        let joined = of(directives, "join__type");
+        if joined.is_empty() {
+            return;
+        }
+        for joined in &joined {
+            if let (Some(key), false) = (text(joined, "key"), is(joined, "resolvable", false)) {
+                self.keys.entry(name.clone()).or_default().push(selection(&key));
+            }
+        }
+        let interfaces: Vec<String> =
+            of(directives, "join__implements").iter().filter_map(|it| text(it, "interface")).collect();
+        match &mut definition {
+            TypeDefinition::Object(it) => {
+                it.implements_interfaces = interfaces;
+                it.fields = self.joined(&name, &it.fields, graph);
+                self.own.push(name);
+            }
+            TypeDefinition::Interface(it) => {
+                it.implements_interfaces = interfaces;
+                it.fields = self.joined(&name, &it.fields, graph);
+                if joined.iter().any(|joined| is(joined, "isInterfaceObject", true)) {
+                    let mut object = ObjectType::new(name.clone());
+                    object.fields = std::mem::take(&mut it.fields);
+                    definition = TypeDefinition::Object(object);
+                    self.own.push(name);
+                }
+            }
+            TypeDefinition::Union(it) => {
+                it.types = of(&it.directives, "join__unionMember")
+                    .iter()
+                    .filter_map(|it| text(it, "member"))
+                    .collect();
+            }
+            TypeDefinition::Enum(it) => {
+                it.values.retain(|value| !of(&value.directives, "join__enumValue").is_empty());
+            }
+            TypeDefinition::InputObject(it) => it.fields.retain(|field| {
+                let joins = field.directives.iter().any(|it| it.name == "join__field");
+                !joins || !of(&field.directives, "join__field").is_empty()
+            }),
+            TypeDefinition::Scalar(_) => {}
+        }
+        self.schema.definitions.push(Definition::TypeDefinition(definition));
+    }
+
+    /// The fields of a type that the subgraph has.
+    fn joined(&mut self, ty: &str, fields: &[Field], graph: &str) -> Vec<Field> {
+        let mut own = Vec::new();
+        for field in fields {
+            let mut joins = field.directives.iter().filter(|it| it.name == "join__field").peekable();
+            let is_everywhere = joins.peek().is_none_or(|it| word(it, "graph").is_none());
+            let joined = joins.find(|it| word(it, "graph").as_deref() == Some(graph));
+            if joined.is_some_and(|it| is(it, "usedOverridden", true)) || (joined.is_none() && !is_everywhere)
+            {
+                continue;
+            }
+            let set = |name| joined.and_then(|it| text(it, name)).map(|fields| selection(&fields));
+            let known = Known {
+                of: named(&field.field_type).to_owned(),
+                is_external: joined.is_some_and(|it| is(it, "external", true)),
+                requires: set("requires"),
+                provides: set("provides"),
+            };
+            self.fields.insert((ty.to_owned(), field.name.clone()), known);
+            let mut field = field.clone();
+            if let Some(ty) = joined.and_then(|it| text(it, "type")) {
+                field.field_type = parsed(&ty);
+            }
+            own.push(field);
+        }
+        own
+    }
+
+    fn machinery(&mut self) {
+        let mut entities: Vec<&str> =
+            self.keys.keys().map(String::as_str).filter(|ty| self.own.iter().any(|own| own == ty)).collect();
+        entities.push("Query");
+        let text = format!("{} {ENTITIES}", MACHINERY.replace("ENTITIES", &entities.join(" | ")));
+        let machinery = graphql_tools::parser::parse_schema::<String>(&text).expect("a schema").into_static();
+        for definition in machinery.definitions {
+            let root = self.schema.definitions.iter_mut().find_map(|known| match known {
+                Definition::TypeDefinition(TypeDefinition::Object(known)) if known.name == "Query" => {
+                    Some(known)
+                }
+                _ => None,
+            });
+            match (definition, root) {
+                (Definition::TypeDefinition(TypeDefinition::Object(query)), Some(root)) => {
+                    root.fields.extend(query.fields)
+                }
+                (definition, _) => self.schema.definitions.push(definition),
+            }
+        }
+    }
+}
+
+fn types(document: &Document) -> impl Iterator<Item = &TypeDefinition> {
+    document.definitions.iter().filter_map(|definition| match definition {
+        Definition::TypeDefinition(of) => Some(of),
+        _ => None,
+    })
+}
+
+fn kinds(document: &Document) -> HashMap<String, Vec<String>> {
+    let mut kinds: HashMap<String, Vec<String>> = HashMap::new();
+    for of in types(document) {
+        match of {
+            TypeDefinition::Object(of) => {
+                let kinds = kinds.entry(of.name.clone()).or_default();
+                kinds.extend(of.implements_interfaces.iter().cloned());
+            }
+            TypeDefinition::Union(of) => {
+                of.types.iter().for_each(|ty| kinds.entry(ty.clone()).or_default().push(of.name.clone()));
+            }
+            _ => {}
+        }
+    }
+    kinds
+}
+
+fn selection(fields: &str) -> SelectionSet {
+    let document =
+        graphql_tools::parser::parse_query::<String>(&format!("{{{fields}}}")).expect("fields").into_static();
+    match document.definitions.into_iter().next() {
+        Some(query::Definition::Operation(OperationDefinition::SelectionSet(set))) => set,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A type as it is written.
+fn parsed(ty: &str) -> Type {
+    let text = format!("type T {{ f: {ty} }}");
+    let document = graphql_tools::parser::parse_schema::<String>(&text).expect("a type").into_static();
+    match document.definitions.into_iter().next() {
+        Some(Definition::TypeDefinition(TypeDefinition::Object(object))) => {
+            object.fields[0].field_type.clone()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn argument<'d>(directive: &'d Directive, name: &str) -> Option<&'d Value> {
+    directive.arguments.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+}
+
+fn text(directive: &Directive, name: &str) -> Option<String> {
+    match argument(directive, name)? {
+        Value::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn word(directive: &Directive, name: &str) -> Option<String> {
+    match argument(directive, name)? {
+        Value::Enum(word) => Some(word.clone()),
+        _ => None,
+    }
+}
+
+fn is(directive: &Directive, name: &str, value: bool) -> bool {
+    argument(directive, name) == Some(&Value::Boolean(value))
+}
+
+fn named(ty: &Type) -> &str {
+    match ty {
+        Type::NamedType(name) => name,
+        Type::ListType(inner) | Type::NonNullType(inner) => named(inner),
+    }
+}
