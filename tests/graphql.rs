@@ -1,6 +1,7 @@
 //! GraphQL behind a gateway: over HTTP by its specification, over services that are asked for their schemas, changed while
 //! it is served, and what the command line tells of it.
 
+mod federated;
 mod served;
 
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ pub(crate) use served::Served;
 use served::node;
 
 const RESPONSE: (&str, &str) = ("accept", "application/graphql-response+json");
-const ROUTE: &str = "  - { path: /graphql, graphql: { services: [agents, up] } }\n";
+const ROUTE: &str = "  - { path: /graphql, graphql: { services: [agents, up], mutations: true } }\n";
 
 #[tokio::test]
 async fn graphql_over_http_is_what_its_specification_says() {
@@ -59,6 +60,16 @@ async fn a_mutation_changes_by_post_and_not_by_get() {
     let query = form_urlencoded::byte_serialize(b"{ agent(id: 1) { name } }").collect::<String>();
     let answer = served.get(&format!("/graphql?query={query}"), &[]).await;
     assert_eq!(answer.json(), json!({ "data": { "agent": { "name": "Zoe" } } }));
+}
+
+#[tokio::test]
+async fn nothing_changes_anything_unless_the_route_says_so() {
+    let served = Served::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
+    let refused = served.ask("/graphql", "mutation { rename(id: 1, name: \"Zoe\") { name } }").await;
+    assert_eq!(refused["errors"][0]["extensions"]["code"], "graphql-operation", "{refused}");
+    let schema = served.ask("/graphql", "{ __schema { mutationType { name } } agent(id: 1) { name } }").await;
+    let data = json!({ "__schema": { "mutationType": null }, "agent": { "name": "Ann" } });
+    assert_eq!(schema, json!({ "data": data }));
 }
 
 #[tokio::test]

@@ -21,6 +21,10 @@ pub struct GraphqlConfig {
     /// services of the same names, each with `graphql`.
     #[serde(default)]
     pub supergraph: Option<PathBuf>,
+    /// Whether `Mutation` is part of the schema: the operations of REST services that are no `GET`, and what GraphQL
+    /// services have there.
+    #[serde(default)]
+    pub mutations: bool,
     /// Who may ask for the schema itself.
     #[serde(default)]
     pub introspection: Introspection,

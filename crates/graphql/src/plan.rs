@@ -4,13 +4,13 @@
 //! `lower/` only. A plan depends on the document and the operation's name alone: what variables say of `@skip` and
 //! `@include` is looked at when it is run.
 
-mod again;
 pub(crate) mod data;
 pub(crate) mod explain;
 mod kept;
 mod limits;
 mod lower;
 pub(crate) mod shape;
+mod supergraph;
 pub(crate) mod types;
 pub(crate) mod values;
 
@@ -45,6 +45,9 @@ use types::{Ty, Types};
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// The bytes of documents whose plans are kept.
 const KEPT: usize = 4 << 20;
+
+/// What is said of a supergraph that the library does not even refuse.
+pub(crate) const STOPPED: &str = "the planner can't read it";
 
 /// Makes plans of documents, and keeps them.
 pub(crate) struct Planner {
@@ -91,15 +94,19 @@ struct Operation<'d> {
 }
 
 impl Planner {
-    /// A planner of a supergraph; the error says why there can be none.
+    /// A planner of a supergraph, with its mutations or without; the error says why there can be none.
     pub(crate) fn new(
         supergraph: &str,
         subgraphs: Vec<Subgraph>,
         limits: &GraphqlLimits,
+        has_mutations: bool,
     ) -> Result<Self, String> {
-        let document = safe_parse_schema(supergraph).map_err(|error| error.to_string())?;
+        let mut document = safe_parse_schema(supergraph).map_err(|error| error.to_string())?;
+        if !has_mutations {
+            supergraph::without_mutations(&mut document);
+        }
         let hive = library(&document)?;
-        let again = again::without_interface_objects(&document);
+        let again = supergraph::without_interface_objects(&document);
         let again = again.and_then(|document| library(&document).ok());
         let mut types = Types::of(&hive.consumer_schema.document);
         for (name, definition) in &hive.supergraph.definitions {
@@ -253,7 +260,7 @@ impl Planner {
 /// The library's planner of a supergraph.
 fn library(supergraph: &SchemaDocument) -> Result<Hive, String> {
     let hive = guarded(|| Hive::new_from_supergraph(supergraph, QueryPlannerOptions::default()));
-    let hive = hive.ok_or_else(|| "the planner can't read it".to_owned())?;
+    let hive = hive.ok_or_else(|| STOPPED.to_owned())?;
     hive.map_err(|error| error.to_string())
 }
 

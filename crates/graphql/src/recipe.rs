@@ -35,6 +35,8 @@ pub(crate) struct Recipe {
     pub(crate) links: Links,
     pub(crate) listed: Vec<DocumentFile>,
     pub(crate) limits: GraphqlLimits,
+    /// Whether the services' changes are part of it.
+    pub(crate) mutations: bool,
 }
 
 /// Where types come from.
@@ -105,8 +107,8 @@ impl Recipe {
                 (composed(&subgraphs)?, subgraphs, findings)
             }
         };
-        let planner =
-            Planner::new(&supergraph, subgraphs, &self.limits).map_err(|why| self.unplanned(why))?;
+        let planner = Planner::new(&supergraph, subgraphs, &self.limits, self.mutations)
+            .map_err(|why| self.unplanned(why))?;
         let ready = Ready { planner, findings };
         ready.check(&self.listed)?;
         Ok(Some(ready))
@@ -188,8 +190,12 @@ fn subgraphs_of(file: &str, text: &str, remotes: &RemoteServices) -> Result<Vec<
 /// What keeps schemas from being one, as mistakes at a place.
 fn told(errors: Vec<CompositionError>, at: &At) -> Vec<Mistake> {
     let mistake = |error: CompositionError| {
-        let CompositionError { code, message, hint, .. } = error;
-        Mistake { at: at.clone(), message, hint, code: code.code() }
+        let CompositionError { code, message, hint, place: (line, column), .. } = error;
+        let at = match at {
+            At::Text { file, .. } => At::Text { file: file.clone(), line, column },
+            other => other.clone(),
+        };
+        Mistake { at, message, hint, code: code.code() }
     };
     errors.into_iter().map(mistake).collect()
 }

@@ -79,7 +79,8 @@ impl Graphql {
         };
         let limits = config.limits;
         let known = Listed::new(&listed);
-        let recipe = Recipe { from, links: links.unwrap_or_default(), listed, limits };
+        let (links, mutations) = (links.unwrap_or_default(), config.mutations);
+        let recipe = Recipe { from, links, listed, limits, mutations };
         let ready = recipe.make(schemas)?;
         let source_limits = SourceLimits {
             calls: limits.calls as usize,
@@ -419,3 +420,6 @@ impl To {
         response
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,7 +62,7 @@ fn config(services: [SocketAddr; 3]) -> String {
         let services = Service::ALL.map(|service| format!("{}{suffix}", service.name())).join(", ");
         let links = example(links);
         format!(
-            "  - {{ path: {path}, graphql: {{ services: [{services}], links: '{}' }} }}\n",
+            "  - {{ path: {path}, graphql: {{ services: [{services}], links: '{}', mutations: true }} }}\n",
             links.display()
         )
     };

@@ -94,9 +94,9 @@ services:
       limits: {{ cpu: {CPU_LIMIT_MS}ms, deadline: 2s, memory: 16MiB, calls: 200, parallel: 32, output: 4MiB }}
   - {{ path: \"/shop/*\", script: '{}' }}
   - {{ path: \"/market/orders\", aggregate: '{}' }}
-  - {{ path: /graphql, graphql: {{ services: [profile, catalog, order], links: '{}' }} }}
+  - {{ path: /graphql, graphql: {{ services: [profile, catalog, order], links: '{}', mutations: true }} }}
   - path: /stitched
-    graphql: {{ services: [profile-graphql, catalog-graphql, order-graphql], links: '{}' }}
+    graphql: {{ services: [profile-graphql, catalog-graphql, order-graphql], links: '{}', mutations: true }}
 {routes}",
         example("scripts/orders.sjs").display(),
         example("aggregates/q5.yaml").display(),

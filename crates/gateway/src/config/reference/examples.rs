@@ -334,6 +334,7 @@ routes:
     graphql:
       services: [catalog, reviews]
       links: links.yaml
+      mutations: true
       introspection: { callers: [shop] }
       graphiql: false
       persisted: false

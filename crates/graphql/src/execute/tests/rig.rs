@@ -106,7 +106,8 @@ impl Rig {
             kind: Kind::Remote { path: "/graphql".into(), bindings: Arc::default(), is_federated: true },
         };
         let subgraphs = services.into_iter().map(subgraph).collect();
-        let planner = Planner::new(supergraph, subgraphs, &GraphqlLimits::default()).expect("a planner");
+        let planner =
+            Planner::new(supergraph, subgraphs, &GraphqlLimits::default(), true).expect("a planner");
         let services = Service::all(supergraph);
         let played = Played { data, services, sum: Mutex::default(), wrong: Mutex::default() };
         Self { played: Some(played), ..Self::over(planner, BTreeMap::new(), Value::Null) }
@@ -126,7 +127,8 @@ impl Rig {
         let parts: Vec<Part<'_>> =
             subgraphs.iter().map(|subgraph| Part { name: &subgraph.name, sdl: &subgraph.sdl }).collect();
         let supergraph = compose(&parts).expect("a supergraph");
-        let planner = Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default()).expect("a planner");
+        let planner =
+            Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), true).expect("a planner");
         let answers = answers.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
         let mut kinds = serde_json::Map::new();
         for definition in &planner.schema().definitions {
