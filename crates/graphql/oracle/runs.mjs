@@ -50,13 +50,19 @@ const executor = (schema, data) => {
     });
 };
 
+// What Apollo's composition makes of services.
+export const supergraph = (services) => {
+  const { supergraphSdl, errors } = composeServices(services);
+  if (errors) throw new Error(errors.map((error) => error.message).join("\n"));
+  return supergraphSdl.trim();
+};
+
 // The supergraph and the answers of a case.
-export const run = async (text, name) => {
+export const run = async (text) => {
   const start = text.indexOf("# data\n");
   const [head, rest] = [text.slice(0, start), text.slice(start)];
-  const { supergraphSdl, errors } = composeServices(services(head, parse));
-  if (errors) throw new Error(`${name}: ${errors.map((error) => error.message).join("\n")}`);
-  const schema = Supergraph.build(supergraphSdl).apiSchema().toGraphQLJSSchema();
+  const sdl = supergraph(services(head, parse));
+  const schema = Supergraph.build(sdl).apiSchema().toGraphQLJSSchema();
   const data = JSON.parse(rest.slice("# data\n".length, rest.indexOf("\n# ask")));
   const answer = executor(schema, data);
   const answers = [];
@@ -67,5 +73,5 @@ export const run = async (text, name) => {
     const told = errors?.map(({ message, path }) => ({ message, path }));
     answers.push(section("answer") ?? JSON.stringify({ data, ...(told && { errors: told }) }));
   }
-  return `# supergraph\n${supergraphSdl.trim()}\n# answers\n${answers.join("\n")}\n`;
+  return `# supergraph\n${sdl}\n# answers\n${answers.join("\n")}\n`;
 };

@@ -4,7 +4,7 @@
 //! Of each schema: `text.rs` (what the parser can't read) → `read.rs` with `names.rs` (which directive means what) makes
 //! it a `model.rs` → `check.rs` with `fieldsets.rs` (what is wrong with it by itself). Of all: `merge.rs` with `fields.rs`,
 //! `inputs.rs` and `relations.rs` makes them `merged.rs` → `whole.rs` and `hidden.rs` (what is wrong with them together) →
-//! `reach.rs` (whether every field can be asked for) → `print.rs`. `supergraph.rs` reads a supergraph that others composed.
+//! `reach.rs` (whether every field can be asked for) → `print.rs`. `supergraph.rs` with `joined.rs` reads a supergraph that others composed.
 
 mod check;
 mod error;
@@ -12,6 +12,7 @@ mod fields;
 mod fieldsets;
 mod hidden;
 mod inputs;
+mod joined;
 mod merge;
 mod merged;
 mod model;
@@ -25,6 +26,8 @@ mod supergraph;
 pub(crate) mod text;
 mod whole;
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 pub(crate) mod tests;
 

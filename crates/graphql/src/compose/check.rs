@@ -125,7 +125,8 @@ fn overriding(schema: &Schema<'_>, at: &str, is_external: bool, overrides: &Over
     }
 }
 
-fn is_label(label: &str) -> bool {
+/// Whether it is a label of `@override`: a share, or a name.
+pub(super) fn is_label(label: &str) -> bool {
     if let Some(share) = label.strip_prefix("percent(").and_then(|label| label.strip_suffix(')')) {
         let (whole, part) = share.split_once('.').unwrap_or((share, "0"));
         let digits = |text: &str, most| {

@@ -17,6 +17,8 @@ pub struct CompositionError {
     pub coordinate: Option<String>,
     /// What to do about it.
     pub hint: String,
+    /// The line and column of a supergraph's text, from 1 on; zeros where nobody knows.
+    pub place: (usize, usize),
 }
 
 impl fmt::Display for CompositionError {
@@ -182,7 +184,13 @@ impl Errors {
             services: services.iter().map(|name| Arc::clone(name)).collect(),
             coordinate: Some(coordinate.into()).filter(|coordinate| !coordinate.is_empty()),
             hint: hint.into(),
+            place: (0, 0),
         });
+    }
+
+    /// Where the last one stands.
+    pub(super) fn at(&mut self, line: usize, column: usize) {
+        self.0.last_mut().into_iter().for_each(|error| error.place = (line, column));
     }
 
     pub(super) fn is_empty(&self) -> bool {

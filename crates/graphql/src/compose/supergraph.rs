@@ -1,12 +1,13 @@
 //! A supergraph that others composed: whether it is one that the planner understands, and of which services.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use graphql_tools::parser::schema::{Definition, Directive, Document, TypeDefinition, Value};
 
 use super::error::{Code, CompositionError, Errors};
 use super::names::{argument, text};
-use super::{Supergraph, text as source};
+use super::{Supergraph, joined, text as source};
 
 /// The versions of the join specification that the planner understands.
 const JOIN: &[&str] = &["v0.2", "v0.3", "v0.4", "v0.5"];
@@ -36,7 +37,7 @@ pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
             return Err(errors.into_vec());
         }
     };
-    let services = services(&document);
+    let (services, graphs) = services(&document);
     let features = features(&document);
     if services.is_empty() || !features.iter().any(|feature| feature.name == "join") {
         let message = "The schema is no supergraph: it links to no join specification, or has no services in `join__Graph`.";
@@ -57,6 +58,9 @@ pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
             let hint = "protect the route or the services instead, and compose it without";
             errors.add(Code::UnsupportedLinkedFeature, &[], "", message, hint);
         }
+    }
+    if errors.is_empty() {
+        joined::check(&document, &graphs, &mut errors);
     }
     if !errors.is_empty() {
         return Err(errors.into_vec());
@@ -88,12 +92,15 @@ fn feature<'d, 'a>(link: &'d Directive<'a, &'a str>) -> Option<Feature<'d>> {
     Some(Feature { name, version, is_security })
 }
 
-fn services<'a>(document: &Document<'a, &'a str>) -> Vec<Arc<str>> {
+/// The services' names, and what they are called in the supergraph.
+fn services<'a>(document: &Document<'a, &'a str>) -> (Vec<Arc<str>>, HashSet<&'a str>) {
     let graphs = document.definitions.iter().find_map(|definition| match definition {
         Definition::TypeDefinition(TypeDefinition::Enum(of)) if of.name == "join__Graph" => Some(&of.values),
         _ => None,
     });
-    let directives = graphs.into_iter().flatten().flat_map(|value| &value.directives);
-    let named = directives.filter(|directive| directive.name == "join__graph");
-    named.filter_map(|directive| text(argument(directive, "name")).map(Arc::from)).collect()
+    let named = graphs.into_iter().flatten().filter_map(|value| {
+        let directive = value.directives.iter().find(|directive| directive.name == "join__graph")?;
+        Some((Arc::from(text(argument(directive, "name"))?), value.name))
+    });
+    named.unzip()
 }

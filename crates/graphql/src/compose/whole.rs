@@ -100,8 +100,11 @@ fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, err
         );
     }
     for schema in objects {
-        let theirs = schema.types.iter().filter(|(_, of)| of.interfaces.contains(name));
-        for (other, _) in theirs {
+        let implements = |other: &str| {
+            let mut all = schemas.iter().filter_map(|schema| schema.types.get(other));
+            all.any(|of| of.interfaces.contains(name))
+        };
+        for other in schema.types.keys().filter(|other| implements(other)) {
             let message = format!(
                 "\"{name}\" has @interfaceObject in \"{}\", which can't have \"{other}\" then, a type that implements it.",
                 schema.name

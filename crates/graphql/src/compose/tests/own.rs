@@ -50,6 +50,58 @@ type Node @key(fields: \"id\") @interfaceObject { id: ID! name: String! @externa
 }
 
 #[test]
+fn a_service_to_which_an_interface_is_an_object_has_none_of_its_types() {
+    let found = codes(
+        "# service: a (v2)
+type Query { users: [Node!]! }
+interface Node @key(fields: \"id\") { id: ID! }
+type User implements Node @key(fields: \"id\") { id: ID! name: String }
+# service: b (v2)
+type Node @key(fields: \"id\") @interfaceObject { id: ID! age: Int }
+type User @key(fields: \"id\") { id: ID! }",
+    );
+    assert_eq!(found, ["INTERFACE_OBJECT_USAGE_ERROR"]);
+}
+
+#[test]
+fn a_supergraph_that_contradicts_itself_is_refused_at_the_place() {
+    let good = composed(
+        "# service: a (v2)
+type Query { it: It us: [U] } union U = It | Other
+interface Node { id: ID! }
+type It implements Node @key(fields: \"id\") { id: ID! n: Int @override(from: \"b\", label: \"percent(5)\") }
+type Other { o: O } type O { x: Int }
+# service: b (v2)
+type It @key(fields: \"id\") { id: ID! n: Int m: Int @external o: Int @requires(fields: \"m\") best: It @provides(fields: \"m\") }
+# service: c (v2)
+type It @key(fields: \"id\") { id: ID! m: Int @shareable }",
+    );
+    let good = good.unwrap();
+    assert!(read(&good).is_ok());
+    for (was, is, code, coordinate) in [
+        ("percent(5)", "percent(500)", "OVERRIDE_LABEL_INVALID", "It.n"),
+        ("key: \"id\"", "key: \"id {\"", "KEY_INVALID_FIELDS", "It"),
+        ("key: \"id\"", "key: \"no\"", "KEY_INVALID_FIELDS", "It"),
+        ("key: \"id\"", "key: \"\"", "KEY_INVALID_FIELDS", "It"),
+        ("requires: \"m\"", "requires: \"m { x }\"", "REQUIRES_INVALID_FIELDS", "It.o"),
+        ("provides: \"m\"", "provides: \"...on No { m }\"", "PROVIDES_INVALID_FIELDS", "It.best"),
+        ("@join__type(graph: A", "@join__type(graph: D", "INVALID_GRAPHQL", "It"),
+        ("member: \"Other\"", "member: \"Node\"", "INVALID_GRAPHQL", "U"),
+        ("interface: \"Node\"", "interface: \"O\"", "INVALID_GRAPHQL", "It"),
+        (" x: Int", " x: Nothing", "INVALID_GRAPHQL", "O.x"),
+    ] {
+        let type_of = good.find("type It").unwrap();
+        let at = good[type_of..].find(was).map(|at| type_of + at).or_else(|| good.find(was)).unwrap();
+        let broken = format!("{}{is}{}", &good[..at], &good[at + was.len()..]);
+        let errors = read(&broken).err().unwrap_or_default();
+        let found =
+            errors.first().map(|error| (error.code.code(), error.coordinate.as_deref().unwrap_or("")));
+        assert_eq!(found, Some((code, coordinate)), "{was} → {is}: {errors:#?}");
+        assert_eq!(errors[0].place.0, broken[..at].lines().count(), "{errors:#?}");
+    }
+}
+
+#[test]
 fn a_root_of_another_name_is_a_root_wherever_it_is_named() {
     let sdl = composed(
         "# service: a (v2)

@@ -1,0 +1,257 @@
+//! What a ready supergraph says of its services, by the join specification. The planner takes it as it stands, and would
+//! stop where it makes no sense.
+
+use std::collections::{HashMap, HashSet};
+
+use graphql_tools::parser::Pos;
+use graphql_tools::parser::schema::{
+    Definition, Directive, Document, Field, InputValue, Type, TypeDefinition, Value,
+};
+
+use super::check::is_label;
+use super::error::{Code, Errors};
+use super::names::{argument, text};
+use super::read::is_built_in;
+use super::selection::{Picked, Selection};
+
+type Of<'a> = TypeDefinition<'a, &'a str>;
+type Said<'a> = Directive<'a, &'a str>;
+
+/// Checks a supergraph whose services have these names in it.
+pub(super) fn check<'a>(document: &Document<'a, &'a str>, graphs: &HashSet<&'a str>, errors: &mut Errors) {
+    let types = || {
+        document.definitions.iter().filter_map(|definition| match definition {
+            Definition::TypeDefinition(of) => Some(of),
+            _ => None,
+        })
+    };
+    let by_name = types().map(|of| (name(of), of)).collect();
+    let mut joined = Joined { graphs, types: by_name, errors };
+    let schema = document.definitions.iter().find_map(|definition| match definition {
+        Definition::SchemaDefinition(schema) => Some(schema),
+        _ => None,
+    });
+    let (roots, position) = match schema {
+        Some(schema) => ([schema.query, schema.mutation, schema.subscription], schema.position),
+        None => ([None; 3], Pos::default()),
+    };
+    let [query, others @ ..] = roots;
+    for root in others.into_iter().flatten().chain([query.unwrap_or("Query")]) {
+        joined.root(root, position);
+    }
+    types().filter(|of| !name(of).starts_with("join__")).for_each(|of| joined.definition(of));
+}
+
+struct Joined<'d, 'a> {
+    graphs: &'d HashSet<&'a str>,
+    types: HashMap<&'a str, &'d Of<'a>>,
+    errors: &'d mut Errors,
+}
+
+/// Something that directives stand at: its coordinate, its type and, of a field, that of its values.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    coordinate: &'p str,
+    of: &'p str,
+    value: Option<&'p str>,
+}
+
+impl<'a> Joined<'_, 'a> {
+    fn root(&mut self, root: &str, position: Pos) {
+        if !self.types.get(root).is_some_and(|of| is_object(of)) {
+            let wrong = format!("has no type \"{root}\", its root");
+            self.wrong(Code::InvalidGraphql, "schema", &wrong, position);
+        }
+    }
+
+    fn definition(&mut self, of: &Of<'a>) {
+        let (of_type, directives) = (name(of), directives(of));
+        let place = Place { coordinate: of_type, of: of_type, value: None };
+        directives.iter().for_each(|directive| self.directive(place, directive));
+        for field in fields(of) {
+            let (coordinate, value) = (format!("{of_type}.{}", field.name), named(&field.field_type));
+            self.known(&coordinate, value, field.position);
+            field.arguments.iter().for_each(|argument| self.input(&coordinate, argument));
+            let place = Place { coordinate: &coordinate, of: of_type, value: Some(value) };
+            field.directives.iter().for_each(|directive| self.directive(place, directive));
+        }
+        match of {
+            TypeDefinition::InputObject(of) => of.fields.iter().for_each(|field| self.input(of_type, field)),
+            TypeDefinition::Enum(of) => {
+                for value in &of.values {
+                    value.directives.iter().for_each(|directive| self.directive(place, directive));
+                }
+            }
+            TypeDefinition::Union(of) => {
+                of.types.iter().for_each(|member| self.known(of_type, member, of.position));
+            }
+            _ => {}
+        }
+    }
+
+    fn input(&mut self, owner: &str, input: &InputValue<'a, &'a str>) {
+        let coordinate = format!("{owner}.{}", input.name);
+        self.known(&coordinate, named(&input.value_type), input.position);
+        let place = Place { coordinate: &coordinate, of: owner, value: None };
+        input.directives.iter().for_each(|directive| self.directive(place, directive));
+    }
+
+    fn known(&mut self, coordinate: &str, named: &str, position: Pos) {
+        if !self.types.contains_key(named) && !is_built_in(named) {
+            let wrong = format!("names the type \"{named}\", which there is not");
+            self.wrong(Code::InvalidGraphql, coordinate, &wrong, position);
+        }
+    }
+
+    fn directive(&mut self, place: Place<'_>, directive: &Said<'a>) {
+        let Some(kind) = directive.name.strip_prefix("join__") else { return };
+        let said = |name: &str| text(argument(directive, name));
+        let graphs = self.graphs;
+        let mut wrong = |code: Code, what: &str| self.wrong(code, place.coordinate, what, directive.position);
+        let graph = argument(directive, "graph").and_then(|graph| match graph {
+            Value::Enum(name) => Some(*name),
+            Value::String(name) => Some(name.as_str()),
+            _ => None,
+        });
+        match graph {
+            Some(graph) => {
+                if !graphs.contains(graph) {
+                    let what =
+                        format!("has @{} of \"{graph}\", which is no value of `join__Graph`", directive.name);
+                    return wrong(Code::InvalidGraphql, &what);
+                }
+            }
+            None if kind == "field" => {
+                if ["requires", "provides", "override"].iter().any(|name| said(name).is_some()) {
+                    return wrong(
+                        Code::InvalidGraphql,
+                        "has @join__field that does not say of which service",
+                    );
+                }
+            }
+            _ if matches!(kind, "type" | "implements" | "unionMember" | "enumValue") => {
+                let what = format!("has @{} that does not say of which service", directive.name);
+                return wrong(Code::InvalidGraphql, &what);
+            }
+            _ => {}
+        }
+        if said("overrideLabel").is_some_and(|label| !is_label(label)) {
+            wrong(Code::OverrideLabelInvalid, "has a label of @override that is none");
+        }
+        if said("type").is_some_and(|ty| !is_type(ty)) {
+            wrong(Code::InvalidGraphql, "has @join__field with a type that is none");
+        }
+        let is_interface_object = argument(directive, "isInterfaceObject") == Some(&Value::Boolean(true));
+        if is_interface_object && said("key").is_none() {
+            wrong(Code::InterfaceObjectUsageError, "is an interface object without a key");
+        }
+        for (argument, is_kind) in [("interface", is_interface as fn(&Of<'_>) -> bool), ("member", is_object)]
+        {
+            let Some(other) = said(argument) else { continue };
+            if !self.types.get(other).is_some_and(|of| is_kind(of)) {
+                let what = format!("has @{} of \"{other}\", which is no {argument} here", directive.name);
+                self.wrong(Code::InvalidGraphql, place.coordinate, &what, directive.position);
+            }
+        }
+        for (argument, code, of) in [
+            ("key", Code::KeyInvalidFields, Some(place.of)),
+            ("requires", Code::RequiresInvalidFields, Some(place.of)),
+            ("provides", Code::ProvidesInvalidFields, place.value),
+        ] {
+            let (Some(fields), Some(of)) = (said(argument), of) else { continue };
+            let why = Selection::parse(fields).and_then(|selection| self.has(of, &selection)).err();
+            if let Some(why) = why {
+                let what = format!("has the {argument} \"{fields}\", which {why}");
+                self.wrong(code, place.coordinate, &what, directive.position);
+            }
+        }
+    }
+
+    /// Whether a type has fields.
+    fn has(&self, of: &str, selection: &Selection) -> Result<(), String> {
+        let known = self.types.get(of).ok_or_else(|| format!("needs fields of \"{of}\""))?;
+        if selection.0.is_empty() {
+            return Err(format!("names no field of \"{of}\""));
+        }
+        for picked in &selection.0 {
+            match picked {
+                Picked::Field { name, below, .. } if **name == *"__typename" && below.0.is_empty() => {}
+                Picked::Field { name, below, .. } => {
+                    let field = fields(known).iter().find(|field| *field.name == **name);
+                    let field = field.ok_or_else(|| format!("names \"{of}.{name}\", which there is not"))?;
+                    let of = named(&field.field_type);
+                    let is_composite = self.types.get(of).is_some_and(|of| {
+                        is_object(of) || is_interface(of) || matches!(of, TypeDefinition::Union(_))
+                    });
+                    match is_composite {
+                        true => self.has(of, below)?,
+                        false if below.0.is_empty() => {}
+                        false => return Err(format!("needs fields of \"{of}\"")),
+                    }
+                }
+                Picked::On { of: other, below } => self.has(other.as_deref().unwrap_or(of), below)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong(&mut self, code: Code, coordinate: &str, what: &str, position: Pos) {
+        let hint = "write what a composition has made to the file, unchanged";
+        self.errors.add(code, &[], coordinate, format!("\"{coordinate}\" {what}."), hint);
+        self.errors.at(position.line, position.column);
+    }
+}
+
+fn name<'a>(of: &Of<'a>) -> &'a str {
+    match of {
+        TypeDefinition::Scalar(of) => of.name,
+        TypeDefinition::Object(of) => of.name,
+        TypeDefinition::Interface(of) => of.name,
+        TypeDefinition::Union(of) => of.name,
+        TypeDefinition::Enum(of) => of.name,
+        TypeDefinition::InputObject(of) => of.name,
+    }
+}
+
+fn directives<'d, 'a>(of: &'d Of<'a>) -> &'d [Said<'a>] {
+    match of {
+        TypeDefinition::Scalar(of) => &of.directives,
+        TypeDefinition::Object(of) => &of.directives,
+        TypeDefinition::Interface(of) => &of.directives,
+        TypeDefinition::Union(of) => &of.directives,
+        TypeDefinition::Enum(of) => &of.directives,
+        TypeDefinition::InputObject(of) => &of.directives,
+    }
+}
+
+fn fields<'d, 'a>(of: &'d Of<'a>) -> &'d [Field<'a, &'a str>] {
+    match of {
+        TypeDefinition::Object(of) => &of.fields,
+        TypeDefinition::Interface(of) => &of.fields,
+        _ => &[],
+    }
+}
+
+fn is_object(of: &Of<'_>) -> bool {
+    matches!(of, TypeDefinition::Object(_))
+}
+
+fn is_interface(of: &Of<'_>) -> bool {
+    matches!(of, TypeDefinition::Interface(_))
+}
+
+fn named<'a>(of: &Type<'a, &'a str>) -> &'a str {
+    match of {
+        Type::NamedType(name) => name,
+        Type::ListType(of) | Type::NonNullType(of) => named(of),
+    }
+}
+
+/// Whether a text is a type, as `[User!]`.
+fn is_type(text: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_[]!".contains(&byte);
+    let sdl = format!("type T {{ f: {text} }}");
+    text.bytes().all(is_name)
+        && !super::text::is_too_deep(text)
+        && graphql_tools::parser::parse_schema::<&str>(&sdl).is_ok()
+}
