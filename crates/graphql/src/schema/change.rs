@@ -64,6 +64,17 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
             match known.next() {
                 Some((number, key, field)) => of_fields.push((number, key, field, change)),
                 None if is_to_be(models, declared, name, &found, field) => {}
+                None if let Some(service) = fixed(models, &found, field) => {
+                    let message = format!(
+                        "`{name}.{field}` is of `{service}`, a subgraph by itself: its schema stays as it is"
+                    );
+                    mistakes.add(
+                        Kind::Type,
+                        at(&["types", name, "fields", field]),
+                        message,
+                        "change its own schema",
+                    );
+                }
                 None => {
                     let fields = found.iter().filter_map(|(number, key)| models[*number].fields(key));
                     let names: Vec<&str> = fields.flatten().map(|(_, field)| &*field.name).collect();
@@ -120,6 +131,16 @@ pub(super) fn near(models: &[Model], name: &str) -> String {
     let names = models.iter().flat_map(|model| model.types.values()).map(|it| &*it.first_name);
     did_you_mean(name, names)
         .unwrap_or_else(|| "`orfa graphql schema` prints the types that there are".to_owned())
+}
+
+/// The subgraph that has this field.
+fn fixed<'m>(models: &'m [Model], found: &[(usize, Box<str>)], field: &str) -> Option<&'m str> {
+    let mut having = found.iter().map(|(number, key)| (&models[*number], key));
+    let (model, _) = having.find(|(model, key)| {
+        let is_fixed = matches!(model.asked, Asked::Federated { .. });
+        is_fixed && model.fields(key).is_some_and(|fields| fields.values().any(|it| it.name == field))
+    })?;
+    Some(&model.service)
 }
 
 /// Whether a link is to add the field.

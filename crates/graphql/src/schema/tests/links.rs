@@ -306,3 +306,23 @@ components:
     assert_eq!(shaped, Some(Told::Shape(shapes)));
     assert_eq!(told_by("{ oneOf: [{ $ref: '#/components/schemas/Fish' }, { type: string }] }"), None);
 }
+
+#[test]
+fn what_a_subgraph_by_itself_has_keeps_its_name() {
+    let sdl = |name: &str| {
+        let link =
+            "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", import: [\"@key\"])";
+        format!("{link} type Query {{ {name}: It }} type It @key(fields: \"id\") {{ id: ID! {name}s: Int }}")
+    };
+    let (one, two) = (sdl("one"), sdl("two"));
+    let links = r"
+types:
+  It: { fields: { id: { rename: number } } }
+  Query: { fields: { two: { rename: second } } }
+";
+    let wrong = made(&[("one", &one), ("two", &two)], links).expect_err("mistakes");
+    let wrong: Vec<String> = wrong.iter().map(Mistake::to_string).collect();
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+    assert!(wrong.iter().any(|it| it.contains("`Query.two` is of `two`, a subgraph by itself")), "{wrong:?}");
+    assert!(wrong.iter().any(|it| it.contains("`one` is a subgraph by itself")), "{wrong:?}");
+}
