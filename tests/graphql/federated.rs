@@ -1,0 +1,111 @@
+//! Subgraphs of Apollo Federation, real ones, behind a gateway: by a supergraph that was composed elsewhere, and composed here
+//! of what they say of themselves.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testkit::{Gateway, http, patiently};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::node;
+use crate::orfa;
+use crate::support::admin;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/graphql");
+const SUPERGRAPH: &str = include_str!("supergraph.graphql");
+
+/// A subgraph and its port.
+async fn subgraph(name: &str) -> (Child, u16) {
+    let mut child = node("subgraphs.mjs");
+    let child = child.arg(format!("{FOLDER}/{name}.graphql")).stdout(Stdio::piped());
+    let mut child = child.spawn().expect("node runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let line = patiently("the subgraph's port", lines.next_line()).await.expect("a line").expect("a port");
+    (child, line.parse().expect("a number"))
+}
+
+struct Served {
+    gateway: Gateway,
+    _subgraphs: [Child; 2],
+}
+
+impl Served {
+    async fn new() -> Self {
+        let (products, reviews) = tokio::join!(subgraph("products"), subgraph("reviews"));
+        let service = |name: &str, port: u16| {
+            format!("  {name}: {{ url: 'http://127.0.0.1:{port}', graphql: {{ federated: true }} }}\n")
+        };
+        let services = service("products", products.1) + &service("reviews", reviews.1);
+        let config = format!(
+            "
+listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+services:
+{services}routes:
+  - {{ path: /ready, graphql: {{ supergraph: supergraph.graphql, mutations: true }} }}
+  - {{ path: /composed, graphql: {{ services: [products, reviews], mutations: true }} }}
+"
+        );
+        let gateway = Gateway::start_with(orfa(), &config, &[("supergraph.graphql", SUPERGRAPH)]).await;
+        let url = format!("{}/readyz", admin(&gateway).await);
+        patiently("the subgraphs' schemas", async {
+            while http::request("GET", &url, &[], "").await.expect("an answer").status != 200 {}
+        })
+        .await;
+        Self { gateway, _subgraphs: [products.0, reviews.0] }
+    }
+
+    async fn ask(&self, path: &str, query: &str) -> Value {
+        let headers = [("content-type", "application/json")];
+        let body = json!({ "query": query }).to_string();
+        let url = format!("{}{path}", self.gateway.url);
+        http::request("POST", &url, &headers, body).await.expect("an answer").json()
+    }
+}
+
+#[tokio::test]
+async fn subgraphs_answer_together_by_a_ready_supergraph_and_by_one_that_is_composed_of_what_they_say() {
+    let served = Served::new().await;
+    for path in ["/ready", "/composed"] {
+        let query = r#"{ products { name shipping reviews { body product { name price } } } product(upc: "3") { name }
+          latest { product { shipping } } }"#;
+        let review = |body: &str, name: &str, price: u32| json!({ "body": body, "product": { "name": name, "price": price } });
+        let products = json!([
+            { "name": "table", "shipping": 60, "reviews": [review("wide", "table", 899)] },
+            { "name": "chair", "shipping": 10, "reviews": [review("sturdy", "chair", 54)] },
+        ]);
+        let data =
+            json!({ "products": products, "product": null, "latest": { "product": { "shipping": 60 } } });
+        assert_eq!(served.ask(path, query).await, json!({ "data": data }), "{path}");
+    }
+    for (path, body, price) in [("/ready", "dear", 900), ("/composed", "cheap", 899)] {
+        let mutation = format!(
+            r#"mutation {{ price(upc: "1", price: {price}) {{ price shipping }} review(upc: "2", body: "{body}") {{ body product {{ name }} }} }}"#
+        );
+        let data = json!({
+            "price": { "price": price, "shipping": 60 }, "review": { "body": body, "product": { "name": "chair" } },
+        });
+        assert_eq!(served.ask(path, &mutation).await, json!({ "data": data }), "{path}");
+    }
+    let latest = served.ask("/ready", "{ latest { body } }").await;
+    assert_eq!(latest, json!({ "data": { "latest": { "body": "cheap" } } }));
+}
+
+#[tokio::test]
+async fn a_supergraph_that_makes_no_sense_is_refused_with_its_line() {
+    let served = Served::new().await;
+    for (was, is, code) in [
+        ("requires: \"weight\"", "requires: \"nothing\"", "REQUIRES_INVALID_FIELDS"),
+        ("key: \"upc\"", "key: \"upc {\"", "KEY_INVALID_FIELDS"),
+        ("@join__type(graph: PRODUCTS", "@join__type(graph: NOBODY", "INVALID_GRAPHQL"),
+    ] {
+        let line = SUPERGRAPH.lines().position(|line| line.contains(was)).expect("a line") + 1;
+        served.gateway.rewrite("supergraph.graphql", &SUPERGRAPH.replacen(was, is, 1));
+        let ran = Command::new(orfa()).arg("check").current_dir(served.gateway.directory()).output();
+        let ran = ran.await.expect("orfa runs");
+        let told = String::from_utf8_lossy(&ran.stderr);
+        let place = format!("supergraph.graphql:{line}:");
+        assert!(!ran.status.success() && told.contains(&place) && told.contains(code), "{told}");
+    }
+}
