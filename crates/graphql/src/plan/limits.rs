@@ -12,6 +12,8 @@ use crate::error::{Code, GraphqlError};
 
 /// How deep brackets may stand within each other, in values too: the parser goes down as deep.
 const NESTING: usize = 200;
+/// How often a field of one name may be selected at one place of the answer: all are compared with each other.
+const SAME: usize = 300;
 
 /// Judges a text before it is parsed.
 pub(crate) fn nesting(text: &str) -> Result<(), Box<GraphqlError>> {
@@ -57,6 +59,8 @@ struct Counts {
     depth: u64,
     aliases: u64,
     cost: u64,
+    /// Fields that are not within others.
+    fields: u64,
 }
 
 struct Counting<'d> {
@@ -89,14 +93,46 @@ pub(crate) fn operation(
         let message = format!("the operation has {what} of {count}; at most {most} is allowed here");
         (count > u64::from(most)).then(|| Box::new(GraphqlError::new(Code::Limit, message)))
     };
-    let fields = selections.items.len() as u64;
     let told = [
         over("a depth", counts.depth, limits.depth),
         over("a number of aliases", counts.aliases, limits.aliases),
         over("a cost", counts.cost, limits.cost),
-        over("a number of root fields", fields, limits.root_fields),
+        over("a number of root fields", counts.fields, limits.root_fields),
     ];
-    told.into_iter().flatten().next().map_or(Ok(()), Err)
+    told.into_iter().flatten().next().map_or(Ok(()), Err)?;
+    repeated(&[selections], &counting.fragments)
+}
+
+/// Judges how often fields are selected at one place, below these selections of one object.
+fn repeated<'d>(
+    selections: &[&'d SelectionSet],
+    fragments: &HashMap<&'d str, &'d FragmentDefinition>,
+) -> Result<(), Box<GraphqlError>> {
+    let mut fields: HashMap<&str, Vec<&SelectionSet>> = HashMap::new();
+    let mut open = selections.to_vec();
+    while let Some(set) = open.pop() {
+        for item in &set.items {
+            match item {
+                Selection::Field(field) => {
+                    let key = field.alias.as_deref().unwrap_or(&field.name);
+                    let known = fields.entry(key).or_default();
+                    known.push(&field.selection_set);
+                    if known.len() > SAME {
+                        let message =
+                            format!("the operation selects `{key}` more than {SAME} times at one place");
+                        let place = (field.position.line as u32, field.position.column as u32);
+                        return Err(Box::new(GraphqlError::new(Code::Limit, message).at(place)));
+                    }
+                }
+                Selection::InlineFragment(fragment) => open.push(&fragment.selection_set),
+                Selection::FragmentSpread(spread) => {
+                    let fragment = fragments.get(spread.fragment_name.as_str());
+                    open.extend(fragment.map(|fragment| &fragment.selection_set));
+                }
+            }
+        }
+    }
+    fields.values().try_for_each(|below| repeated(below, fragments))
 }
 
 impl<'d> Counting<'d> {
@@ -116,6 +152,7 @@ impl<'d> Counting<'d> {
                         depth: below.depth + 1,
                         aliases: below.aliases.saturating_add(u64::from(field.alias.is_some())),
                         cost: below.cost.saturating_mul(many).saturating_add(1),
+                        fields: 1,
                     }
                 }
                 Selection::InlineFragment(fragment) => {
@@ -128,6 +165,7 @@ impl<'d> Counting<'d> {
             sum.depth = sum.depth.max(counts.depth);
             sum.aliases = sum.aliases.saturating_add(counts.aliases);
             sum.cost = sum.cost.saturating_add(counts.cost);
+            sum.fields = sum.fields.saturating_add(counts.fields);
         }
         Ok(sum)
     }

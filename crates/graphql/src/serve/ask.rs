@@ -183,7 +183,11 @@ fn text(value: Node<'_>) -> String {
 /// Checks that the body is JSON in UTF-8, by what the head says of it. A page of another origin can send none of that
 /// without asking first.
 fn check_type(headers: &HeaderMap) -> Result<(), HttpError> {
-    let Some(kind) = headers.get(CONTENT_TYPE) else { return Err(HttpError::ContentTypeMissing) };
+    let mut kinds = headers.get_all(CONTENT_TYPE).iter();
+    let Some(kind) = kinds.next() else { return Err(HttpError::ContentTypeMissing) };
+    if kinds.next().is_some() {
+        return Err(HttpError::ContentType("several at once".to_owned()));
+    }
     let kind = String::from_utf8_lossy(kind.as_bytes());
     let (name, parameters) = kind.split_once(';').unwrap_or((&kind, ""));
     if !name.trim().eq_ignore_ascii_case("application/json") {

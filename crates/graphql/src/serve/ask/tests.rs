@@ -120,6 +120,10 @@ fn what_is_no_json_by_its_head_is_not_read() {
         Request::post("/graphql").header(CONTENT_TYPE, "application/json").header(CONTENT_ENCODING, "gzip");
     let refused = Err(HttpError::ContentEncoding("gzip".to_owned()).into());
     assert_eq!(read(head.body(body::full("{}")).unwrap()), refused);
+    let twice =
+        Request::post("/graphql").header(CONTENT_TYPE, "application/json").header(CONTENT_TYPE, "text/plain");
+    let refused = Err(HttpError::ContentType("several at once".to_owned()).into());
+    assert_eq!(read(twice.body(body::full("{}")).unwrap()), refused);
     let put = Request::put("/graphql").body(body::empty()).unwrap();
     assert_eq!(read(put), Err(HttpError::Method(Method::PUT).into()));
 }
