@@ -4,11 +4,11 @@
 //! and kept once for each owner. Programs that many clients send are signed (their key owns them, and
 //! whoever sends the signature shares them) or stored (they are the operator's).
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use sandbox::{Key, OwnerId};
-use services::{Call, Caller};
+use services::{Call, Caller, network};
 use sha2::{Digest, Sha256};
 
 use crate::allowance::Debtor;
@@ -93,16 +93,6 @@ pub(crate) fn holder(call: &Call, owner: &Owner) -> Mark {
     match owner {
         Owner::Key(_) => Owner::Caller(call.caller.clone()).mark(),
         owner => owner.mark(),
-    }
-}
-
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 => v4,
     }
 }
 

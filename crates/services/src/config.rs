@@ -116,6 +116,16 @@ pub struct ConfigProblem {
     pub hint: String,
 }
 
+/// The nearest of the known words, where one is near enough to be what was meant: a hint.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    known
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(word, known), known))
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
+        .min()
+        .map(|(_, known)| format!("did you mean `{known}`?"))
+}
+
 impl ServiceConfig {
     /// A service at one URL, and all else as it is where nothing is written: `orfa dev`, tests.
     #[must_use]

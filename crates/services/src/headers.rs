@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -89,6 +89,19 @@ pub struct Arrival {
     /// Whether it is a proxy whose word is believed. What anybody else says in the name of one goes no
     /// further (RFC 7239, section 8.1).
     pub is_trusted: bool,
+}
+
+/// The network that an address belongs to, for what its client is one owner of: an IPv4 address itself, the first 64 bits of
+/// an IPv6 address.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 => v4,
+    }
 }
 
 /// What a service is to be called in a request, in the place of its own name: in the request's extensions. Who makes

@@ -44,6 +44,7 @@ pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceCo
 pub use deadline::by;
 pub use fetch::{Fetch, FetchError};
 pub use flights::{Fingerprint, Flights};
+pub use headers::network;
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
 pub use problem::{Failed, Fault, Kind, Overloaded, Problem, Told};

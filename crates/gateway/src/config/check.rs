@@ -11,9 +11,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
+use services::config::did_you_mean;
 use services::{Bytes, ServiceConfig, Services};
 
-use super::mistake::{Mistake, any_of, did_you_mean};
+use super::mistake::{Mistake, any_of};
 use super::source::{Source, field};
 use super::{Config, TracesConfig};
 use crate::{cors, trusted};

@@ -38,16 +38,6 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// The nearest of the known words, where one is near enough to be what was meant.
-pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    known
-        .into_iter()
-        .map(|known| (strsim::damerau_levenshtein(word, known), known))
-        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
-        .min()
-        .map(|(_, known)| format!("did you mean `{known}`?"))
-}
-
 /// Words in a row, for a hint: `GET, POST or PUT`.
 pub(crate) fn any_of(words: &[String]) -> String {
     match words {

@@ -8,9 +8,10 @@ use jsonschema::{JsonType, ValidationError};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
+use services::config::did_you_mean;
 
 use super::Config;
-use super::mistake::{Mistake, any_of, did_you_mean};
+use super::mistake::{Mistake, any_of};
 use super::source::{Source, join};
 
 /// The types whose values are texts of a form: what one is called, and what to write.

@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use services::config::did_you_mean;
+
 use super::declaration::{FieldChange, Links, TypeChange};
 use super::model::{Asked, BUILT_IN, Field, MUTATION, Model, QUERY, Shape};
-use super::word::{self, did_you_mean};
+use super::word;
 use crate::mistake::{At, Kind, Mistakes};
 
 /// What the operator says of types, by the model and the key.

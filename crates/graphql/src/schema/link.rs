@@ -7,11 +7,12 @@
 mod call;
 
 use indexmap::{IndexMap, IndexSet};
+use services::config::did_you_mean;
 
 use super::change::{Changes, change_field, find, near};
 use super::declaration::{LinkDeclaration, Links};
 use super::model::{Field, Fields, Filled, From, MUTATION, Model, Own, QUERY, Ref, Shape, Stub, Wish};
-use super::word::{self, did_you_mean};
+use super::word;
 use crate::mistake::{At, Finding, Kind, Mistakes};
 use crate::subgraph::{Ask, From as Source, How, Joined, Link};
 use call::Call;

@@ -92,13 +92,3 @@ pub(super) fn unique(taken: &mut HashSet<String>, next: &mut HashMap<String, usi
         }
     }
 }
-
-/// The known word that was probably meant.
-pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    known
-        .into_iter()
-        .map(|known| (strsim::damerau_levenshtein(word, known), known))
-        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
-        .min()
-        .map(|(_, known)| format!("did you mean `{known}`?"))
-}

@@ -4,10 +4,10 @@
 //! thousands pushes out nothing but their own. What is pushed out costs its client one more round trip.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use services::{Call, Caller};
+use services::{Call, Caller, network};
 
 use super::ask::Hash;
 
@@ -98,16 +98,6 @@ impl Own {
             self.bytes -= self.documents.remove(&first).map_or(0, |document| document.len() + EACH);
         }
         before - self.bytes
-    }
-}
-
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 => v4,
     }
 }
 

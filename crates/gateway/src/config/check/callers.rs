@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use http::header::{self, HeaderName};
 use query::ANYONE;
 use serde_json::{Map, Value};
+use services::config::did_you_mean;
 use services::path::Glob;
 
-use super::super::mistake::did_you_mean;
 use super::super::source::join;
 use super::{Checker, is_nothing, span};
 use crate::identity::config::is_url;

@@ -7,11 +7,11 @@ use graphql_tools::parser::query::{
 };
 use indexmap::IndexMap;
 use json::{Path, Step};
+use services::config::did_you_mean;
 
 use super::{Ask, Filling, Object, Source, Wrong};
 use crate::schema::declaration::LinkDeclaration;
 use crate::schema::model::{Asked, Field, Fields, From, Model, QUERY, Ref, Shape};
-use crate::schema::word::did_you_mean;
 
 /// A call, understood.
 pub(super) struct Call {
