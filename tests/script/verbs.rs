@@ -49,6 +49,17 @@ async fn check_says_how_each_handler_will_run() {
 }
 
 #[tokio::test]
+async fn check_says_which_handlers_need_no_worker() {
+    let folder =
+        folder("service s { res g = 'http://g/@'; res '/a' on GET { respond { g: g.get(query.id) } } }");
+    let (_, out, err) = run(folder.path(), &["script", "check", "shop.sjs"]).await;
+    assert!(out.contains("GET /a  stateless: composed without a worker"), "{out}{err}");
+    let (_, out, _) = run(folder.path(), &["script", "check", "--json", "shop.sjs"]).await;
+    let told: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(told["services"][0]["handlers"][0]["composed"], true);
+}
+
+#[tokio::test]
 async fn check_is_there_for_programs_too() {
     let folder = folder(WRONG);
     let (output, out, _) = run(folder.path(), &["script", "check", "--json", "shop.sjs"]).await;

@@ -3,6 +3,7 @@
 
 mod bad;
 mod calls;
+mod composed;
 mod hello;
 mod listings;
 mod lost;

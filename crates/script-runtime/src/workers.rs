@@ -49,6 +49,7 @@ pub(crate) struct Pool {
     left: Box<dyn Fn(u32) + Send + Sync>,
     restarts: AtomicUsize,
     begun: AtomicUsize,
+    composed: AtomicUsize,
     commits: AtomicUsize,
     waiting: AtomicUsize,
 }
@@ -97,6 +98,8 @@ pub struct PoolStats {
     pub restarts: usize,
     /// Runs that began, those that other runs asked for included.
     pub begun: usize,
+    /// Those of them that were answered without a worker.
+    pub composed: usize,
     /// Writes that were committed.
     pub commits: usize,
     /// Writers that wait for their turn.
@@ -126,6 +129,7 @@ impl Pool {
             left,
             restarts: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
+            composed: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
         });
@@ -219,6 +223,11 @@ impl Pool {
         self.begun.fetch_add(1, Relaxed);
     }
 
+    /// A run was answered without a worker.
+    pub(crate) fn note_composed(&self) {
+        self.composed.fetch_add(1, Relaxed);
+    }
+
     /// Something was committed.
     pub(crate) fn note_commit(&self) {
         self.commits.fetch_add(1, Relaxed);
@@ -236,6 +245,7 @@ impl Pool {
         let mut stats = PoolStats {
             restarts: self.restarts.load(Relaxed),
             begun: self.begun.load(Relaxed),
+            composed: self.composed.load(Relaxed),
             commits: self.commits.load(Relaxed),
             waiting: self.waiting.load(Relaxed),
             ..PoolStats::default()

@@ -28,6 +28,7 @@ pub(crate) mod pfor;
 pub(crate) mod purity;
 pub(crate) mod query;
 pub(crate) mod reads;
+pub(crate) mod recipe;
 pub(crate) mod resources;
 pub(crate) mod respond;
 pub(crate) mod template;

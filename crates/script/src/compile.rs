@@ -1,8 +1,11 @@
 //! From an S text to a program, or to what is wrong with it.
 
-use oxc_allocator::Allocator;
+use std::collections::BTreeMap;
 
-use crate::analyse::{self, Analysis, cells, query};
+use oxc_allocator::Allocator;
+use oxc_semantic::NodeId;
+
+use crate::analyse::{self, Analysis, cells, query, recipe};
 use crate::diagnostic::{self, Diagnostic};
 use crate::emit::{self, Emitted};
 use crate::line::Lines;
@@ -40,10 +43,11 @@ fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Di
     }
     let Emitted { code, map } = emit::emit(&analysis);
     let lines = Lines::new(source);
-    let sites =
-        emit::sites(&analysis).into_iter().map(|(_, (at, text))| Site { position: lines.position(at), text });
-    let services =
-        (0..analysis.names.services.len()).map(|service| self::service(&analysis, &lines, service));
+    let sites = emit::sites(&analysis);
+    let numbered = sites.iter().enumerate().map(|(index, (node, _))| (*node, index + 1)).collect();
+    let sites = sites.into_iter().map(|(_, (at, text))| Site { position: lines.position(at), text });
+    let services = (0..analysis.names.services.len())
+        .map(|service| self::service(&analysis, &numbered, &lines, service));
     Ok(Program {
         name: name.to_owned(),
         code,
@@ -56,7 +60,12 @@ fn in_room(source: &str, name: &str, options: Options) -> Result<Program, Vec<Di
     })
 }
 
-fn service(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize) -> Service {
+fn service(
+    analysis: &Analysis<'_, '_>,
+    sites: &BTreeMap<NodeId, usize>,
+    lines: &Lines<'_>,
+    index: usize,
+) -> Service {
     let it = &analysis.names.services[index];
     let (groups, group_of) = cells::groups(&analysis.names, index, &analysis.handlers);
     let construct = |id: usize| lines.position(analysis.code.construct(id).span.start);
@@ -66,7 +75,11 @@ fn service(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize) -> Serv
         cells: it.cells.iter().map(|index| cell(analysis, lines, *index, &group_of)).collect(),
         groups,
         resources: it.resources.iter().map(|index| resource(analysis, lines, *index)).collect(),
-        handlers: it.handlers.iter().map(|index| handler(analysis, lines, *index, &group_of)).collect(),
+        handlers: it
+            .handlers
+            .iter()
+            .map(|index| handler(analysis, sites, lines, *index, &group_of))
+            .collect(),
     }
 }
 
@@ -113,7 +126,13 @@ fn resource(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize) -> Res
     }
 }
 
-fn handler(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize, group_of: &[usize]) -> Handler {
+fn handler(
+    analysis: &Analysis<'_, '_>,
+    sites: &BTreeMap<NodeId, usize>,
+    lines: &Lines<'_>,
+    index: usize,
+    group_of: &[usize],
+) -> Handler {
     let names = &analysis.names;
     let (it, handling) = (&names.handlers[index], &analysis.handlers[index]);
     let cells: Vec<usize> = handling.classified.cells.iter().map(|cell| names.cells[*cell].number).collect();
@@ -127,6 +146,7 @@ fn handler(analysis: &Analysis<'_, '_>, lines: &Lines<'_>, index: usize, group_o
         commit: commit.map_or(Commit::End, Commit::Early),
         reads: query::reads(&analysis.code, names, it.function),
         calls: analysis.calls.waits_in(&analysis.code, it.function),
+        recipe: recipe::recipe(analysis, sites, index),
         position: lines.position(analysis.code.construct(it.construct).span.start),
     }
 }

@@ -16,6 +16,7 @@ pub use program::{
     Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, Node, Path, Program, Reads, Resource,
     Scope, Service, Site,
 };
+pub use recipe::Recipe;
 pub use syntax::Outlined;
 
 mod analyse;
@@ -33,6 +34,7 @@ mod modules;
 mod parse;
 mod prepass;
 pub mod program;
+pub mod recipe;
 mod room;
 mod syntax;
 

@@ -9,6 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::line::Position;
 use crate::map::SourceMap;
 use crate::method::Method;
+use crate::recipe::Recipe;
 
 /// A compiled S file.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -154,6 +155,8 @@ pub struct Handler {
     pub reads: Reads,
     /// Whether it makes resource calls.
     pub calls: bool,
+    /// How to do it without its code, where it only puts answers together.
+    pub recipe: Option<Recipe>,
     /// Where it is.
     pub position: Position,
 }

@@ -27,6 +27,7 @@ pub(super) fn text(program: &Program) -> String {
 fn row(service: &Service, handler: &Handler) -> [String; 4] {
     let name = format!("{} {}", handler.method.word(), path(service, handler));
     let class = match handler.class {
+        Class::Stateless if handler.recipe.is_some() => "stateless: composed without a worker",
         Class::Stateless => "stateless: replicated",
         Class::Reader => "reader: replicated, sees the last committed version",
         Class::Writer => "writer: one at a time",
@@ -52,6 +53,7 @@ pub(super) fn json(program: &Program) -> Value {
                 "path": path(service, handler),
                 "class": class(handler.class),
                 "replicated": handler.class != Class::Writer,
+                "composed": handler.recipe.is_some(),
                 "cells": cells(service, handler),
                 "group": handler.group,
                 "commit": match handler.commit {

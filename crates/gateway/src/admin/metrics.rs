@@ -153,6 +153,8 @@ fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     page.gauge("orfa_script_runs_busy", "Those of them that want a processor", each(|stats| stats.busy))?;
     let help = "Runs that began, those that other runs asked for included";
     page.counter("orfa_script_runs", help, each(|stats| stats.begun))?;
+    let help = "Those of them that were answered without a worker";
+    page.counter("orfa_script_composed", help, each(|stats| stats.composed))?;
     page.counter("orfa_script_commits", "Writes that were committed", each(|stats| stats.commits))?;
     let help = "Writers that wait for their turn";
     page.gauge("orfa_script_writers_waiting", help, each(|stats| stats.waiting))?;

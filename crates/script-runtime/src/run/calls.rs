@@ -34,6 +34,8 @@ pub(super) struct Calls {
     /// Runs that nobody waits for if this one is given up.
     inside: Vec<AbortHandle>,
     made: u32,
+    /// What came of calls before it was sent to a worker, by their sites: they are not made twice.
+    pub(super) fetched: Vec<(u32, Outcome, Payload)>,
     /// Why declarations were refused, by their places: the last time at each.
     pub(super) refused: HashMap<u32, state::Error>,
 }
@@ -68,9 +70,9 @@ impl Drop for Calls {
 impl Calls {
     /// Forgets all of them; so many were made all the same.
     pub(super) fn begin_again(&mut self) {
-        let made = self.made;
+        let (made, fetched) = (self.made, std::mem::take(&mut self.fetched));
         *self = Self::default();
-        self.made = made;
+        (self.made, self.fetched) = (made, fetched);
     }
 }
 
@@ -91,6 +93,11 @@ impl Run {
         let Some(entered) = &self.entered else { return Ok(()) };
         entered.place.waits();
         let (number, passes, is_unread) = (call.number, call.passes, call.is_unread);
+        if let Some((_, outcome, body)) = self.calls.fetched.iter().find(|(site, ..)| *site == call.site) {
+            let body = if is_unread { body.clone().checked() } else { body.clone() };
+            done(&entered.place, number, outcome, body);
+            return Ok(());
+        }
         if !call.url.starts_with('/') {
             let errand = Errand { method, url: call.url, body: call.body };
             let call = match passes {

@@ -137,6 +137,7 @@ impl Written {
             commit: Commit::End,
             reads: Reads::default(),
             calls: true,
+            recipe: None,
             position: Position { line: u32::try_from(number + 1).expect("few"), column: 1 },
         });
         self
@@ -195,11 +196,16 @@ fn route(
 impl Rig {
     /// Of a script as it is written.
     pub(crate) async fn of(text: &str, wish: Wish) -> Self {
-        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         let program = compile(text, "test.sjs", &Options::default()).expect("a script");
+        Self::with(program, text.to_owned(), wish).await
+    }
+
+    /// Of a compiled script.
+    pub(crate) async fn with(program: Program, text: String, wish: Wish) -> Self {
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
-        let script = route(program, text.to_owned(), wish.options, wish.path, &scripts, &services, &folder);
+        let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
         Self { script, scripts, services, folder }
     }

@@ -1,0 +1,366 @@
+//! What a recipe makes of a request and of what services answer, as its JavaScript would: it says which calls are next,
+//! and puts the answer together. What nobody reads stays as it came (rule 16).
+//!
+//! It knows what is usual. `None` and [`Next::Unusual`] say that JavaScript has to be asked.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Place;
+
+use bytes::Bytes;
+use json::{Document, Kind, Node};
+use script::Recipe;
+use script::recipe::{Entry, Part, Piece, What};
+use serde_json::Value as Constant;
+
+use crate::ask::Ask;
+use crate::call::Errand;
+use crate::frame::{self, Payload};
+
+/// What may stand in front of a text in UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+/// Whole numbers of so many digits are spelt as they are.
+const DIGITS: usize = 15;
+
+/// A recipe on its way.
+pub(crate) struct Composition<'r> {
+    recipe: &'r Recipe,
+    /// The request's parameters, where there are any.
+    query: Option<Document>,
+    values: Vec<Option<Value>>,
+    is_begun: Vec<bool>,
+}
+
+/// What there is to do.
+pub(crate) enum Next {
+    Call(Call),
+    /// Something has to be put first, or all is done.
+    Wait,
+    Unusual,
+}
+
+/// A call that is next.
+pub(crate) struct Call {
+    pub(crate) step: usize,
+    pub(crate) site: u32,
+    pub(crate) errand: Errand,
+    pub(crate) passes: bool,
+}
+
+/// What a step has.
+enum Value {
+    Undefined,
+    Text(Bytes),
+    Json(Document),
+    /// What begins there in another step's document.
+    Within(usize, usize),
+    /// Bytes, for example.
+    Unusual,
+}
+
+/// A value that is there.
+enum Seen<'v> {
+    Undefined,
+    Text(&'v Bytes),
+    Json(Node<'v>),
+    Constant(&'v Constant),
+}
+
+/// What a member of an object is to be.
+enum Member<'v> {
+    Part(&'v Part),
+    Json(Node<'v>),
+}
+
+impl<'r> Composition<'r> {
+    /// A recipe for this request.
+    pub(crate) fn of(recipe: &'r Recipe, ask: &Ask) -> Option<Self> {
+        let query = if recipe.reads_query() {
+            // A body's members are parameters too, and its own types.
+            if ask.body.kind != frame::Kind::None {
+                return None;
+            }
+            (!ask.query.is_empty()).then(|| Document::new(ask.query.clone())).transpose().ok()?
+        } else {
+            None
+        };
+        let count = recipe.steps.len();
+        Some(Self {
+            recipe,
+            query,
+            values: std::iter::repeat_with(|| None).take(count).collect(),
+            is_begun: vec![false; count],
+        })
+    }
+
+    /// What is next, in the order of the text.
+    pub(crate) fn next(&mut self) -> Next {
+        let recipe = self.recipe;
+        for (index, step) in recipe.steps.iter().enumerate() {
+            if self.is_begun[index] || step.after.iter().any(|step| self.values[*step].is_none()) {
+                continue;
+            }
+            self.is_begun[index] = true;
+            let value = match &step.what {
+                What::Call { site, method, url, passes } => {
+                    let (Some(url), Ok(site)) = (self.url(url), u32::try_from(*site)) else {
+                        return Next::Unusual;
+                    };
+                    let errand = Errand { method: *method, url, body: Payload::default() };
+                    return Next::Call(Call { step: index, site, errand, passes: *passes });
+                }
+                What::Member(of, name) => self.member(*of, name),
+                What::Text(part) => {
+                    self.seen(part).and_then(|seen| Some(Value::Text(text(&seen)?.into_owned().into())))
+                }
+            };
+            match value {
+                Some(value) => self.values[index] = Some(value),
+                None => return Next::Unusual,
+            }
+        }
+        Next::Wait
+    }
+
+    /// What a call brought.
+    pub(crate) fn put(&mut self, step: usize, body: Payload) {
+        self.values[step] = Some(Value::of(body));
+    }
+
+    /// The body of the answer, when all is done.
+    pub(crate) fn answer(&self) -> Option<Payload> {
+        let part = &self.recipe.answer;
+        if matches!(part, Part::Object(_) | Part::List(_)) {
+            let mut out = Vec::with_capacity(self.size());
+            self.write(part, &mut out)?;
+            return Some(Payload::json(out.into()));
+        }
+        Some(match self.seen(part)? {
+            Seen::Undefined | Seen::Constant(Constant::Null) => Payload::default(),
+            Seen::Text(text) => Payload::text(text.clone()),
+            Seen::Constant(Constant::String(text)) => Payload::text(text.clone().into()),
+            Seen::Constant(value) => Payload::json(value.to_string().into()),
+            seen @ Seen::Json(node) => match node.kind() {
+                Kind::Null => Payload::default(),
+                Kind::String => Payload::text(text(&seen)?.into_owned().into()),
+                _ => Payload::json(node.slice()),
+            },
+        })
+    }
+
+    /// About how long the answer is.
+    fn size(&self) -> usize {
+        let long = |value: &Option<Value>| match value {
+            Some(Value::Text(text)) => text.len() + text.len() / 8,
+            Some(Value::Json(document)) => document.text().len(),
+            _ => 0,
+        };
+        64 + self.values.iter().map(long).sum::<usize>()
+    }
+
+    fn seen<'v>(&'v self, part: &'v Part) -> Option<Seen<'v>> {
+        match part {
+            Part::Undefined => Some(Seen::Undefined),
+            Part::Constant(value) => Some(Seen::Constant(value)),
+            Part::Query(name) => {
+                let found = self.query.as_ref().and_then(|query| query.root().last_member(name.as_bytes()));
+                Some(found.map_or(Seen::Undefined, Seen::Json))
+            }
+            Part::Step(step) => self.step(*step),
+            Part::Object(_) | Part::List(_) => None,
+        }
+    }
+
+    fn step(&self, step: usize) -> Option<Seen<'_>> {
+        Some(match self.values.get(step)?.as_ref()? {
+            Value::Undefined => Seen::Undefined,
+            Value::Text(text) => Seen::Text(text),
+            Value::Json(document) => Seen::Json(document.root()),
+            Value::Within(whole, start) => match self.values.get(*whole)? {
+                Some(Value::Json(document)) => Seen::Json(document.node(*start)?),
+                _ => return None,
+            },
+            Value::Unusual => return None,
+        })
+    }
+
+    /// A member of an object; what else there is has members of its own, or none at all.
+    fn member(&self, of: usize, name: &str) -> Option<Value> {
+        let Seen::Json(object) = self.step(of)? else { return None };
+        if object.kind() != Kind::Object {
+            return None;
+        }
+        let within = match self.values[of] {
+            Some(Value::Within(whole, _)) => whole,
+            _ => of,
+        };
+        let member = object.last_member(name.as_bytes());
+        Some(member.map_or(Value::Undefined, |member| Value::Within(within, member.start())))
+    }
+
+    fn url(&self, pieces: &[Piece]) -> Option<String> {
+        let mut url = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => url.push_str(text),
+                Piece::Step(step) => url.push_str(&text(&self.step(*step)?)?),
+                Piece::Encoded(part) => match self.seen(part)? {
+                    Seen::Undefined => url.push_str("undefined"),
+                    Seen::Constant(Constant::Null) => url.push_str("null"),
+                    Seen::Json(node) if node.kind() == Kind::Null => url.push_str("null"),
+                    seen => encode(&text(&seen)?, &mut url),
+                },
+            }
+        }
+        Some(url)
+    }
+
+    /// Writes a value; nothing if it is undefined.
+    fn write(&self, part: &Part, out: &mut Vec<u8>) -> Option<()> {
+        match part {
+            Part::Object(entries) => return self.object(entries, out),
+            Part::List(items) => {
+                out.push(b'[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    let before = out.len();
+                    self.write(item, out)?;
+                    if out.len() == before {
+                        out.extend_from_slice(b"null");
+                    }
+                }
+                out.push(b']');
+                return Some(());
+            }
+            _ => {}
+        }
+        match self.seen(part)? {
+            Seen::Undefined => {}
+            Seen::Text(text) => serde_json::to_writer(out, std::str::from_utf8(text).ok()?).ok()?,
+            Seen::Constant(value) => serde_json::to_writer(out, value).ok()?,
+            Seen::Json(node) => out.extend_from_slice(node.text()),
+        }
+        Some(())
+    }
+
+    /// An object: a name keeps its first place, and gets the last value.
+    fn object(&self, entries: &[Entry], out: &mut Vec<u8>) -> Option<()> {
+        let mut members: Vec<(&[u8], Member<'_>)> = Vec::new();
+        let mut places: HashMap<&[u8], usize> = HashMap::new();
+        let mut put = |name, member| match places.entry(name) {
+            Place::Occupied(place) => members[*place.get()].1 = member,
+            Place::Vacant(place) => {
+                place.insert(members.len());
+                members.push((name, member));
+            }
+        };
+        for entry in entries {
+            let step = match entry {
+                Entry::Named(name, part) => {
+                    put(name.as_bytes(), Member::Part(part));
+                    continue;
+                }
+                Entry::Spread(step) => *step,
+            };
+            let node = match self.step(step)? {
+                Seen::Json(node) => node,
+                Seen::Undefined => continue,
+                Seen::Text(_) | Seen::Constant(_) => return None,
+            };
+            match node.kind() {
+                Kind::Object => {}
+                Kind::Null | Kind::Bool(_) | Kind::Number => continue,
+                Kind::String | Kind::Array => return None,
+            }
+            for (key, value) in node.members() {
+                let name = inside(key.node().text());
+                // The same name may be spelt otherwise, and numbers come before other names.
+                if name.first().is_some_and(u8::is_ascii_digit) || name.contains(&b'\\') {
+                    return None;
+                }
+                put(name, Member::Json(value));
+            }
+        }
+        out.push(b'{');
+        let start = out.len();
+        for (name, member) in members {
+            let before = out.len();
+            if before > start {
+                out.push(b',');
+            }
+            out.push(b'"');
+            out.extend_from_slice(name);
+            out.extend_from_slice(b"\":");
+            let behind = out.len();
+            match member {
+                Member::Part(part) => self.write(part, out)?,
+                Member::Json(node) => out.extend_from_slice(node.text()),
+            }
+            if out.len() == behind {
+                out.truncate(before);
+            }
+        }
+        out.push(b'}');
+        Some(())
+    }
+}
+
+impl Value {
+    /// What a service answered. What claims to be JSON and is none is a text, as it is for workers.
+    fn of(body: Payload) -> Self {
+        match body.kind {
+            frame::Kind::None => Self::Undefined,
+            frame::Kind::Text | frame::Kind::AsciiText => Self::Text(body.bytes),
+            // JavaScript knows no mark in front of JSON.
+            _ if body.bytes.starts_with(MARK) => Self::Unusual,
+            frame::Kind::Json | frame::Kind::AsciiJson => match Document::new(body.bytes.clone()) {
+                Ok(document) => Self::Json(document),
+                Err(json::Error::NotJson(_)) => Self::Text(body.bytes),
+                Err(_) => Self::Unusual,
+            },
+            frame::Kind::Bytes => Self::Unusual,
+        }
+    }
+}
+
+/// A text, or what `String` makes of a number that has one spelling, or of a boolean.
+fn text<'s>(seen: &Seen<'s>) -> Option<Cow<'s, str>> {
+    Some(match seen {
+        Seen::Text(text) => Cow::Borrowed(std::str::from_utf8(text).ok()?),
+        Seen::Constant(Constant::String(text)) => Cow::Borrowed(text),
+        Seen::Constant(value @ (Constant::Number(_) | Constant::Bool(_))) => Cow::Owned(value.to_string()),
+        Seen::Json(node) => match node.kind() {
+            Kind::String if !node.is_unpaired() => node.plain()?,
+            Kind::Number if is_plain(node.text()) => node.plain()?,
+            Kind::Bool(_) => node.plain()?,
+            _ => return None,
+        },
+        Seen::Undefined | Seen::Constant(_) => return None,
+    })
+}
+
+/// Whether a number is spelt as JavaScript spells it: whole, and not too long.
+fn is_plain(number: &[u8]) -> bool {
+    let digits = number.strip_prefix(b"-").unwrap_or(number);
+    digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit) && number != b"-0"
+}
+
+/// `encodeURIComponent`
+fn encode(text: &str, url: &mut String) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url.push('%');
+            url.extend([byte >> 4, byte & 15].map(|digit| char::from(HEX[usize::from(digit)])));
+        }
+    }
+}
+
+/// What stands between the quotes.
+fn inside(text: &[u8]) -> &[u8] {
+    text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
+}

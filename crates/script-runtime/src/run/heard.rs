@@ -1,0 +1,154 @@
+//! What a worker says of a run: its answer, its commit, its end. What a writer answers is held back here until its writes
+//! are durable.
+
+use crate::answer::Reply;
+use crate::frame::{self, From};
+use crate::problem::ScriptError;
+
+use super::{Run, Ticket};
+
+impl Run {
+    /// What its worker says.
+    pub(super) async fn hear(&mut self, from: From) -> Result<Option<Reply>, ScriptError> {
+        match from {
+            From::Call(call) => self.calls(call).map(|()| None),
+            From::Declare(declare) => {
+                self.declares(declare);
+                Ok(None)
+            }
+            From::Answer(answer) => {
+                let reply = self.reply_of(answer)?;
+                self.given(reply).await
+            }
+            From::Commit { changes } => {
+                self.commit(&changes)?;
+                match self.reply.take() {
+                    Some(reply) => self.let_go(reply).await,
+                    None => Ok(None),
+                }
+            }
+            From::Remove => {
+                self.removes = true;
+                Ok(None)
+            }
+            From::End { answer, changes, cpu_micros } => {
+                self.over(cpu_micros);
+                self.end(answer, changes).await
+            }
+            From::Twice { stack } => {
+                let at = self.generation.origin(self.handler, 0, &stack);
+                tracing::error!(target: "script", at, "a second `respond` in one run: the first one counts (S rule 13)");
+                Ok(None)
+            }
+            From::Fail(fail) => {
+                self.over(0);
+                Err(self.blamed(fail))
+            }
+            other => {
+                let at = self.generation.place(self.handler).to_owned();
+                Err(ScriptError::Protocol { at, message: format!("{other:?} is not for a run") })
+            }
+        }
+    }
+
+    async fn end(
+        &mut self,
+        answer: Option<frame::Answer>,
+        changes: Option<bytes::Bytes>,
+    ) -> Result<Option<Reply>, ScriptError> {
+        // A handler can answer once: what came first holds.
+        let given = if self.is_answered { None } else { self.reply.take() };
+        let reply = match (given, answer) {
+            _ if self.is_answered => None,
+            (Some(reply), _) => Some(reply),
+            (None, Some(answer)) => Some(self.reply_of(answer)?),
+            (None, None) => Some(Reply::empty()),
+        };
+        match (changes, self.removes) {
+            (None, false) => self.ticket = Ticket::None,
+            (changes, _) => self.commit(&changes.unwrap_or_default())?,
+        }
+        if self.removes && !matches!(self.ticket, Ticket::Write(_)) {
+            Box::pin(self.generation.edition.remove(&self.ask.path)).await?;
+        }
+        match reply {
+            Some(reply) => self.let_go(reply).await,
+            None => Ok(None),
+        }
+    }
+
+    /// An answer was given; it goes at once if there is nothing that has to be durable before.
+    pub(super) async fn given(&mut self, reply: Reply) -> Result<Option<Reply>, ScriptError> {
+        if self.is_answered || self.reply.is_some() {
+            let at = self.generation.place(self.handler);
+            tracing::error!(target: "script", at, "the handler answered twice; the first answer holds");
+            return Ok(None);
+        }
+        if matches!(self.ticket, Ticket::Write(_)) {
+            self.reply = Some(reply);
+            return Ok(None);
+        }
+        self.let_go(reply).await
+    }
+
+    async fn let_go(&mut self, reply: Reply) -> Result<Option<Reply>, ScriptError> {
+        if let Some(durable) = self.durable.take() {
+            durable.wait().await?;
+        }
+        Ok(Some(reply))
+    }
+
+    /// Gives the turn on: what was written is the next one's to build on, and on its way to the disk.
+    fn commit(&mut self, changes: &[u8]) -> Result<(), ScriptError> {
+        let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None) else {
+            return Ok(());
+        };
+        let Some(worker) = self.entered.as_ref().map(|entered| entered.place.worker.id) else {
+            return Err(ScriptError::Lost);
+        };
+        self.generation.pool.note_commit();
+        let is_removed = std::mem::take(&mut self.removes);
+        self.is_clean = false;
+        self.version = self.version.map(|version| version + u64::from(!changes.is_empty()));
+        self.held = self.origin.held.clone();
+        self.durable = Some(match is_removed {
+            true => ticket.commit_and_remove(worker, changes, &self.ask.path)?,
+            false => ticket.commit(worker, changes)?,
+        });
+        Ok(())
+    }
+
+    fn reply_of(&self, answer: frame::Answer) -> Result<Reply, ScriptError> {
+        Reply::of(answer).map_err(|message| {
+            let at = self.generation.place(self.handler).to_owned();
+            ScriptError::Answer { at, message }
+        })
+    }
+
+    /// What a handler's failure is to the client; the log hears the rest.
+    fn blamed(&self, fail: frame::Fail) -> ScriptError {
+        let at = self.generation.origin(self.handler, fail.site, &fail.stack);
+        let message = fail.message;
+        match (fail.kind, fail.status) {
+            (1, status) => {
+                let at = at.as_str();
+                tracing::warn!(target: "script", at, status, "a resource call failed, and the handler with it: {message}");
+                match status {
+                    504 => ScriptError::ResourceTime,
+                    508 => ScriptError::Loop(message),
+                    _ => ScriptError::Resource,
+                }
+            }
+            (2, _) => ScriptError::State { at, message },
+            (3, _) => ScriptError::Answer { at, message },
+            (4, _) => ScriptError::Time { at, limit: self.setup.limits.time.0 },
+            (5, _) => ScriptError::BodyJson(message),
+            (6, _) if let Some(error) = self.calls.refused.get(&fail.site) => {
+                let at = at.as_str();
+                tracing::warn!(target: "script", at, "a resource can't be declared, and the handler failed with it: {error}");
+                ScriptError::Kept(error.clone())
+            }
+            (_, _) => ScriptError::Threw { at, message },
+        }
+    }
+}

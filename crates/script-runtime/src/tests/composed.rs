@@ -1,0 +1,239 @@
+//! Handlers that are done by their recipes: they answer what their JavaScript answers, and ask for the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use fastrand::Rng;
+use script::{Options, compile};
+use services::ServiceConfig;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::rig::{Rig, Wish, wish};
+
+/// A service that answers each path with what it was told to, and remembers what it was asked.
+#[derive(Clone, Default)]
+struct Said {
+    answers: Arc<Mutex<HashMap<&'static str, String>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+const NOTHING: &str = "HTTP/1.1 404 Nothing\r\ncontent-length: 0\r\n\r\n";
+const RESOURCES: [&str; 3] = ["a", "b", "c"];
+
+impl Said {
+    async fn start() -> (Self, Wish) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut wish = wish();
+        let address = listener.local_addr().expect("an address");
+        wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(format!("http://{address}")))]);
+        let said = Self::default();
+        let here = said.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(here.clone().serve(stream));
+            }
+        });
+        (said, wish)
+    }
+
+    async fn serve(self, stream: TcpStream) -> Option<()> {
+        let mut stream = BufReader::new(stream);
+        loop {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                (stream.read_until(b'\n', &mut head).await.ok()? > 0).then_some(())?;
+            }
+            let target = String::from_utf8(head).ok()?.split(' ').nth(1)?.to_owned();
+            let answer = self.answers.lock().ok()?.get(target.get(1..2)?).cloned();
+            self.asked.lock().ok()?.push(target);
+            stream.write_all(answer.as_deref().unwrap_or(NOTHING).as_bytes()).await.ok()?;
+        }
+    }
+
+    fn say(&self, resource: &'static str, status: u16, media: &str, body: &str) {
+        let answer = format!(
+            "HTTP/1.1 {status} Said\r\ncontent-type: {media}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.answers.lock().expect("answers").insert(resource, answer);
+    }
+
+    /// What was asked since the last time, in any order.
+    fn asked(&self) -> Vec<String> {
+        let mut asked = std::mem::take(&mut *self.asked.lock().expect("what was asked"));
+        asked.sort();
+        asked
+    }
+}
+
+/// The same script, by recipes and by its JavaScript alone.
+async fn both(handlers: &str) -> (Rig, Rig, Said) {
+    let text = format!(
+        "service test {{\n\
+         res '/again' on POST {{ respond [JSON.parse(query.$body)] }}\n\
+         res a = 'http://up/a?n=@', b = 'http://up/b'\n{handlers}\n}}"
+    );
+    let program =
+        || compile(&text, "test.sjs", &Options::default()).unwrap_or_else(|it| panic!("{text}\n{it:#?}"));
+    let (said, first) = Said::start().await;
+    let second = Wish { services: first.services.clone(), ..wish() };
+    let mut plain = program();
+    for handler in &mut plain.services[0].handlers {
+        assert!(handler.recipe.is_some() || handler.method == script::Method::Post, "{text}");
+        handler.recipe = None;
+    }
+    (Rig::with(program(), text.clone(), first).await, Rig::with(plain, text.clone(), second).await, said)
+}
+
+/// JSON as JavaScript writes it.
+async fn again(rig: &Rig, json: &str) -> String {
+    let request = http::Request::post("/again").header("content-type", "text/plain");
+    let answer = rig.send(request.body(services::body::full(json.to_owned())).expect("a request")).await;
+    let body =
+        http_body_util::BodyExt::collect(answer.expect("an answer").into_body()).await.expect("a body");
+    String::from_utf8(body.to_bytes().to_vec()).expect("text")
+}
+
+fn pick<'t>(rng: &mut Rng, all: &[&'t str]) -> &'t str {
+    all[rng.usize(..all.len())]
+}
+
+/// A handler at random, with calls of its variables `u`, `v`, `w`.
+fn handler(rng: &mut Rng, number: usize) -> String {
+    let mut text = format!("res '/{number}' on GET {{\n  res c = 'http://up/c/' + query.p + '?x=@&y=@'\n");
+    let is_par = rng.bool();
+    if is_par {
+        text += "  par {\n";
+    }
+    let mut known: Vec<&str> = Vec::new();
+    for name in ["u", "v", "w"].into_iter().take(rng.usize(..4)) {
+        let call = call(rng, &known);
+        let member = pick(rng, &["", "", "", "", "", "", ".in", ".id"]);
+        text += &format!("  var {name} = {call}{member}\n");
+        known.push(name);
+    }
+    text += &format!("  respond {}\n", answer(rng, &known, 0));
+    text + if is_par { "  }\n}\n" } else { "}\n" }
+}
+
+fn value(rng: &mut Rng, known: &[&str]) -> String {
+    match rng.u8(..8) {
+        0 => pick(rng, &["'x \\n\"ä'", "7", "true", "null", "0"]).to_owned(),
+        1 => pick(rng, &["query.q", "query.p", "query.none"]).to_owned(),
+        2..=5 if !known.is_empty() => {
+            format!("{}{}", pick(rng, known), pick(rng, &["", "", "", ".id", ".in", ".in.id", ".name"]))
+        }
+        _ => call(rng, known),
+    }
+}
+
+fn call(rng: &mut Rng, known: &[&str]) -> String {
+    let mut argument = || match rng.u8(..3) {
+        0 => value(rng, known),
+        _ => pick(rng, &["query.p", "'é/ü'", "3", "query.q", "query.none", "null"]).to_owned(),
+    };
+    let (one, other) = (argument(), argument());
+    match rng.u8(..3) {
+        0 => format!("a.get({one})"),
+        1 => "b.get()".to_owned(),
+        _ => format!("c.get({one}, {other})"),
+    }
+}
+
+fn answer(rng: &mut Rng, known: &[&str], depth: usize) -> String {
+    if depth == 2 || (depth == 0 && rng.u8(..8) == 0) {
+        return value(rng, known);
+    }
+    if rng.u8(..4) == 0 {
+        let items: Vec<_> = (0..rng.usize(..3)).map(|_| answer(rng, known, depth + 1)).collect();
+        return format!("[{}]", items.join(", "));
+    }
+    let entries = (0..rng.usize(..5)).map(|_| match rng.u8(..3) {
+        0 if !known.is_empty() => format!("...{}", pick(rng, known)),
+        0 => format!("...{}", call(rng, known)),
+        _ => format!(
+            "{}: {}",
+            pick(rng, &["id", "name", "in", "'é'", "z", "constructor"]),
+            answer(rng, known, depth + 1)
+        ),
+    });
+    let entries: Vec<_> = entries.collect();
+    format!("{{ {} }}", entries.join(", "))
+}
+
+/// JSON at random: as JavaScript writes it, or as nobody does.
+fn json(rng: &mut Rng, is_usual: bool, depth: usize) -> String {
+    let usual = ["1", "-7", "1.5", "true", "false", "null", "\"x\"", "\"a b/ä\\n\"", "\"\"", "[]", "{}"];
+    let odd =
+        ["1.0", "-0", "1e400", "12345678901234567890", "\"\\u0061\\/\"", "\"\\ud800\"", "[ 1 ,2]", "0.1E1"];
+    if depth == 3 || (depth > 0 && rng.bool()) {
+        return if is_usual || rng.bool() { pick(rng, &usual) } else { pick(rng, &odd) }.to_owned();
+    }
+    let space = if is_usual { "" } else { pick(rng, &["", "", " ", "\n"]) };
+    if rng.u8(..if depth == 0 { 12 } else { 5 }) == 0 {
+        let items: Vec<_> = (0..rng.usize(..3)).map(|_| json(rng, is_usual, depth + 1)).collect();
+        return format!("[{space}{}{space}]", items.join(","));
+    }
+    let mut names = vec!["id", "in", "name", "é", "q", "constructor"];
+    rng.shuffle(&mut names);
+    names.truncate(rng.usize(..5));
+    if !is_usual && rng.bool() {
+        names
+            .push(pick(rng, &["id", "__proto__", "toJSON", "10", "2", "-1", "\\u0069d", "a\\\"b", "", "01"]));
+    }
+    let members = names
+        .iter()
+        .map(|name| format!("{space}\"{name}\"{space}:{space}{}", json(rng, is_usual, depth + 1)));
+    let members: Vec<_> = members.collect();
+    format!("{space}{{{}{space}}}{space}", members.join(","))
+}
+
+#[tokio::test]
+async fn a_recipe_means_what_its_javascript_means() {
+    let mut rng = Rng::with_seed(2026);
+    let handlers: Vec<String> = (0..60).map(|number| handler(&mut rng, number)).collect();
+    let (composed, worker, said) = both(&handlers.concat()).await;
+    let mut answered = 0;
+    for case in 0..600 {
+        let is_usual = rng.bool();
+        let mut told = Vec::new();
+        for resource in RESOURCES {
+            let (status, media, body) = match rng.u8(..if is_usual { 8 } else { 14 }) {
+                ..11 => (200, "application/json", json(&mut rng, is_usual, 0)),
+                11 => (200, "text/plain", pick(&mut rng, &["", "some \"text\" é", "7"]).to_owned()),
+                12 => (
+                    200,
+                    "application/json",
+                    pick(&mut rng, &["{", "\u{feff}{}", "", "1", "\"t\""]).to_owned(),
+                ),
+                _ => (rng.choice([204, 404, 500]).expect("one"), "application/octet-stream", String::new()),
+            };
+            said.say(resource, status, media, &body);
+            told.push((resource, status, media, body));
+        }
+        let number = rng.usize(..handlers.len());
+        let path = format!(
+            "/{number}?p={}{}",
+            pick(&mut rng, &["1", "a", "x%20y"]),
+            pick(&mut rng, &["", "&q=q%22%26", "&q=7", "&q=1&q=2"])
+        );
+        let here = composed.ask("GET", &path).await;
+        let asked = said.asked();
+        let there = worker.ask("GET", &path).await;
+        let expected = said.asked();
+        let what = || format!("case {case}: {path}\n{}{told:#?}\n{here:?}\n{there:?}", handlers[number]);
+        assert_eq!(here.0, there.0, "{}", what());
+        if here.0 == 200 {
+            answered += 1;
+            assert_eq!(asked, expected, "{}", what());
+        }
+        if here.1 != there.1 {
+            assert!(!is_usual && here.0 == 200, "{}", what());
+            assert_eq!(again(&worker, &here.1).await, again(&worker, &there.1).await, "{}", what());
+        }
+    }
+    let without = composed.script.stats().composed;
+    assert!(answered > 200 && without > 200, "{answered} answers, {without} without a worker");
+    assert_eq!(worker.script.stats().composed, 0);
+}

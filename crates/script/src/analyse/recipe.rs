@@ -1,0 +1,356 @@
+//! Handlers that only call resources and put their answers together, as recipes. What is not known here makes a handler
+//! like any other, and so a recipe means what its JavaScript means: whatever may throw is a step, and steps are in the
+//! order of the text; within a `par`, after what they use.
+
+use std::collections::{BTreeMap, HashMap};
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::{
+    ArrayExpressionElement, AssignmentTarget, CallExpression, Expression, IdentifierReference,
+    ObjectExpression, ObjectPropertyKind, PropertyKind, StaticMemberExpression, VariableDeclaration,
+};
+use oxc_semantic::NodeId;
+use oxc_syntax::operator::AssignmentOperator;
+use oxc_syntax::symbol::SymbolId;
+use serde_json::Value;
+
+use super::Analysis;
+use super::calls::Wait;
+use super::code::{children, plain, statements};
+use super::names::Thing;
+use super::template;
+use crate::method::Method;
+use crate::program::Class;
+use crate::recipe::{Entry, Part, Piece, Recipe, Step, What};
+use crate::syntax::ConstructKind;
+
+/// Objects and lists in each other: whoever writes them calls itself as deep.
+const DEEPEST: usize = 16;
+/// Below this a whole number has one spelling, its digits.
+const WHOLE: f64 = 1e15;
+/// What every object has.
+const INHERITED: [&str; 12] = [
+    "__defineGetter__",
+    "__defineSetter__",
+    "__lookupGetter__",
+    "__lookupSetter__",
+    "__proto__",
+    "constructor",
+    "hasOwnProperty",
+    "isPrototypeOf",
+    "propertyIsEnumerable",
+    "toLocaleString",
+    "toString",
+    "valueOf",
+];
+
+/// A part of a resource's URL.
+enum Link {
+    Text(String),
+    /// What is known only when it runs: a step.
+    Step(usize),
+}
+
+struct Cook<'c, 'p, 'a> {
+    it: &'c Analysis<'p, 'a>,
+    sites: &'c BTreeMap<NodeId, usize>,
+    handler: NodeId,
+    steps: Vec<Step>,
+    /// What variables hold.
+    known: HashMap<SymbolId, Part>,
+    /// Resources that the handler has declared so far.
+    resources: HashMap<usize, Vec<Link>>,
+    /// What the next step has to wait for.
+    after: Vec<usize>,
+    in_par: bool,
+    answer: Option<Part>,
+}
+
+/// The recipe of a handler, if it is as simple as that. `sites` are the numbers of calls.
+pub(crate) fn recipe(
+    analysis: &Analysis<'_, '_>,
+    sites: &BTreeMap<NodeId, usize>,
+    handler: usize,
+) -> Option<Recipe> {
+    let (it, classified) = (&analysis.names.handlers[handler], &analysis.handlers[handler].classified);
+    let is_nested = analysis.names.resources[it.resource].parent.is_some();
+    if is_nested || classified.class != Class::Stateless {
+        return None;
+    }
+    let node = analysis.code.functions[it.function].node;
+    let mut cook = Cook {
+        it: analysis,
+        sites,
+        handler: node,
+        steps: Vec::new(),
+        known: HashMap::new(),
+        resources: HashMap::new(),
+        after: Vec::new(),
+        in_par: false,
+        answer: None,
+    };
+    for statement in statements(&analysis.code, node) {
+        cook.statement(statement)?;
+    }
+    Some(Recipe { steps: cook.steps, answer: cook.answer? })
+}
+
+impl<'a> Cook<'_, '_, 'a> {
+    fn statement(&mut self, node: NodeId) -> Option<()> {
+        if self.answer.is_some() {
+            return None;
+        }
+        let code = &self.it.code;
+        let construct = code.construct_at(node).map(|id| &code.construct(id).kind);
+        match (code.kind(node), construct) {
+            (AstKind::VariableDeclaration(declaration), Some(ConstructKind::External { .. })) => declaration
+                .declarations
+                .iter()
+                .try_for_each(|it| self.resource(it.id.get_binding_identifier()?.symbol_id.get()?)),
+            (AstKind::VariableDeclaration(declaration), None) => self.declaration(declaration),
+            (AstKind::ThrowStatement(it), Some(ConstructKind::Respond { .. })) => self.respond(&it.argument),
+            (AstKind::BlockStatement(_), Some(ConstructKind::Par)) if !self.in_par => self.par(node),
+            (AstKind::ExpressionStatement(it), None) => match it.expression.without_parentheses() {
+                Expression::AssignmentExpression(it) if it.operator == AssignmentOperator::Assign => {
+                    let AssignmentTarget::AssignmentTargetIdentifier(name) = &it.left else { return None };
+                    let symbol = self.symbol(name)?;
+                    let is_constant = code.semantic.scoping().symbol_flags(symbol).is_const_variable();
+                    let value = self.value(&it.right)?;
+                    (!is_constant && self.known.insert(symbol, value).is_some()).then_some(())
+                }
+                Expression::CallExpression(call) => self.call(call, false).map(|_| ()),
+                _ => None,
+            },
+            (AstKind::EmptyStatement(_), None) => Some(()),
+            _ => None,
+        }
+    }
+
+    fn par(&mut self, block: NodeId) -> Option<()> {
+        let first = self.steps.len();
+        self.in_par = true;
+        children(&self.it.code, block).into_iter().try_for_each(|statement| self.statement(statement))?;
+        self.in_par = false;
+        if self.steps.len() > first {
+            self.after = (first..self.steps.len()).collect();
+        }
+        Some(())
+    }
+
+    fn declaration(&mut self, declaration: &VariableDeclaration<'a>) -> Option<()> {
+        if declaration.kind.is_using() {
+            return None;
+        }
+        for declarator in &declaration.declarations {
+            let symbol = declarator.id.get_binding_identifier()?.symbol_id.get()?;
+            // A parameter that is declared once more is no variable like others.
+            if self.it.names.thing(symbol).is_some() {
+                return None;
+            }
+            match &declarator.init {
+                Some(value) => {
+                    let value = self.value(value)?;
+                    self.known.insert(symbol, value);
+                }
+                None => {
+                    self.known.entry(symbol).or_insert(Part::Undefined);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// A resource is declared: what its URL is made of is looked at there and then.
+    fn resource(&mut self, symbol: SymbolId) -> Option<()> {
+        let (code, names) = (&self.it.code, &self.it.names);
+        let external = names.external(symbol)?;
+        let mut links = Vec::new();
+        for part in &names.externals[external].template.parts {
+            links.push(match part {
+                template::Part::Text(text) => Link::Text(text.clone()),
+                template::Part::Value(place) => {
+                    let mut nodes = code.inside(code.declaration(symbol));
+                    let value = match code.kind(nodes.find(|node| code.place(*node) == *place)?) {
+                        AstKind::IdentifierReference(name) => self.variable(name)?,
+                        AstKind::StaticMemberExpression(member) => self.member(member)?,
+                        _ => return None,
+                    };
+                    Link::Step(self.step(step_of(&value), What::Text(value)))
+                }
+            });
+        }
+        self.resources.insert(external, links);
+        Some(())
+    }
+
+    fn respond(&mut self, value: &Expression<'a>) -> Option<()> {
+        let bare = value.without_parentheses();
+        self.answer = Some(match bare {
+            Expression::CallExpression(call) => self.call(call, true)?,
+            _ => self.composed(bare, 0)?,
+        });
+        Some(())
+    }
+
+    /// What may be put together: objects, lists, and values in them.
+    fn composed(&mut self, expression: &Expression<'a>, depth: usize) -> Option<Part> {
+        if depth == DEEPEST {
+            return None;
+        }
+        match expression.without_parentheses() {
+            Expression::ObjectExpression(object) => self.object(object, depth),
+            Expression::ArrayExpression(list) => {
+                let items = list.elements.iter().map(|item| match item {
+                    ArrayExpressionElement::SpreadElement(_) | ArrayExpressionElement::Elision(_) => None,
+                    item => self.composed(item.as_expression()?, depth + 1),
+                });
+                items.collect::<Option<_>>().map(Part::List)
+            }
+            value => self.value(value),
+        }
+    }
+
+    fn object(&mut self, object: &ObjectExpression<'a>, depth: usize) -> Option<Part> {
+        let entries = object.properties.iter().map(|property| match property {
+            ObjectPropertyKind::SpreadProperty(spread) => match self.value(&spread.argument)? {
+                Part::Step(step) => Some(Entry::Spread(step)),
+                _ => None,
+            },
+            ObjectPropertyKind::ObjectProperty(it) => {
+                let name = it.key.static_name().filter(|_| it.kind == PropertyKind::Init && !it.method)?;
+                let is_odd = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\\');
+                // Numbers come before other names, wherever they stand; two names mean something of their own.
+                let is_index = name.starts_with(|first: char| first.is_ascii_digit());
+                if is_index || name.bytes().any(is_odd) || matches!(&*name, "toJSON" | "__proto__") {
+                    return None;
+                }
+                Some(Entry::Named(name.into_owned(), self.composed(&it.value, depth + 1)?))
+            }
+        });
+        entries.collect::<Option<_>>().map(Part::Object)
+    }
+
+    /// A value that is there, or a step's.
+    fn value(&mut self, expression: &Expression<'a>) -> Option<Part> {
+        let constant = |value: Value| Some(Part::Constant(value));
+        match expression.without_parentheses() {
+            Expression::StringLiteral(text) if !text.lone_surrogates => constant(text.value.as_str().into()),
+            #[expect(clippy::cast_possible_truncation, reason = "it is whole, and of 15 digits")]
+            Expression::NumericLiteral(it) if it.value.fract() == 0.0 && it.value < WHOLE => {
+                constant((it.value as i64).into())
+            }
+            Expression::BooleanLiteral(it) => constant(it.value.into()),
+            Expression::NullLiteral(_) => constant(Value::Null),
+            Expression::Identifier(name) => self.variable(name),
+            Expression::StaticMemberExpression(member) => self.member(member),
+            Expression::CallExpression(call) => self.call(call, false),
+            _ => None,
+        }
+    }
+
+    fn symbol(&self, name: &IdentifierReference<'a>) -> Option<SymbolId> {
+        self.it.code.semantic.scoping().get_reference(name.reference_id.get()?).symbol_id()
+    }
+
+    fn variable(&self, name: &IdentifierReference<'a>) -> Option<Part> {
+        self.known.get(&self.symbol(name)?).cloned()
+    }
+
+    /// `query.id`, or a member of what a step has.
+    fn member(&mut self, member: &StaticMemberExpression<'a>) -> Option<Part> {
+        let name = member.property.name.as_str();
+        if member.optional || INHERITED.contains(&name) {
+            return None;
+        }
+        if let Expression::Identifier(object) = member.object.without_parentheses()
+            && self.it.names.thing(self.symbol(object)?) == Some(Thing::Query)
+        {
+            return (!name.starts_with('$')).then(|| Part::Query(name.to_owned()));
+        }
+        match self.value(&member.object)? {
+            Part::Step(of) => Some(Part::Step(self.step(Some(of), What::Member(of, name.to_owned())))),
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, call: &CallExpression<'a>, passes: bool) -> Option<Part> {
+        let node = call.node_id.get();
+        let Wait::Resource { external, symbol, method } = *self.it.calls.waits.get(&node)? else {
+            return None;
+        };
+        if !matches!(method, Method::Get | Method::Head | Method::Options) {
+            return None;
+        }
+        let given = call.arguments.iter().map(|it| self.value(plain(it)?));
+        let given: Vec<Part> = given.collect::<Option<_>>()?;
+        let mut uses: Vec<usize> = given.iter().filter_map(step_of).collect();
+        let url = self.url(external, symbol, given)?;
+        uses.extend(
+            url.iter().filter_map(|piece| if let Piece::Step(step) = piece { Some(*step) } else { None }),
+        );
+        if passes {
+            uses.extend(0..self.steps.len());
+        }
+        let site = *self.sites.get(&node)?;
+        Some(Part::Step(self.step(uses, What::Call { site, method, url, passes })))
+    }
+
+    /// The URL of a call. Those that begin with `/` are of the same service, and keep the types of what they are given.
+    fn url(&self, external: usize, symbol: SymbolId, given: Vec<Part>) -> Option<Vec<Piece>> {
+        let code = &self.it.code;
+        let is_own = code.is_inside(code.declaration(symbol), self.handler);
+        let outer: Vec<Link>;
+        let links = if is_own {
+            self.resources.get(&external)?
+        } else {
+            let parts = self.it.names.externals[external].template.parts.iter();
+            let texts = parts.map(|part| match part {
+                template::Part::Text(text) => Some(Link::Text(text.clone())),
+                template::Part::Value(_) => None,
+            });
+            outer = texts.collect::<Option<_>>()?;
+            &outer
+        };
+        let is_outside = |text: &str| text.starts_with("http://") || text.starts_with("https://");
+        if !matches!(links.first(), Some(Link::Text(text)) if is_outside(text)) {
+            return None;
+        }
+        let (mut pieces, mut given) = (Vec::new(), given.into_iter());
+        for link in links {
+            let piece = match link {
+                Link::Text(text) => {
+                    if let Some(Piece::Text(_)) = pieces.last() {
+                        pieces.push(Piece::Encoded(given.next()?));
+                    }
+                    Piece::Text(text.clone())
+                }
+                Link::Step(step) => Piece::Step(*step),
+            };
+            pieces.push(piece);
+        }
+        given.next().is_none().then_some(pieces)
+    }
+
+    /// A further step, which uses these.
+    fn step(&mut self, uses: impl IntoIterator<Item = usize>, what: What) -> usize {
+        let mut after = self.after.clone();
+        if self.in_par {
+            after.extend(uses);
+            after.sort_unstable();
+            after.dedup();
+        }
+        self.steps.push(Step { after, what });
+        let step = self.steps.len() - 1;
+        if !self.in_par {
+            self.after = vec![step];
+        }
+        step
+    }
+}
+
+fn step_of(part: &Part) -> Option<usize> {
+    match part {
+        Part::Step(step) => Some(*step),
+        _ => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! Which handlers only call resources and put their answers together, so that the gateway does it without a worker.
+#![allow(missing_docs)]
+
+use script::recipe::{Entry, Part, Piece, What};
+use script::{Method, Options, Recipe, compile};
+
+fn recipe(body: &str) -> Option<Recipe> {
+    let source = format!(
+        "const limit = 3; service s {{ res top = 'http://top/@'; res '/a' on GET {{\n\
+         res user = 'http://u/@', items = 'http://i/?of=@', own = '/b?n=@'\n{body}\n}} }}"
+    );
+    let program = compile(&source, "s.sjs", &Options::default());
+    let program = program.unwrap_or_else(|found| panic!("{source}\n{found:#?}"));
+    program.services[0].handlers[0].recipe.clone()
+}
+
+fn after(body: &str) -> Vec<Vec<usize>> {
+    let recipe = recipe(body).unwrap_or_else(|| panic!("no recipe: {body}"));
+    recipe.steps.into_iter().map(|step| step.after).collect()
+}
+
+#[test]
+fn a_handler_that_puts_two_answers_together_is_two_calls_at_once_and_an_object() {
+    let recipe =
+        recipe("par { respond { ...user.get(query.id), items: items.get(query.id) } }").expect("one");
+    let calls: Vec<_> = recipe.steps.iter().map(|step| (&step.after, &step.what)).collect();
+    let url = |before: &str, after: &str| {
+        let hole = Piece::Encoded(Part::Query("id".into()));
+        vec![Piece::Text(before.into()), hole, Piece::Text(after.into())]
+    };
+    let call = |site, url| What::Call { site, method: Method::Get, url, passes: false };
+    let first = (&vec![], &call(3, url("http://u/", "")));
+    assert_eq!(calls, [first, (&vec![], &call(4, url("http://i/?of=", "")))]);
+    let entries = vec![Entry::Spread(0), Entry::Named("items".into(), Part::Step(1))];
+    assert_eq!(recipe.answer, Part::Object(entries));
+}
+
+#[test]
+fn calls_come_one_after_the_other_and_in_a_par_after_what_they_use() {
+    let body = "var a = user.get(1); var b = items.get(a.id), c = top.get(3)\nrespond [a, b, c]";
+    assert_eq!(after(body), [vec![], vec![0], vec![1], vec![2]]);
+    assert_eq!(after(&format!("par {{ {body} }}")), [vec![], vec![0], vec![1], vec![]]);
+    let around = "var a, b; a = user.get(1); par { b = user.get(2); var c = user.get(3) } respond [a, b, c, user.get(4)]";
+    assert_eq!(after(around), [vec![], vec![0], vec![0], vec![1, 2]]);
+}
+
+#[test]
+fn a_bare_call_is_passed_on_and_constants_need_no_call() {
+    let passed = recipe("respond user.get(query.id)").expect("one");
+    assert!(matches!(passed.steps[0].what, What::Call { passes: true, .. }));
+    let kept = recipe("var u = user.get(query.id); respond u").expect("one");
+    assert!(matches!(kept.steps[0].what, What::Call { passes: false, .. }));
+    assert_eq!(recipe("respond 'hello'").expect("one").steps, []);
+}
+
+#[test]
+fn what_is_known_when_it_runs_alone_is_a_step_where_it_stands() {
+    let recipe = recipe("var u = user.get(1); res g = 'http://g/' + u.name + '?n=@'; respond [g.get(2)]");
+    let steps = recipe.expect("one").steps;
+    assert_eq!(steps[1].what, What::Member(0, "name".into()));
+    assert_eq!(steps[2].what, What::Text(Part::Step(1)));
+    let What::Call { url, .. } = &steps[3].what else { panic!("{steps:?}") };
+    assert_eq!(url[1], Piece::Step(2));
+}
+
+#[test]
+fn whatever_else_a_handler_does_makes_it_a_workers() {
+    for body in [
+        "if (query.a) respond 1; else respond 2",
+        "respond user.get(1) + 1",
+        "respond { a: `${query.id}` }",
+        "respond { a: user.get(limit) }",
+        "respond { a: 1.5 }",
+        "respond { 1: user.get(1) }",
+        "respond { '7a': user.get(1) }",
+        "respond { 'a\"b': user.get(1) }",
+        "respond { __proto__: user.get(1) }",
+        "respond { toJSON: user.get(1) }",
+        "respond { 404: { body: user.get(1) } }",
+        "respond { ['a' + 1]: user.get(1) }",
+        "respond { get a() { return 1 } }",
+        "respond { ...{ a: user.get(1) } }",
+        "respond { ...query }",
+        "respond [...user.get(1)]",
+        "respond [, user.get(1)]",
+        "respond query",
+        "respond query.$headers",
+        "respond query.__proto__",
+        "respond query?.id",
+        "respond undefined",
+        "respond user.get(1).constructor",
+        "respond user.get(1)?.name",
+        "respond user.get(1).name.toString()",
+        "respond user.get(1)[0]",
+        "respond own.get(1)",
+        "respond { a: own.get(1) }",
+        "var a = { b: user.get(1) }; respond a",
+        "var { a } = user.get(1); respond a",
+        "var query = user.get(1); respond query.a",
+        "respond a; var a = user.get(1)",
+        "try { respond user.get(1) } catch { respond 2 }",
+        "respond user.get(1); console.log(1)",
+        "console.log(1); respond user.get(1)",
+        "response.status = 201; respond user.get(1)",
+        "par { respond 1; user.get(2) }",
+        "for (const a of [1]) user.get(a); respond 1",
+        "user.get(1)",
+        "const a = user.get(1); { a } respond a",
+        "var url = user.get(1); res far = url; respond far.get()",
+    ] {
+        assert_eq!(recipe(body), None, "{body}");
+    }
+    let deep = format!("respond {}1{}", "[".repeat(40), "]".repeat(40));
+    assert_eq!(recipe(&deep), None);
+}
+
+#[test]
+fn state_unsafe_calls_and_what_is_nested_are_a_workers() {
+    for source in [
+        "service s { state n = 1; res '/a' on GET { respond n } }",
+        "service s { res '/a' on POST { res g = 'http://g/'; respond g.post() } }",
+        "service s { res '/a' on POST { res '/b/' + query.n on GET { respond 'b' } } }",
+    ] {
+        let program = compile(source, "s.sjs", &Options::default()).expect("a program");
+        assert!(program.services[0].handlers.iter().all(|handler| handler.recipe.is_none()), "{source}");
+    }
+}
