@@ -18,7 +18,7 @@ use crate::Tools;
 use crate::progress::Progress;
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(200);
+const TAKES: Duration = Duration::from_secs(120);
 /// The aggregates of the marketplace, and where their routes are here.
 const ROUTES: [(&str, &str); 5] =
     [("q1", "/q1"), ("q2", "/q2/{id}"), ("q3", "/q3"), ("q4", "/q4"), ("q5", "/q5")];
@@ -32,7 +32,7 @@ enum Row {
 }
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools.time(TAKES));
+    let progress = Progress::new(tools, tools.time(TAKES));
     let (joins, mut scores) = joins::run(tools, &progress)?;
     let (cases, errors) = study::run(tools, &progress)?;
     let (large, memory) = large::run(tools, &progress)?;

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::{Tools, aggregate};
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(560);
+const TAKES: Duration = Duration::from_secs(400);
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -33,7 +33,7 @@ enum Row {
 }
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools.time(TAKES));
+    let progress = Progress::new(tools, tools.time(TAKES));
     let (posts, mut scores) = posts::run(tools, &progress)?;
     let (market, more) = market::run(tools, &progress)?;
     scores.extend(more);

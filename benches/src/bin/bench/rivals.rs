@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde::Serialize;
 
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::{Tools, say};
@@ -207,6 +208,28 @@ pub(crate) fn hive(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>
         Ok(command)
     });
     server.map(Some)
+}
+
+/// A rival that `scripts/rivals` looked for: its version, or that it could not be had.
+#[derive(Serialize)]
+pub(crate) struct Rival {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+}
+
+/// All that it looked for, by the lines `name<TAB>version` that it leaves.
+pub(crate) fn versions(tools: &Tools) -> Result<Vec<Rival>> {
+    let file = tools.rivals.join("versions");
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let rival = |line: &str| {
+        let (name, version) = line.split_once('\t').unwrap_or((line, ""));
+        Rival {
+            name: name.to_owned(),
+            version: Some(version.to_owned()).filter(|version| !version.is_empty()),
+        }
+    };
+    Ok(text.lines().map(rival).collect())
 }
 
 /// Where a rival is; says so if it is not.
