@@ -66,9 +66,8 @@ bench: ## Measure, and write benches/results/ and docs/benchmarks.md; ONLY=proxy
 	@$(STEP) setup scripts/setup bench
 	@$(STEP) rivals scripts/rivals $(TARGET)/rivals
 	@$(if $(call chosen,strapi),$(STEP) strapi scripts/setup strapi,:)
-	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin handwritten --bin bench --bin demo
+	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin handwritten --bin bench
 	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)
-	@$(if $(ONLY)$(SHORT),:,$(TARGET)/release/demo --scoreboard)
 
 dist: setup ## The one file, stripped, with its size and SHA-256 (target/dist/orfa)
 	@$(STEP) build $(RELEASE) --bin orfa

@@ -40,7 +40,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let (schemas, more) = schemas::run(tools, &progress)?;
     scores.extend(more);
     let (cases, errors) = study::run(tools, &progress)?;
-    scores.push(errors);
+    scores.extend(errors);
     let rows = posts.into_iter().map(Row::Posts).chain(market.into_iter().map(Row::Market));
     let rows = rows.chain(schemas.into_iter().map(Row::Schema)).chain(cases.into_iter().map(Row::Case));
     tools.results("graphql", &rows.collect::<Vec<_>>(), scores)

@@ -35,6 +35,7 @@ mod strapi;
 mod study;
 mod threads;
 mod unseen;
+mod ways;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,7 +63,7 @@ const BENCHES: &[Bench] = &[
     ("routes", 40, routes::run),
     ("reload", 60, reload::run),
     ("overload", 100, overload::run),
-    ("neighbours", 140, neighbours::run),
+    ("neighbours", 85, neighbours::run),
     ("flood", 80, flood::run),
     ("kept", 15, kept::run),
     ("proxy", 130, proxy::run),
@@ -70,10 +71,11 @@ const BENCHES: &[Bench] = &[
     ("curves", 90, script::curves::run),
     ("filter", 150, filter::run),
     ("memory", 60, memory::run),
+    ("ways", 150, ways::run),
     ("script", 150, script::run),
     ("aggregate", 120, aggregate::run),
     ("graphql", 400, graphql::run),
-    ("strapi", 380, strapi::run),
+    ("strapi", 330, strapi::run),
 ];
 
 /// Measures, and writes benches/results/.

@@ -59,7 +59,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let c = std::fs::read(build(&tools.orfa, "constant.c", folder.path())?)?;
     let javascript = std::fs::read(program("constant.js"))?;
     let (floor, orfa) = (Server::floor(&tools.floor)?, Server::orfa(&tools.orfa, SERVER_CORE, NOBODY)?);
-    let (graphql, workerd) = (graphql(tools)?, workerd(tools, SERVER_CORE, NOBODY)?);
+    let (graphql, workerd) = (graphql(tools)?, workerd(tools, SERVER_CORE, &[])?);
     let (c, javascript) = (Asks::query("application/wasm", c), Asks::query("text/javascript", javascript));
     let mut ways = vec![
         Way { name: "floor", server: &floor, asks: c.clone() },
