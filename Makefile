@@ -62,13 +62,12 @@ demo: ## The same questions asked by REST, by query, by script, by aggregate and
 demo-strapi: ## The paper's workflows with a real Strapi, every way from three distances; installs Strapi (5 min, 750 MB)
 	@$(MAKE) --no-print-directory bench ONLY=strapi
 
-bench: ## Measure, and write benches/results/; ONLY=proxy,idle for some of it, SHORT=1 to try it and write nothing, LONG=1 for a crawl of 65,535 pages too
+bench: ## Measure, and write benches/results/ and docs/benchmarks.md; ONLY=proxy,idle for some of it, SHORT=1 to try it and write nothing, LONG=1 for a crawl of 65,535 pages too
 	@$(STEP) setup scripts/setup bench
-	@$(if $(call chosen,proxy query strapi script aggregate graphql dedup),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
+	@$(STEP) rivals scripts/rivals $(TARGET)/rivals
 	@$(if $(call chosen,strapi),$(STEP) strapi scripts/setup strapi,:)
-	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin handwritten --bin bench --bin demo
+	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin handwritten --bin bench
 	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)
-	@$(if $(ONLY)$(SHORT),:,$(TARGET)/release/demo --scoreboard)
 
 dist: setup ## The one file, stripped, with its size and SHA-256 (target/dist/orfa)
 	@$(STEP) build $(RELEASE) --bin orfa

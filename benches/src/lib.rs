@@ -2,10 +2,13 @@
 //!
 //! The gateway that is measured is the release binary `orfa`, started as an operator starts it
 //! ([`process`]), and asked as a client asks it ([`client`]), at the distance of the demo through a proxy
-//! that delays and counts ([`delay`]). What comes out goes to `benches/results/` ([`scoreboard`]).
+//! that delays and counts ([`delay`]). Both ask the same questions ([`jobs`]). What comes out goes to `benches/results/` ([`scoreboard`]), and
+//! from there to docs/benchmarks.md ([`page`]).
 
 pub mod client;
 pub mod delay;
+pub mod jobs;
+pub mod page;
 pub mod process;
 pub mod scoreboard;
 pub mod stats;

@@ -31,6 +31,15 @@ pub struct Score {
 }
 
 impl Score {
+    /// Whether it reaches its target, where it has one.
+    #[must_use]
+    pub fn is_met(&self) -> Option<bool> {
+        self.target.map(|target| match self.better {
+            Better::Lower => self.value <= target,
+            Better::Higher => self.value >= target,
+        })
+    }
+
     /// To a thousandth of its unit: more digits would only make noise in the diffs.
     fn rounded(self) -> Self {
         let round = |value: f64| (value * 1000.0).round() / 1000.0;
@@ -83,12 +92,20 @@ pub fn write<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("{} can't be written", path.display()))
 }
 
+/// The scoreboard that a file has; an empty one where there is none.
+///
+/// # Errors
+/// If it can't be read, or is no scoreboard.
+pub fn read(path: &Path) -> Result<Scoreboard> {
+    match std::fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text).with_context(|| format!("{} is wrong", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Scoreboard::new()),
+        Err(error) => Err(error).with_context(|| format!("{} can't be read", path.display())),
+    }
+}
+
 fn record_in(path: &Path, scores: impl IntoIterator<Item = (String, Score)>) -> Result<()> {
-    let mut board = match std::fs::read(path) {
-        Ok(text) => serde_json::from_slice(&text).with_context(|| format!("{} is wrong", path.display()))?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Scoreboard::new(),
-        Err(error) => return Err(error).with_context(|| format!("{} can't be read", path.display())),
-    };
+    let mut board = read(path)?;
     board.extend(scores.into_iter().map(|(name, score)| (name, score.rounded())));
     write(path, &board)
 }

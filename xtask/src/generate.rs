@@ -2,7 +2,8 @@
 //! and the table of host functions in docs/query.md.
 //!
 //! Tables in, text out; [`write`] and [`compare`] alone touch files. docs/config.md is made of the config's
-//! structs, which need a build of the gateway: a test of `gateway` compares it, and [`write`] has it written.
+//! structs, which need a build of the gateway, and docs/benchmarks.md of the benches' results: tests of `gateway` and
+//! `benches` compare them, and [`write`] has them written.
 
 use std::process::Command;
 
@@ -93,15 +94,16 @@ pub(crate) fn write() -> anyhow::Result<Findings> {
         std::fs::write(files::root().join(path), text).with_context(|| path.to_owned())?;
         println!("wrote {path}");
     }
-    config_reference()
+    pages_of_tests()
 }
 
-/// Has docs/config.md written by the test of `gateway` that compares it otherwise.
-fn config_reference() -> anyhow::Result<Findings> {
+/// Has docs/config.md and docs/benchmarks.md written by the tests of `gateway` and `benches` that compare them otherwise.
+fn pages_of_tests() -> anyhow::Result<Findings> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["test", "--quiet", "--package", "gateway", "--lib", "config::reference"]);
+    cargo.args(["test", "--quiet", "--package", "gateway", "--package", "benches", "--lib", "--"]);
+    cargo.args(["config::reference", "page::tests"]);
     let status = cargo.env("ORFA_GENERATE", "1").current_dir(files::root()).status()?;
-    let failed = || "docs/config.md could not be written: see above".to_owned();
+    let failed = || "docs/config.md or docs/benchmarks.md could not be written: see above".to_owned();
     Ok((!status.success()).then(failed).into_iter().collect())
 }
 

@@ -15,7 +15,8 @@ const { deflate, inflate } = require("graphql-deduplicator");
 
 const [folder, decoder, rounds] = process.argv.slice(2);
 if (folder === "--version") {
-  console.log(require("graphql-crunch/package.json").version);
+  const versions = ["graphql-crunch", "graphql-deduplicator"].map((name) => `${name} ${require(`${name}/package.json`).version}`);
+  console.log(`version: ${versions.join(", ")}`);
   process.exit();
 }
 const { decode } = await import(pathToFileURL(decoder));

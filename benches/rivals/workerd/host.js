@@ -18,12 +18,12 @@ async function named(request) {
 }
 
 export default {
-  async fetch(request, { loader, service }) {
+  async fetch(request, { loader, ...services }) {
     const { token, input, program } = await named(request);
     const code = () => {
       if (program === undefined) throw new Error("unknown token: send the program");
       const modules = { "main.js": prelude, "program.js": program };
-      return { compatibilityDate: "2026-01-01", mainModule: "main.js", modules, globalOutbound: service };
+      return { compatibilityDate: "2026-01-01", mainModule: "main.js", modules, env: services, globalOutbound: null };
     };
     const worker = loader.get(token, code).getEntrypoint();
     const authorization = request.headers.get("authorization");

@@ -41,7 +41,7 @@ struct Seen {
 }
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools.time(PHASE) * 3);
+    let progress = Progress::new(tools, tools.time(PHASE) * 3);
     let rows = open::run(measure(tools, &progress))??;
     let worst = rows.iter().map(|row| row.failed_percent).fold(0.0, f64::max);
     let score = Score {

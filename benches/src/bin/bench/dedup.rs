@@ -21,11 +21,11 @@ use crate::progress::Progress;
 use crate::{Tools, rivals};
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(150);
+const TAKES: Duration = Duration::from_secs(120);
 /// Nodes and authors.
 const HISTORIES: [(usize, usize); 7] =
     [(10, 1), (50, 1), (100, 1), (10, 10), (50, 10), (100, 10), (100, 100)];
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 11;
 /// How often a text is encoded, and the fastest counts.
 const ENCODED: usize = 200;
 
@@ -56,7 +56,7 @@ type Rounds = BTreeMap<String, Vec<f64>>;
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let Some(rival) = rivals::present(tools, "dedup") else { return Ok(()) };
-    let progress = Progress::new(tools.time(TAKES));
+    let progress = Progress::new(tools, tools.time(TAKES));
     let folder = tempfile::tempdir()?;
     let mut texts = HISTORIES
         .map(|(nodes, authors)| text(folder.path(), nodes, authors))

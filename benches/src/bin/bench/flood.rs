@@ -25,7 +25,7 @@ use crate::unseen::distinct;
 use crate::{Tools, query as programs, say};
 
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_secs(4);
+const ROUND: Duration = Duration::from_secs(2);
 const PER_SECOND: f64 = 3_000.0;
 const SERVICE: Duration = Duration::from_millis(20);
 /// Programs of a flood.

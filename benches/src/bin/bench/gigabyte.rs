@@ -61,7 +61,7 @@ const WAYS: [(Way, Speaks, &str); 4] = [
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let length = if tools.is_short { GIGABYTE / 10 } else { GIGABYTE };
-    let progress = Progress::new(Duration::from_secs(20));
+    let progress = Progress::new(tools, Duration::from_secs(20));
     let (rows, growth) = open::run(measure(tools, length, &progress))??;
     let score = Score {
         value: growth,

@@ -32,7 +32,7 @@ struct Row {
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     allow_open_files(DESCRIPTORS)?;
-    let progress = Progress::new(REST + Duration::from_secs(8));
+    let progress = Progress::new(tools, REST + Duration::from_secs(8));
     let upstream = Server::upstream(&tools.upstream)?;
     let server = Server::proxy(&tools.orfa, upstream.address, Filter::None)?;
     let connections = CONNECTIONS;

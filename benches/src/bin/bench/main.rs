@@ -3,7 +3,7 @@
 //! The server is pinned to one core and the load to the other; CPU per request is what the server's
 //! process used, user and system, by the requests that were answered. Rounds of the rivals alternate, so
 //! that a noisy neighbour meets all of them. Rows go to `benches/results/NAME.json`, headlines to
-//! `scoreboard.json`.
+//! `scoreboard.json`, and docs/benchmarks.md is written of both.
 
 mod aggregate;
 mod awake;
@@ -35,43 +35,47 @@ mod strapi;
 mod study;
 mod threads;
 mod unseen;
+mod ways;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use benches::scoreboard::{self, Score};
 use clap::Parser;
 use serde::Serialize;
 
-/// A bench: its name and what runs it.
-type Bench = (&'static str, fn(&Tools) -> Result<()>);
+use crate::progress::minutes;
 
-/// In the order of what they take.
+/// A bench: its name, about how many seconds it takes, and what runs it.
+type Bench = (&'static str, u64, fn(&Tools) -> Result<()>);
+
+/// All of them, which together take less than forty minutes, and none more than eight.
 const BENCHES: &[Bench] = &[
-    ("unseen", unseen::run),
-    ("threads", threads::run),
-    ("query", query::run),
-    ("json", json::run),
-    ("idle", idle::run),
-    ("gigabyte", gigabyte::run),
-    ("dead", dead::run),
-    ("routes", routes::run),
-    ("reload", reload::run),
-    ("overload", overload::run),
-    ("neighbours", neighbours::run),
-    ("flood", flood::run),
-    ("kept", kept::run),
-    ("proxy", proxy::run),
-    ("dedup", dedup::run),
-    ("curves", script::curves::run),
-    ("filter", filter::run),
-    ("memory", memory::run),
-    ("script", script::run),
-    ("aggregate", aggregate::run),
-    ("graphql", graphql::run),
-    ("strapi", strapi::run),
+    ("unseen", 10, unseen::run),
+    ("threads", 25, threads::run),
+    ("query", 140, query::run),
+    ("json", 45, json::run),
+    ("idle", 20, idle::run),
+    ("gigabyte", 20, gigabyte::run),
+    ("dead", 50, dead::run),
+    ("routes", 40, routes::run),
+    ("reload", 60, reload::run),
+    ("overload", 100, overload::run),
+    ("neighbours", 85, neighbours::run),
+    ("flood", 80, flood::run),
+    ("kept", 15, kept::run),
+    ("proxy", 130, proxy::run),
+    ("dedup", 120, dedup::run),
+    ("curves", 90, script::curves::run),
+    ("filter", 150, filter::run),
+    ("memory", 60, memory::run),
+    ("ways", 150, ways::run),
+    ("script", 150, script::run),
+    ("aggregate", 120, aggregate::run),
+    ("graphql", 400, graphql::run),
+    ("strapi", 330, strapi::run),
 ];
 
 /// Measures, and writes benches/results/.
@@ -101,6 +105,8 @@ pub(crate) struct Tools {
     rivals: PathBuf,
     is_short: bool,
     is_long: bool,
+    /// What the benches after this one take.
+    later: Duration,
 }
 
 impl Tools {
@@ -147,29 +153,51 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let orfa = benches::process::find(None)?;
-    let tools = Tools {
+    let mut tools = Tools {
         floor: orfa.with_file_name("floor"),
         upstream: orfa.with_file_name("upstream"),
         handwritten: orfa.with_file_name("handwritten"),
         rivals: orfa.with_file_name("../rivals"),
         is_short: arguments.short,
         is_long: arguments.long,
+        later: Duration::ZERO,
         orfa,
     };
-    if let Some(unknown) = arguments.only.iter().find(|only| !BENCHES.iter().any(|(name, _)| name == only)) {
-        let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = arguments.only.iter().find(|only| !BENCHES.iter().any(|(name, ..)| name == only)) {
+        let names: Vec<&str> = BENCHES.iter().map(|(name, ..)| *name).collect();
         bail!("there is no bench `{unknown}`: take {}", names.join(", "));
     }
-    let chosen = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
-    for (name, bench) in BENCHES.iter().filter(|(name, _)| chosen(name)) {
-        say(&format!("{name} ..."));
+    let chosen =
+        |(name, ..): &&Bench| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
+    let chosen: Vec<&Bench> = BENCHES.iter().filter(chosen).collect();
+    for (place, (name, takes, bench)) in chosen.iter().enumerate() {
+        let later = chosen.iter().skip(place + 1).map(|(_, takes, _)| takes).sum();
+        tools.later = if tools.is_short { Duration::ZERO } else { Duration::from_secs(later) };
+        say(&format!("{name} ... ({}, then{})", minutes(Duration::from_secs(*takes)), minutes(tools.later)));
+        let began = Instant::now();
         bench(&tools)?;
+        say(&format!("{name}: done in{}", minutes(began.elapsed())));
     }
-    Ok(())
+    if tools.is_short {
+        return Ok(());
+    }
+    scoreboard::rows("rivals", &rivals::versions(&tools)?)?;
+    benches::page::write()
 }
 
 /// Progress and figures, for whoever waits.
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
 pub(crate) fn say(line: &str) {
     println!("{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_takes_less_than_forty_minutes_and_no_part_more_than_eight() {
+        assert!(BENCHES.iter().map(|(_, takes, _)| takes).sum::<u64>() < 40 * 60);
+        assert!(BENCHES.iter().all(|(_, takes, _)| *takes <= 8 * 60));
+    }
 }

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use crate::process::{NOBODY, Server};
 use crate::{Tools, query as programs, say};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_millis(4);
 /// The neighbours' clients go before all other threads, as if they stood on machines of their own (where

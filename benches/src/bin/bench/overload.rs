@@ -57,7 +57,7 @@ struct Row {
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let find = tools.time(FIND);
     let (unloaded, minute) = if tools.is_short { (FIND, FIND) } else { (UNLOADED, MINUTE) };
-    let progress = Progress::new(find * 2 + unloaded + minute);
+    let progress = Progress::new(tools, find * 2 + unloaded + minute);
     allow_open_files(MOST_UNDER_WAY as u64 + 1_000)?;
     let program = Bytes::from(std::fs::read(programs::program("work.js"))?);
     let server = Server::orfa(&tools.orfa, SERVER_CORE, NOBODY)?;

@@ -30,7 +30,7 @@ const CASES: [Case; 3] = [
 /// The load that never sleeps: its name in the rows, and how many rounds of it.
 const AWAKE: &str = "http1, 1 KB, awake";
 const AWAKE_ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_secs(3);
+const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(1);
 /// A load at which no server is busy.
 const CALM: f64 = 500.0;
@@ -58,7 +58,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let (proxies, time) = (Proxy::present(tools), tools.time(ROUND));
     let rounds = CASES.iter().map(|(.., rounds)| rounds).sum::<usize>() + AWAKE_ROUNDS + 1;
     let warm_up = WARM_UP * (CASES.len() as u32 + 2);
-    let progress = Progress::new((time * rounds as u32 + warm_up) * proxies.len() as u32);
+    let progress = Progress::new(tools, (time * rounds as u32 + warm_up) * proxies.len() as u32);
     let upstream = Server::upstream(&tools.upstream)?;
     let mut rows = Vec::new();
     awake(tools, &proxies, &progress, &mut rows)?;

@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::rivals::{graphql, workerd};
 
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_secs(3);
+const ROUND: Duration = Duration::from_secs(2);
 /// Before anything is measured: so many that those who compile what runs often have done so.
 const WARM_UPS: u64 = 40_000;
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let c = std::fs::read(build(&tools.orfa, "constant.c", folder.path())?)?;
     let javascript = std::fs::read(program("constant.js"))?;
     let (floor, orfa) = (Server::floor(&tools.floor)?, Server::orfa(&tools.orfa, SERVER_CORE, NOBODY)?);
-    let (graphql, workerd) = (graphql(tools)?, workerd(tools, SERVER_CORE, NOBODY)?);
+    let (graphql, workerd) = (graphql(tools)?, workerd(tools, SERVER_CORE, &[])?);
     let (c, javascript) = (Asks::query("application/wasm", c), Asks::query("text/javascript", javascript));
     let mut ways = vec![
         Way { name: "floor", server: &floor, asks: c.clone() },
@@ -90,7 +90,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Row>> {
     let rounds = tools.rounds(ROUNDS);
     let time = tools.time(ROUND);
-    let progress = Progress::new((time * rounds as u32 + 2 * WARM_UP) * ways.len() as u32);
+    let progress = Progress::new(tools, (time * rounds as u32 + 2 * WARM_UP) * ways.len() as u32);
     for way in ways {
         way.asks.check(way.server).with_context(|| way.name)?;
         way.warm_up().with_context(|| way.name)?;

@@ -56,7 +56,7 @@ struct Tally {
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let (reloads, changes) = if tools.is_short { (10, 2) } else { (RELOADS, CHANGES) };
-    let progress = Progress::new(PAUSE * 2 * reloads as u32 + Duration::from_secs(2) * changes as u32);
+    let progress = Progress::new(tools, PAUSE * 2 * reloads as u32 + Duration::from_secs(2) * changes as u32);
     let rows = open::run(measure(tools, reloads, changes, &progress))??;
     let bad = rows.iter().map(|row| row.failed + row.mixed).sum::<u64>();
     let requests = rows.iter().map(|row| row.requests).sum::<u64>();
@@ -85,7 +85,7 @@ pub(crate) struct Filtered {
 /// The same reloads, where a filter with this module sets the header: `programs/name.wat`.
 pub(crate) fn filtered(tools: &Tools, module: &Path) -> Result<Filtered> {
     let times = if tools.is_short { 10 } else { RELOADS };
-    let progress = Progress::new(PAUSE * 2 * times as u32);
+    let progress = Progress::new(tools, PAUSE * 2 * times as u32);
     open::run(async {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (one, other) = (

@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde::Serialize;
 
-use crate::process::{SERVER_CORE, Server, pinned};
+use crate::process::{NOBODY, SERVER_CORE, Server, pinned};
 use crate::{Tools, say};
 
 /// What a gateway on Node may take to start.
@@ -149,16 +150,36 @@ fn filled(
     Ok(path)
 }
 
-/// Starts workerd, which runs the programs that it is sent; they reach one service. None where it is not there.
-pub(crate) fn workerd(tools: &Tools, cores: &str, service: SocketAddr) -> Result<Option<Server>> {
+/// Starts workerd, which runs the programs that it is sent; they reach these services by their names. None where it is not
+/// there.
+pub(crate) fn workerd(tools: &Tools, cores: &str, services: &[(&str, SocketAddr)]) -> Result<Option<Server>> {
     let Some(binary) = present(tools, "workerd") else { return Ok(None) };
+    let each = |line: fn(&str, SocketAddr) -> String| {
+        services.iter().map(|(name, at)| line(name, *at)).collect::<String>()
+    };
+    let external =
+        each(|name, at| format!(", (name = \"{name}\", external = (address = \"{at}\", http = ()))"));
+    let bindings = each(|name, _| format!(", (name = \"{name}\", service = \"{name}\")"));
+    let more = [("@SERVICES@", external.as_str()), ("@BINDINGS@", &bindings)];
     let server = Server::start(|address, folder| {
         for module in ["workerd/host.js", "workerd/prelude.js"] {
-            filled(module, folder, address, service, &[])?;
+            filled(module, folder, address, NOBODY, &[])?;
         }
-        let config = filled("workerd/workerd.capnp", folder, address, service, &[])?;
+        let config = filled("workerd/workerd.capnp", folder, address, NOBODY, &more)?;
         let mut command = pinned(cores, &binary);
         command.args(["serve", "--experimental"]).arg(config);
+        Ok(command)
+    })?;
+    Ok(Some(server))
+}
+
+/// Starts the marketplace's services as RPC classes of Cap'n Web, which call them there. None where it is not there.
+pub(crate) fn capnweb(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option<Server>> {
+    let Some(script) = present(tools, "capnweb") else { return Ok(None) };
+    let server = Server::start(|address, _| {
+        let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
+        command.arg(script).args(["serve", &address.ip().to_string(), &address.port().to_string()]);
+        command.args(services.map(|at| format!("http://{at}"))).env("NODE_ENV", "production");
         Ok(command)
     })?;
     Ok(Some(server))
@@ -207,6 +228,28 @@ pub(crate) fn hive(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>
         Ok(command)
     });
     server.map(Some)
+}
+
+/// A rival that `scripts/rivals` looked for: its version, or that it could not be had.
+#[derive(Serialize)]
+pub(crate) struct Rival {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+}
+
+/// All that it looked for, by the lines `name<TAB>version` that it leaves.
+pub(crate) fn versions(tools: &Tools) -> Result<Vec<Rival>> {
+    let file = tools.rivals.join("versions");
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let rival = |line: &str| {
+        let (name, version) = line.split_once('\t').unwrap_or((line, ""));
+        Rival {
+            name: name.to_owned(),
+            version: Some(version.to_owned()).filter(|version| !version.is_empty()),
+        }
+    };
+    Ok(text.lines().map(rival).collect())
 }
 
 /// Where a rival is; says so if it is not.

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 const FEW: usize = 10;
 const MANY: usize = 10_000;
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_secs(3);
+const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(2);
 const ASKED: [&str; 2] = ["preflight", "proxied"];
 
@@ -32,7 +32,7 @@ struct Row {
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let rounds = tools.rounds(ROUNDS);
-    let progress = Progress::new((tools.time(ROUND) * rounds as u32 + WARM_UP) * 4);
+    let progress = Progress::new(tools, (tools.time(ROUND) * rounds as u32 + WARM_UP) * 4);
     let upstream = Server::upstream(&tools.upstream)?;
     let (few, many) = (config(FEW, &upstream), config(MANY, &upstream));
     let servers = [

@@ -21,7 +21,7 @@ use crate::process::Server;
 use crate::progress::Progress;
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(180);
+const TAKES: Duration = Duration::from_secs(150);
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -34,7 +34,7 @@ enum Row {
 }
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools.time(TAKES));
+    let progress = Progress::new(tools, tools.time(TAKES));
     let upstream = Server::upstream(&tools.upstream)?;
     let (mut rows, mut scores) = (Vec::new(), vec![compile::run(&progress)?]);
     let (measured, headlines) = handlers::run(tools, upstream.address, &progress)?;

@@ -36,8 +36,8 @@ const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
 const SIZES: [usize; 4] = [2, 4, 8, 16];
 const ROUNDS: usize = 3;
 /// Further ones of the programs that are compared with each other: they differ by less than a Strapi's own answers do.
-const MORE_ROUNDS: usize = 10;
-const TAKES: Duration = Duration::from_secs(480);
+const MORE_ROUNDS: usize = 4;
+const TAKES: Duration = Duration::from_secs(330);
 /// The distance and the size that the paper varies the other one at.
 const USUAL_MS: u64 = 93;
 const USUAL_SIZE: usize = 4;
@@ -73,7 +73,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 
 async fn measure(tools: &Tools, world: &mut World) -> Result<Figures> {
     world.warm_up().await?;
-    let progress = Progress::new(TAKES);
+    let progress = Progress::new(tools, TAKES);
     let mut figures = Figures::default();
     let (round_trips, sizes) =
         if tools.is_short { (&ROUND_TRIPS_MS[..1], &SIZES[..2]) } else { (&ROUND_TRIPS_MS[..], &SIZES[..]) };

@@ -1,11 +1,10 @@
 //! `make demo`: the same questions asked in five ways, or up to nine, over a distance of 93 ms.
 //!
 //! `world.rs` starts what is asked: the marketplace, the gateway as its release binary, and the distance.
-//! `jobs.rs` has the questions and how a REST client answers them, `measure.rs` runs the ways and checks
+//! The questions, and how a REST client answers them, are `benches::jobs`; `measure.rs` runs the ways and checks
 //! that their answers are equal, `picture.rs` draws what came out, `stranger.rs` shows what a program
 //! without end does to its neighbours. The figures go to `target/demo.json`.
 
-mod jobs;
 mod measure;
 mod picture;
 mod stranger;
@@ -17,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use benches::scoreboard::{self, Better, Score};
-use benches::{process, stats};
+use benches::jobs::Job;
+use benches::process;
+use benches::scoreboard;
 use clap::{Parser, ValueEnum};
 
-use crate::jobs::Job;
 use crate::measure::Measured;
 use crate::world::World;
 
@@ -34,9 +33,6 @@ struct Arguments {
     /// Only this part of it.
     #[arg(long)]
     only: Option<Part>,
-    /// Write the rows and `demo.over_ideal_ms.worst` to `benches/results/`.
-    #[arg(long, conflicts_with = "only")]
-    scoreboard: bool,
 }
 
 /// A part of the demo.
@@ -74,9 +70,6 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     if !measured.is_empty() {
         write(&measured)?;
     }
-    if arguments.scoreboard {
-        record(&measured)?;
-    }
     Ok(measured.iter().all(|way| way.row.equal))
 }
 
@@ -97,18 +90,4 @@ fn write(measured: &[Measured]) -> Result<()> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/demo.json");
     let rows: Vec<_> = measured.iter().map(|way| &way.row).collect();
     scoreboard::write(&target, &rows)
-}
-
-fn record(measured: &[Measured]) -> Result<()> {
-    scoreboard::rows("demo", &measured.iter().map(|way| &way.row).collect::<Vec<_>>())?;
-    let over: Vec<f64> = measured.iter().filter_map(Measured::over_ideal_ms).collect();
-    let score = Score {
-        value: measure::rounded(over.iter().copied().fold(f64::MIN, f64::max)),
-        unit: "ms".into(),
-        better: Better::Lower,
-        target: Some(10.0),
-        against: "93 ms + the same query on loopback".into(),
-        spread: measure::rounded(stats::spread(&over)),
-    };
-    scoreboard::record([("demo.over_ideal_ms.worst".into(), score)])
 }

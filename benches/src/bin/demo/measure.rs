@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use benches::client::{Answer, Client, gzip_saves};
 use benches::delay::Traffic;
+use benches::jobs::{Job, Session};
 use benches::stats;
 use bytes::Bytes;
 use http::Request;
@@ -18,7 +19,6 @@ use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::jobs::{Job, Session};
 use crate::terminal;
 use crate::timing::Timing;
 use crate::world::{ROUND_TRIP, World};

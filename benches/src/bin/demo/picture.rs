@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use anyhow::Result;
+use benches::jobs::{CPU_LIMIT_MS, Job};
 use http::header::HeaderValue;
 
-use crate::jobs::Job;
 use crate::measure::{self, Language, Measured, Sizes, Way};
 use crate::stranger::{Met, SPIN};
 use crate::terminal::{BOLD, CYAN, GREEN, RED, YELLOW, paint};
 use crate::timing::{Timed, Timing};
-use crate::world::{CPU_LIMIT_MS, ROUND_TRIP, World};
+use crate::world::{ROUND_TRIP, World};
 
 /// Columns of the bars.
 const BARS: usize = 30;

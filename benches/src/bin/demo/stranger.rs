@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use benches::client::{Answer, Client};
+use benches::jobs::Job;
 use benches::stats;
 use bytes::Bytes;
 use http::Request;
@@ -17,7 +18,6 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::jobs::Job;
 use crate::measure::{self, Language, millis};
 use crate::terminal;
 use crate::world::World;

@@ -26,7 +26,7 @@ use crate::ratios::{Headline, at_least, ratio};
 use crate::rivals::{hive, tailcall};
 use crate::{Tools, open};
 
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(2);
 const POSTS: usize = 100;

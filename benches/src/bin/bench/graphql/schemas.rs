@@ -153,8 +153,11 @@ fn config(folder: &Path, services: usize, shape: Shape) -> Result<String> {
             writeln!(text, "  s{service}: {{ url: 'http://127.0.0.1:9', openapi: '{}' }}", file.display());
     }
     let names: Vec<String> = (0..services).map(|service| format!("s{service}")).collect();
-    let _ =
-        writeln!(text, "routes:\n  - {{ path: /graphql, graphql: {{ services: [{}] }} }}", names.join(", "));
+    let _ = writeln!(
+        text,
+        "routes:\n  - {{ path: /graphql, graphql: {{ services: [{}], mutations: true }} }}",
+        names.join(", ")
+    );
     Ok(text)
 }
 

@@ -8,11 +8,10 @@ use marketplace::{Data, Marketplace, Service};
 use serde_json::{Value, json};
 
 use super::{asked, config, figures};
-use crate::aggregate::study::queries;
 use crate::process::{SERVER_CORE, Server};
 use crate::progress::Progress;
 use crate::ratios::Headline;
-use crate::study::{self, BUYER, Query, Row, cases, writes};
+use crate::study::{self, BUYER, Query, Row, cases, queries, writes};
 use crate::{Tools, open};
 
 /// How GraphQL is asked, and where.
@@ -20,12 +19,12 @@ const WAYS: [(&str, &str); 2] = [("graphql", "/graphql"), ("stitched", "/stitche
 /// The field of `Query` or `Mutation` that answers each of the five.
 const ROOTS: [&str; 5] = ["login", "updateBuyer", "freelancers", "buyers", "orders"];
 
-pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Headline)> {
+pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, [Headline; 2])> {
     let rows = open::run(rows(tools, progress))??;
     if !tools.is_short {
         figures::write(&rows)?;
     }
-    let errors = study::errors("graphql.marketplace.errors", &rows);
+    let errors = study::errors(&rows);
     Ok((rows, errors))
 }
 

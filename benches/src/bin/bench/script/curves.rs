@@ -49,7 +49,7 @@ enum Row {
 }
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools.time(TAKES));
+    let progress = Progress::new(tools, tools.time(TAKES));
     let upstream = Server::upstream_on(ALL_CORES, &tools.upstream)?;
     let speed_up = WORKERS.map(speed_up);
     let mut rows: Vec<Row> = WORKERS

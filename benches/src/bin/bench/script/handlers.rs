@@ -22,7 +22,7 @@ use crate::rivals::present;
 use crate::{Tools, open};
 
 const ROUNDS: usize = 4;
-const ROUND: Duration = Duration::from_secs(3);
+const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(3);
 const HANDLERS: [(&str, &str); 2] = [("composite", "/composite?id=7"), ("page", "/page")];
 

@@ -66,7 +66,7 @@ impl World {
         let token = std::fs::read_to_string(data.path().join("token")).context("Strapi wrote no token")?;
         Ok(Some(Self {
             orfa: Server::gateway(&tools.orfa, CORES, &config(&strapi))?,
-            workerd: workerd(tools, CORES, strapi.address)?,
+            workerd: workerd(tools, CORES, &[("strapi", strapi.address)])?,
             near: Client::new(strapi.address),
             strapi,
             programs: Programs::build(&tools.orfa)?,

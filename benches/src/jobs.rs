@@ -2,21 +2,32 @@
 //! calls that these services happen to have. What a query does stands in the programs that are sent,
 //! `examples/marketplace/queries/` and `sdk/c/examples/`.
 
+mod gateway;
 mod notify;
 mod orders;
 mod second;
 mod session;
 
+use std::path::{Path, PathBuf};
+
+use crate::client::Client;
 use anyhow::Result;
-use benches::client::Client;
 use serde_json::{Value, json};
 
 use session::Call;
-pub(crate) use session::Session;
+
+pub use gateway::{gateway, upstream_calls};
+pub use session::Session;
+
+/// What a program may use of the gateway's CPU.
+pub const CPU_LIMIT_MS: u32 = 50;
+
+/// As many calls as a client has under way at once in any job.
+pub const MOST_AT_ONCE: usize = 100;
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
+pub enum Job {
     /// An item of each child list: the paper's example.
     Second,
     /// A list, a condition, a write for each: the paper's figure 2.
@@ -26,10 +37,12 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    pub(crate) const ALL: [Self; 3] = [Self::Second, Self::Notify, Self::Orders];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Second, Self::Notify, Self::Orders];
 
     /// The name of its programs' files.
-    pub(crate) fn name(self) -> &'static str {
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Second => "second",
             Self::Notify => "notify_admins",
@@ -38,7 +51,8 @@ impl Job {
     }
 
     /// What is asked.
-    pub(crate) fn title(self) -> &'static str {
+    #[must_use]
+    pub fn title(self) -> &'static str {
         match self {
             Self::Second => "The second newest posting of each of 8 buyers",
             Self::Notify => "A notice to each admin among 16 users",
@@ -47,7 +61,8 @@ impl Job {
     }
 
     /// What a program gets as its input.
-    pub(crate) fn input(self) -> Value {
+    #[must_use]
+    pub fn input(self) -> Value {
         match self {
             Self::Second => json!({ "n": 8 }),
             Self::Notify => json!({ "n": 16 }),
@@ -56,10 +71,11 @@ impl Job {
     }
 
     /// The program in TypeScript, as its file has it.
-    pub(crate) fn typescript(self) -> &'static str {
+    #[must_use]
+    pub fn typescript(self) -> &'static str {
         macro_rules! query {
             ($name:literal) => {
-                include_str!(concat!("../../../../examples/marketplace/queries/", $name))
+                include_str!(concat!("../../examples/marketplace/queries/", $name))
             };
         }
         match self {
@@ -69,8 +85,16 @@ impl Job {
         }
     }
 
+    /// The program in C.
+    #[must_use]
+    pub fn c_source(self) -> PathBuf {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/c/examples");
+        examples.join(self.name()).with_extension("c")
+    }
+
     /// What is asked of its script, where there is one: `examples/marketplace/scripts/`.
-    pub(crate) fn script(self) -> Option<&'static str> {
+    #[must_use]
+    pub fn script(self) -> Option<&'static str> {
         match self {
             Self::Orders => Some("/shop/orders?limit=50"),
             Self::Second | Self::Notify => None,
@@ -78,7 +102,8 @@ impl Job {
     }
 
     /// What is asked of its aggregate, where there is one: `examples/marketplace/aggregates/`.
-    pub(crate) fn aggregate(self) -> Option<&'static str> {
+    #[must_use]
+    pub fn aggregate(self) -> Option<&'static str> {
         match self {
             Self::Orders => Some("/market/orders?limit=50"),
             Self::Second | Self::Notify => None,
@@ -87,10 +112,11 @@ impl Job {
 
     /// What is asked by GraphQL, where that can be said in one request: `examples/marketplace/documents/`. A condition on what
     /// was read, and a write that depends on it, can't.
-    pub(crate) fn graphql(self) -> Option<Value> {
+    #[must_use]
+    pub fn graphql(self) -> Option<Value> {
         macro_rules! document {
             ($name:literal) => {
-                include_str!(concat!("../../../../examples/marketplace/documents/", $name))
+                include_str!(concat!("../../examples/marketplace/documents/", $name))
             };
         }
         match self {
@@ -101,7 +127,8 @@ impl Job {
     }
 
     /// What the client makes of the data of that.
-    pub(crate) fn of_graphql(self, mut data: Value) -> Value {
+    #[must_use]
+    pub fn of_graphql(self, mut data: Value) -> Value {
         match self {
             Self::Second => second::of_graphql(&data),
             Self::Orders => data["orders"].take(),
@@ -110,7 +137,10 @@ impl Job {
     }
 
     /// Answers with a call for each item.
-    pub(crate) async fn calls(self, session: &mut Session<'_>) -> Result<Value> {
+    ///
+    /// # Errors
+    /// If a call fails.
+    pub async fn calls(self, session: &mut Session<'_>) -> Result<Value> {
         match self {
             Self::Second => second::calls(session).await,
             Self::Notify => notify::calls(session).await,
@@ -119,7 +149,10 @@ impl Job {
     }
 
     /// Answers with the fewest calls that the services allow.
-    pub(crate) async fn bulk(self, session: &mut Session<'_>) -> Result<Value> {
+    ///
+    /// # Errors
+    /// If a call fails.
+    pub async fn bulk(self, session: &mut Session<'_>) -> Result<Value> {
         match self {
             Self::Second => second::bulk(session).await,
             Self::Notify => notify::bulk(session).await,
@@ -128,7 +161,10 @@ impl Job {
     }
 
     /// Checks what so many runs have left behind at the services.
-    pub(crate) async fn check_effects(self, client: &Client, answer: &Value, runs: usize) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it is not what it should be.
+    pub async fn check_effects(self, client: &Client, answer: &Value, runs: usize) -> Result<()> {
         match self {
             Self::Notify => notify::check(client, answer, runs).await,
             Self::Second | Self::Orders => Ok(()),

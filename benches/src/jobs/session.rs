@@ -1,8 +1,8 @@
 //! A REST client's run: it counts requests and round trips, and sends what does not depend on one
 //! another one by one or all at once.
 
+use crate::client::{Client, gzip_saves};
 use anyhow::{Context, Result, bail};
-use benches::client::{Client, gzip_saves};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use http::{Method, Request};
@@ -10,36 +10,37 @@ use http_body_util::Full;
 use serde_json::Value;
 
 /// A run of a REST client.
-pub(crate) struct Session<'a> {
+#[derive(Debug)]
+pub struct Session<'a> {
     client: &'a Client,
     at_once: bool,
     /// Requests so far.
-    pub(crate) requests: usize,
+    pub requests: usize,
     /// How many of them had to wait for the one before.
-    pub(crate) round_trips: usize,
+    pub round_trips: usize,
     /// Bytes by which gzip would have made the answers smaller.
-    pub(crate) gzip_saves: u64,
+    pub gzip_saves: u64,
 }
 
 /// A request to be sent; the first segment of the path is the service.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(super) struct Call {
     method: Method,
     path: String,
     body: Option<Value>,
 }
 
 impl Call {
-    pub(crate) fn get(path: impl Into<String>) -> Self {
+    pub(super) fn get(path: impl Into<String>) -> Self {
         Self { method: Method::GET, path: path.into(), body: None }
     }
 
-    pub(crate) fn post(path: impl Into<String>, body: Value) -> Self {
+    pub(super) fn post(path: impl Into<String>, body: Value) -> Self {
         Self { method: Method::POST, path: path.into(), body: Some(body) }
     }
 
     /// Sends it; the answer's body, which is JSON.
-    pub(crate) async fn send(&self, client: &Client) -> Result<Bytes> {
+    pub(super) async fn send(&self, client: &Client) -> Result<Bytes> {
         let Self { method, path, body } = self;
         let mut request = Request::builder().method(method).uri(path);
         if body.is_some() {
@@ -56,12 +57,14 @@ impl Call {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(client: &'a Client, at_once: bool) -> Self {
+    /// One that sends what does not depend on one another one by one, or all at once.
+    #[must_use]
+    pub fn new(client: &'a Client, at_once: bool) -> Self {
         Self { client, at_once, requests: 0, round_trips: 0, gzip_saves: 0 }
     }
 
     /// One call, which has to be waited for.
-    pub(crate) async fn one(&mut self, call: Call) -> Result<Value> {
+    pub(super) async fn one(&mut self, call: Call) -> Result<Value> {
         self.requests += 1;
         self.round_trips += 1;
         let answer = call.send(self.client).await?;
@@ -69,7 +72,7 @@ impl<'a> Session<'a> {
     }
 
     /// Calls that don't depend on one another; their answers in the same order.
-    pub(crate) async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
+    pub(super) async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
         if self.at_once {
             self.requests += calls.len();
             self.round_trips += usize::from(!calls.is_empty());
@@ -84,7 +87,7 @@ impl<'a> Session<'a> {
     }
 
     /// Two calls that don't depend on one another.
-    pub(crate) async fn both(&mut self, first: Call, second: Call) -> Result<(Value, Value)> {
+    pub(super) async fn both(&mut self, first: Call, second: Call) -> Result<(Value, Value)> {
         let answers: Result<[Value; 2], _> = self.all(vec![first, second]).await?.try_into();
         let [first, second] = answers.map_err(|_| anyhow::anyhow!("two calls have two answers"))?;
         Ok((first, second))

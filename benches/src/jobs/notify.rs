@@ -2,8 +2,8 @@
 //!
 //! Every run writes its notices anew; the answer, who got one, stays the same.
 
+use crate::client::Client;
 use anyhow::{Result, ensure};
-use benches::client::Client;
 use serde_json::{Value, json};
 
 use super::{Call, Session, items};

@@ -1,0 +1,110 @@
+//! What is asked: the marketplace, and beside it ORFA, Cap'n Web and workerd, each on the servers' core.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use benches::client::Client;
+use benches::delay::{Delay, Traffic};
+use benches::jobs::{self, Job};
+use bytes::Bytes;
+use marketplace::{Data, Marketplace, Service};
+
+use crate::Tools;
+use crate::process::{SERVER_CORE, Server};
+use crate::query::build_file;
+use crate::rivals::{capnweb, present, workerd};
+
+/// Who is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Host {
+    Orfa,
+    Workerd,
+    Capnweb,
+}
+
+pub(super) struct World {
+    orfa: Server,
+    workerd: Option<Server>,
+    capnweb: Option<Server>,
+    /// What Cap'n Web's client is.
+    script: Option<PathBuf>,
+    /// ORFA's metrics.
+    admin: Client,
+    modules: BTreeMap<&'static str, Bytes>,
+    _marketplace: Marketplace,
+}
+
+/// A server, near or at a distance.
+pub(super) struct Far {
+    pub(super) client: Client,
+    pub(super) round_trip_ms: u64,
+    pub(super) capnweb: Option<PathBuf>,
+    delay: Option<Delay>,
+}
+
+impl World {
+    pub(super) async fn start(tools: &Tools) -> Result<Self> {
+        let marketplace = Marketplace::start(Data::fresh()?).await?;
+        let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let folder = tempfile::tempdir()?;
+        let module = |job: Job| {
+            let module = build_file(&tools.orfa, &job.c_source(), folder.path())?;
+            Ok((job.name(), std::fs::read(module)?.into()))
+        };
+        let services = Service::ALL.map(|service| (service.name(), marketplace.address(service)));
+        Ok(Self {
+            orfa: Server::gateway(&tools.orfa, SERVER_CORE, &jobs::gateway(&marketplace, admin))?,
+            workerd: workerd(tools, SERVER_CORE, &services)?,
+            capnweb: capnweb(tools, services.map(|(_, at)| at))?,
+            script: present(tools, "capnweb"),
+            admin: Client::new(admin),
+            modules: Job::ALL.into_iter().map(module).collect::<Result<_>>()?,
+            _marketplace: marketplace,
+        })
+    }
+
+    pub(super) fn has(&self, host: Host) -> bool {
+        self.server(host).is_ok()
+    }
+
+    pub(super) fn server(&self, host: Host) -> Result<&Server> {
+        match host {
+            Host::Orfa => Ok(&self.orfa),
+            Host::Workerd => self.workerd.as_ref().context("there is no workerd"),
+            Host::Capnweb => self.capnweb.as_ref().context("there is no Cap'n Web"),
+        }
+    }
+
+    /// A job's program in C.
+    pub(super) fn module(&self, job: Job) -> Result<Bytes> {
+        self.modules.get(job.name()).cloned().context("there is no such program")
+    }
+
+    /// Calls that ORFA has made so far.
+    pub(super) async fn calls(&self) -> Result<u64> {
+        jobs::upstream_calls(&self.admin).await
+    }
+
+    pub(super) fn near(&self, host: Host) -> Result<Far> {
+        let client = Client::new(self.server(host)?.address);
+        Ok(Far { client, round_trip_ms: 0, capnweb: self.script.clone(), delay: None })
+    }
+
+    /// A server at a distance, to which as many connections stand as any job needs.
+    pub(super) async fn far(&self, host: Host, round_trip_ms: u64) -> Result<Far> {
+        let delay = Delay::start(self.server(host)?.address, Duration::from_millis(round_trip_ms)).await?;
+        let client = Client::new(delay.address());
+        client.open(if host == Host::Orfa { jobs::MOST_AT_ONCE } else { 1 }).await?;
+        Ok(Far { client, round_trip_ms, capnweb: self.script.clone(), delay: Some(delay) })
+    }
+}
+
+impl Far {
+    /// What has crossed the distance so far.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.delay.as_ref().map(Delay::traffic).unwrap_or_default()
+    }
+}

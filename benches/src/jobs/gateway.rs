@@ -1,0 +1,74 @@
+//! The gateway before the marketplace, with a route for each way to ask it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use http::Request;
+use http_body_util::Full;
+use marketplace::{Marketplace, Service};
+
+use super::CPU_LIMIT_MS;
+use crate::client::Client;
+
+/// How many calls to services a gateway has made so far, by its metrics.
+///
+/// # Errors
+/// If it does not tell.
+pub async fn upstream_calls(admin: &Client) -> Result<u64> {
+    let metrics = admin.send(Request::get("/metrics").body(Full::default())?).await?.body;
+    let metrics = String::from_utf8_lossy(&metrics);
+    let counts = metrics.lines().filter(|line| line.starts_with("orfa_upstream_requests_total"));
+    Ok(counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
+}
+
+/// `examples/marketplace/orfa.yaml` with the ports of this run, and a proxy route for each service. Where the gateway listens
+/// is not in it.
+#[must_use]
+pub fn gateway(marketplace: &Marketplace, admin: SocketAddr) -> String {
+    let [services, routes] =
+        [service, route].map(|line| Service::ALL.map(|of| line(of, marketplace)).concat());
+    format!(
+        "admin: {admin}
+services:
+{services}routes:
+  - path: /query
+    query:
+      services: [profile, catalog, order]
+      methods: [GET, POST]
+      modes: [code, instance]
+      limits: {{ cpu: {CPU_LIMIT_MS}ms, deadline: 2s, memory: 16MiB, calls: 200, parallel: 32, output: 4MiB }}
+  - {{ path: \"/shop/*\", script: '{}' }}
+  - {{ path: \"/market/orders\", aggregate: '{}' }}
+  - {{ path: /graphql, graphql: {{ services: [profile, catalog, order], links: '{}', mutations: true }} }}
+  - path: /stitched
+    graphql: {{ services: [profile-graphql, catalog-graphql, order-graphql], links: '{}' }}
+{routes}",
+        example("scripts/orders.sjs").display(),
+        example("aggregates/q5.yaml").display(),
+        example("links.yaml").display(),
+        example("stitched.yaml").display(),
+    )
+}
+
+/// A service by REST and by its own GraphQL.
+fn service(service: Service, marketplace: &Marketplace) -> String {
+    let (name, url) = (service.name(), marketplace.url(service));
+    let [openapi, schema] = ["openapi", "graphql"].map(|folder| example(folder).join(name));
+    let [openapi, schema] = [openapi.with_extension("yaml"), schema.with_extension("graphql")];
+    format!(
+        "  {name}: {{ url: '{url}', openapi: '{}' }}\n  \
+           {name}-graphql: {{ url: '{url}', graphql: {{ schema: '{}' }} }}\n",
+        openapi.display(),
+        schema.display(),
+    )
+}
+
+/// A file or folder of the marketplace's.
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
+}
+
+fn route(service: Service, _: &Marketplace) -> String {
+    format!("  - {{ path: \"/{0}/*\", proxy: {0} }}\n", service.name())
+}

@@ -1,0 +1,81 @@
+//! APISIX and Wasm: its one table, fault injection in three ways; and what mere passing on costs.
+
+use super::results::{Results, ratio};
+use super::table::{cell, missing, number, row, spread, table, times};
+
+/// The document's requests a second, and which of our cases that is.
+const FAULTS: [(&str, Option<f64>, &str); 4] = [
+    ("the server's own (theirs: Lua)", Some(32_405.28), "native"),
+    ("by Wasm (theirs: TinyGo; ours: hand-written)", Some(17_903.17), "fault"),
+    ("by Wasm, the example in Go", None, "faultingo"),
+    ("by a program outside (ours: a service that answers so)", Some(11_873.12), "plain"),
+];
+
+pub(super) fn section(results: &Results) -> String {
+    format!(
+        "## APISIX and Wasm\n\nFault injection under wrk: by the gateway itself, by a Wasm plugin, by a program outside.\n\n{}{}",
+        faults(results),
+        proxies(results)
+    )
+}
+
+fn faults(results: &Results) -> String {
+    let rows = results.of("filter");
+    let of = |server: &str, case: &str| rows.with("server", server).with("case", case);
+    let native = |server: &str| of(server, "native").median("per_cpu_second");
+    let cells = |server: &str, case| {
+        let rows = of(server, case);
+        [spread(rows.figure("per_cpu_second")), times(ratio(rows.median("per_cpu_second"), native(server)))]
+    };
+    let lines = FAULTS.map(|(name, theirs, case)| {
+        let paper = [cell(theirs), times(ratio(theirs, FAULTS[0].1))];
+        row(name, paper.into_iter().chain(cells("orfa", case)).chain(cells("envoy", case)))
+    });
+    let head = [
+        "",
+        "APISIX: a second",
+        "by its own",
+        "ORFA: a CPU second",
+        "by its own",
+        "Envoy: a CPU second",
+        "by its own",
+    ];
+    let text = if rows.is_empty() { missing("filter") } else { String::new() };
+    let header = |server: &str| {
+        let cost = |case| of(server, case).median("cpu_us");
+        let added = cost("header").zip(cost("plain")).map(|(header, plain)| header - plain);
+        format!("{} us by {server}", cell(added))
+    };
+    text + &table(&head, lines)
+        + &format!("A module that adds one header costs {} and {}.\n\n", header("orfa"), header("envoy"))
+}
+
+/// Passing on, beside nginx and Envoy.
+fn proxies(results: &Results) -> String {
+    let heading = "### Passing on, beside nginx and Envoy\n\nOne worker each, an access log; requests a second of CPU.\n\n";
+    let rows = results.of("proxy");
+    if rows.is_empty() {
+        return heading.to_owned() + &missing("proxy");
+    }
+    let servers = rows.names("server");
+    let busy = rows.having("per_cpu_second");
+    let mut lines = Vec::new();
+    for asked in busy.names("asked") {
+        let rows = busy.with("asked", asked);
+        lines.push(row(
+            asked,
+            servers.iter().map(|server| spread(rows.with("server", *server).figure("per_cpu_second"))),
+        ));
+    }
+    for asked in rows.having("p99_ms").names("asked") {
+        let rows = rows.with("asked", asked);
+        let cells = servers.iter().map(|server| {
+            let of = rows.with("server", *server);
+            let ms = |field| of.median(field).map_or_else(|| cell(None), number);
+            format!("{} / {}", ms("p50_ms"), ms("p99_ms"))
+        });
+        lines.push(row(format!("{asked}: p50 / p99 in ms"), cells));
+    }
+    let head: Vec<&str> = std::iter::once("").chain(servers.iter().copied()).collect();
+    heading.to_owned() + &table(&head, lines)
+}

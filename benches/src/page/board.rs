@@ -1,0 +1,82 @@
+//! The end of the page: who was there, and the whole scoreboard.
+
+use super::results::Results;
+use super::table::{cell, missing, number, row, table};
+use crate::scoreboard::{Better, Score, Scoreboard};
+
+/// The rivals with their versions, and those that could not be had.
+pub(super) fn rivals(results: &Results) -> String {
+    let heading = "## The rivals\n\n";
+    let rows = results.of("rivals");
+    if rows.is_empty() {
+        return format!("{heading}{}", missing("query"));
+    }
+    let rows = rows.iter().map(|rival| {
+        let text = |field: &str| rival[field].as_str();
+        let version = text("version").unwrap_or("could not be had, and is left out");
+        row(text("name").unwrap_or_default(), [version])
+    });
+    format!("{heading}{}", table(&["rival", "version"], rows))
+}
+
+/// Every headline, those that miss their target first.
+pub(super) fn section(board: &Scoreboard) -> String {
+    let with_target = board.values().filter(|score| score.target.is_some()).count();
+    let mut missed = board.iter().filter(|(_, score)| score.is_met() == Some(false)).peekable();
+    let met = with_target - board.values().filter(|score| score.is_met() == Some(false)).count();
+    let mut text = format!(
+        "## The scoreboard\n\nThe headlines of all benches ([`scoreboard.json`](../benches/results/scoreboard.json)): {met} of \
+         {with_target} targets are met.\n\n"
+    );
+    if missed.peek().is_some() {
+        text += "**Missed:**\n\n";
+        text += &scores(missed);
+        text += "**Met, or without a target:**\n\n";
+    }
+    text += &scores(board.iter().filter(|(_, score)| score.is_met() != Some(false)));
+    text.truncate(text.trim_end().len());
+    text + "\n"
+}
+
+fn scores<'a>(scores: impl Iterator<Item = (&'a String, &'a Score)>) -> String {
+    let rows = scores.map(|(name, score)| {
+        let (sign, mark) = match (score.better, score.is_met()) {
+            (_, None) => ("", ""),
+            (Better::Lower, Some(met)) => ("at most ", if met { "yes" } else { "**no**" }),
+            (Better::Higher, Some(met)) => ("at least ", if met { "yes" } else { "**no**" }),
+        };
+        let target = score.target.map_or_else(|| cell(None), |target| format!("{sign}{}", number(target)));
+        let value = format!("{} {}", number(score.value), score.unit);
+        row(
+            format!("`{name}`"),
+            [value, number(score.spread), target, mark.to_owned(), score.against.replace('|', "/")],
+        )
+    });
+    table(&["headline", "value", "spread", "target", "met", "against"], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_is_missed_is_told_first_and_plainly() {
+        let score = |value, better| Score {
+            value,
+            unit: "ms".into(),
+            better,
+            target: Some(2.0),
+            against: "nothing".into(),
+            spread: 0.5,
+        };
+        let board = [
+            ("a.met".to_owned(), score(1.0, Better::Lower)),
+            ("b.missed".to_owned(), score(1.0, Better::Higher)),
+        ];
+        let text = section(&board.into_iter().collect());
+        assert!(text.contains("1 of 2 targets are met"), "{text}");
+        let missed = "| `b.missed` | 1.00 ms | 0.50 | at least 2.00 | **no** | nothing |";
+        let met = "| `a.met` | 1.00 ms | 0.50 | at most 2.00 | yes | nothing |";
+        assert!(text.find(missed).expect("the missed") < text.find(met).expect("the met"), "{text}");
+    }
+}

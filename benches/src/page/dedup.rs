@@ -1,0 +1,107 @@
+//! The paper on object deduplication: its tables 1 to 4, and the sizes beside the libraries that do the same.
+
+use serde_json::Value;
+
+use super::results::{Results, Rows};
+use super::table::{cell, missing, row, table};
+
+/// What the paper's three architectures are here.
+const ARCHITECTURES: [(&str, &str); 3] = [
+    ("plain", "1, no treatment"),
+    ("gzip", "2, HTTP compression"),
+    ("deduplicator", "3, object deduplication"),
+];
+/// Its pages.
+const SIZES: [u64; 3] = [10, 50, 100];
+
+/// A table of gains: its number, what it is of, the field of ours, and the paper's percentages over architectures 1 and 2.
+type Gains = (u8, &'static str, &'static str, [[f64; 3]; 2]);
+
+const GAINS: [Gains; 3] = [
+    (2, "throughput", "throughput", [[0.0, 0.0, 0.33], [0.0, 0.0, 0.0]]),
+    (3, "response time", "response", [[11.04, 62.53, 95.22], [0.66, -0.12, -1.45]]),
+    (4, "parsing time", "parsing", [[75.78, 276.38, 309.35], [64.61, 193.76, 218.07]]),
+];
+/// What gains over the architectures here: their library, and ours.
+const GAINERS: [(&str, &str); 4] = [
+    ("deduplicator", "graphql-deduplicator, which the paper used"),
+    ("dedup", "ORFA"),
+    ("dedup+gzip", "ORFA with gzip"),
+    ("dedup+br", "ORFA with Brotli"),
+];
+const FORMS: [(&str, &str); 4] = [
+    ("plain", "plain"),
+    ("dedup", "**ORFA**"),
+    ("crunch", "graphql-crunch"),
+    ("deduplicator", "graphql-deduplicator"),
+];
+
+pub(super) fn section(results: &Results) -> String {
+    let heading = "## Object deduplication in GraphQL\n\nThe paper asks GitHub for a repository's history of 10, 50 and 100 commits \
+        by one author. Ours is made up to the same sizes, and crosses a line of one megabit a second with a round trip of 100 ms.\n\n";
+    let rows = results.of("dedup");
+    if rows.is_empty() {
+        return heading.to_owned() + &missing("dedup");
+    }
+    heading.to_owned() + &table_1(&rows) + &GAINS.map(|gains| gain(&rows, gains)).concat() + &sizes(&rows)
+}
+
+fn cells<'a>(rows: &Rows<'a>, nodes: u64, way: &str) -> Rows<'a> {
+    rows.with("nodes", nodes).with("way", way)
+}
+
+fn table_1(rows: &Rows<'_>) -> String {
+    let heading = "### Table 1: bytes, response, parsing, throughput\n\nOf each pair, theirs and ours.\n\n";
+    let fields = ["bytes", "response_ms", "parsing_ms", "per_second"];
+    let pair = |of: &Rows<'_>| {
+        fields.map(|field| {
+            let theirs = of.median(&format!("paper/{field}"));
+            format!("{} / {}", cell(theirs), cell(of.median(field)))
+        })
+    };
+    let mut lines = Vec::new();
+    for nodes in SIZES {
+        for way in rows.with("nodes", nodes).names("way") {
+            let label = ARCHITECTURES.iter().find(|(name, _)| *name == way).map(|(_, label)| *label);
+            let label =
+                label.map_or_else(|| format!("**{way}**"), |label| format!("{way}: architecture {label}"));
+            lines.push(row(format!("{nodes} commits, {label}"), pair(&cells(rows, nodes, way))));
+        }
+    }
+    heading.to_owned()
+        + &table(&["theirs / ours", "bytes", "response ms", "parsing ms", "answers a second"], lines)
+}
+
+/// In percent, over no treatment and over compression.
+fn gain(rows: &Rows<'_>, (number, what, field, paper): Gains) -> String {
+    let mut lines = Vec::new();
+    for (over, (_, architecture)) in ARCHITECTURES.into_iter().take(2).enumerate() {
+        let label = |who: &str| format!("{who}, over architecture {architecture}");
+        lines.push(row(label("theirs"), paper[over].map(cell)));
+        for (way, who) in GAINERS {
+            let of = |nodes| cell(cells(rows, nodes, way).median(&format!("gain/{over}/{field}")));
+            lines.push(row(label(who), SIZES.map(of)));
+        }
+    }
+    let heads = SIZES.map(|nodes| format!("{nodes} commits"));
+    let head = ["gain in %", &heads[0], &heads[1], &heads[2]];
+    format!("### Table {number}: {what}\n\n{}", table(&head, lines))
+}
+
+/// Seven histories by each library.
+fn sizes(rows: &Rows<'_>) -> String {
+    let texts = rows.having("read_us");
+    let lines = texts.iter().map(|text| {
+        let name = format!("{} commits, {} authors", text["nodes"], text["authors"]);
+        let bytes = FORMS.map(|(form, _)| cell(text["bytes"][form].as_f64()));
+        let micros = FORMS.map(|(form, _)| cell(text["read_us"].get(form).and_then(Value::as_f64)));
+        row(name, bytes.into_iter().chain(micros))
+    });
+    let heads = FORMS
+        .map(|(_, name)| format!("{name}, bytes"))
+        .into_iter()
+        .chain(FORMS.map(|(_, name)| format!("{name}, us")));
+    let heads: Vec<String> = std::iter::once(String::new()).chain(heads).collect();
+    let head: Vec<&str> = heads.iter().map(String::as_str).collect();
+    format!("### Sizes, and the time that Node takes to read each form\n\n{}", table(&head, lines))
+}

@@ -1,0 +1,134 @@
+//! The rows of the benches, as the page looks at them: those of one bench, those of them that have a value in a field, and
+//! the middle of what they measured.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::stats::{median, spread};
+
+/// All rows, by the name of their bench.
+#[derive(Default)]
+pub(super) struct Results(BTreeMap<String, Vec<Value>>);
+
+/// Some rows of a bench.
+#[derive(Clone, Default)]
+pub(super) struct Rows<'a>(Vec<&'a Value>);
+
+/// What some rounds measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Figure {
+    pub(super) median: f64,
+    /// None where it was measured once.
+    pub(super) spread: Option<f64>,
+}
+
+impl Results {
+    /// Those of a folder.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let mut benches = BTreeMap::new();
+        for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            if path.extension().is_none_or(|extension| extension != "json") || name == "scoreboard" {
+                continue;
+            }
+            let text = std::fs::read(&path)?;
+            benches.insert(name, serde_json::from_slice(&text).with_context(|| path.display().to_string())?);
+        }
+        Ok(Self(benches))
+    }
+
+    /// Those of a bench; none where it never ran.
+    pub(super) fn of(&self, bench: &str) -> Rows<'_> {
+        Rows(self.0.get(bench).map(|rows| rows.iter().collect()).unwrap_or_default())
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// Those with this value in a field.
+    pub(super) fn with(&self, field: &str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        Self(self.0.iter().copied().filter(|row| row[field] == value).collect())
+    }
+
+    /// Those that have a field.
+    pub(super) fn having(&self, field: &str) -> Self {
+        Self(self.0.iter().copied().filter(|row| row.get(field).is_some()).collect())
+    }
+
+    /// What stands in a field, each once, in the order of the rows.
+    pub(super) fn distinct(&self, field: &str) -> Vec<&'a Value> {
+        let mut seen = Vec::new();
+        for value in self.0.iter().copied().filter_map(|row| row.get(field)) {
+            if !seen.contains(&value) {
+                seen.push(value);
+            }
+        }
+        seen
+    }
+
+    /// The same of texts.
+    pub(super) fn names(&self, field: &str) -> Vec<&'a str> {
+        self.distinct(field).into_iter().filter_map(Value::as_str).collect()
+    }
+
+    /// The numbers at a place, `cpu_us` or `ms/093`, row by row.
+    pub(super) fn numbers(&self, place: &str) -> Vec<f64> {
+        let place = format!("/{place}");
+        self.0.iter().filter_map(|row| row.pointer(&place)?.as_f64()).collect()
+    }
+
+    /// The middle of them, and how far they are apart.
+    pub(super) fn figure(&self, place: &str) -> Option<Figure> {
+        let numbers = self.numbers(place);
+        let spread = (numbers.len() > 1).then(|| spread(&numbers));
+        (!numbers.is_empty()).then(|| Figure { median: median(&numbers), spread })
+    }
+
+    /// The middle of them.
+    pub(super) fn median(&self, place: &str) -> Option<f64> {
+        Some(self.figure(place)?.median)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'a Value> {
+        self.0.iter().copied()
+    }
+}
+
+/// One by the other, where both are there.
+pub(super) fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
+    Some(over? / under?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_figure_is_the_middle_of_the_rows_that_are_meant() {
+        let rows = json!([
+            { "server": "a", "round": 0, "ms": { "093": 1.0 } }, { "server": "a", "round": 1, "ms": { "093": 4.0 } },
+            { "server": "b", "round": 0, "ms": { "093": 9.0 } },
+        ]);
+        let results =
+            Results([("x".to_owned(), rows.as_array().expect("rows").clone())].into_iter().collect());
+        let rows = results.of("x");
+        assert_eq!(
+            rows.with("server", "a").figure("ms/093"),
+            Some(Figure { median: 2.5, spread: Some(3.0) })
+        );
+        assert_eq!(rows.with("server", "b").figure("ms/093"), Some(Figure { median: 9.0, spread: None }));
+        assert_eq!(rows.with("server", "c").figure("ms/093"), None);
+        assert_eq!(rows.names("server"), ["a", "b"]);
+        assert!(results.of("y").is_empty());
+    }
+}

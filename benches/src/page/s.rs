@@ -1,0 +1,104 @@
+//! The S paper: its figures 2 to 4, which it draws without numbers, and the same services beside Node's and Bun's.
+
+use super::results::{Results, Rows, ratio};
+use super::table::{cell, missing, plot, row, spread, table, times};
+
+pub(super) fn section(results: &Results) -> String {
+    let heading = "## S: a scripting language for web services\n\nThe paper's machine has 24 cores; this one has two, which the load \
+        and the pages share with the workers.\n\n";
+    [heading.to_owned(), figures_2_and_3(results), figure_4(results), handlers(results), cases(results)]
+        .concat()
+}
+
+/// Pages a second by the number of workers.
+fn figures_2_and_3(results: &Results) -> String {
+    let heading = "### Figures 2 and 3: map-reduce and crawler by the number of workers\n\nTheirs: almost linear up to the 24 cores \
+        that there are. Ours up to the two that there are; the last column is what more processes bring mere arithmetic here.\n\n";
+    let rows = results.of("curves");
+    let measured = rows.having("case");
+    if measured.is_empty() {
+        return heading.to_owned() + &missing("curves");
+    }
+    let crawler = measured.with("case", "crawler");
+    let depths = crawler.distinct("depth");
+    let of = |rows: &Rows<'_>, workers: u64| cell(rows.with("workers", workers).median("per_second"));
+    let lines =
+        measured.distinct("workers").into_iter().filter_map(serde_json::Value::as_u64).map(|workers| {
+            let mapreduce = of(&measured.with("case", "mapreduce"), workers);
+            let crawls = depths.iter().map(|depth| of(&crawler.with("depth", (*depth).clone()), workers));
+            let ceiling = times(rows.with("processes", workers).median("speed_up"));
+            row(workers.to_string(), std::iter::once(mapreduce).chain(crawls).chain([ceiling]))
+        });
+    let mut head = vec!["workers".to_owned(), "map-reduce, pages/s".to_owned()];
+    head.extend(depths.iter().map(|depth| format!("crawl of depth {depth}, pages/s")));
+    head.push("arithmetic".to_owned());
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let plots =
+        plot("script-mapreduce", "Map-reduce by workers") + &plot("script-crawler", "Crawler by workers");
+    heading.to_owned() + &table(&head, lines) + &plots
+}
+
+/// Requests and answers of a crawl over time.
+fn figure_4(results: &Results) -> String {
+    let heading = "### Figure 4: requests and answers of a crawl over time\n\nTheirs: with one worker answers begin only when all \
+        leaves were visited; with more, they overlap with the requests.\n\n";
+    let rows = results.of("curves").having("seconds");
+    if rows.is_empty() {
+        return heading.to_owned() + &missing("curves");
+    }
+    let lines = rows.distinct("workers").into_iter().map(|workers| {
+        let of = rows.with("workers", workers.clone());
+        let [seconds, answers] = ["seconds", "answers"].map(|field| of.numbers(field));
+        let all = seconds.last().copied();
+        let first =
+            seconds.iter().zip(&answers).find(|(_, answers)| **answers > 0.0).map(|(seconds, _)| *seconds);
+        let pages = answers.last().copied();
+        row(workers.to_string(), [cell(pages), cell(all), cell(ratio(first.map(|first| first * 100.0), all))])
+    });
+    let head = ["workers", "pages", "seconds in all", "first answer after, % of it"];
+    heading.to_owned() + &table(&head, lines) + &plot("script-crawl-time", "Requests and answers over time")
+}
+
+/// Two handlers, beside the same on Fastify and Bun.
+fn handlers(results: &Results) -> String {
+    let heading = "### Handlers beside Fastify and Bun\n\nThe same handlers by hand: one that calls two services, and one that \
+        answers a page of 100 KB. One core.\n\n";
+    let rows = results.of("script").having("handler");
+    heading.to_owned() + &cost(&rows, "handler", "server", "script")
+}
+
+/// The case studies, beside a cluster of Node.
+fn cases(results: &Results) -> String {
+    let heading = "### The case studies beside a cluster of Node\n\nOne page is one request of the crawl, or one map.\n\n";
+    let rows = results.of("script").having("case");
+    let workers = rows.distinct("workers");
+    let text: String = workers
+        .iter()
+        .map(|workers| {
+            let title = format!("Workers: {workers}.\n\n");
+            title + &cost(&rows.with("workers", (*workers).clone()), "case", "server", "script")
+        })
+        .collect();
+    heading.to_owned() + &if rows.is_empty() { missing("script") } else { text }
+}
+
+/// CPU and throughput of each server, a table of what was asked.
+pub(super) fn cost(rows: &Rows<'_>, asked: &str, server: &str, bench: &str) -> String {
+    if rows.is_empty() {
+        return missing(bench);
+    }
+    let mut lines = Vec::new();
+    for what in rows.names(asked) {
+        let rows = rows.with(asked, what);
+        let first = rows.names(server).first().and_then(|first| rows.with(server, *first).median("cpu_us"));
+        for name in rows.names(server) {
+            let of = rows.with(server, name);
+            let gain = times(ratio(of.median("cpu_us"), first));
+            lines.push(row(
+                format!("{what}: {name}"),
+                [spread(of.figure("per_second")), spread(of.figure("cpu_us")), gain],
+            ));
+        }
+    }
+    table(&["", "a second", "CPU us each", "CPU by ours"], lines)
+}

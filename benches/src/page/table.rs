@@ -1,0 +1,101 @@
+//! Markdown: tables, and numbers as people read them.
+
+use super::results::Figure;
+use crate::scoreboard;
+
+/// What stands where a figure is missing.
+const NONE: &str = "–";
+
+/// A table, names to the left and figures to the right.
+pub(super) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
+    let rule = format!("| --- |{}\n", " ---: |".repeat(head.len().saturating_sub(1)));
+    let rows: String = rows.into_iter().map(|row| line(&row)).collect();
+    line(&head) + &rule + &rows + "\n"
+}
+
+/// That a bench has to run first.
+pub(super) fn missing(bench: &str) -> String {
+    format!("*Not measured yet: `make bench ONLY={bench}`.*\n\n")
+}
+
+/// A picture of the results, where the bench has run that draws it.
+pub(super) fn plot(name: &str, what: &str) -> String {
+    let file = format!("{name}.svg");
+    let is_there = scoreboard::folder().join(&file).exists();
+    if is_there { format!("![{what}](../benches/results/{file})\n\n") } else { String::new() }
+}
+
+/// Three digits, or all before the point.
+pub(super) fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 99.95 {
+        return grouped(value.round());
+    }
+    let digits = match size {
+        _ if size >= 9.995 => 1,
+        _ if size >= 0.0995 || size == 0.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+/// `1,234,567`
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let places = digits.len();
+    let mut text = if value < 0.0 { "-".to_owned() } else { String::new() };
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (places - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number, if there is one.
+pub(super) fn cell(value: impl Into<Option<f64>>) -> String {
+    value.into().map_or_else(|| NONE.into(), number)
+}
+
+/// A figure with its spread, if there is one.
+pub(super) fn spread(figure: Option<Figure>) -> String {
+    match figure {
+        None => NONE.into(),
+        Some(Figure { median, spread: None }) => number(median),
+        Some(Figure { median, spread: Some(spread) }) => format!("{} ({})", number(median), number(spread)),
+    }
+}
+
+/// How often one is the other.
+pub(super) fn times(value: Option<f64>) -> String {
+    value.map_or_else(|| NONE.into(), |value| format!("{}×", number(value)))
+}
+
+/// A row's cells: its name, then what it has.
+pub(super) fn row(
+    name: impl Into<String>,
+    cells: impl IntoIterator<Item = impl Into<String>>,
+) -> Vec<String> {
+    std::iter::once(name.into()).chain(cells.into_iter().map(Into::into)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_or_all_before_the_point() {
+        let numbers = [0.0, 0.0123, 0.123, 1.234, 12.34, 99.96, 123.4, 1234.6, -1_234_567.0];
+        let texts = ["0.00", "0.012", "0.12", "1.23", "12.3", "100", "123", "1,235", "-1,234,567"];
+        assert_eq!(numbers.map(number), texts);
+    }
+
+    #[test]
+    fn a_table_is_markdown() {
+        let text = table(&["way", "ms"], [row("REST", [cell(1.5)]), row("ORFA", [cell(None)])]);
+        assert_eq!(text, "| way | ms |\n| --- | ---: |\n| REST | 1.50 |\n| ORFA | – |\n\n");
+    }
+}
