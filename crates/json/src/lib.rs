@@ -17,6 +17,7 @@ mod string;
 mod tree;
 mod walk;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use block::Found;
@@ -57,7 +58,12 @@ pub struct Document {
     containers: Vec<Container>,
     /// The place in the index that [`Document::node`] found last: the next one is often it, or behind it.
     last: AtomicUsize,
+    /// Where in the index the containers of each [`STRETCH`] of the text begin, once one is looked for elsewhere.
+    stretches: OnceLock<Box<[u32]>>,
 }
+
+/// So many bytes of a text have few containers in the index.
+const STRETCH: usize = 1024;
 
 impl Document {
     /// Checks a text and makes its index. A byte order mark in front is left out.
@@ -69,7 +75,12 @@ impl Document {
             text = text.slice(3..);
         }
         let (Found { tokens, is_spaced }, containers) = index::index(&text)?;
-        Ok(Self { text, blocks: tokens, is_spaced, containers, last: AtomicUsize::new(0) })
+        Ok(Self::of(text, tokens, is_spaced, containers))
+    }
+
+    fn of(text: Bytes, blocks: Vec<u64>, is_spaced: bool, containers: Vec<Container>) -> Self {
+        let (last, stretches) = (AtomicUsize::new(0), OnceLock::new());
+        Self { text, blocks, is_spaced, containers, last, stretches }
     }
 
     /// A document of a text that was checked before: only its tokens are found, which is a third of the work. Of a
@@ -82,7 +93,7 @@ impl Document {
             return Err(Error::TooLong);
         }
         let Found { tokens, is_spaced } = block::tokens(&text).map_err(Error::NotJson)?;
-        Ok(Self { text, blocks: tokens, is_spaced, containers: Vec::new(), last: AtomicUsize::new(0) })
+        Ok(Self::of(text, tokens, is_spaced, Vec::new()))
     }
 
     /// The text, without a byte order mark.
@@ -126,10 +137,24 @@ impl Document {
             self.containers.get(*place).is_some_and(|container| container.start as usize == start)
         };
         let behind = self.containers.get(last).map_or(0, |container| container.next as usize);
-        let search = || self.containers.partition_point(|container| (container.start as usize) < start);
-        let place = [last, behind].into_iter().find(begins).unwrap_or_else(search);
+        let place = [last, behind].into_iter().find(begins).unwrap_or_else(|| self.search(start));
         self.last.store(place, Ordering::Relaxed);
         place
+    }
+
+    fn search(&self, start: usize) -> usize {
+        let stretches = self.stretches.get_or_init(|| {
+            let mut stretches = Vec::with_capacity(self.text.len() / STRETCH + 1);
+            for (place, container) in self.containers.iter().enumerate() {
+                while stretches.len() * STRETCH <= container.start as usize {
+                    stretches.push(place as u32);
+                }
+            }
+            stretches.into()
+        });
+        let first = stretches.get(start / STRETCH).map_or(self.containers.len(), |first| *first as usize);
+        let rest = self.containers.get(first..).unwrap_or_default();
+        first + rest.iter().take_while(|container| (container.start as usize) < start).count()
     }
 
     /// The bytes that the index takes, beside the text.

@@ -389,6 +389,23 @@ impl<'a> Children<'a> {
 }
 
 impl<'a> Members<'a> {
+    /// The next member if its name and the colon behind it are spelt like this: where it begins, its value, and where that
+    /// ends. Any other one stays the next.
+    #[must_use]
+    #[inline]
+    pub fn next_spelt(&mut self, name: &[u8]) -> Option<(usize, Node<'a>, usize)> {
+        let mut tokens = self.0.tokens?;
+        let start = tokens.pass();
+        if !self.0.document.text.get(start..)?.starts_with(name) {
+            return None;
+        }
+        let _colon = tokens.pass();
+        let value = tokens.pass();
+        self.0.tokens = Some(tokens);
+        let (node, end) = self.0.value_with_end(value);
+        Some((start, node, end))
+    }
+
     /// The next member, and where its value ends.
     #[must_use]
     #[inline]
@@ -402,6 +419,16 @@ impl<'a> Members<'a> {
 /// The items of an array.
 #[derive(Clone, Debug)]
 pub struct Items<'a>(Children<'a>);
+
+impl<'a> Items<'a> {
+    /// The next item, and where it ends.
+    #[must_use]
+    #[inline]
+    pub fn next_with_end(&mut self) -> Option<(Node<'a>, usize)> {
+        let start = self.0.token()?;
+        Some(self.0.value_with_end(start))
+    }
+}
 
 impl<'a> Iterator for Items<'a> {
     type Item = Node<'a>;

@@ -226,3 +226,32 @@ fn members_say_where_their_values_end() {
         assert_eq!(count, document.root().count());
     }
 }
+
+#[test]
+fn a_member_that_is_spelt_as_foreseen_is_next_and_any_other_one_stays() {
+    let document = Document::new(Bytes::from_static(br#"{"a":1,"b" : [2,{}],"\u0063":"x"}"#)).unwrap();
+    let mut members = document.root().members();
+    assert!(members.next_spelt(b"\"b\":").is_none());
+    let (start, value, end) = members.next_spelt(b"\"a\":").unwrap();
+    assert_eq!((start, value.text(), end), (1, &b"1"[..], 6));
+    assert!(members.next_spelt(b"\"b\":").is_none(), "the colon stands elsewhere");
+    assert_eq!(members.next().unwrap().1.text(), b"[2,{}]");
+    assert!(members.next_spelt(b"\"c\":").is_none());
+    assert_eq!(members.next().unwrap().1.text(), b"\"x\"");
+    assert!(members.next_spelt(b"\"a\":").is_none() && members.next().is_none());
+}
+
+#[test]
+fn a_value_is_found_by_its_place_in_whatever_order() {
+    let item = |number: usize| {
+        format!(r#"{{"number":{number},"text":"{}","list":[{{}},{number}]}}"#, "x".repeat(number % 90))
+    };
+    let text = format!("[{}]", (0..500).map(item).collect::<Vec<_>>().join(","));
+    let document = Document::new(text.into()).unwrap();
+    let items: Vec<Node<'_>> = document.root().items().collect();
+    for number in (0..500).map(|number| number * 211 % 500) {
+        let found = document.node(items[number].start()).unwrap();
+        assert_eq!(found.text(), item(number).as_bytes());
+        assert_eq!(found.member(b"list").unwrap().count(), 2);
+    }
+}
