@@ -1,15 +1,18 @@
 //! Running a plan: steps are made as soon as what they need is there, and the answer is cut out of what came.
 //!
 //! Nothing is built of the services' answers. An object is the places in documents that its slots are at; what a step
-//! found for it is looked up by those places. `run` makes the steps, `gather` finds whom they are made for, `answer`
-//! walks the client's selection once and copies texts.
+//! found for it is looked up by those places (`val`, `numbers`, `find`). `run` makes the steps, `gather` finds whom they are
+//! made for, `answer` walks the client's selection once and copies texts.
 
 mod answer;
+mod find;
 mod gather;
 mod introspect;
 mod leaf;
+mod numbers;
 mod run;
 mod source;
+mod val;
 mod variables;
 
 use bytes::Bytes;
@@ -43,7 +46,7 @@ pub(crate) async fn run(
     };
     let mut run = Run::new(plan, variables);
     run.drive(source).await;
-    let text = Writer::new(&run, schema).write();
+    let text = Writer::new(&run, schema).write().await;
     Answer { tree: Tree::Text(text), is_before_execution: false }
 }
 

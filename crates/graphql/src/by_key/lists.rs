@@ -38,6 +38,7 @@ impl<'a> Asking<'a> {
     /// Asks for all there is.
     pub(super) async fn whole(&self, ask: &Ask, joined: &Joined) -> Fetched {
         match self.list(ask, joined, &[]).await {
+            Ok(_) if self.keys.values.is_empty() => Fetched::default(),
             Ok(list) => self.joined(ask, joined, vec![Ok(list)], &[]),
             Err(reason) => self.failed(reason),
         }

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
-use json::Kind;
+use json::{Kind, Node};
 
-use super::run::{Numbers, Run, Split, Val, read};
+use super::numbers::Numbers;
+use super::run::Run;
 use super::source::Asked;
+use super::val::{Split, Val, read};
 use crate::plan::data::{Group, Input, Level, PositionId, Representation, Step, Value, Walk, has};
 use crate::plan::types::TypeId;
 
@@ -77,25 +79,25 @@ impl Run<'_> {
                     Val::At(document, node, _) => Some((document, node)),
                     _ => None,
                 };
-                let texts: Cow<'r, [u8]> = match &**keys {
-                    [key] => Cow::Borrowed(value(key)?.1.text()),
-                    keys => {
-                        let mut text = Vec::new();
-                        for key in keys {
-                            text.extend_from_slice(value(key)?.1.text());
-                            text.push(b',');
-                        }
-                        Cow::Owned(text)
+                if let [key] = &**keys {
+                    let (document, node) = value(key)?;
+                    let text = Cow::Borrowed(node.text());
+                    if let Some(number) = known.get(&text) {
+                        return Some(*number);
                     }
-                };
-                if let Some(number) = known.get(&texts) {
+                    asked.keys.add(document, &self.documents[document as usize], node);
+                    known.insert(text, next);
+                    return Some(next);
+                }
+                let nodes: Vec<(u32, Node<'r>)> = keys.iter().map(value).collect::<Option<_>>()?;
+                let text: Vec<u8> = nodes.iter().flat_map(|(_, node)| [node.text(), b","].concat()).collect();
+                if let Some(number) = known.get(text.as_slice()) {
                     return Some(*number);
                 }
-                for key in keys {
-                    let (number, node) = value(key)?;
-                    asked.keys.add(number, &self.documents[number as usize], node);
+                for (document, node) in nodes {
+                    asked.keys.add(document, &self.documents[document as usize], node);
                 }
-                known.insert(texts, next);
+                known.insert(Cow::Owned(text), next);
                 Some(next)
             }
             Input::Representation(said) => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use json::{Document, Node};
 
@@ -17,6 +18,9 @@ use crate::sources::{Arguments, Endpoint, Ground, Keys};
 pub(crate) trait Source: Sync {
     /// What a step brings: something found for each of whom it is made for.
     fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched>;
+
+    /// Asks for a step's list before it is known who finds something in it.
+    fn ahead<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, ()>;
 }
 
 /// What a step is made with.
@@ -63,6 +67,11 @@ impl KeyRows {
 impl Source for Ground {
     fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched> {
         Box::pin(fetch(self, step, asked))
+    }
+
+    fn ahead<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, ()> {
+        // What comes of it is fetched later, and is the same then.
+        Box::pin(fetch(self, step, asked).map(drop))
     }
 }
 

@@ -230,6 +230,12 @@ impl Step {
             _ => &[],
         }
     }
+
+    /// Whether it asks for a list, all of it, whoever finds something in it.
+    pub(crate) fn is_list(&self) -> bool {
+        let (Call::Keys(how, _) | Call::Linked { how, .. }) = &self.call else { return false };
+        matches!(how, How::List(..))
+    }
 }
 
 impl Document {

@@ -3,6 +3,8 @@
 //! Fields are collected as the specification has it (6.3.2), once for each document. A shape is a selection at a position;
 //! where objects may be of several types, it has a list of fields for each that differs.
 
+mod copied;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,9 +14,10 @@ use graphql_tools::static_graphql::query::{
     SelectionSet, Value,
 };
 
-use super::data::{Entry, Lookup, Only, Position, PositionId, SlotId};
-use super::types::{Kind, Scalar, Ty, TypeId, Types};
+use super::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId};
+use super::types::{Ty, TypeId, Types};
 use super::values::quoted;
+pub(crate) use copied::{Copied, Plain};
 
 pub(crate) type ShapeId = usize;
 
@@ -35,6 +38,8 @@ pub(crate) struct Variant {
     pub(crate) fields: Box<[Field]>,
     /// Whether the order of the fields depends on variables.
     pub(crate) is_loose: bool,
+    /// The slot whose object they are copied from, where that can be done in one go (`copied.rs`).
+    pub(crate) copies: Option<SlotId>,
     /// How many values are read for them.
     pub(crate) reads: usize,
     /// What is looked for among the members of each slot's object.
@@ -62,8 +67,10 @@ pub(crate) struct Field {
     pub(crate) source: Source,
     /// What is selected of its objects.
     pub(crate) shape: Option<ShapeId>,
-    /// Its scalar, if its values are of one that services spell as the answer does.
-    pub(crate) leaf: Option<Scalar>,
+    /// The position of its objects.
+    pub(crate) child: Option<PositionId>,
+    /// How it is copied out of an object, if it can be.
+    pub(crate) copied: Option<Copied>,
     /// Its occurrences in the selection, by their places: it is there by the first that holds. One that always does is the
     /// last.
     pub(crate) when: Vec<(usize, When)>,
@@ -91,6 +98,8 @@ pub(crate) struct Read {
     pub(crate) only: Only,
     pub(crate) lookup: Lookup,
     pub(crate) spelling: Option<Arc<HashMap<Box<str>, Box<str>>>>,
+    /// The slot that it is of its objects.
+    pub(crate) below: Option<SlotId>,
 }
 
 /// A selection set, and on what it depends whether it is there.
@@ -162,11 +171,11 @@ impl<'d> Shaping<'d> {
         let mut variants = Vec::new();
         if self.types.is_object(parent) || !self.is_divided(parent, &parts) {
             let fields = self.fields(position, parent, parent, &parts);
-            variants.push(self.variant(None, fields));
+            variants.push(self.variant(None, position, fields));
         } else {
             for object in self.types.objects(parent) {
                 let fields = self.fields(position, *object, parent, &parts);
-                variants.push(self.variant(Some([*object].into()), fields));
+                variants.push(self.variant(Some([*object].into()), position, fields));
             }
         }
         self.shapes[id].variants = variants;
@@ -174,7 +183,7 @@ impl<'d> Shaping<'d> {
     }
 
     /// Numbers the reads of fields, and sorts them by slots.
-    fn variant(&mut self, only: Only, mut fields: Box<[Field]>) -> Variant {
+    fn variant(&mut self, only: Only, position: Option<PositionId>, mut fields: Box<[Field]>) -> Variant {
         let mut reads = 0;
         let mut scans: Vec<Scan> = Vec::new();
         for field in &mut fields {
@@ -198,7 +207,8 @@ impl<'d> Shaping<'d> {
             }
         }
         let is_loose = fields.iter().any(|field| field.when.len() > 1);
-        Variant { only, fields, is_loose, reads, scans: scans.into() }
+        let copies = self.copies(position, &mut fields);
+        Variant { only, fields, is_loose, copies, reads, scans: scans.into() }
     }
 
     /// Whether a selection has different fields for the objects that an abstract type may be.
@@ -309,10 +319,11 @@ impl<'d> Shaping<'d> {
         let when = when.map(|(place, (_, when))| (place, when.clone())).collect();
         let declared =
             self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
+        let child = position.and_then(|position| self.positions[position].children.get(key).copied());
         let source = match first.name.as_str() {
             "__typename" => Source::Typename,
             "__schema" | "__type" => Source::Introspection(self.whole(&fields)),
-            _ => self.slots(position, key),
+            _ => self.slots(position, key, child),
         };
         let ty = match &source {
             Source::Typename => Ty::NonNull(Box::new(Ty::Named(self.types.find("String")?))),
@@ -320,7 +331,6 @@ impl<'d> Shaping<'d> {
         };
         let is_composite = self.types.is_composite(ty.named()) && matches!(source, Source::Slots(_));
         let shape = is_composite.then(|| {
-            let child = position.and_then(|position| self.positions[position].children.get(key).copied());
             let parts =
                 fields.iter().map(|(field, when)| self.part(&field.selection_set, when.clone())).collect();
             self.shape(child, ty.named(), parts)
@@ -328,11 +338,8 @@ impl<'d> Shaping<'d> {
         let mut member = quoted(key).to_vec();
         member.push(b':');
         let (key, name) = (key.into(), first.name.as_str().into());
-        let leaf = match (ty.nullable(), self.types.kind_of(ty.named())) {
-            (Ty::Named(_), Kind::Scalar(scalar)) => Some(*scalar),
-            _ => None,
-        };
-        Some(Field { key, quoted: member.into(), name, ty, source, shape, leaf, when, location })
+        let (quoted, copied) = (member.into(), None);
+        Some(Field { key, quoted, name, ty, source, shape, child, copied, when, location })
     }
 
     /// The occurrences of a field as one, with the fragments in their places.
@@ -373,7 +380,11 @@ impl<'d> Shaping<'d> {
         SelectionSet { span: set.span, items: items.collect() }
     }
 
-    fn slots(&self, position: Option<PositionId>, key: &str) -> Source {
+    fn slots(&self, position: Option<PositionId>, key: &str, child: Option<PositionId>) -> Source {
+        let below = |slot| {
+            let slots = &self.positions[child?].slots;
+            slots.iter().position(|known| known.from == From::Parent(slot))
+        };
         let slots = position.map(|position| self.positions[position].slots.as_slice()).unwrap_or_default();
         let reads = slots.iter().enumerate().flat_map(|(slot, known)| {
             let entries = known.fields.get(key).map(Vec::as_slice).unwrap_or_default();
@@ -388,6 +399,7 @@ impl<'d> Shaping<'d> {
                 only: entry.only.clone(),
                 lookup: entry.lookup.clone(),
                 spelling: entry.spelling.clone(),
+                below: below(slot),
             })
         });
         Source::Slots(reads.collect())

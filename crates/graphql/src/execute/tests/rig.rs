@@ -184,10 +184,10 @@ impl Rig {
         asked
     }
 
-    fn answer(&self, line: String) -> Result<Value, SourceError> {
+    fn answer(&self, line: String) -> Result<&str, SourceError> {
         self.asked.lock().unwrap().push(line.clone());
         match self.answers.get(&line) {
-            Some(text) => Ok(serde_json::from_str(text).expect("JSON")),
+            Some(text) => Ok(text),
             None => Err(SourceError {
                 message: format!("nobody answers {line}"),
                 code: "upstream-status",
@@ -270,8 +270,8 @@ impl Rig {
             How::Each(ask) => {
                 for row in &rows {
                     let found = match self.answer(line(step, ask, row)) {
-                        Ok(value) if value.is_null() => Found::Nothing,
-                        Ok(value) => Found::One(add(&mut fetched, &value)),
+                        Ok("null") => Found::Nothing,
+                        Ok(text) => Found::One(add_text(&mut fetched, text)),
                         Err(error) => failed(&mut fetched, error),
                     };
                     fetched.found.push(found);
@@ -281,7 +281,7 @@ impl Rig {
                 let all: Vec<String> = rows.iter().map(|row| row[&*joined.key].clone()).collect();
                 let keys = HashMap::from([(&*joined.key, all.join(","))]);
                 match self.answer(line(step, ask, &keys)) {
-                    Ok(list) => join(&mut fetched, &list, joined, &all),
+                    Ok(list) => join(&mut fetched, list, joined, &all),
                     Err(error) => {
                         let found = failed(&mut fetched, error);
                         fetched.found = vec![found; rows.len()];
@@ -330,7 +330,11 @@ fn line(step: &Step, ask: &Ask, keys: &HashMap<&str, String>) -> String {
 }
 
 fn add(fetched: &mut Fetched, value: &Value) -> Place {
-    fetched.documents.push(Arc::new(Document::new(value.to_string().into()).expect("JSON")));
+    add_text(fetched, &value.to_string())
+}
+
+fn add_text(fetched: &mut Fetched, text: &str) -> Place {
+    fetched.documents.push(Arc::new(Document::new(text.to_owned().into()).expect("JSON")));
     Place { document: fetched.documents.len() as u32 - 1, start: 0 }
 }
 
@@ -339,8 +343,8 @@ fn failed(fetched: &mut Fetched, error: SourceError) -> Found {
     Found::Failed(fetched.errors.len() as u32 - 1)
 }
 
-fn join(fetched: &mut Fetched, list: &Value, joined: &Joined, keys: &[String]) {
-    let place = add(fetched, list);
+fn join(fetched: &mut Fetched, list: &str, joined: &Joined, keys: &[String]) {
+    let place = add_text(fetched, list);
     let document = Arc::clone(&fetched.documents[place.document as usize]);
     for key in keys {
         let items = document.root().items().filter(|item| {
@@ -376,7 +380,7 @@ impl Source for Rig {
                 let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
                 let mut fetched = Fetched::default();
                 let found = match self.answer(format!("{method}{}{path}{query}", step.service)) {
-                    Ok(value) => Found::One(add(&mut fetched, &value)),
+                    Ok(text) => Found::One(add_text(&mut fetched, text)),
                     Err(error) => failed(&mut fetched, error),
                 };
                 fetched.found.push(found);
@@ -388,5 +392,9 @@ impl Source for Rig {
             Call::Linked { .. } => Fetched::default(),
         };
         Box::pin(async move { fetched })
+    }
+
+    fn ahead<'a>(&'a self, _: &'a Step, _: Asked) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
     }
 }

@@ -1,0 +1,174 @@
+//! Objects that stand in a document as the answer wants them: what is selected is there, in this order, of its types and so
+//! spelt. Of such an object nothing is looked for. Its text is copied, in one piece as long as nothing lies between that is
+//! not wanted. Whatever differs is left to the other way, which knows what to do of it.
+
+use json::{Kind, Node};
+
+use super::{Place, Val, Writer};
+use crate::execute::leaf;
+use crate::plan::shape::{Copied, Plain, ShapeId, Variant};
+use crate::plan::types::{Kind as Type, Ty, TypeId};
+
+/// After so many objects of a shape one after the other that stand there otherwise, the rest is not tried any more.
+pub(super) const PATIENCE: u8 = 8;
+
+/// A part of a document's text that is to be copied, and follows what was written.
+struct Piece<'r> {
+    text: &'r [u8],
+    start: usize,
+    end: usize,
+}
+
+impl Piece<'_> {
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.text.get(self.start..self.end).unwrap_or_default());
+        self.start = self.end;
+    }
+
+    #[inline]
+    fn add(&mut self, start: usize, end: usize, out: &mut Vec<u8>) {
+        if self.end != start {
+            self.flush(out);
+            self.start = start;
+        }
+        self.end = end;
+    }
+
+    /// Adds a comma or bracket, which may be the next byte of the text.
+    #[inline]
+    fn mark(&mut self, byte: u8, out: &mut Vec<u8>) {
+        if self.start < self.end && self.text.get(self.end) == Some(&byte) {
+            self.end += 1;
+        } else {
+            self.flush(out);
+            out.push(byte);
+        }
+    }
+}
+
+impl<'r> Writer<'r> {
+    /// Writes an object in this way; says whether that went. If not, nothing was written.
+    pub(super) fn copies(
+        &mut self,
+        id: ShapeId,
+        variant: &'r Variant,
+        ty: TypeId,
+        values: &[Val<'r>],
+    ) -> bool {
+        let Some(Val::At(document, node, _)) = variant.copies.map(|slot| values[slot]) else { return false };
+        if self.patience[id] == 0 {
+            return false;
+        }
+        let Some(document) = self.run.documents.get(document as usize) else { return false };
+        let (length, errors) = (self.out.len(), self.errors.len());
+        let mut piece = Piece { text: document.text(), start: 0, end: 0 };
+        let place = Place { ty, values, base: self.hits.len() };
+        if self.copy(&mut piece, variant, place, node) {
+            piece.flush(&mut self.out);
+            self.patience[id] = PATIENCE;
+            return true;
+        }
+        self.patience[id] -= 1;
+        self.cut(length);
+        self.errors.truncate(errors);
+        false
+    }
+
+    fn copy(
+        &mut self,
+        piece: &mut Piece<'r>,
+        variant: &'r Variant,
+        place: Place<'_, 'r>,
+        node: Node<'r>,
+    ) -> bool {
+        let mut members = node.members();
+        piece.add(node.start(), node.start() + 1, &mut self.out);
+        for (number, field) in variant.fields.iter().enumerate() {
+            if number > 0 {
+                piece.mark(b',', &mut self.out);
+            }
+            let Some(Copied { member, plain, .. }) = &field.copied else {
+                piece.flush(&mut self.out);
+                self.out.extend_from_slice(&field.quoted);
+                if !self.field(field, place) {
+                    return false;
+                }
+                continue;
+            };
+            let (start, value, end) = loop {
+                if let Some(found) = members.next_spelt(member) {
+                    break found;
+                }
+                let Some((key, _)) = members.next() else { return false };
+                // Of names in another order, and of equal ones, the other way knows which count.
+                let mut rest = variant.fields[number..].iter().filter_map(|field| field.copied.as_ref());
+                if rest.any(|copied| key.is(copied.name.as_bytes())) {
+                    return false;
+                }
+            };
+            if *member == field.quoted {
+                piece.add(start, start + member.len(), &mut self.out);
+            } else {
+                piece.flush(&mut self.out);
+                self.out.extend_from_slice(&field.quoted);
+            }
+            if !self.copy_value(piece, &field.ty, *plain, value, end) {
+                return false;
+            }
+        }
+        piece.mark(b'}', &mut self.out);
+        true
+    }
+
+    fn copy_value(
+        &mut self,
+        piece: &mut Piece<'r>,
+        ty: &'r Ty,
+        plain: Plain,
+        node: Node<'r>,
+        end: usize,
+    ) -> bool {
+        let (kind, start) = (node.kind(), node.start());
+        if kind == Kind::Null {
+            piece.add(start, end, &mut self.out);
+            return !matches!(ty, Ty::NonNull(_));
+        }
+        if let Ty::List(item) = ty.nullable() {
+            if kind != Kind::Array {
+                return false;
+            }
+            piece.add(start, start + 1, &mut self.out);
+            let (mut items, mut is_first) = (node.items(), true);
+            while let Some((node, end)) = items.next_with_end() {
+                if !std::mem::take(&mut is_first) {
+                    piece.mark(b',', &mut self.out);
+                }
+                if !self.copy_value(piece, item, plain, node, end) {
+                    return false;
+                }
+            }
+            piece.mark(b']', &mut self.out);
+            return true;
+        }
+        let fits = match plain {
+            Plain::Scalar(scalar) => leaf::is_as_it_stands(scalar, node),
+            Plain::Enum(id) => self.is_name(id, piece.text.get(start..end).unwrap_or_default()),
+            Plain::Object(shape) => {
+                let shape = &self.run.plan.shapes[shape];
+                let [variant] = shape.variants.as_slice() else { return false };
+                let place = Place { ty: shape.parent, values: &[], base: self.hits.len() };
+                return kind == Kind::Object && self.copy(piece, variant, place, node);
+            }
+        };
+        if fits {
+            piece.add(start, end, &mut self.out);
+        }
+        fits
+    }
+
+    /// Whether a text is one of the names of an enum, in quotes.
+    fn is_name(&self, id: TypeId, text: &[u8]) -> bool {
+        let Type::Enum(values) = self.run.plan.types.kind_of(id) else { return false };
+        matches!(text, [b'"', name @ .., b'"'] if values.iter().any(|value| value.as_bytes() == name))
+    }
+}

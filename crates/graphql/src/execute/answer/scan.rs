@@ -1,0 +1,64 @@
+//! The values that are read of an object: one walk over the members of each slot.
+
+use json::Kind;
+
+use super::{Val, Writer};
+use crate::plan::shape::Variant;
+
+/// What was found for a read.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Hit<'r> {
+    pub(super) value: Val<'r>,
+    is_met: bool,
+}
+
+impl<'r> Writer<'r> {
+    /// Finds the values that are read of an object, and puts them behind those that were found.
+    pub(super) fn scan(&mut self, variant: &'r Variant, values: &[Val<'r>]) {
+        let base = self.hits.len();
+        self.hits.resize(base + variant.reads, Hit::default());
+        for scan in &variant.scans {
+            let hits = &mut self.hits[base..];
+            let (document, node) = match values[scan.slot] {
+                Val::At(document, node, _) => (document, node),
+                failed @ Val::Failed(_) => {
+                    let numbers = scan.names.iter().flat_map(|(_, numbers)| numbers);
+                    numbers.for_each(|number| hits[*number].value = failed);
+                    continue;
+                }
+                Val::Absent | Val::Many(_) => continue,
+            };
+            let order = &mut self.orders[scan.number];
+            let (mut left, mut place) = (scan.names.len(), 0);
+            let mut members = node.members();
+            while left > 0
+                && let Some((key, value)) = members.next()
+            {
+                // Objects of one kind have their members in one order, most times.
+                let known = order.get(place).filter(|(name, _)| key.is(name)).map(|(_, found)| *found);
+                let found = known.unwrap_or_else(|| {
+                    let found = scan.names.iter().position(|(name, _)| key.is(name.as_bytes()));
+                    let text = key.node().text();
+                    let name = text.get(1..text.len() - 1).filter(|name| !name.contains(&b'\\'));
+                    let entry = (name.unwrap_or_default(), found);
+                    match order.get_mut(place) {
+                        Some(known) => *known = entry,
+                        None => order.push(entry),
+                    }
+                    found
+                });
+                place += 1;
+                let Some(found) = found else { continue };
+                let Some((_, numbers)) = scan.names.get(found) else { continue };
+                // Of equal names the first counts.
+                if numbers.first().is_some_and(|first| hits[*first].is_met) {
+                    continue;
+                }
+                left -= 1;
+                let is_null = value.kind() == Kind::Null;
+                let value = if is_null { Val::Absent } else { Val::At(document, value, None) };
+                numbers.iter().for_each(|number| hits[*number] = Hit { value, is_met: true });
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What the client is told of what went wrong: where in the answer, and in whose words.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::{Step, Val, Writer};
+use crate::SourceError;
+use crate::error::{Code, GraphqlError, Segment};
+use crate::plan::shape::Field;
+use crate::plan::types::TypeId;
+
+impl<'r> Writer<'r> {
+    /// What a service told of an object beside its value.
+    pub(super) fn told(&mut self, values: &[Val<'r>]) {
+        for value in values {
+            if let Val::At(_, _, Some(error)) = value
+                && let Some(error) = self.run.errors.get(*error as usize)
+            {
+                let entry = self.upstream(error);
+                self.errors.extend(error.told.iter().map(|told| {
+                    let mut entry = in_words(&entry, told);
+                    entry.path.extend(below(told));
+                    entry
+                }));
+            }
+        }
+    }
+
+    /// What went wrong in steps as a whole, told of the field of the answer that they are below.
+    pub(super) fn aside(&mut self) {
+        for (step, error) in &self.run.aside {
+            let (plan, errors) = (self.run.plan, &self.run.errors);
+            let (Some(error), Some(group)) = (errors.get(*error as usize), plan.steps[*step].groups.first())
+            else {
+                continue;
+            };
+            let mut entry = self.upstream(error);
+            let mut position = group.position;
+            while let Some((parent, key)) = &plan.positions[position].parent {
+                position = *parent;
+                entry.path = vec![Segment::Key(Arc::clone(key))];
+            }
+            self.errors.push(entry);
+        }
+    }
+
+    /// A field whose source failed.
+    pub(super) fn failed(&mut self, error: u32, field: &Field) {
+        let Some(error) = self.run.errors.get(error as usize) else { return };
+        let entry = self.upstream(error).at(field.location);
+        match error.told.is_empty() {
+            true => self.errors.push(entry),
+            false => self.errors.extend(error.told.iter().map(|told| in_words(&entry, told))),
+        }
+    }
+
+    /// A value that is missing where there must be one, unless what is the matter was told.
+    pub(super) fn missing(&mut self, field: &Field, before: usize) {
+        let place = self.place();
+        let is_told =
+            self.errors.len() > before || self.errors.iter().any(|error| error.path.starts_with(&place));
+        if !is_told {
+            self.add(Code::Null, format!("`{}` is null, and must not be", field.name), Some(field));
+        }
+    }
+
+    pub(super) fn wrong(&mut self, field: &Field, wanted: &str, values: &[Val<'r>]) {
+        let node = values.iter().find_map(|value| value.node());
+        let found = node.map_or("a list", |node| node.kind().name());
+        let message = format!("`{}` is {found}, and no such value as the schema says: {wanted}", field.name);
+        self.add(Code::Value, message, Some(field));
+    }
+
+    /// An object of which nobody says what it is, or that is none of what it must be. One that clients don't see is null.
+    pub(super) fn untyped(&mut self, parent: TypeId, ty: Option<TypeId>) {
+        let types = &self.run.plan.types;
+        if ty.is_some_and(|ty| types.is_hidden(ty)) {
+            return;
+        }
+        let said = ty.map_or_else(|| "not told".to_owned(), |ty| format!("`{}`", types.name(ty)));
+        let message = format!("the type of an object is {said}, and must be one of `{}`", types.name(parent));
+        self.add(Code::Value, message, None);
+    }
+
+    fn add(&mut self, code: Code, message: String, field: Option<&Field>) {
+        let mut error = GraphqlError::new(code, message);
+        error.path = self.place();
+        self.errors.push(match field {
+            Some(field) => error.at(field.location),
+            None => error,
+        });
+    }
+
+    /// A service's error, told of the place that is being written.
+    fn upstream(&self, error: &SourceError) -> GraphqlError {
+        let mut entry = GraphqlError::new(Code::Value, &*error.message);
+        entry.code = error.code;
+        entry.path = self.place();
+        entry.extensions.insert("service".to_owned(), (*error.service).into());
+        if let Some(status) = error.status {
+            entry.extensions.insert("status".to_owned(), status.into());
+        }
+        entry
+    }
+
+    fn place(&self) -> Vec<Segment> {
+        let segment = |step: &Step<'_>| match step {
+            Step::Key(key) => Segment::Key(Arc::clone(key)),
+            Step::Index(index) => Segment::Index(*index),
+        };
+        self.path.iter().map(segment).collect()
+    }
+}
+
+/// An entry in the words of an error that a GraphQL service told.
+fn in_words(entry: &GraphqlError, told: &Json) -> GraphqlError {
+    let mut entry = entry.clone();
+    if let Some(message) = told.get("message").and_then(Json::as_str) {
+        message.clone_into(&mut entry.message);
+    }
+    if let Some(Json::Object(more)) = told.get("extensions") {
+        entry.extensions.extend(more.clone());
+    }
+    entry
+}
+
+/// Where a service says that an error is, from the object on.
+fn below(told: &Json) -> impl Iterator<Item = Segment> {
+    let path = told.get("path").and_then(Json::as_array);
+    path.into_iter().flatten().filter_map(|step| match step {
+        Json::String(key) => Some(Segment::Key(key.as_str().into())),
+        Json::Number(index) => index.as_u64().map(|index| Segment::Index(index as usize)),
+        _ => None,
+    })
+}

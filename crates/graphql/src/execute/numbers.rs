@@ -1,0 +1,63 @@
+//! The numbers of what was found, by the places of the slots that decide it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::val::Val;
+use crate::plan::data::SlotId;
+
+/// What was found, by the places of slots.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    single: HashMap<u64, u32, BuildHasherDefault<Mix>>,
+    several: HashMap<Box<[u64]>, u32>,
+}
+
+impl Numbers {
+    pub(super) fn insert(&mut self, key: &[SlotId], values: &[Val<'_>], number: u32) {
+        if let [slot] = key {
+            if let Some(place) = values[*slot].place() {
+                self.single.insert(place, number);
+            }
+            return;
+        }
+        self.several.insert(places(key, values), number);
+    }
+
+    /// Whether the objects at these places were seen before.
+    pub(super) fn has(&self, key: &[SlotId], values: &[Val<'_>]) -> bool {
+        self.get(key, values).is_some()
+    }
+
+    pub(super) fn get(&self, key: &[SlotId], values: &[Val<'_>]) -> Option<u32> {
+        match key {
+            [slot] => self.single.get(&values[*slot].place()?).copied(),
+            _ => self.several.get(&places(key, values)).copied(),
+        }
+    }
+}
+
+fn places(key: &[SlotId], values: &[Val<'_>]) -> Box<[u64]> {
+    key.iter().map(|slot| values[*slot].place_or_none()).collect()
+}
+
+/// Places are numbers that are well spread once they are multiplied.
+#[derive(Default)]
+pub(super) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

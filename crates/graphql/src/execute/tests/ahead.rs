@@ -1,0 +1,50 @@
+//! Lists that are asked for before it is known who finds something in them.
+
+use crate::OperationKind;
+use crate::plan::Planner;
+use crate::rig::Rig;
+use crate::schema::{Says, Source, subgraphs};
+use crate::{GraphqlLimits, Part, compose};
+
+use super::nested::BLOG;
+
+/// A planner of one service, `shop`, whose posts have comments.
+fn planner() -> Planner {
+    let document = openapi::Document::read(BLOG).expect("an OpenAPI document");
+    let described = [Source { name: "shop".into(), says: Says::OpenApi(&document) }];
+    let links = r#"{ "links": { "Post.comments": { "get": "shop/comments", "on": "id = post_id" } } }"#;
+    let links = serde_json::from_str(links).expect("links");
+    let (subgraphs, _) = subgraphs(&described, &links).expect("subgraphs");
+    let parts: Vec<Part<'_>> =
+        subgraphs.iter().map(|known| Part { name: &known.name, sdl: &known.sdl }).collect();
+    let supergraph = compose(&parts).expect("a supergraph");
+    Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), false).expect("a planner")
+}
+
+const ANSWERS: [(&str, u16, &str); 2] = [
+    ("/posts", 200, r#"[{"id":1,"title":"a"},{"id":2,"title":"b"}]"#),
+    ("/comments", 200, r#"[{"id":7,"post_id":2,"text":"x"}]"#),
+];
+
+#[tokio::test]
+async fn a_list_is_asked_for_at_once_and_only_once_whoever_waits_for_its_parents() {
+    let (rig, planner) = (Rig::new(&ANSWERS).await, planner());
+    let plan = planner.plan("{ posts { id comments { text } } }", None).expect("a plan");
+    assert_eq!(plan.kind, OperationKind::Query);
+    // Nothing is answered before both were asked for.
+    let open = rig.stage.gate.forget_permits(usize::MAX);
+    let ground = rig.ground();
+    let answer = crate::execute::run(&plan, planner.schema(), "{}".into(), &ground);
+    let both = async {
+        while rig.lines().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        rig.stage.gate.add_permits(open);
+    };
+    let (answer, ()) = tokio::join!(answer, both);
+    let mut text = Vec::new();
+    answer.tree.write(&mut text);
+    let wanted = r#"{"data":{"posts":[{"id":1,"comments":[]},{"id":2,"comments":[{"text":"x"}]}]}}"#;
+    assert_eq!(String::from_utf8(text).expect("UTF-8"), wanted);
+    assert_eq!(rig.lines(), ["GET /comments", "GET /posts"]);
+}
