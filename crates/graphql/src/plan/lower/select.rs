@@ -9,8 +9,9 @@ use hive_router_query_planner::planner::plan_nodes::{FetchNodePathSegment, Fetch
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::link::Reading;
 use super::words::need_alias;
-use super::{Done, Fetch, Lowering, Reading, Target};
+use super::{Done, Fetch, Lowering, Target};
 use crate::plan::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId, Teller, both};
 use crate::plan::types::TypeId;
 use crate::plan::values::spelling;

@@ -37,7 +37,7 @@ impl Lowering<'_> {
             return operation.document_str.as_str().into();
         }
         let own = &operation.document.operation;
-        let inlined = || super::inlined(&own.selection_set, fetch.fragments);
+        let inlined = || super::select::inlined(&own.selection_set, fetch.fragments);
         let selection_set = self.words(fetch.bindings(), &selections.unwrap_or_else(inlined), parent);
         let variables = own.variable_definitions.as_ref();
         let variable_definitions =

@@ -1,0 +1,96 @@
+//! The root fields of a fetch: of a GraphQL service one document, of a REST service an operation for each.
+
+use std::sync::Arc;
+
+use hive_router_query_planner::ast::selection_item::SelectionItem;
+use hive_router_query_planner::ast::selection_set::SelectionSet;
+use hive_router_query_planner::planner::plan_nodes::FetchNode;
+
+use super::select::{Spot, inlined};
+use super::{Broken, Done, Fetch, Lowering, Target, conditions, names};
+use crate::plan::data::{Call, Document, From, Group, Input, PositionId, SlotId};
+use crate::{Kind, OperationKind, Subgraph};
+
+impl Lowering<'_> {
+    /// The root fields of a fetch.
+    pub(super) fn roots(&mut self, fetch: Fetch<'_>, node: &FetchNode, target: &Target) -> Done {
+        let operation = &node.operation.document.operation;
+        let position = target.position;
+        let parent = Arc::clone(self.types.name(self.positions[position].declared));
+        if let Kind::Remote { path, .. } = &fetch.subgraph.kind {
+            let is_query = !operation.operation_kind.as_ref().is_some_and(|kind| kind.is_mutation());
+            let variables = names(node.variable_usages.iter().flatten());
+            let text = self.text(fetch, &node.operation, None, &parent);
+            let document = Document::new(path, &text, variables, is_query);
+            let slot = self.root(fetch.subgraph, Call::Document(document), position, &[]);
+            let spot = Spot { position, slot, parent: &parent, only: None };
+            return self.select(fetch, &spot, &operation.selection_set, &mut Vec::new());
+        }
+        let selections = inlined(&operation.selection_set, fetch.fragments);
+        self.operations(fetch, position, &parent, &selections)
+    }
+
+    /// The root fields of a REST service, each by an operation.
+    fn operations(
+        &mut self,
+        fetch: Fetch<'_>,
+        position: PositionId,
+        parent: &str,
+        selections: &SelectionSet,
+    ) -> Done {
+        for item in &selections.items {
+            let field = match item {
+                SelectionItem::Field(field) if field.name == "__typename" => continue,
+                SelectionItem::Field(field) => field,
+                SelectionItem::InlineFragment(fragment) => {
+                    let conditions = conditions(&fragment.skip_if, &fragment.include_if);
+                    self.under(conditions, |lowering| {
+                        lowering.operations(fetch, position, parent, &fragment.selections)
+                    })?;
+                    continue;
+                }
+                SelectionItem::FragmentSpread(_) => continue,
+            };
+            let known = fetch.bindings().roots.get(&(self.kind, field.name.as_str().into()));
+            let operation =
+                known.ok_or_else(|| Broken(format!("`{parent}.{}` has no operation", field.name)))?;
+            let arguments = self.arguments(fetch, parent, field);
+            let call = Call::Operation(Arc::clone(operation), arguments);
+            let slot =
+                self.root(fetch.subgraph, call, position, &conditions(&field.skip_if, &field.include_if));
+            self.value(fetch, &Spot { position, slot, parent, only: None }, field)?;
+        }
+        Ok(())
+    }
+
+    /// A step that is made once, and the slot of what it brings. Changes are made one after the other.
+    fn root(
+        &mut self,
+        subgraph: &Subgraph,
+        call: Call,
+        position: PositionId,
+        conditions: &[(Arc<str>, bool)],
+    ) -> SlotId {
+        let is_change = position == 0 && self.kind == OperationKind::Mutation;
+        let base = self.positions[position].slots.iter().filter_map(|slot| match slot.from {
+            From::Found(step, _) => Some(step),
+            From::Parent(_) => None,
+        });
+        let after = if is_change { (0..self.steps.len()).collect() } else { base.collect() };
+        let step = self.steps.len();
+        let slot = self.positions[position].slot(From::Found(step, 0));
+        let group = Group {
+            position,
+            slot,
+            only: None,
+            input: Input::Nothing,
+            key: Vec::new(),
+            walk: None,
+            is_many: false,
+            batch: 0,
+        };
+        let after = if position == 0 && !is_change { Vec::new() } else { after };
+        self.push(subgraph, call, vec![group], conditions, after);
+        slot
+    }
+}

@@ -1,0 +1,130 @@
+//! Fields are collected as the specification has it (6.3.2): those of a selection with those of its fragments, each under
+//! what has to hold for it.
+
+use std::sync::Arc;
+
+use graphql_tools::static_graphql::query::{
+    Directive, Field as Asked, InlineFragment, Selection, SelectionSet, Value,
+};
+
+use super::{Shaping, When};
+use crate::plan::types::TypeId;
+
+/// The occurrences of a field in a selection.
+pub(super) struct Collected<'d> {
+    pub(super) key: &'d str,
+    pub(super) fields: Vec<(&'d Asked, When)>,
+    /// The places of those in the selection.
+    pub(super) places: Vec<usize>,
+}
+
+impl<'d> Shaping<'d> {
+    pub(super) fn collect(
+        &self,
+        set: &'d SelectionSet,
+        object: TypeId,
+        when: &When,
+        visited: &mut Vec<(&'d str, When)>,
+        out: &mut Vec<Collected<'d>>,
+    ) {
+        let is_meant = |condition: Option<&str>| {
+            condition.is_none_or(|name| {
+                self.types.find(name).is_some_and(|id| id == object || self.types.holds(id, object))
+            })
+        };
+        for item in &set.items {
+            match item {
+                Selection::Field(field) => {
+                    let Some(when) = narrowed(when, &field.directives) else { continue };
+                    let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
+                    let place = out.iter().map(|known| known.fields.len()).sum();
+                    match out.iter_mut().find(|known| known.key == key) {
+                        Some(known) => {
+                            known.fields.push((field, when));
+                            known.places.push(place);
+                        }
+                        None => out.push(Collected { key, fields: vec![(field, when)], places: vec![place] }),
+                    }
+                }
+                Selection::InlineFragment(fragment) => {
+                    let condition = fragment.type_condition.as_ref().map(|name| name.as_ref().as_str());
+                    let Some(when) = narrowed(when, &fragment.directives) else { continue };
+                    if is_meant(condition) {
+                        self.collect(&fragment.selection_set, object, &when, visited, out);
+                    }
+                }
+                Selection::FragmentSpread(spread) => {
+                    let Some(when) = narrowed(when, &spread.directives) else { continue };
+                    let Some(fragment) = self.fragments.get(spread.fragment_name.as_str()) else { continue };
+                    let visit = (spread.fragment_name.as_str(), when);
+                    if visited.contains(&visit) || !is_meant(Some(fragment.type_condition.as_ref().as_str()))
+                    {
+                        continue;
+                    }
+                    let when = visit.1.clone();
+                    visited.push(visit);
+                    self.collect(&fragment.selection_set, object, &when, visited, out);
+                }
+            }
+        }
+    }
+
+    /// The occurrences of a field as one, with the fragments in their places.
+    pub(super) fn whole(&self, fields: &[(&'d Asked, When)]) -> Asked {
+        let mut whole: Option<Asked> = None;
+        for (field, _) in fields {
+            let selection_set = self.inlined(&field.selection_set);
+            match &mut whole {
+                Some(whole) => whole.selection_set.items.extend(selection_set.items),
+                None => whole = Some(Asked { selection_set, ..(*field).clone() }),
+            }
+        }
+        whole.unwrap_or_else(|| unreachable!("a field that was collected occurs"))
+    }
+
+    fn inlined(&self, set: &SelectionSet) -> SelectionSet {
+        let items = set.items.iter().filter_map(|item| {
+            Some(match item {
+                Selection::Field(field) => {
+                    let selection_set = self.inlined(&field.selection_set);
+                    Selection::Field(Asked { selection_set, ..field.clone() })
+                }
+                Selection::InlineFragment(fragment) => {
+                    let selection_set = self.inlined(&fragment.selection_set);
+                    Selection::InlineFragment(InlineFragment { selection_set, ..fragment.clone() })
+                }
+                Selection::FragmentSpread(spread) => {
+                    let fragment = self.fragments.get(spread.fragment_name.as_str())?;
+                    Selection::InlineFragment(InlineFragment {
+                        position: spread.position,
+                        type_condition: Some(fragment.type_condition.clone()),
+                        directives: spread.directives.clone(),
+                        selection_set: self.inlined(&fragment.selection_set),
+                    })
+                }
+            })
+        });
+        SelectionSet { span: set.span, items: items.collect() }
+    }
+}
+
+/// What has to hold when these directives stand at it as well; none if it can't.
+fn narrowed(when: &When, directives: &[Directive]) -> Option<When> {
+    let mut all: Vec<(Arc<str>, bool)> = when.to_vec();
+    for directive in directives {
+        let wanted = match directive.name.as_str() {
+            "skip" => false,
+            "include" => true,
+            _ => continue,
+        };
+        match directive.arguments.iter().find(|(name, _)| name == "if").map(|(_, value)| value) {
+            Some(Value::Boolean(value)) if *value == wanted => {}
+            Some(Value::Boolean(_)) => return None,
+            Some(Value::Variable(name)) => all.push((name.as_str().into(), wanted)),
+            _ => {}
+        }
+    }
+    all.sort();
+    all.dedup();
+    Some(all.into())
+}
