@@ -40,6 +40,7 @@ impl Served {
         let config = format!(
             "
 listen: 127.0.0.1:0
+shed: {{ automatic: false }}
 admin: 127.0.0.1:0
 services:
 {services}routes:

@@ -7,6 +7,7 @@
 pub(crate) mod data;
 pub(crate) mod explain;
 mod kept;
+mod lifted;
 mod limits;
 mod lower;
 pub(crate) mod shape;
@@ -26,6 +27,7 @@ use graphql_tools::static_graphql::schema::Document as SchemaDocument;
 use graphql_tools::validation::rules::default_rules_validation_plan;
 use graphql_tools::validation::validate::{ValidationPlan, validate};
 use hive_router_query_planner::ast::normalization::normalize_operation;
+use hive_router_query_planner::ast::operation::OperationDefinition as Normalized;
 use hive_router_query_planner::graph::PlannerOverrideContext;
 use hive_router_query_planner::planner::plan_nodes::PlanNode;
 use hive_router_query_planner::planner::{Planner as Hive, PlannerError, QueryPlannerOptions};
@@ -37,6 +39,7 @@ use crate::error::{Code, GraphqlError};
 use crate::{GraphqlLimits, OperationKind, Subgraph};
 use data::{Position, Step};
 use kept::Kept;
+use lifted::lifted;
 use lower::{Broken, Lowering};
 use shape::{Shape, ShapeId, Shaping};
 use types::{Ty, Types};
@@ -225,7 +228,7 @@ impl Planner {
     ) -> Result<(Vec<Position>, Vec<Step>), Broken> {
         let mut lowering = Lowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
         if let Some(document) = without_introspection(document, name)
-            && let Some(node) = self.planned(&document, name)?
+            && let Some(node) = self.planned(&document, name, operation.kind)?
         {
             lowering.node(&node)?;
         }
@@ -233,7 +236,12 @@ impl Planner {
     }
 
     /// The library's plan; none where conditions leave nothing of the operation.
-    fn planned(&self, document: &Document, name: Option<&str>) -> Result<Option<PlanNode>, Broken> {
+    fn planned(
+        &self,
+        document: &Document,
+        name: Option<&str>,
+        kind: OperationKind,
+    ) -> Result<Option<PlanNode>, Broken> {
         let plan = guarded(|| {
             let normalized = normalize_operation(&self.hive.supergraph, document, name)
                 .map_err(|error| Broken(error.to_string()))?;
@@ -241,13 +249,19 @@ impl Planner {
                 return Ok(None);
             }
             let token = CancellationToken::with_timeout(TIMEOUT);
-            let plan = |hive: &Hive| {
+            let plan = |hive: &Hive, operation: &Normalized| {
                 let overrides = PlannerOverrideContext::from_percentage(0.0);
-                hive.plan_from_normalized_operation(&normalized.operation, overrides, &token)
+                hive.plan_from_normalized_operation(operation, overrides, &token)
             };
-            let planned = match (plan(&self.hive), &self.again) {
+            let operation = &normalized.operation;
+            let planned = match (plan(&self.hive, operation), &self.again) {
                 (Err(PlannerError::PathLocatorError(error)), Some(again)) => {
-                    plan(again).map_err(|_| error.into())
+                    let lifted = || {
+                        let root = self.types.name(self.types.root(kind));
+                        let selection_set = lifted(&self.hive.supergraph, root, &operation.selection_set);
+                        plan(again, &Normalized { selection_set, ..operation.clone() })
+                    };
+                    plan(again, operation).or_else(|_| lifted()).map_err(|_| error.into())
                 }
                 (planned, _) => planned,
             };

@@ -114,22 +114,18 @@ impl<'a> Joined<'_, 'a> {
             _ => None,
         });
         match graph {
-            Some(graph) => {
-                if !graphs.contains(graph) {
-                    let what =
-                        format!("has @{} of \"{graph}\", which is no value of `join__Graph`", directive.name);
-                    return wrong(Code::InvalidGraphql, &what);
-                }
+            Some(graph) if !graphs.contains(graph) => {
+                let what =
+                    format!("has @{} of \"{graph}\", which is no value of `join__Graph`", directive.name);
+                return wrong(Code::InvalidGraphql, &what);
             }
-            None if kind == "field" => {
-                if ["requires", "provides", "override"].iter().any(|name| said(name).is_some()) {
-                    return wrong(
-                        Code::InvalidGraphql,
-                        "has @join__field that does not say of which service",
-                    );
-                }
+            None if kind == "field"
+                && ["requires", "provides", "override"].iter().any(|name| said(name).is_some()) =>
+            {
+                let what = "has @join__field that does not say of which service";
+                return wrong(Code::InvalidGraphql, what);
             }
-            _ if matches!(kind, "type" | "implements" | "unionMember" | "enumValue") => {
+            None if matches!(kind, "type" | "implements" | "unionMember" | "enumValue") => {
                 let what = format!("has @{} that does not say of which service", directive.name);
                 return wrong(Code::InvalidGraphql, &what);
             }
