@@ -17,8 +17,6 @@ use crate::ask::Ask;
 use crate::call::Errand;
 use crate::frame::{self, Payload};
 
-/// What may stand in front of a text in UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Whole numbers of so many digits are spelt as they are.
 const DIGITS: usize = 15;
 
@@ -313,9 +311,7 @@ impl Value {
         match body.kind {
             frame::Kind::None => Self::Undefined,
             frame::Kind::Text | frame::Kind::AsciiText => Self::Text(body.bytes),
-            // JavaScript knows no mark in front of JSON.
-            _ if body.bytes.starts_with(MARK) => Self::Unusual,
-            frame::Kind::Json | frame::Kind::AsciiJson => match Document::new(body.bytes.clone()) {
+            frame::Kind::Json | frame::Kind::AsciiJson => match body.document() {
                 Ok(document) => Self::Json(document),
                 Err(json::Error::NotJson(_)) => Self::Text(body.bytes),
                 Err(_) => Self::Unusual,

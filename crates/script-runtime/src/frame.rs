@@ -11,6 +11,7 @@ pub(crate) use incoming::{Answer, Call, Declare, Fail, From, Reader};
 pub(crate) use outgoing::{Forget, Out, Outcome, Run, StateKind};
 
 use bytes::Bytes;
+use json::Document;
 
 /// The longest frame from a worker.
 pub(crate) const LONGEST: usize = 256 << 20;
@@ -68,13 +69,20 @@ impl Payload {
 
     /// The same, where what claims to be JSON is, and is a text otherwise: for whoever hands it on without reading it.
     pub(crate) fn checked(self) -> Self {
-        let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(&self.bytes).is_ok();
         let kind = match self.kind {
-            Kind::AsciiJson if !is_json() => Kind::AsciiText,
-            Kind::Json if !is_json() => Kind::Text,
+            Kind::AsciiJson if self.document().is_err() => Kind::AsciiText,
+            Kind::Json if self.document().is_err() => Kind::Text,
             kind => kind,
         };
         Self { kind, ..self }
+    }
+
+    /// The JSON that it claims to be. JavaScript knows no mark in front of it.
+    pub(crate) fn document(&self) -> Result<Document, json::Error> {
+        match self.bytes.starts_with(b"\xef\xbb\xbf") {
+            true => Err(json::Error::NotJson(0)),
+            false => Document::new(self.bytes.clone()),
+        }
     }
 
     pub(crate) fn bytes(bytes: Bytes) -> Self {

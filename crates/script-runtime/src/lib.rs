@@ -1,10 +1,12 @@
 //! S at run time: services that are written in S, run in worker processes, with state that lasts.
 //!
 //! The way of a request, a file a step: `route.rs` (what the HTTP request asks for: `ask.rs`) → `deployment.rs` and
-//! `generation.rs` (the program in force) → `table.rs` (which handler) → `run.rs` (its turn, its worker, its calls: to the
-//! outside by `call.rs`; by a recipe, `compose.rs`) → `answer.rs` (HTTP again). `line.rs` says when it is not to begin, `workers.rs` are the processes, `frame.rs` what is said to them and by
-//! them, `state.rs` is what handlers keep, `scripts.rs` what all routes share. `confine.rs` what a worker's process may not. `problem.rs` holds all that can go wrong on
-//! it, `config.rs` what an operator writes, `modules.rs` the files that a script stands on. The JavaScript of a worker stands in `worker/`, the compiler in `crates/script`.
+//! `generation.rs` (the program in force) → `table.rs` (which handler) → `run.rs` (its turn; by a recipe, `compose.rs`,
+//! or its worker; its calls: to the outside by `call.rs`) → `answer.rs` (HTTP again). `line.rs` says when it is not to
+//! begin, `workers.rs` are the processes, `frame.rs` what is said to them and by them, `state.rs` is what handlers keep,
+//! `scripts.rs` what all routes share. `confine.rs` what a worker's process may not. `problem.rs` holds all that can go
+//! wrong on it, `config.rs` what an operator writes, `modules.rs` the files that a script stands on. The JavaScript of a
+//! worker stands in `worker/`, the compiler in `crates/script`.
 
 mod answer;
 mod ask;

@@ -237,3 +237,16 @@ async fn a_recipe_means_what_its_javascript_means() {
     assert!(answered > 200 && without > 200, "{answered} answers, {without} without a worker");
     assert_eq!(worker.script.stats().composed, 0);
 }
+
+#[tokio::test]
+async fn a_recipe_makes_no_more_calls_than_a_run_may() {
+    let (said, mut wish) = Said::start().await;
+    said.say("a", 200, "application/json", "{}");
+    wish.options.limits.calls = 1;
+    let text = "service test { res a = 'http://up/a?n=@'
+      res '/1' on GET { respond { ...a.get(1) } }
+      res '/2' on GET { par { respond { ...a.get(1), b: a.get(2) } } } }";
+    let rig = Rig::of(text, wish).await;
+    assert_eq!(rig.ask("GET", "/1").await, (200, "{}".into()));
+    assert_eq!(rig.ask("GET", "/2").await, (500, "script-calls".into()));
+}
