@@ -7,6 +7,7 @@
 pub mod client;
 pub mod delay;
 pub mod process;
+pub mod programs;
 pub mod scoreboard;
 pub mod stats;
 pub mod upstream;
