@@ -14,7 +14,7 @@ SECONDS ?= 60
 FILTER_HOST ?= envoy
 FILTER_BINARY ?= $(TARGET)/$(if $(filter envoy,$(FILTER_HOST)),rivals/envoy,debug/orfa)
 
-.PHONY: help setup check test conform conformance fuzz soak demo demo-strapi bench dist
+.PHONY: help setup check test guard conform conformance fuzz soak demo demo-strapi bench dist
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -34,6 +34,12 @@ test: check ## Everything that CI runs: the checks, all tests, end to end includ
 	@$(STEP) "build orfa" cargo build --workspace --locked
 	@$(STEP) conformance $(TARGET)/debug/proxy-wasm-conformance --host orfa --binary $(TARGET)/debug/orfa \
 		--modules $(TARGET)/conformance
+	@$(STEP) guard $(TARGET)/debug/guard
+
+guard: setup ## Instructions of a request on each hot path, beside benches/guard.json; UPDATE=1 writes that, LIST=30 names the costliest functions
+	@$(STEP) setup scripts/setup test
+	@$(STEP) build cargo build --workspace --locked
+	@$(STEP) guard $(TARGET)/debug/guard $(if $(ONLY),--only $(ONLY)) $(if $(LIST),--list $(LIST)) $(if $(UPDATE),--update)
 
 conform: setup ## The tests of h2spec 2.2.1 against the gateway; needs Go, which fetches it (target/h2spec)
 	@$(STEP) h2spec env GOBIN=$(abspath $(TARGET)) go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible

@@ -10,6 +10,7 @@ pub mod delay;
 pub mod jobs;
 pub mod page;
 pub mod process;
+pub mod programs;
 pub mod scoreboard;
 pub mod stats;
 pub mod upstream;

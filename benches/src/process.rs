@@ -43,17 +43,25 @@ impl Orfa {
     /// # Errors
     /// If it does not start; with the end of its log.
     pub async fn start(binary: &Path, yaml: &str) -> Result<Self> {
+        Self::start_by(Command::new(binary), yaml).await
+    }
+
+    /// The same by another command, which gets the arguments: the gateway in another program.
+    ///
+    /// # Errors
+    /// If it does not start; with the end of its log.
+    pub async fn start_by(mut command: Command, yaml: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("no folder for the config")?;
         let config = folder.path().join("orfa.yaml");
         std::fs::write(&config, yaml).context("the config can't be written")?;
-        let child = Command::new(binary)
+        let child = command
             .args(["serve", "--config"])
             .arg(&config)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn();
-        let mut child = child.with_context(|| format!("{} does not start", binary.display()))?;
+        let mut child = child.with_context(|| format!("{command:?} does not start"))?;
         let pid = child.id().context("the gateway ended at once")?;
         let log = child.stderr.take().context("the gateway has no log")?;
         let address = listening(log).await?;

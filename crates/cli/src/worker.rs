@@ -2,6 +2,8 @@
 //!
 //! It is a verb that nobody types and no help shows.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use script_runtime::Launcher;
@@ -16,7 +18,15 @@ const ITSELF: &str = "/proc/self/exe";
 
 /// What a gateway starts its workers by.
 pub(crate) fn launcher() -> Launcher {
-    Launcher { program: ITSELF.into(), arguments: vec![VERB.into()] }
+    // In valgrind what runs is valgrind, to the system: there it is started by its name.
+    let elsewhere = std::env::current_exe().ok().filter(|named| is_other(named));
+    Launcher { program: elsewhere.unwrap_or(ITSELF.into()), arguments: vec![VERB.into()] }
+}
+
+/// Whether a file is there, and is not the one that runs.
+fn is_other(named: &Path) -> bool {
+    let which = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    matches!((which(named), which(Path::new(ITSELF))), (Ok(named), Ok(itself)) if named != itself)
 }
 
 /// Becomes a worker if that is asked for; returns if it is not, or if it can't be. Before there is a second thread.

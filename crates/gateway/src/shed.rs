@@ -68,7 +68,7 @@ pub(crate) struct Load {
     waits: AtomicU64,
     /// The longest delay that is good, in nanoseconds; 0 where nothing is to be shed.
     target: AtomicU64,
-    /// The probe sleeps while nothing happens.
+    /// The probe sleeps while nothing happens, and where nothing is to be shed.
     asleep: AtomicBool,
     wake: Arc<Notify>,
 }
@@ -106,7 +106,7 @@ impl Shed {
     /// When there are too many, for the gateway's threads or for its memory.
     pub(crate) fn admit(&self, now: Instant, way: impl FnOnce() -> bool) -> Result<Taken, Overloaded> {
         let load = &self.load;
-        if load.asleep.load(Relaxed) {
+        if load.asleep.load(Relaxed) && load.is_watched() {
             load.wake.notify_one();
         }
         let before = load.in_flight.fetch_add(1, Relaxed);
@@ -150,6 +150,11 @@ impl Load {
             asleep: AtomicBool::new(false),
             wake: Arc::default(),
         }
+    }
+
+    /// Whether anything may be shed.
+    fn is_watched(&self) -> bool {
+        self.target.load(Relaxed) > 0
     }
 
     /// Whether the rate has room for one more. (GCRA, see `rights/rates.rs`.)

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use benches::client::Client;
+use benches::programs;
 use benches::scoreboard::{self, Better, Score};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use crate::open::{Answered, offer, run as beside};
 use crate::process::{SERVER_CORE, Server, query_route};
 use crate::service::{Service, text};
 use crate::unseen::distinct;
-use crate::{Tools, query as programs, say};
+use crate::{Tools, say};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(2);

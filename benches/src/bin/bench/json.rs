@@ -11,6 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use benches::client::Client;
+use benches::programs::{build, program};
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use bytes::Bytes;
@@ -19,7 +20,6 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::process::{SERVER_CORE, Server, pinned};
-use crate::query::{build, program};
 use crate::{Tools, say};
 
 const ROUNDS: usize = 5;

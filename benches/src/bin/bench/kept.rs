@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use benches::client::Client;
+use benches::programs;
 use benches::scoreboard::{Better, Score};
 use bytes::Bytes;
 use http::Request;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::process::{NOBODY, Server, query_route};
 use crate::unseen::distinct;
-use crate::{Tools, query as programs, say};
+use crate::{Tools, say};
 
 const PROGRAMS: u64 = 2_000;
 const INSTANCES: u64 = 100;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use benches::client::Client;
+use benches::programs;
 use benches::scoreboard::{self, Better, Score};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -24,7 +25,7 @@ use tokio::net::TcpListener;
 
 use crate::load::{Sent, round};
 use crate::process::{Server, query_route};
-use crate::{Tools, query as programs, say};
+use crate::{Tools, say};
 
 const BURST: usize = 1000;
 /// What the upstream service takes to answer.

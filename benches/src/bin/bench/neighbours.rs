@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use benches::client::Client;
+use benches::programs;
 use benches::scoreboard::{self, Better, Score};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::process::{NOBODY, Server};
-use crate::{Tools, query as programs, say};
+use crate::{Tools, say};
 
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);

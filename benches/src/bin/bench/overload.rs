@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use benches::client::Client;
+use benches::programs;
 use benches::scoreboard::{Better, Score};
 use benches::stats::percentile;
 use bytes::Bytes;
@@ -15,10 +16,10 @@ use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+use crate::Tools;
 use crate::open::{self, Answered, MOST_UNDER_WAY};
 use crate::process::{NOBODY, SERVER_CORE, Server, allow_open_files};
 use crate::progress::Progress;
-use crate::{Tools, query as programs};
 
 /// How much more is offered than can be done.
 const TIMES: f64 = 4.0;

@@ -2,19 +2,17 @@
 //! client would use instead: GraphQL as in the ORFA paper's table 5, and programs on workerd. In C and in
 //! JavaScript, in each of the three modes; limits and access log on, the rivals' logs off.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use benches::client::{Answer, Client};
+use benches::programs::{build, program, token};
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use bytes::Bytes;
-use http::{HeaderMap, Request};
+use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
-use sfv::{FieldType, Item, Key, Parser, Token};
 
 use crate::Tools;
 use crate::load::{Load, Round, load};
@@ -182,16 +180,6 @@ impl Asks {
     }
 }
 
-/// What the next request says in `ORFA-Cache`, by what the answer says there.
-pub(crate) fn token(headers: &HeaderMap, mode: &'static str) -> Result<String> {
-    let told = headers.get("orfa-cache").context("the answer has no ORFA-Cache")?;
-    let told: Item = Parser::new(told.as_bytes()).parse().context("ORFA-Cache is no item")?;
-    let token = told.params.get("token").context("ORFA-Cache has no token")?;
-    let mut next = Item::new(Token::try_from(mode.to_owned())?);
-    next.params.insert(Key::try_from("token".to_owned())?, token.clone());
-    Ok(next.serialize())
-}
-
 /// The headlines; those of rivals that are not there are left out.
 fn scores(rows: &[Row]) -> Vec<(String, Score)> {
     let over = |server, name, target| {
@@ -245,40 +233,9 @@ fn score(
     (!values.is_empty()).then(|| (name.to_owned(), score))
 }
 
-/// A program of `benches/programs/`.
-pub(crate) fn program(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
-}
-
-/// Builds a C program as its author would.
-pub(crate) fn build(orfa: &Path, name: &str, folder: &Path) -> Result<PathBuf> {
-    build_file(orfa, &program(name), folder)
-}
-
-pub(crate) fn build_file(orfa: &Path, source: &Path, folder: &Path) -> Result<PathBuf> {
-    let out = folder.join(source.with_extension("wasm").file_name().context("a program has a name")?);
-    let built = Command::new(orfa).args(["query", "build"]).arg(source).arg("-o").arg(&out).output()?;
-    if !built.status.success() {
-        bail!("`orfa query build` failed:\n{}", String::from_utf8_lossy(&built.stderr));
-    }
-    Ok(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(value: &'static str) -> Result<String> {
-        let value = http::HeaderValue::from_static(value);
-        token(&HeaderMap::from_iter([(http::HeaderName::from_static("orfa-cache"), value)]), "code")
-    }
-
-    #[test]
-    fn the_next_request_has_the_token_and_nothing_else_of_the_answer() {
-        assert_eq!(told("code;token=:YWJj:;did=compiled").expect("a token"), "code;token=:YWJj:");
-        assert!(told("code;did=found").is_err());
-        assert!(token(&HeaderMap::new(), "code").is_err());
-    }
 
     #[test]
     fn a_program_of_any_bytes_fits_into_a_script_of_wrk() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use benches::programs;
 use benches::scoreboard::{self, Better, Score};
 use benches::stats::{median, spread};
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use services::{Call, ServiceConfig, Services};
 
-use crate::{Tools, query as programs, say};
+use crate::{Tools, say};
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(1);

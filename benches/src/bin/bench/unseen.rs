@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use benches::client::Client;
+use benches::programs;
 use benches::scoreboard::{self, Better, Score};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::process::{NOBODY, Server, query_route};
-use crate::{Tools, query as programs, say};
+use crate::{Tools, say};
 
 /// Distinct programs.
 const PROGRAMS: u64 = 300;

@@ -2,7 +2,7 @@
 //!
 //! The probe gives its place up and is run again once the thread has looked for new input and has been
 //! through its queue: the very way of a request from its socket to its first line of code. While no
-//! requests come, it sleeps.
+//! requests come, or nothing is to be shed, it sleeps.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -54,7 +54,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
             tracing::warn!(shedding = rate.is_some(), "the gateway's load has changed");
         }
         (last, counted) = (now, count);
-        idle = if taken + refused == 0 { idle + 1 } else { 0 };
+        idle = if taken + refused == 0 || !load.is_watched() { idle + 1 } else { 0 };
         if idle >= IDLE && rate.is_none() {
             let wake = Arc::clone(&load.wake);
             load.asleep.store(true, Relaxed);

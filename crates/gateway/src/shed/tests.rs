@@ -163,6 +163,24 @@ async fn an_idle_gateway_probes_nothing() {
     watch.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_to_be_shed_nothing_is_probed_whatever_comes() {
+    let config = |automatic| ShedConfig { automatic, ..ShedConfig::default() };
+    let shed = Shed::new(&config(false), None);
+    let watch = tokio::spawn(shed.watch());
+    for _ in 0..100 {
+        drop(shed.admit(Instant::now(), || true).unwrap());
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    assert!(shed.load.asleep.load(Relaxed));
+    let shed = Shed::new(&config(true), Some(&shed));
+    drop(shed.admit(Instant::now(), || true).unwrap());
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    assert!(!shed.load.asleep.load(Relaxed), "another config has it probe again");
+    drop(shed);
+    watch.await.unwrap();
+}
+
 #[test]
 fn who_asks_again_at_once_is_still_answered_now_and_then() {
     let mut law = Law::default();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use benches::client::{Answer, Client, Error};
+use benches::programs::program;
 use benches::scoreboard::{Better, Score};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -15,7 +16,6 @@ use serde::Serialize;
 use super::servers::{ALL_CORES, Scripted};
 use crate::process::allow_open_files;
 use crate::progress::Progress;
-use crate::query::program;
 use crate::ratios::Headline;
 use crate::{Tools, open};
 

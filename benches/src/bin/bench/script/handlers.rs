@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use benches::client::Client;
+use benches::programs::program;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -16,7 +17,6 @@ use super::servers::{Scripted, bun, fastify};
 use crate::load::{Load, Round, load};
 use crate::process::Server;
 use crate::progress::Progress;
-use crate::query::program;
 use crate::ratios::{Headline, at_least, ratio};
 use crate::rivals::present;
 use crate::{Tools, open};

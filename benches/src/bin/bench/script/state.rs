@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use benches::client::Client;
+use benches::programs::program;
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use bytes::Bytes;
@@ -17,7 +18,6 @@ use super::servers::Scripted;
 use crate::load::{Load, Round, load};
 use crate::process::{NOBODY, Server};
 use crate::progress::Progress;
-use crate::query::program;
 use crate::ratios::{Headline, at_most, ratio};
 use crate::{Tools, open};
 

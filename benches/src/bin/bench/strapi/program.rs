@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use benches::client::{Answer, Client};
+use benches::programs::{build_file, token};
 use bytes::Bytes;
 use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -12,7 +13,6 @@ use http_body_util::Full;
 
 use super::way::{Host, Language, Mode, Shape};
 use super::workflow::Workflow;
-use crate::query::{self, build_file};
 
 /// Where the first answer has the token: at workerd the name of a header, at ORFA it is in `ORFA-Cache`.
 const WORKERD_TOKEN: &str = "token";
@@ -55,7 +55,7 @@ impl Programs {
         let answer = send(client, authorization, request).await?;
         if host.has_token() {
             let token = match host {
-                Host::Orfa(mode, _) => HeaderValue::try_from(query::token(&answer.headers, mode.name())?)?,
+                Host::Orfa(mode, _) => HeaderValue::try_from(token(&answer.headers, mode.name())?)?,
                 _ => answer.headers.get(WORKERD_TOKEN).context("workerd gave no token")?.clone(),
             };
             self.tokens.insert((workflow, shape, host), token);

@@ -1,0 +1,191 @@
+//! `benches/guard.json`: what each path took when it was last looked at.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::callgrind::Cost;
+
+/// By what part a path may grow unnoticed.
+pub(crate) const MORE: f64 = 0.05;
+/// Functions with less than this part of a path have no line of their own.
+const LEAST: f64 = 0.01;
+/// How many of those that grew are named.
+const NAMED: usize = 3;
+
+/// All paths, by their names.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Baseline(BTreeMap<String, Known>);
+
+/// Instructions of a request.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    instructions: u64,
+    functions: BTreeMap<String, u64>,
+}
+
+impl Baseline {
+    /// What is committed; where it is not there, every path is new.
+    pub(crate) fn read() -> Result<Self> {
+        let file = file();
+        if !file.exists() {
+            return Ok(Self::default());
+        }
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| format!("{} is wrong", file.display()))
+    }
+
+    /// Takes over what was counted.
+    pub(crate) fn update(&mut self, counted: &[(&str, Cost)]) -> Result<()> {
+        let known = counted.iter().map(|(path, cost)| ((*path).to_owned(), Known::of(cost)));
+        self.0.extend(known);
+        benches::scoreboard::write(&file(), self)
+    }
+
+    /// What there is to say of each path that grew or shrank by much, and by what it did.
+    pub(crate) fn compare(&self, counted: &[(&str, Cost)]) -> Vec<String> {
+        counted.iter().filter_map(|(path, cost)| self.remark(path, cost)).collect()
+    }
+
+    /// Whether this is not more than a path may take.
+    pub(crate) fn allows(&self, path: &str, cost: &Cost) -> bool {
+        self.0.get(path).is_some_and(|known| share(cost.instructions, known.instructions) <= MORE)
+    }
+
+    /// # Errors
+    /// If a path grew by too much, or is new.
+    pub(crate) fn check(&self, counted: &[(&str, Cost)]) -> Result<()> {
+        let over = counted.iter().filter(|(path, cost)| !self.allows(path, cost));
+        let over: Vec<&str> = over.map(|(path, _)| *path).collect();
+        if over.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "more instructions than in benches/guard.json: {}. `make guard LIST=30` names the functions that take them; \
+             if it is worth that, `make guard UPDATE=1` writes the new counts, which belong into the same commit",
+            over.join(", ")
+        )
+    }
+
+    fn remark(&self, path: &str, cost: &Cost) -> Option<String> {
+        let Some(known) = self.0.get(path) else {
+            return Some(format!("{path} is not in benches/guard.json"));
+        };
+        let share = share(cost.instructions, known.instructions);
+        if share.abs() <= MORE {
+            return None;
+        }
+        let (was, is) = (grouped(known.instructions), grouped(cost.instructions));
+        let percent = share.abs() * 100.0;
+        if share < 0.0 {
+            return Some(format!(
+                "{path} takes {percent:.1} % less than in benches/guard.json, {is} instructions and not {was}: \
+                 `make guard UPDATE=1` keeps it so"
+            ));
+        }
+        let grown = known
+            .grown(cost)
+            .into_iter()
+            .map(|(name, by)| format!("\n  {:>12}  {name}", format!("+{}", grouped(by))));
+        Some(format!(
+            "{path} takes {percent:.1} % more than in benches/guard.json, {is} instructions and not {was}; most of all{}",
+            grown.collect::<String>()
+        ))
+    }
+}
+
+impl Known {
+    fn of(cost: &Cost) -> Self {
+        let least = (cost.instructions as f64 * LEAST) as u64;
+        let functions = cost.functions.iter().filter(|(_, count)| **count >= least);
+        Self {
+            instructions: cost.instructions,
+            functions: functions.map(|(name, count)| (name.clone(), *count)).collect(),
+        }
+    }
+
+    /// The functions that grew most. One that has no line took no more than the least.
+    fn grown<'c>(&self, cost: &'c Cost) -> Vec<(&'c str, u64)> {
+        let least = (self.instructions as f64 * LEAST) as u64;
+        let by =
+            |name: &str, count: u64| count.saturating_sub(self.functions.get(name).copied().unwrap_or(least));
+        let grown = cost.functions.iter().map(|(name, count)| (&**name, by(name, *count)));
+        let mut grown: Vec<_> = grown.filter(|(_, by)| *by > 0).collect();
+        grown.sort_by_key(|(_, by)| std::cmp::Reverse(*by));
+        grown.truncate(NAMED);
+        grown
+    }
+}
+
+/// By what part it is more; less than nothing where it is less.
+fn share(is: u64, was: u64) -> f64 {
+    is as f64 / was.max(1) as f64 - 1.0
+}
+
+/// A number with commas between its thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn file() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("guard.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(functions: &[(&str, u64)]) -> Cost {
+        let functions: BTreeMap<String, u64> =
+            functions.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        Cost { instructions: functions.values().sum(), functions }
+    }
+
+    fn baseline() -> Baseline {
+        Baseline(BTreeMap::from([("proxy".to_owned(), Known::of(&cost(&[("read", 600), ("write", 400)])))]))
+    }
+
+    #[test]
+    fn a_path_that_grew_by_more_than_a_twentieth_fails_and_says_where() {
+        let counted = [("proxy", cost(&[("read", 600), ("write", 452), ("log", 8)]))];
+        assert!(baseline().check(&counted).is_err());
+        let remarks = baseline().compare(&counted).concat();
+        assert!(remarks.contains("6.0 % more") && remarks.contains("+52  write"), "{remarks}");
+        assert!(!remarks.contains("log") && !remarks.contains("read"), "{remarks}");
+    }
+
+    #[test]
+    fn a_path_that_grew_by_less_is_no_word() {
+        let counted = [("proxy", cost(&[("read", 600), ("write", 450)]))];
+        assert!(baseline().check(&counted).is_ok());
+        assert!(baseline().compare(&counted).is_empty());
+    }
+
+    #[test]
+    fn what_became_cheaper_is_told_and_is_no_failure() {
+        let counted = [("proxy", cost(&[("read", 600)]))];
+        assert!(baseline().check(&counted).is_ok());
+        assert!(baseline().compare(&counted).concat().contains("UPDATE=1"));
+    }
+
+    #[test]
+    fn a_path_without_a_baseline_fails() {
+        assert!(baseline().check(&[("new", cost(&[("read", 1)]))]).is_err());
+    }
+
+    #[test]
+    fn thousands_are_told_apart() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}
