@@ -70,7 +70,7 @@ demo-strapi: ## The paper's workflows with a real Strapi, every way from three d
 
 bench: ## Measure, and write benches/results/ and docs/benchmarks.md; ONLY=proxy,idle for some of it, SHORT=1 to try it and write nothing, LONG=1 for a crawl of 65,535 pages too
 	@$(STEP) setup scripts/setup bench
-	@$(STEP) rivals scripts/rivals $(TARGET)/rivals
+	@$(if $(call chosen,proxy query json filter strapi script aggregate graphql dedup ways workflows),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
 	@$(if $(call chosen,strapi),$(STEP) strapi scripts/setup strapi,:)
 	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin handwritten --bin bench
 	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)

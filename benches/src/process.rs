@@ -125,6 +125,15 @@ pub fn peak(pid: u32) -> Result<u64> {
     memory(&status, "VmHWM:").context("/proc/PID/status has no VmHWM")
 }
 
+/// The page faults of a process so far that needed no disk.
+///
+/// # Errors
+/// If the process is gone, or this is no Linux.
+pub fn page_faults(pid: u32) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    fields(&stat).and_then(|mut fields| fields.nth(7)?.parse().ok()).context("/proc/PID/stat has no faults")
+}
+
 /// What a process and all that it started have used so far: a master and its workers. Memory that they
 /// share counts for each of them.
 ///
@@ -153,9 +162,14 @@ fn numbers(text: &str) -> Vec<u32> {
     text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
-/// The 14th and 15th field. The second one is a name that may have spaces, in parentheses.
+/// From the third field on. The second one is a name that may have spaces, in parentheses.
+fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
+    Some(stat.rsplit_once(')')?.1.split_whitespace())
+}
+
+/// The 14th and 15th field.
 fn cpu_of(stat: &str) -> Option<Duration> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut fields = fields(stat)?.skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     let per_second = rustix::param::clock_ticks_per_second().max(1);

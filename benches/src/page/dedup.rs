@@ -92,7 +92,7 @@ fn gain(rows: &Rows<'_>, (number, what, field, paper): Gains) -> String {
 fn sizes(rows: &Rows<'_>) -> String {
     let texts = rows.having("read_us");
     let lines = texts.iter().map(|text| {
-        let name = format!("{} commits, {} authors", text["nodes"], text["authors"]);
+        let name = format!("commits: {}, authors: {}", text["nodes"], text["authors"]);
         let bytes = FORMS.map(|(form, _)| cell(text["bytes"][form].as_f64()));
         let micros = FORMS.map(|(form, _)| cell(text["read_us"].get(form).and_then(Value::as_f64)));
         row(name, bytes.into_iter().chain(micros))

@@ -17,7 +17,7 @@ use crate::Tools;
 use crate::progress::Progress;
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(120);
+const TAKES: Duration = Duration::from_secs(95);
 /// The aggregates of the marketplace, and where their routes are here.
 const ROUTES: [(&str, &str); 5] =
     [("q1", "/q1"), ("q2", "/q2/{id}"), ("q3", "/q3"), ("q4", "/q4"), ("q5", "/q5")];

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::rivals::{Filter, Proxy, Speaks};
 use crate::{Tools, reload, say};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 4;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How many routes have the same filter.

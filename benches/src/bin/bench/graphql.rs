@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::{Tools, aggregate};
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(400);
+const TAKES: Duration = Duration::from_secs(370);
 
 #[derive(Serialize)]
 #[serde(untagged)]

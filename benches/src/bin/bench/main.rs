@@ -33,9 +33,11 @@ mod script;
 mod service;
 mod strapi;
 mod study;
+mod svg;
 mod threads;
 mod unseen;
 mod ways;
+mod workflows;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,7 +57,7 @@ type Bench = (&'static str, u64, fn(&Tools) -> Result<()>);
 const BENCHES: &[Bench] = &[
     ("unseen", 10, unseen::run),
     ("threads", 25, threads::run),
-    ("query", 140, query::run),
+    ("query", 160, query::run),
     ("json", 45, json::run),
     ("idle", 20, idle::run),
     ("gigabyte", 20, gigabyte::run),
@@ -66,15 +68,16 @@ const BENCHES: &[Bench] = &[
     ("neighbours", 85, neighbours::run),
     ("flood", 80, flood::run),
     ("kept", 15, kept::run),
-    ("proxy", 130, proxy::run),
-    ("dedup", 120, dedup::run),
-    ("curves", 90, script::curves::run),
-    ("filter", 150, filter::run),
+    ("proxy", 110, proxy::run),
+    ("dedup", 100, dedup::run),
+    ("curves", 80, script::curves::run),
+    ("filter", 105, filter::run),
     ("memory", 60, memory::run),
-    ("ways", 150, ways::run),
-    ("script", 150, script::run),
-    ("aggregate", 120, aggregate::run),
-    ("graphql", 400, graphql::run),
+    ("ways", 140, ways::run),
+    ("workflows", 150, workflows::run),
+    ("script", 140, script::run),
+    ("aggregate", 95, aggregate::run),
+    ("graphql", 370, graphql::run),
     ("strapi", 330, strapi::run),
 ];
 
@@ -181,7 +184,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     if tools.is_short {
         return Ok(());
     }
-    scoreboard::rows("rivals", &rivals::versions(&tools)?)?;
+    if let Some(rivals) = rivals::versions(&tools) {
+        scoreboard::rows("rivals", &rivals)?;
+    }
     benches::page::write()
 }
 

@@ -159,6 +159,10 @@ impl Server {
         Ok(())
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has used so far, the processes that it started included.
     pub(crate) fn usage(&self) -> Result<Usage> {
         usage_of_all(self.child.id())

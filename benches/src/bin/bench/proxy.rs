@@ -23,13 +23,13 @@ type Case = (&'static str, Speaks, Load<'static>, usize);
 
 const HEADLINE: &str = "http1, 1 KB";
 const CASES: [Case; 3] = [
-    (HEADLINE, Speaks::Http1, Load::Get("/small"), 7),
+    (HEADLINE, Speaks::Http1, Load::Get("/small"), 5),
     ("http2, 1 KB", Speaks::Http2, Load::GetHttp2("/small"), 3),
     ("http1, 100 KB", Speaks::Http1, Load::Get("/large"), 3),
 ];
 /// The load that never sleeps: its name in the rows, and how many rounds of it.
 const AWAKE: &str = "http1, 1 KB, awake";
-const AWAKE_ROUNDS: usize = 5;
+const AWAKE_ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(1);
 /// A load at which no server is busy.

@@ -1,6 +1,9 @@
 //! "Hello world" as a query: what it costs above a bare server that answers a constant, and beside what a
 //! client would use instead: GraphQL as in the ORFA paper's table 5, and programs on workerd. In C and in
-//! JavaScript, in each of the three modes; limits and access log on, the rivals' logs off.
+//! JavaScript, in each of the three modes; limits and access log on, the rivals' logs off. And what
+//! a query takes of the system (`query/kernel.rs`).
+
+mod kernel;
 
 use std::time::Duration;
 
@@ -44,6 +47,14 @@ struct Asks {
     body: Vec<u8>,
 }
 
+/// A line of the results.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Told {
+    Round(Row),
+    Kernel(kernel::Kernel),
+}
+
 #[derive(Serialize)]
 struct Row {
     server: &'static str,
@@ -81,7 +92,9 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         ways.push(Way { name: "workerd.token", server, asks: by_token });
     }
     let rows = measure(tools, &ways)?;
-    tools.results("query", &rows, scores(&rows))
+    let (kernel, scores) = (kernel::measure(tools, &ways)?, scores(&rows));
+    let rows = rows.into_iter().map(Told::Round).chain(kernel.into_iter().map(Told::Kernel));
+    tools.results("query", &rows.collect::<Vec<_>>(), scores)
 }
 
 /// Rounds of all ways in turn.

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use crate::process::{NOBODY, SERVER_CORE, Server, pinned};
@@ -185,6 +185,22 @@ pub(crate) fn capnweb(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option
     Ok(Some(server))
 }
 
+/// Starts openapi-to-graphql over the stand-ins for Memos and Gitea, which it calls there. None where it is not there.
+pub(crate) fn openapi_to_graphql(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>> {
+    let Some(script) = present(tools, "openapi-to-graphql") else { return Ok(None) };
+    let server = Server::start_within(SLOW_START, |address, _| {
+        let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
+        command.arg(script).args([
+            address.ip().to_string(),
+            address.port().to_string(),
+            upstream.to_string(),
+        ]);
+        command.env("NODE_ENV", "production");
+        Ok(command)
+    })?;
+    Ok(Some(server))
+}
+
 /// Starts GraphQL that answers "hello world". None where it is not there.
 pub(crate) fn graphql(tools: &Tools) -> Result<Option<Server>> {
     let Some(script) = present(tools, "graphql") else { return Ok(None) };
@@ -238,10 +254,9 @@ pub(crate) struct Rival {
     version: Option<String>,
 }
 
-/// All that it looked for, by the lines `name<TAB>version` that it leaves.
-pub(crate) fn versions(tools: &Tools) -> Result<Vec<Rival>> {
-    let file = tools.rivals.join("versions");
-    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+/// All that it looked for, by the lines `name<TAB>version` that it leaves; none where it never ran.
+pub(crate) fn versions(tools: &Tools) -> Option<Vec<Rival>> {
+    let text = std::fs::read_to_string(tools.rivals.join("versions")).ok()?;
     let rival = |line: &str| {
         let (name, version) = line.split_once('\t').unwrap_or((line, ""));
         Rival {
@@ -249,7 +264,7 @@ pub(crate) fn versions(tools: &Tools) -> Result<Vec<Rival>> {
             version: Some(version.to_owned()).filter(|version| !version.is_empty()),
         }
     };
-    Ok(text.lines().map(rival).collect())
+    Some(text.lines().map(rival).collect())
 }
 
 /// Where a rival is; says so if it is not.

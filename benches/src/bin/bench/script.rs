@@ -9,7 +9,6 @@ pub(crate) mod curves;
 mod handlers;
 mod servers;
 mod state;
-mod svg;
 
 use std::time::Duration;
 

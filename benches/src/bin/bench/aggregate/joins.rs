@@ -25,7 +25,7 @@ use crate::ratios::{Headline, at_least, at_most, ratio};
 use crate::rivals::present;
 use crate::{Tools, open};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 4;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(2);
 /// All of the orders.

@@ -20,10 +20,10 @@ use serde::Serialize;
 
 use super::cases::{Case, crawl, mapreduce};
 use super::servers::{ALL_CORES, Scripted, example};
-use super::svg::{Axis, Chart, Line, draw};
 use crate::process::Server;
 use crate::progress::Progress;
 use crate::service::{Answer, Service, text};
+use crate::svg::{Axis, Chart, Line, draw};
 use crate::{Tools, open};
 
 const WORKERS: [u32; 4] = [1, 2, 4, 8];

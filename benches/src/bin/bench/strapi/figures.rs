@@ -2,14 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use benches::scoreboard::{Better, Score};
+use anyhow::Result;
+use benches::scoreboard::{self, Better, Score};
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use super::way::{Host, Mode, Shape, Way};
+use super::way::{Host, Language, Mode, Shape, Way};
 use super::workflow::Workflow;
 use super::{Cell, Run, SIZES, USUAL_MS};
 use crate::say;
+use crate::svg::{Axis, Chart, Line, draw};
+
+/// The ways whose latency is drawn.
+const DRAWN: [Way; 4] = [
+    Way::AtOnce,
+    Way::Graphql,
+    Way::Best,
+    Way::Program(Host::Orfa(Mode::Instance, Language::C), Shape::Bulk),
+];
 
 /// All that was measured.
 #[derive(Default)]
@@ -40,6 +50,7 @@ pub(super) struct Row {
     gzip_down: f64,
     /// The latency by the round trip, both in milliseconds.
     ms: BTreeMap<String, f64>,
+    spread_ms: BTreeMap<String, f64>,
 }
 
 impl Figures {
@@ -93,6 +104,23 @@ impl Figures {
         }
     }
 
+    /// The paper's figure 9: what N does to each way, at the usual distance.
+    pub(super) fn draw(&self) -> Result<()> {
+        let line = |workflow, way: Way| {
+            let cell = |size| Cell { workflow, size, round_trip_ms: USUAL_MS };
+            let points =
+                SIZES.into_iter().filter_map(|size| Some((size as f64, self.get(cell(size), way)?.ms())));
+            Line { name: way.to_string(), points: points.collect(), is_ceiling: false }
+        };
+        let charts = Workflow::ALL.map(|workflow| Chart {
+            title: format!("{} from {USUAL_MS} ms", workflow.name()),
+            x: Axis { name: "N", marks: Some(SIZES.map(|size| size as f64).to_vec()) },
+            y: "ms",
+            lines: DRAWN.map(|way| line(workflow, way)).into(),
+        });
+        Ok(std::fs::write(scoreboard::folder().join("orfa-figure-9.svg"), draw(&charts))?)
+    }
+
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for workflow in Workflow::ALL {
@@ -105,8 +133,14 @@ impl Figures {
 
     fn row(&self, workflow: Workflow, n: usize, way: Way) -> Option<Row> {
         let is_it = |cell: &Cell| cell.workflow == workflow && cell.size == n;
-        let mut of = self.of.iter().filter(|((cell, of), _)| is_it(cell) && *of == way).peekable();
-        let (_, figure) = of.peek()?;
+        let of: Vec<_> = self.of.iter().filter(|((cell, of), _)| is_it(cell) && *of == way).collect();
+        let (_, figure) = of.first()?;
+        let by_distance = |value: fn(&Figure) -> f64| {
+            let cell = |((cell, _), figure): &(&(Cell, Way), &Figure)| {
+                (format!("{:03}", cell.round_trip_ms), (value(figure) * 10.0).round() / 10.0)
+            };
+            of.iter().map(cell).collect()
+        };
         Some(Row {
             workflow: workflow.name(),
             n,
@@ -115,11 +149,8 @@ impl Figures {
             bytes_up: median(&figure.up),
             bytes_down: median(&figure.down),
             gzip_down: median(&figure.gzip_down),
-            ms: of
-                .map(|((cell, _), figure)| {
-                    (format!("{:03}", cell.round_trip_ms), (figure.ms() * 10.0).round() / 10.0)
-                })
-                .collect(),
+            ms: by_distance(Figure::ms),
+            spread_ms: by_distance(|figure| spread(&figure.ms)),
         })
     }
 
@@ -245,7 +276,6 @@ impl Figure {
 mod tests {
     use benches::delay::Traffic;
 
-    use super::super::way::Language;
     use super::*;
 
     const BASE: Way = Way::Program(Host::Orfa(Mode::Base, Language::C), Shape::Bulk);

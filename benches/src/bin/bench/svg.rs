@@ -14,29 +14,29 @@ const STYLE: &str = "text{font:11px sans-serif;fill:#57606a}.t{font-weight:bold;
     .a{stroke:#8c959f;fill:none}.l{fill:none;stroke-width:1.8}";
 
 /// A chart: its axes, and lines.
-pub(super) struct Chart {
-    pub(super) title: String,
-    pub(super) x: Axis,
-    pub(super) y: &'static str,
-    pub(super) lines: Vec<Line>,
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: &'static str,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// The axis below: what it counts, and where numbers stand. None: at round ones.
-pub(super) struct Axis {
-    pub(super) name: &'static str,
-    pub(super) marks: Option<Vec<f64>>,
+pub(crate) struct Axis {
+    pub(crate) name: &'static str,
+    pub(crate) marks: Option<Vec<f64>>,
 }
 
 /// A line through points.
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
     /// It is not measured, but what the machine could do.
-    pub(super) is_ceiling: bool,
+    pub(crate) is_ceiling: bool,
 }
 
 /// Charts beside each other, as an SVG file.
-pub(super) fn draw(charts: &[Chart]) -> String {
+pub(crate) fn draw(charts: &[Chart]) -> String {
     let width = WIDTH * charts.len() as f64;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" width=\"{width}\" \

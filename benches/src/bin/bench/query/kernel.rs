@@ -1,0 +1,97 @@
+//! What a query takes of the system: page faults and system calls, for each request. Neither depends on who else uses the
+//! machine. System calls are counted by strace, which makes the server slower, and therefore in a round of their own.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use benches::process::page_faults;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+
+use super::Way;
+use crate::load::{Load, load};
+use crate::process::Server;
+use crate::{Tools, say};
+
+const ROUND: Duration = Duration::from_secs(2);
+/// What strace may take to attach itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Serialize)]
+pub(super) struct Kernel {
+    server: &'static str,
+    page_faults: f64,
+    /// None where there is no strace.
+    system_calls: Option<f64>,
+}
+
+/// Of ORFA, and of the floor.
+pub(super) fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Kernel>> {
+    let ours = ways.iter().filter(|way| way.name == "floor" || way.name.starts_with("query."));
+    ours.map(|way| kernel(tools, way).context(way.name)).collect()
+}
+
+fn kernel(tools: &Tools, way: &Way<'_>) -> Result<Kernel> {
+    let (script, time) = (way.asks.script(), tools.time(ROUND));
+    let before = page_faults(way.server.pid())?;
+    let requests = load(way.server, Load::Script(&script), time)?.requests;
+    let faults = page_faults(way.server.pid())? - before;
+    let page_faults = rounded(faults as f64 / requests.max(1) as f64);
+    let system_calls = traced(way.server, || Ok(load(way.server, Load::Script(&script), time)?.requests))?;
+    let told =
+        system_calls.map_or_else(|| "no strace".to_owned(), |calls| format!("{calls:.2} system calls"));
+    say(&format!("  {:<17} {page_faults:.3} page faults, {told} a request", way.name));
+    Ok(Kernel { server: way.name, page_faults, system_calls })
+}
+
+/// System calls of a server by the requests that some work makes.
+fn traced(server: &Server, work: impl FnOnce() -> Result<u64>) -> Result<Option<f64>> {
+    let folder = tempfile::tempdir()?;
+    let table = folder.path().join("table");
+    let mut strace = Command::new("strace");
+    strace.args(["-c", "-f", "-q", "-p", &server.pid().to_string(), "-o"]).arg(&table);
+    let Ok(mut strace) = strace.stdin(Stdio::null()).stderr(Stdio::null()).spawn() else { return Ok(None) };
+    let end = Instant::now() + PATIENCE;
+    while !is_traced(server.pid())? {
+        ensure!(strace.try_wait()?.is_none() && Instant::now() < end, "strace can't attach itself");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let requests = work();
+    let pid = Pid::from_raw(strace.id().cast_signed()).context("no process")?;
+    kill_process(pid, Signal::INT)?;
+    strace.wait()?;
+    let calls = total(&std::fs::read_to_string(&table)?).context("strace tells no total")?;
+    Ok(Some(rounded(calls as f64 / requests?.max(1) as f64)))
+}
+
+fn is_traced(pid: u32) -> Result<bool> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    Ok(tracer.is_some_and(|tracer| tracer.trim() != "0"))
+}
+
+/// The calls in the last line of strace's table.
+fn total(table: &str) -> Option<u64> {
+    let last = table.lines().rfind(|line| line.ends_with(" total"))?;
+    last.split_whitespace().nth(3)?.parse().ok()
+}
+
+/// To a thousandth.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_is_read_with_errors_and_without() {
+        let head = "% time     seconds  usecs/call     calls    errors syscall\n";
+        let line = " 50.00    0.000100           1       100        20 read\n";
+        let with = format!("{head}{line}100.00    0.000200           1       200        20 total\n");
+        let without = format!("{head}{line}100.00    0.000200           1       200           total\n");
+        assert_eq!((total(&with), total(&without), total(head)), (Some(200), Some(200), None));
+    }
+}

@@ -1,0 +1,219 @@
+//! The ORFA paper's workflows on Memos and Gitea, by stand-ins: services that answer the same calls, with answers as long as
+//! those two are known for. Latency and bytes by REST, by GraphQL as the paper has it (openapi-to-graphql), and by ORFA, where
+//! the paper's figures 7 to 9 are; and for its table 5b, workflows a second where all share a core.
+//!
+//! `standins.rs` makes up the services, `asks.rs` the workflows and how each way does them.
+
+mod asks;
+mod standins;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use benches::client::Client;
+use benches::delay::Delay;
+use benches::stats::{median, spread};
+use futures_util::future::try_join_all;
+use serde::Serialize;
+
+use self::asks::{Asked, Programs, WAYS, WORKFLOWS, Way, Workflow};
+use crate::process::{SERVER_CORE, Server, pinned};
+use crate::progress::Progress;
+use crate::rivals::openapi_to_graphql;
+use crate::{Tools, open};
+
+/// Where the paper's figures are: round trips in milliseconds, and N.
+const CELLS: [(u64, usize); 6] = [(93, 2), (93, 4), (93, 8), (93, 16), (35, 4), (170, 4)];
+const USUAL_SIZE: usize = 4;
+const ROUNDS: usize = 3;
+/// A call after the other takes as long each time.
+const LONG_MS: f64 = 1500.0;
+const WARM_UPS: usize = 10;
+/// Clients that ask at once where workflows a second are counted, and for how long.
+const CLIENTS: usize = 8;
+const BUSY: Duration = Duration::from_secs(2);
+const TAKES: Duration = Duration::from_secs(150);
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Far(Box<Far>),
+    Busy(Busy),
+}
+
+/// A way of a workflow, from far away.
+#[derive(Default, Serialize)]
+struct Far {
+    workflow: &'static str,
+    n: usize,
+    way: &'static str,
+    requests: usize,
+    bytes_up: u64,
+    bytes_down: u64,
+    gzip_down: u64,
+    ms: BTreeMap<String, f64>,
+    spread_ms: BTreeMap<String, f64>,
+}
+
+/// The same, where the service and all else have one core.
+#[derive(Serialize)]
+struct Busy {
+    busy: &'static str,
+    way: &'static str,
+    per_second: f64,
+}
+
+/// Who is asked.
+struct World {
+    service: SocketAddr,
+    orfa: Server,
+    graphql: Option<Server>,
+    programs: Programs,
+}
+
+pub(crate) fn run(tools: &Tools) -> Result<()> {
+    let progress = Progress::new(tools, tools.time(TAKES));
+    let mut rows: Vec<Row> = Vec::new();
+    rows.extend(open::run(far(tools, &progress))??.into_iter().map(|row| Row::Far(Box::new(row))));
+    rows.extend(busy(tools, &progress)?.into_iter().map(Row::Busy));
+    tools.results("workflows", &rows, [])
+}
+
+async fn far(tools: &Tools, progress: &Progress) -> Result<Vec<Far>> {
+    let service = standins::start()?;
+    let world = World::start(tools, service.address, &WORKFLOWS).await?;
+    let mut rows: Vec<Far> = Vec::new();
+    for workflow in &WORKFLOWS {
+        for way in world.ways() {
+            let near = world.client(way)?;
+            for _ in 0..WARM_UPS {
+                world.once(workflow, way, USUAL_SIZE, &near).await.with_context(|| way.name())?;
+            }
+        }
+        for (round_trip_ms, size) in if tools.is_short { &CELLS[4..5] } else { &CELLS[..] } {
+            cell(tools, &world, workflow, (*round_trip_ms, *size), &mut rows).await?;
+            progress.say(&format!("{} N={size} from {round_trip_ms} ms", workflow.name));
+        }
+    }
+    Ok(rows)
+}
+
+/// Rounds of all ways in turn.
+async fn cell(
+    tools: &Tools,
+    world: &World,
+    workflow: &Workflow,
+    (round_trip_ms, size): (u64, usize),
+    rows: &mut Vec<Far>,
+) -> Result<()> {
+    let (place, mut expected) = (format!("{round_trip_ms:03}"), None);
+    for way in world.ways() {
+        let delay = Delay::start(world.address(way)?, Duration::from_millis(round_trip_ms)).await?;
+        let client = Client::new(delay.address());
+        client.open(size).await?;
+        let (mut ms, mut last) = (Vec::new(), Asked::default());
+        let before = delay.traffic();
+        while ms.len() < tools.rounds(ROUNDS) && ms.last().is_none_or(|ms| *ms < LONG_MS) {
+            let began = Instant::now();
+            last = world.once(workflow, way, size, &client).await.with_context(|| way.name())?;
+            ms.push(began.elapsed().as_secs_f64() * 1e3);
+            let expected = expected.get_or_insert_with(|| last.answer.clone());
+            ensure!(last.answer == *expected, "{}: {} and not {expected}", way.name(), last.answer);
+        }
+        let (traffic, all) = (delay.traffic() - before, ms.len() as u64);
+        let found =
+            rows.iter().position(|row| (row.workflow, row.n, row.way) == (workflow.name, size, way.name()));
+        let found = found.unwrap_or_else(|| {
+            rows.push(Far { workflow: workflow.name, n: size, way: way.name(), ..Far::default() });
+            rows.len() - 1
+        });
+        let Some(row) = rows.get_mut(found) else { continue };
+        (row.requests, row.bytes_up, row.bytes_down) = (last.requests, traffic.up / all, traffic.down / all);
+        row.gzip_down = row.bytes_down - last.gzip_saves;
+        row.ms.insert(place.clone(), (median(&ms) * 10.0).round() / 10.0);
+        row.spread_ms.insert(place.clone(), (spread(&ms) * 10.0).round() / 10.0);
+    }
+    Ok(())
+}
+
+/// Workflows a second, of those that only read: the service is a process of its own on the servers' core.
+fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<Busy>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("answers.json");
+    std::fs::write(&file, serde_json::to_vec(&standins::reads(USUAL_SIZE))?)?;
+    let service = Server::start(|address, _| {
+        let mut command = pinned(SERVER_CORE, &tools.upstream);
+        command.arg(address.to_string()).arg(&file);
+        Ok(command)
+    })?;
+    let mut rows = Vec::new();
+    open::run(async {
+        let reading: Vec<Workflow> = WORKFLOWS.into_iter().filter(Workflow::reads).collect();
+        let world = World::start(tools, service.address, &reading).await?;
+        for workflow in &reading {
+            for way in world.ways().filter(|way| way.is_in_table_5b()) {
+                let client = world.client(way)?;
+                world.once(workflow, way, USUAL_SIZE, &client).await?;
+                let (began, time) = (Instant::now(), tools.time(BUSY));
+                let clients = (0..CLIENTS).map(async |_| {
+                    let mut done = 0;
+                    while began.elapsed() < time {
+                        world.once(workflow, way, USUAL_SIZE, &client).await?;
+                        done += 1;
+                    }
+                    anyhow::Ok(done)
+                });
+                let done: u32 = try_join_all(clients).await?.into_iter().sum();
+                let per_second = f64::from(done) / began.elapsed().as_secs_f64();
+                progress.say(&format!("{} {:<18} {per_second:>8.1} a second", workflow.name, way.name()));
+                rows.push(Busy { busy: workflow.name, way: way.name(), per_second });
+            }
+        }
+        anyhow::Ok(())
+    })??;
+    Ok(rows)
+}
+
+impl World {
+    async fn start(tools: &Tools, service: SocketAddr, workflows: &[Workflow]) -> Result<Self> {
+        let yaml = format!(
+            "shed: {{ automatic: false }}\nservices: {{ api: {{ url: 'http://{service}' }} }}\n\
+             routes:\n  - path: /query\n    query:\n      services: [api]\n      methods: [GET, PATCH, DELETE]\n      \
+             modes: [code, instance]\n      limits: {{ cpu: 50ms, deadline: 10s, memory: 16MiB, calls: 200, parallel: 32 }}\n"
+        );
+        let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+        let programs = Programs::learn(tools, &Client::new(orfa.address), workflows).await?;
+        Ok(Self { service, orfa, graphql: openapi_to_graphql(tools, service)?, programs })
+    }
+
+    /// The ways that can be had.
+    fn ways(&self) -> impl Iterator<Item = Way> {
+        let has_graphql = self.graphql.is_some();
+        WAYS.into_iter().filter(move |way| has_graphql || *way != Way::Graphql)
+    }
+
+    fn address(&self, way: Way) -> Result<SocketAddr> {
+        match way {
+            Way::OneByOne | Way::AtOnce => Ok(self.service),
+            Way::Graphql => Ok(self.graphql.as_ref().context("there is no openapi-to-graphql")?.address),
+            Way::Program(..) => Ok(self.orfa.address),
+        }
+    }
+
+    fn client(&self, way: Way) -> Result<Client> {
+        Ok(Client::new(self.address(way)?))
+    }
+
+    async fn once(&self, workflow: &Workflow, way: Way, size: usize, client: &Client) -> Result<Asked> {
+        match way {
+            Way::OneByOne => workflow.by_rest(client, size, false).await,
+            Way::AtOnce => workflow.by_rest(client, size, true).await,
+            Way::Graphql => workflow.by_graphql(client, size).await,
+            Way::Program(mode, language) => {
+                self.programs.run(client, (workflow.name, mode, language), size).await
+            }
+        }
+    }
+}
