@@ -61,7 +61,10 @@ async fn what_a_handler_only_hands_on_goes_as_it_came_if_it_is_the_json_that_it_
             $r.respond({{got: await $r.unread(3, g, 2, ['{text}'])}}); }}"
         )
     };
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     let written = written()
+        .resource("/deep")
+        .on(Get, &hands_on("'http://up/body'", &deep))
         .resource("/json")
         .on(Get, &hands_on("'http://up/body'", r#"[1.0, 12345678901234567890, "é"]"#))
         .resource("/none")
@@ -72,6 +75,7 @@ async fn what_a_handler_only_hands_on_goes_as_it_came_if_it_is_the_json_that_it_
         .on(Get, &hands_on("'/own'", "text"));
     let (rig, _upstream) = outside(written, &[]).await;
     for (path, body) in [
+        ("/deep", &*format!(r#"{{"got":{deep}}}"#)),
         ("/json", r#"{"got":[1.0, 12345678901234567890, "é"]}"#),
         ("/none", r#"{"got":"[1.0, \"é"}"#),
         ("/inside", r#"{"got":"text"}"#),
