@@ -175,9 +175,12 @@ fn json(rng: &mut Rng, is_usual: bool, depth: usize) -> String {
         let items: Vec<_> = (0..rng.usize(..3)).map(|_| json(rng, is_usual, depth + 1)).collect();
         return format!("[{space}{}{space}]", items.join(","));
     }
-    let mut names = vec!["id", "in", "name", "é", "q", "constructor"];
+    let mut names = vec!["id", "in", "name", "é", "constructor", "-1", "__proto__", "toJSON"];
     rng.shuffle(&mut names);
-    names.truncate(rng.usize(..5));
+    names.truncate(rng.usize(..6));
+    if rng.u8(..4) == 0 {
+        names.splice(..0, ["2", "10"]); // Where JavaScript puts them.
+    }
     if !is_usual && rng.bool() {
         names
             .push(pick(rng, &["id", "__proto__", "toJSON", "10", "2", "-1", "\\u0069d", "a\\\"b", "", "01"]));
