@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::client::Client;
+use benches::client::{Client, gzip_saves};
 use benches::delay::Delay;
 use benches::stats::{median, spread};
-use futures_util::future::try_join_all;
 use serde::Serialize;
 
-use self::asks::{Asked, Programs, WAYS, WORKFLOWS, Way, Workflow};
+use self::asks::{Asked, Programs, WAYS, WORKFLOWS, Way, Workflow, script};
+use crate::load::{Load, load};
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::progress::Progress;
 use crate::rivals::openapi_to_graphql;
@@ -31,8 +31,8 @@ const ROUNDS: usize = 3;
 /// A call after the other takes as long each time.
 const LONG_MS: f64 = 1500.0;
 const WARM_UPS: usize = 10;
-/// Clients that ask at once where workflows a second are counted, and for how long.
-const CLIENTS: usize = 8;
+/// Where workflows a second are counted.
+const BUSY_ROUNDS: usize = 2;
 const BUSY: Duration = Duration::from_secs(2);
 const TAKES: Duration = Duration::from_secs(150);
 
@@ -62,6 +62,7 @@ struct Far {
 struct Busy {
     busy: &'static str,
     way: &'static str,
+    round: usize,
     per_second: f64,
 }
 
@@ -129,9 +130,10 @@ async fn cell(
             rows.push(Far { workflow: workflow.name, n: size, way: way.name(), ..Far::default() });
             rows.len() - 1
         });
+        let saved = last.bodies.iter().map(|body| gzip_saves(body)).sum::<std::io::Result<u64>>()?;
         let Some(row) = rows.get_mut(found) else { continue };
         (row.requests, row.bytes_up, row.bytes_down) = (last.requests, traffic.up / all, traffic.down / all);
-        row.gzip_down = row.bytes_down - last.gzip_saves;
+        row.gzip_down = row.bytes_down - saved;
         row.ms.insert(place.clone(), (median(&ms) * 10.0).round() / 10.0);
         row.spread_ms.insert(place.clone(), (spread(&ms) * 10.0).round() / 10.0);
     }
@@ -148,31 +150,29 @@ fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<Busy>> {
         command.arg(address.to_string()).arg(&file);
         Ok(command)
     })?;
+    let reading: Vec<Workflow> = WORKFLOWS.into_iter().filter(Workflow::reads).collect();
+    let world = open::run(World::start(tools, service.address, &reading))??;
     let mut rows = Vec::new();
-    open::run(async {
-        let reading: Vec<Workflow> = WORKFLOWS.into_iter().filter(Workflow::reads).collect();
-        let world = World::start(tools, service.address, &reading).await?;
-        for workflow in &reading {
-            for way in world.ways().filter(|way| way.is_in_table_5b()) {
-                let client = world.client(way)?;
-                world.once(workflow, way, USUAL_SIZE, &client).await?;
-                let (began, time) = (Instant::now(), tools.time(BUSY));
-                let clients = (0..CLIENTS).map(async |_| {
-                    let mut done = 0;
-                    while began.elapsed() < time {
-                        world.once(workflow, way, USUAL_SIZE, &client).await?;
-                        done += 1;
-                    }
-                    anyhow::Ok(done)
-                });
-                let done: u32 = try_join_all(clients).await?.into_iter().sum();
-                let per_second = f64::from(done) / began.elapsed().as_secs_f64();
-                progress.say(&format!("{} {:<18} {per_second:>8.1} a second", workflow.name, way.name()));
-                rows.push(Busy { busy: workflow.name, way: way.name(), per_second });
+    for workflow in &reading {
+        let mut ways = Vec::new();
+        for way in world.ways().filter(|way| way.is_in_table_5b()) {
+            let client = Client::new(service.address);
+            let sent = open::run(workflow.all(&client, way, USUAL_SIZE, &world.programs))??;
+            ways.push((way, sent.len() as f64, script(&sent)?));
+        }
+        for round in 0..=tools.rounds(BUSY_ROUNDS) {
+            for (way, requests, script) in &ways {
+                let server = world.server(*way, &service)?;
+                let measured = load(server, Load::Script(script), tools.time(BUSY)).context(way.name())?;
+                let per_second = measured.per_second / requests;
+                // The first round is for those that compile what runs often.
+                if round > 0 {
+                    progress.say(&format!("{} {:<22} {per_second:>8.1} a second", workflow.name, way.name()));
+                    rows.push(Busy { busy: workflow.name, way: way.name(), round, per_second });
+                }
             }
         }
-        anyhow::Ok(())
-    })??;
+    }
     Ok(rows)
 }
 
@@ -197,9 +197,22 @@ impl World {
     fn address(&self, way: Way) -> Result<SocketAddr> {
         match way {
             Way::OneByOne | Way::AtOnce => Ok(self.service),
-            Way::Graphql => Ok(self.graphql.as_ref().context("there is no openapi-to-graphql")?.address),
+            Way::Graphql => Ok(self.graphql()?.address),
             Way::Program(..) => Ok(self.orfa.address),
         }
+    }
+
+    /// The same where the service is a server too.
+    fn server<'a>(&'a self, way: Way, service: &'a Server) -> Result<&'a Server> {
+        match way {
+            Way::OneByOne | Way::AtOnce => Ok(service),
+            Way::Graphql => self.graphql(),
+            Way::Program(..) => Ok(&self.orfa),
+        }
+    }
+
+    fn graphql(&self) -> Result<&Server> {
+        self.graphql.as_ref().context("there is no openapi-to-graphql")
     }
 
     fn client(&self, way: Way) -> Result<Client> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use benches::client::{Client, gzip_saves};
+use benches::client::Client;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -27,9 +27,11 @@ pub(super) struct Workflow {
     body: Option<&'static str>,
     /// What is wanted of an answer, by the row's key.
     wanted: fn(&str, &Value) -> Value,
-    /// The list and a call in GraphQL, and whether the calls change something.
-    document: (fn(usize) -> String, fn(&str) -> String),
+    document: Document,
 }
+
+/// The list and a call in GraphQL.
+type Document = (fn(usize) -> String, fn(&str) -> String);
 
 pub(super) const WORKFLOWS: [Workflow; 4] = [
     Workflow {
@@ -112,13 +114,23 @@ pub(super) const WAYS: [Way; 9] = [
 pub(super) struct Asked {
     pub(super) answer: Value,
     pub(super) requests: usize,
-    pub(super) gzip_saves: u64,
+    /// Of the answers, for what gzip would save to be counted when nobody takes the time.
+    pub(super) bodies: Vec<Bytes>,
 }
 
 /// The programs as they are sent, the first time and later: in the modes that keep them, by token.
-pub(super) struct Programs(
-    BTreeMap<(&'static str, &'static str, &'static str), (Vec<(HeaderName, HeaderValue)>, Bytes)>,
-);
+pub(super) struct Programs(BTreeMap<Which, (Vec<(HeaderName, HeaderValue)>, Bytes)>);
+
+/// A workflow, a mode and a language.
+type Which = (&'static str, &'static str, &'static str);
+
+/// A request.
+pub(super) struct Sent {
+    method: Method,
+    path: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+}
 
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
@@ -154,9 +166,9 @@ impl Workflow {
     }
 
     pub(super) async fn by_rest(&self, client: &Client, size: usize, at_once: bool) -> Result<Asked> {
-        let (list, mut saved) = send(client, Method::GET, &(self.list)(size), None).await?;
-        let keys = self.keys(&list);
-        let call = async |key: &String| send(client, self.method.clone(), &(self.call)(key), self.body).await;
+        let (list, body) = ask(client, &self.list(size)).await?;
+        let (keys, mut bodies) = (self.keys(&list), vec![body]);
+        let call = async |key: &String| ask(client, &self.call(key)).await;
         let answers = if at_once {
             try_join_all(keys.iter().map(call)).await?
         } else {
@@ -166,46 +178,99 @@ impl Workflow {
             }
             answers
         };
-        saved += answers.iter().map(|(_, saved)| saved).sum::<u64>();
         let answer = keys.iter().zip(&answers).map(|(key, (answer, _))| (self.wanted)(key, answer)).collect();
-        Ok(Asked { answer, requests: 1 + keys.len(), gzip_saves: saved })
+        bodies.extend(answers.into_iter().map(|(_, body)| body));
+        Ok(Asked { answer, requests: bodies.len(), bodies })
     }
 
     pub(super) async fn by_graphql(&self, client: &Client, size: usize) -> Result<Asked> {
-        let (list, call) = self.document;
-        let (list, saved) = graphql(client, &list(size)).await?;
-        let keys = self.keys(&list["list"]);
-        let calls = keys.iter().enumerate().map(|(place, key)| format!("a{place}:{}", call(key)));
-        let kind = if self.reads() { "" } else { "mutation" };
-        let (data, more) = graphql(client, &format!("{kind}{{{}}}", calls.collect::<String>())).await?;
-        let wanted = |(place, key): (usize, &String)| (self.wanted)(key, &data[format!("a{place}")]);
+        let (mut list, first) = ask(client, &graphql(&(self.document.0)(size))).await?;
+        let keys = self.keys(&list["data"]["list"].take());
+        let (data, second) = ask(client, &self.batch(&keys)).await?;
+        ensure!(data.get("errors").is_none(), "GraphQL failed: {data:.300}");
+        let wanted = |(place, key): (usize, &String)| (self.wanted)(key, &data["data"][format!("a{place}")]);
         let answer = keys.iter().enumerate().map(wanted).collect();
-        Ok(Asked { answer, requests: 2, gzip_saves: saved + more })
+        Ok(Asked { answer, requests: 2, bodies: vec![first, second] })
+    }
+
+    /// All that a way sends for one run, when it knows already what the list has.
+    pub(super) async fn all(
+        &self,
+        service: &Client,
+        way: Way,
+        size: usize,
+        programs: &Programs,
+    ) -> Result<Vec<Sent>> {
+        let (list, _) = ask(service, &self.list(size)).await?;
+        let keys = self.keys(&list);
+        Ok(match way {
+            Way::OneByOne | Way::AtOnce => {
+                std::iter::once(self.list(size)).chain(keys.iter().map(|key| self.call(key))).collect()
+            }
+            Way::Graphql => vec![graphql(&(self.document.0)(size)), self.batch(&keys)],
+            Way::Program(mode, language) => vec![programs.sent((self.name, mode, language), size)?],
+        })
+    }
+
+    fn list(&self, size: usize) -> Sent {
+        Sent { method: Method::GET, path: (self.list)(size), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    fn call(&self, key: &str) -> Sent {
+        let body = self.body.unwrap_or_default().into();
+        let headers = if self.body.is_some() { json_headers() } else { Vec::new() };
+        Sent { method: self.method.clone(), path: (self.call)(key), headers, body }
+    }
+
+    /// All calls as one document.
+    fn batch(&self, keys: &[String]) -> Sent {
+        let call = |(place, key): (usize, &String)| format!("a{place}:{}", (self.document.1)(key));
+        let calls: String = keys.iter().enumerate().map(call).collect();
+        graphql(&format!("{}{{{calls}}}", if self.reads() { "" } else { "mutation" }))
     }
 }
 
-/// The data of a GraphQL answer.
-async fn graphql(client: &Client, query: &str) -> Result<(Value, u64)> {
-    let body = json!({ "query": query }).to_string();
-    let (mut answer, saved) = send(client, Method::POST, "/graphql", Some(&body)).await?;
-    ensure!(answer.get("errors").is_none(), "{query}: {answer:.300}");
-    Ok((answer["data"].take(), saved))
+fn graphql(query: &str) -> Sent {
+    let body = json!({ "query": query }).to_string().into();
+    Sent { method: Method::POST, path: "/graphql".into(), headers: json_headers(), body }
 }
 
-/// A JSON answer, and what gzip would save of it.
-async fn send(client: &Client, method: Method, path: &str, body: Option<&str>) -> Result<(Value, u64)> {
-    let mut request = Request::builder().method(method).uri(path);
-    if body.is_some() {
-        request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
+fn json_headers() -> Vec<(HeaderName, HeaderValue)> {
+    let json = HeaderValue::from_static("application/json");
+    vec![(CONTENT_TYPE, json.clone()), (ACCEPT, json)]
+}
+
+/// The JSON of an answer, and its body.
+async fn ask(client: &Client, sent: &Sent) -> Result<(Value, Bytes)> {
+    let answer = client.send(sent.request()?).await?;
+    let text = || String::from_utf8_lossy(&answer.body);
+    ensure!(answer.status.is_success(), "{}: {} {}", sent.path, answer.status, text());
+    Ok((serde_json::from_slice(&answer.body)?, answer.body))
+}
+
+impl Sent {
+    fn request(&self) -> Result<Request<Full<Bytes>>> {
+        let request = Request::builder().method(&self.method).uri(&self.path);
+        let mut request = request.body(Full::new(self.body.clone()))?;
+        request.headers_mut().extend(self.headers.iter().cloned());
+        Ok(request)
     }
-    let body = Full::new(Bytes::from(body.unwrap_or_default().to_owned()));
-    read(client, request.body(body)?).await.with_context(|| path.to_owned())
 }
 
-async fn read(client: &Client, request: Request<Full<Bytes>>) -> Result<(Value, u64)> {
-    let answer = client.send(request).await?;
-    ensure!(answer.status.is_success(), "{} {}", answer.status, String::from_utf8_lossy(&answer.body));
-    Ok((serde_json::from_slice(&answer.body)?, gzip_saves(&answer.body)?))
+/// What wrk sends, one after the other, in Lua.
+pub(super) fn script(sent: &[Sent]) -> Result<String> {
+    let mut lines = "local sent, next = {}, 0\n".to_owned();
+    for Sent { method, path, headers, body } in sent {
+        let body: String = body.iter().map(|byte| format!("\\{byte:03}")).collect();
+        let mut table = String::new();
+        for (name, value) in headers {
+            table += &format!("['{name}']='{}',", value.to_str()?);
+        }
+        lines += &format!("sent[#sent + 1] = {{ '{method}', '{path}', {{ {table} }}, '{body}' }}\n");
+    }
+    Ok(lines
+        + "request = function()\n  next = next % #sent + 1\n  local one = sent[next]\n  \
+           return wrk.format(one[1], one[2], one[3], one[4])\nend\n")
 }
 
 impl Programs {
@@ -220,43 +285,36 @@ impl Programs {
                     "c" => ("application/wasm", std::fs::read(build(&tools.orfa, &name, folder.path())?)?),
                     _ => ("text/javascript", std::fs::read(program(&name))?),
                 };
-                let mut sent = (vec![(CONTENT_TYPE, HeaderValue::from_static(kind))], Bytes::from(text));
+                let mut kept = (vec![(CONTENT_TYPE, HeaderValue::from_static(kind))], Bytes::from(text));
                 if mode != "base" {
-                    let mut first = request(&sent, 4)?;
+                    let mut first = sent(&kept, 4).request()?;
                     first.headers_mut().insert(ORFA_CACHE, HeaderValue::from_static(mode));
                     let answer = orfa.send(first).await?;
                     let token = token(&answer.headers, mode).with_context(|| name.clone())?;
-                    sent.0.push((ORFA_CACHE, HeaderValue::try_from(token)?));
-                    sent.1 = Bytes::new();
+                    kept.0.push((ORFA_CACHE, HeaderValue::try_from(token)?));
+                    kept.1 = Bytes::new();
                 }
-                programs.insert((workflow, mode, language), sent);
+                programs.insert((workflow, mode, language), kept);
             }
         }
         Ok(Self(programs))
     }
 
-    pub(super) async fn run(
-        &self,
-        client: &Client,
-        which: (&'static str, &'static str, &'static str),
-        size: usize,
-    ) -> Result<Asked> {
-        let sent = self.0.get(&which).context("there is no such program")?;
-        let (answer, gzip_saves) = read(client, request(sent, size)?).await?;
-        Ok(Asked { answer, requests: 1, gzip_saves })
+    pub(super) async fn run(&self, client: &Client, which: Which, size: usize) -> Result<Asked> {
+        let (answer, body) = ask(client, &self.sent(which, size)?).await?;
+        Ok(Asked { answer, requests: 1, bodies: vec![body] })
+    }
+
+    fn sent(&self, which: Which, size: usize) -> Result<Sent> {
+        Ok(sent(self.0.get(&which).context("there is no such program")?, size))
     }
 }
 
-fn request(
-    (headers, program): &(Vec<(HeaderName, HeaderValue)>, Bytes),
-    size: usize,
-) -> Result<Request<Full<Bytes>>> {
-    let input = json!({ "n": size }).to_string();
-    let mut request = Request::post("/query");
+fn sent((headers, program): &(Vec<(HeaderName, HeaderValue)>, Bytes), size: usize) -> Sent {
+    let (input, mut headers) = (json!({ "n": size }).to_string(), headers.clone());
     if !program.is_empty() {
-        request = request.header("orfa-input", input.len());
+        headers.push((HeaderName::from_static("orfa-input"), input.len().into()));
     }
-    let mut request = request.body(Full::new(Bytes::from([input.as_bytes(), program].concat())))?;
-    request.headers_mut().extend(headers.iter().cloned());
-    Ok(request)
+    let body = [input.as_bytes(), program].concat().into();
+    Sent { method: Method::POST, path: "/query".into(), headers, body }
 }
