@@ -173,11 +173,11 @@ async fn where_nothing_is_to_be_shed_nothing_is_probed_whatever_comes() {
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     assert!(shed.load.asleep.load(Relaxed));
-    let shed = Shed::new(&config(true), Some(&shed));
-    drop(shed.admit(Instant::now(), || true).unwrap());
+    let again = Shed::new(&config(true), Some(&shed));
+    drop(again.admit(Instant::now(), || true).unwrap());
     tokio::time::sleep(Duration::from_millis(3)).await;
     assert!(!shed.load.asleep.load(Relaxed), "another config has it probe again");
-    drop(shed);
+    drop((shed, again));
     watch.await.unwrap();
 }
 
