@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use benches::client::gzip_saves;
 use benches::jobs::{Job, Session};
+use benches::programs;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Method, Request};
@@ -15,7 +16,6 @@ use tokio::process::Command;
 
 use super::world::{Far, Host, World};
 use super::{Runs, millis};
-use crate::query;
 
 /// The ways that send a program with each request.
 pub(super) const BY_PROGRAM: [&str; 2] = ["ORFA query, JavaScript", "ORFA query, C"];
@@ -81,7 +81,7 @@ pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
         let one = one.with(CONTENT_TYPE, HeaderValue::from_static(kind));
         let first = one.clone().with(ORFA_CACHE, HeaderValue::from_static("code"));
         let answer = world.near(Host::Orfa)?.client.send(first.request()?).await?;
-        let token = HeaderValue::try_from(query::token(&answer.headers, "code")?)?;
+        let token = HeaderValue::try_from(programs::token(&answer.headers, "code")?)?;
         let by_token = One { body: input.clone().into(), headers: Vec::new(), ..one.clone() };
         let by_token = by_token.with(CONTENT_TYPE, HeaderValue::from_static(kind)).with(ORFA_CACHE, token);
         ways.extend([orfa(name, one), orfa(name_by_token, by_token)]);
@@ -97,7 +97,7 @@ pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
         ways.push(Way { name: "Cap'n Web", host: Host::Capnweb, ask: Ask::Capnweb });
     }
     if world.has(Host::Workerd) {
-        let javascript = ::query::javascript(::query::Language::Typescript, job.typescript().as_bytes())?;
+        let javascript = query::javascript(query::Language::Typescript, job.typescript().as_bytes())?;
         let one = program("/", "input", &input, javascript.as_bytes());
         let answer = world.near(Host::Workerd)?.client.send(one.request()?).await?;
         let token = answer.headers.get("token").context("workerd gave no token")?.clone();

@@ -9,12 +9,12 @@ use anyhow::{Context, Result};
 use benches::client::Client;
 use benches::delay::{Delay, Traffic};
 use benches::jobs::{self, Job};
+use benches::programs::build_file;
 use bytes::Bytes;
 use marketplace::{Data, Marketplace, Service};
 
 use crate::Tools;
 use crate::process::{SERVER_CORE, Server};
-use crate::query::build_file;
 use crate::rivals::{capnweb, present, workerd};
 
 /// Who is asked.

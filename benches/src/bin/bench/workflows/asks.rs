@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use benches::client::Client;
+use benches::programs::{build, program, token};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::standins::OTHERS;
 use crate::Tools;
-use crate::query::{build, program, token};
 
 /// A workflow of the paper's table 4.
 pub(super) struct Workflow {
