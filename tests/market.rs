@@ -35,7 +35,8 @@ impl Market {
         for file in ["openapi/", "scripts/", "aggregates/", "graphql/", "links.yaml", "stitched.yaml"] {
             config = config.replace(&format!(" {file}"), &format!(" {FOLDER}/{file}"));
         }
-        let config = config.replace("127.0.0.1:8080", "127.0.0.1:0") + "admin: 127.0.0.1:0\n";
+        let config = config.replace("127.0.0.1:8080", "127.0.0.1:0")
+            + "admin: 127.0.0.1:0\nshed: { automatic: false }\n";
         let gateway = Gateway::start(crate::orfa(), &change(config)).await;
         Self { services, gateway }
     }
@@ -232,11 +233,11 @@ async fn q5_by_graphql_lists_orders_with_their_postings_and_freelancers_by_three
 /// Another seed may be named by ORFA_SEED, and another number of documents by ORFA_DOCUMENTS.
 #[tokio::test]
 async fn random_queries_are_answered_as_by_one_server_over_the_same_rows() {
-    // Many at once, and some of lists in lists: what is refused for that is not the matter here.
+    // Some are of lists in lists: what is refused for that is not the matter here.
     let market = Market::open_with(|config| {
-        let config = config.replace("links.yaml }", "links.yaml, limits: { cost: 4000000000 } }");
-        config.replace("stitched.yaml }", "stitched.yaml, limits: { cost: 4000000000 } }")
-            + "shed: { automatic: false }\n"
+        let config = config.replace("mutations: true }", "mutations: true, limits: { cost: 4000000000 } }");
+        assert_eq!(config.matches("cost:").count(), 2, "{config}");
+        config
     });
     let market = market.await;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/market/same.mjs");
