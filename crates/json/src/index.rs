@@ -69,6 +69,14 @@ impl<'a> Tokens<'a> {
     /// The place of the next token; behind the last one the text's length.
     #[inline(always)]
     pub(crate) fn pass(&mut self) -> usize {
+        let at = self.peek();
+        self.bits &= self.bits.wrapping_sub(1);
+        at
+    }
+
+    /// The same, and the token stays the next.
+    #[inline(always)]
+    pub(crate) fn peek(&mut self) -> usize {
         while self.bits == 0 {
             self.number += 1;
             match self.blocks.get(self.number) {
@@ -76,9 +84,7 @@ impl<'a> Tokens<'a> {
                 None => return self.text.len(),
             }
         }
-        let at = self.number * BLOCK + self.bits.trailing_zeros() as usize;
-        self.bits &= self.bits - 1;
-        at
+        self.number * BLOCK + self.bits.trailing_zeros() as usize
     }
 
     #[inline(always)]

@@ -300,6 +300,45 @@ impl<'a> Key<'a> {
     }
 }
 
+/// A member's name as a text may spell it, with its quotes and the colon behind it, to be found at one glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spelling {
+    text: Box<[u8]>,
+    /// What it begins with, and which of these bytes are its own.
+    head: u128,
+    mask: u128,
+}
+
+/// The bytes of a [`Spelling`] that are looked at together.
+const HEAD: usize = size_of::<u128>();
+
+impl Spelling {
+    /// The spelling that is this text: `"name":`.
+    #[must_use]
+    pub fn new(text: &[u8]) -> Self {
+        let (mut head, mut mask) = ([0; HEAD], [0; HEAD]);
+        for ((head, mask), byte) in head.iter_mut().zip(&mut mask).zip(text) {
+            (*head, *mask) = (*byte, u8::MAX);
+        }
+        Self { text: text.into(), head: u128::from_ne_bytes(head), mask: u128::from_ne_bytes(mask) }
+    }
+
+    /// The text.
+    #[must_use]
+    #[inline]
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Whether a text begins with it.
+    #[inline(always)]
+    fn begins(&self, text: &[u8]) -> bool {
+        let Some(head) = text.first_chunk::<HEAD>() else { return text.starts_with(&self.text) };
+        u128::from_ne_bytes(*head) & self.mask == self.head
+            && (self.text.len() <= HEAD || text.starts_with(&self.text))
+    }
+}
+
 /// Where a walk through a container is.
 #[derive(Clone, Debug)]
 struct Children<'a> {
@@ -351,23 +390,25 @@ impl<'a> Children<'a> {
     }
 
     /// The same, with the end of the value: where the next token stands, but for white space.
-    #[inline]
+    #[inline(always)]
     fn value_with_end(&mut self, start: usize) -> (Node<'a>, usize) {
         let node = Node::new(self.document, start, self.place);
         if matches!(node.kind(), Kind::Array | Kind::Object) {
             self.skip(node);
         }
         let text = &self.document.text[..];
-        let (byte, mut end) = self.tokens.as_mut().map_or((None, text.len()), Tokens::next);
+        let (byte, end) = self.tokens.as_mut().map_or((None, text.len()), Tokens::next);
         if !matches!(byte, Some(b',')) {
             self.tokens = None;
         }
-        if self.document.is_spaced {
-            while end > start && text.get(end - 1).is_some_and(u8::is_ascii_whitespace) {
-                end -= 1;
-            }
-        }
-        (node, end.min(text.len()))
+        (node, if self.document.is_spaced { self.unspaced(start, end) } else { end })
+    }
+
+    /// The end of the value that begins at `start`, before the white space that ends at `end`.
+    #[cold]
+    fn unspaced(&self, start: usize, end: usize) -> usize {
+        let text = self.document.text.get(start..end).unwrap_or_default();
+        start + text.trim_ascii_end().len()
     }
 
     fn skip(&mut self, node: Node<'a>) {
@@ -393,15 +434,13 @@ impl<'a> Members<'a> {
     /// ends. Any other one stays the next.
     #[must_use]
     #[inline]
-    pub fn next_spelt(&mut self, name: &[u8]) -> Option<(usize, Node<'a>, usize)> {
-        let mut tokens = self.0.tokens?;
-        let start = tokens.pass();
-        if !self.0.document.text.get(start..)?.starts_with(name) {
+    pub fn next_spelt(&mut self, name: &Spelling) -> Option<(usize, Node<'a>, usize)> {
+        let tokens = self.0.tokens.as_mut()?;
+        let start = tokens.peek();
+        if !name.begins(self.0.document.text.get(start..)?) {
             return None;
         }
-        let _colon = tokens.pass();
-        let value = tokens.pass();
-        self.0.tokens = Some(tokens);
+        let (_name, _colon, value) = (tokens.pass(), tokens.pass(), tokens.pass());
         let (node, end) = self.0.value_with_end(value);
         Some((start, node, end))
     }

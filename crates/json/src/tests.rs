@@ -231,14 +231,27 @@ fn members_say_where_their_values_end() {
 fn a_member_that_is_spelt_as_foreseen_is_next_and_any_other_one_stays() {
     let document = Document::new(Bytes::from_static(br#"{"a":1,"b" : [2,{}],"\u0063":"x"}"#)).unwrap();
     let mut members = document.root().members();
-    assert!(members.next_spelt(b"\"b\":").is_none());
-    let (start, value, end) = members.next_spelt(b"\"a\":").unwrap();
+    let [a, b, c] = [b"\"a\":", b"\"b\":", b"\"c\":"].map(|text| Spelling::new(text));
+    assert!(members.next_spelt(&b).is_none());
+    let (start, value, end) = members.next_spelt(&a).unwrap();
     assert_eq!((start, value.text(), end), (1, &b"1"[..], 6));
-    assert!(members.next_spelt(b"\"b\":").is_none(), "the colon stands elsewhere");
+    assert!(members.next_spelt(&b).is_none(), "the colon stands elsewhere");
     assert_eq!(members.next().unwrap().1.text(), b"[2,{}]");
-    assert!(members.next_spelt(b"\"c\":").is_none());
+    assert!(members.next_spelt(&c).is_none());
     assert_eq!(members.next().unwrap().1.text(), b"\"x\"");
-    assert!(members.next_spelt(b"\"a\":").is_none() && members.next().is_none());
+    assert!(members.next_spelt(&a).is_none() && members.next().is_none());
+}
+
+#[test]
+fn a_long_name_is_found_as_a_short_one_is() {
+    let document = read(r#"{"a_name_of_many_letters":1,"a_name_of_many_letterz":2,"z":3}"#).unwrap();
+    let mut members = document.root().members();
+    let spelling = |name: &str| Spelling::new(format!("\"{name}\":").as_bytes());
+    assert!(members.next_spelt(&spelling("a_name_of_many_letterz")).is_none());
+    assert_eq!(members.next_spelt(&spelling("a_name_of_many_letters")).unwrap().1.text(), b"1");
+    assert_eq!(members.next_spelt(&spelling("a_name_of_many_letterz")).unwrap().1.text(), b"2");
+    assert!(members.next_spelt(&spelling("z_and_more_than_is_left_of_the_text")).is_none());
+    assert_eq!(members.next_spelt(&spelling("z")).unwrap().1.text(), b"3");
 }
 
 #[test]

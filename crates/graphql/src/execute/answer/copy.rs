@@ -2,11 +2,11 @@
 //! spelt. Of such an object nothing is looked for. Its text is copied, in one piece as long as nothing lies between that is
 //! not wanted. Whatever differs is left to the other way, which knows what to do of it.
 
-use json::{Kind, Node};
+use json::{Kind, Members, Node};
 
 use super::{Place, Val, Writer};
 use crate::execute::leaf;
-use crate::plan::shape::{Copied, Plain, ShapeId, Variant};
+use crate::plan::shape::{Plain, ShapeId, Variant};
 use crate::plan::types::{Kind as Type, Ty, TypeId};
 
 /// After so many objects of a shape one after the other that stand there otherwise, the rest is not tried any more.
@@ -32,6 +32,12 @@ impl Piece<'_> {
             self.start = start;
         }
         self.end = end;
+    }
+
+    /// Whether something was added behind which, but for so many bytes, this place is.
+    #[inline]
+    fn leads_to(&self, place: usize, between: usize) -> bool {
+        self.start < self.end && self.end + between == place
     }
 
     /// Adds a comma or bracket, which may be the next byte of the text.
@@ -84,10 +90,10 @@ impl<'r> Writer<'r> {
         let mut members = node.members();
         piece.add(node.start(), node.start() + 1, &mut self.out);
         for (number, field) in variant.fields.iter().enumerate() {
-            if number > 0 {
-                piece.mark(b',', &mut self.out);
-            }
-            let Some(Copied { member, plain, .. }) = &field.copied else {
+            let Some(copied) = &field.copied else {
+                if number > 0 {
+                    piece.mark(b',', &mut self.out);
+                }
                 piece.flush(&mut self.out);
                 self.out.extend_from_slice(&field.quoted);
                 if !self.field(field, place) {
@@ -95,25 +101,31 @@ impl<'r> Writer<'r> {
                 }
                 continue;
             };
-            let (start, value, end) = loop {
-                if let Some(found) = members.next_spelt(member) {
-                    break found;
-                }
-                let Some((key, _)) = members.next() else { return false };
-                // Of names in another order, and of equal ones, the other way knows which count.
-                let mut rest = variant.fields[number..].iter().filter_map(|field| field.copied.as_ref());
-                if rest.any(|copied| key.is(copied.name.as_bytes())) {
-                    return false;
-                }
-            };
-            if *member == field.quoted {
-                piece.add(start, start + member.len(), &mut self.out);
-            } else {
-                piece.flush(&mut self.out);
-                self.out.extend_from_slice(&field.quoted);
-            }
-            if !self.copy_value(piece, &field.ty, *plain, value, end) {
+            let found = members.next_spelt(&copied.member);
+            let Some((start, value, end)) = found.or_else(|| sought(&mut members, variant, number)) else {
                 return false;
+            };
+            let name = copied.member.text().len();
+            // What lies between two members that follow each other is a comma.
+            if copied.is_kept && piece.leads_to(start, usize::from(number > 0)) {
+                piece.end = start + name;
+            } else {
+                if number > 0 {
+                    piece.mark(b',', &mut self.out);
+                }
+                if copied.is_kept {
+                    piece.add(start, start + name, &mut self.out);
+                } else {
+                    piece.flush(&mut self.out);
+                    self.out.extend_from_slice(&field.quoted);
+                }
+            }
+            match copied.scalar {
+                Some(scalar) if leaf::is_as_it_stands(scalar, value) => {
+                    piece.add(value.start(), end, &mut self.out);
+                }
+                _ if self.copy_value(piece, &field.ty, copied.plain, value, end) => {}
+                _ => return false,
             }
         }
         piece.mark(b'}', &mut self.out);
@@ -170,5 +182,26 @@ impl<'r> Writer<'r> {
     fn is_name(&self, id: TypeId, text: &[u8]) -> bool {
         let Type::Enum(values) = self.run.plan.types.kind_of(id) else { return false };
         matches!(text, [b'"', name @ .., b'"'] if values.iter().any(|value| value.as_bytes() == name))
+    }
+}
+
+/// The member for the field of this number, behind others that are not wanted. Of names in another order, and of equal ones,
+/// the other way knows which count.
+#[cold]
+fn sought<'r>(
+    members: &mut Members<'r>,
+    variant: &Variant,
+    number: usize,
+) -> Option<(usize, Node<'r>, usize)> {
+    let rest = || variant.fields[number..].iter().filter_map(|field| field.copied.as_ref());
+    let wanted = &rest().next()?.member;
+    loop {
+        let (key, _) = members.next()?;
+        if rest().any(|copied| key.is(copied.name.as_bytes())) {
+            return None;
+        }
+        if let Some(found) = members.next_spelt(wanted) {
+            return Some(found);
+        }
     }
 }

@@ -1,21 +1,25 @@
 //! Which objects of the answer are copied out of a document in one go: those whose fields are members of one slot's object,
 //! under no condition and spelt as the answer spells them. Fields that come whole out of other slots may stand between.
 
-use bytes::Bytes;
+use json::Spelling;
 
 use super::{Field, Shaping, Source};
 use crate::plan::data::{From, Lookup, PositionId, SlotId};
 use crate::plan::shape::ShapeId;
-use crate::plan::types::{Kind, Scalar, TypeId};
+use crate::plan::types::{Kind, Scalar, Ty, TypeId};
 use crate::plan::values::quoted;
 
 /// A field as a member that is copied.
 #[derive(Debug)]
 pub(crate) struct Copied {
     pub(crate) name: Box<str>,
-    /// The name as a document spells it, with its colon.
-    pub(crate) member: Bytes,
+    /// The name as a document spells it.
+    pub(crate) member: Spelling,
+    /// Whether the answer has it under this name.
+    pub(crate) is_kept: bool,
     pub(crate) plain: Plain,
+    /// What its value is where that is one scalar, which most are.
+    pub(crate) scalar: Option<Scalar>,
 }
 
 /// What its values have to be, within all lists.
@@ -47,8 +51,13 @@ impl Shaping<'_> {
             }
             slot = Some(read.slot);
             let plain = self.plain(position, field, read.slot)?;
-            let member = [&quoted(name)[..], b":"].concat().into();
-            field.copied = Some(Copied { name: name.clone(), member, plain });
+            let member = Spelling::new(&[&quoted(name)[..], b":"].concat());
+            let is_kept = *member.text() == *field.quoted;
+            let scalar = match plain {
+                Plain::Scalar(scalar) if !matches!(field.ty.nullable(), Ty::List(_)) => Some(scalar),
+                _ => None,
+            };
+            field.copied = Some(Copied { name: name.clone(), member, is_kept, plain, scalar });
         }
         slot
     }
