@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use graphql_tools::static_graphql::schema::{Definition, TypeDefinition};
-use json::Document;
+use json::{Document, Tree};
 use serde_json::Value;
 
 use super::played::Played;
@@ -14,8 +14,8 @@ use super::resolver::Resolver;
 use super::subgraph::Service;
 use crate::execute::Source;
 use crate::execute::source::Asked;
-use crate::plan::Planner;
 use crate::plan::data::{Call, Document as Asks, Step};
+use crate::plan::{Plan, Planner};
 use crate::schema::{Says, Source as Described, subgraphs};
 use crate::{
     Ask, Bindings, Entity, Fetched, Found, GraphqlLimits, How, Joined, Kind, Link, Links, Part, Place,
@@ -166,10 +166,21 @@ impl Rig {
             }
         };
         let variables = Bytes::copy_from_slice(variables.as_bytes());
-        let answer = super::super::run(&plan, self.planner.schema(), variables, self).await;
         let mut text = Vec::new();
-        answer.tree.write(&mut text);
+        self.run(&plan, variables).await.write(&mut text);
         String::from_utf8(text).expect("UTF-8")
+    }
+
+    /// The answer to a document as it leaves the executor.
+    pub(super) async fn tree(&self, document: &str) -> Tree {
+        let plan = self.planner.plan(document, None).expect("a plan");
+        self.run(&plan, "{}".into()).await
+    }
+
+    async fn run(&self, plan: &Plan, variables: Bytes) -> Tree {
+        let answer = super::super::run(plan, self.planner.schema(), variables, self).await;
+        super::repeated::check(&answer.tree);
+        answer.tree
     }
 
     /// What was asked since the last time.
