@@ -119,7 +119,7 @@ impl<'r> Writer<'r> {
         // Nobody is asked for a type on which nothing depends.
         let is_untold = |variant: &Variant| variant.only.is_none() && !self.run.tells(shape.position);
         let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
-        self.told(values);
+        self.told(shape.position, values);
         let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {
             self.untyped(shape.parent, ty);
             return false;
@@ -212,7 +212,7 @@ impl<'r> Writer<'r> {
         below: &mut Vec<Val<'r>>,
     ) -> (&'r [Read], PositionId) {
         let value = |read: &Read| match read.lookup {
-            Lookup::Itself => place.values[read.slot].or_absent(),
+            Lookup::Itself => place.values[read.slot].alone(),
             Lookup::Member(_) => self.hits[place.base + read.number].value,
         };
         let mut fitting = reads.iter().filter(|read| has(&read.only, Some(place.ty)));
