@@ -140,7 +140,7 @@ fn members_of(tree: Tree, part: &Arc<str>) -> Result<Vec<Member>, AggregateError
         }
     };
     match tree {
-        Tree::Text(text) => of_text(&text),
+        Tree::Text(text) | Tree::Repeating(text, _) => of_text(&text),
         Tree::Object(members) => Ok(members.to_vec()),
         Tree::Extended(text, more) => {
             let mut members: Vec<Member> = of_text(&text)?;

@@ -4,7 +4,7 @@ use json::Document;
 
 use crate::Form;
 use crate::flatten::Shared;
-use crate::number::{self, DOLLAR, Numbered, Span};
+use crate::number::{self, DOLLAR, Equal, Numbered, Span};
 use crate::write::{Fill, write};
 
 /// The length of a reference to the first entries, `{"$":0}`.
@@ -20,11 +20,11 @@ enum Fate {
 }
 
 /// The deduplicated form of a text without white space; `None` where it saves less than a tenth.
-pub(crate) fn encode(document: &Document, shared: &Shared, form: Form) -> Option<Vec<u8>> {
+pub(crate) fn encode(document: &Document, shared: &Shared, form: Form, equal: Equal) -> Option<Vec<u8>> {
     if form == Form::GraphQl && !document.text().starts_with(b"{") {
         return None;
     }
-    let numbered = number::number(document, shared, form)?;
+    let numbered = number::number(document, shared, form, equal)?;
     if !numbered.repeats {
         return None;
     }

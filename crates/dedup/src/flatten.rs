@@ -2,9 +2,9 @@
 //! knows to be the same is neither hashed nor compared again.
 
 use bytes::Bytes;
-use json::{Document, Tree};
+use json::{Again, Document, Tree};
 
-use crate::known::{Known, Visits};
+use crate::known::{self, Known, Visits};
 use crate::number::SHORT;
 
 /// A tree as a text without its repetitions.
@@ -77,7 +77,8 @@ impl Flattening<'_> {
 
     fn written(&mut self, tree: &Tree) -> Option<()> {
         match tree {
-            Tree::Text(text) => self.text(text)?,
+            Tree::Repeating(text, again) if !self.tidy => self.repeating(text, again)?,
+            Tree::Text(text) | Tree::Repeating(text, _) => self.text(text)?,
             Tree::Object(members) => {
                 self.layout.text.push(b'{');
                 self.members(members, true)?;
@@ -113,6 +114,27 @@ impl Flattening<'_> {
             self.layout.text.push(b':');
             self.value(value)?;
         }
+        Some(())
+    }
+
+    /// Lays a text out without what it repeats.
+    fn repeating(&mut self, text: &[u8], again: &[Again]) -> Option<()> {
+        let Layout { text: out, shared } = &mut self.layout;
+        let mut firsts: Vec<usize> = known::long(again).map(|again| again.first).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        let known = shared.firsts.len();
+        let (mut next, mut copied) = (firsts.iter().peekable(), 0);
+        for Again { at, first, length } in known::long(again) {
+            while let Some(first) = next.next_if(|first| *first < at) {
+                let place = out.len() + first.checked_sub(copied)?;
+                shared.firsts.push(u32::try_from(place).ok()?);
+            }
+            out.extend_from_slice(text.get(copied..*at)?);
+            shared.again.push((u32::try_from(out.len()).ok()?, known + firsts.binary_search(first).ok()?));
+            copied = at + length;
+        }
+        out.extend_from_slice(text.get(copied..)?);
         Some(())
     }
 

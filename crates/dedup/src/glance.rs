@@ -57,7 +57,7 @@ impl Glance {
             return;
         }
         let members = match tree {
-            Tree::Text(text) => return self.text(text),
+            Tree::Text(text) | Tree::Repeating(text, _) => return self.text(text),
             Tree::Array(items) => return items.iter().for_each(|item| self.tree(item)),
             Tree::Object(members) => {
                 let mut hash = self.seed;

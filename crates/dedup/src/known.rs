@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::{DEPTH, Document, Member, Tree};
+use json::{Again, DEPTH, Document, Member, Tree};
 
 use crate::number::{DEEPEST, SHORT};
 use crate::write::refer;
@@ -130,7 +130,7 @@ fn memory(tree: &Tree) -> Option<(usize, usize)> {
         Tree::Text(text) if text.starts_with(b"{") => Some((text.as_ptr().addr(), 0)),
         Tree::Object(members) => Some((0, members.as_ptr().addr())),
         Tree::Extended(text, members) => Some((text.as_ptr().addr(), members.as_ptr().addr())),
-        Tree::Text(_) | Tree::Array(_) => None,
+        Tree::Text(_) | Tree::Array(_) | Tree::Repeating(..) => None,
     }
 }
 
@@ -141,8 +141,13 @@ fn is_alone(tree: &Tree) -> bool {
             // Empty ones may all be the same.
             !members.is_empty() && Arc::strong_count(members) == 1
         }
-        Tree::Text(_) | Tree::Array(_) => false,
+        Tree::Text(_) | Tree::Array(_) | Tree::Repeating(..) => false,
     }
+}
+
+/// What a text repeats that is not too short to be shared.
+pub(crate) fn long(again: &[Again]) -> impl Iterator<Item = &Again> {
+    again.iter().filter(|again| again.length as u64 >= SHORT)
 }
 
 /// Whether a text has a name that could begin with `$`, and has to be looked at more closely.
@@ -196,6 +201,10 @@ impl Walk {
             Tree::Array(items) => return self.items(items, depth, once && Arc::strong_count(items) == 1),
             Tree::Object(members) => (2, members),
             Tree::Extended(text, members) => (text.len() as u64, members),
+            Tree::Repeating(text, again) => {
+                self.known.saved += long(again).map(|again| again.length as u64).sum::<u64>();
+                return Some(text.len() as u64);
+            }
         };
         let mut length = own;
         for (name, value) in members {
@@ -283,7 +292,7 @@ impl Writing<'_> {
 
     fn own(&mut self, tree: &Tree, out: &mut Vec<u8>) -> usize {
         match tree {
-            Tree::Text(text) => {
+            Tree::Text(text) | Tree::Repeating(text, _) => {
                 self.has_dollars = self.has_dollars || has_dollar(text);
                 out.extend_from_slice(text);
                 height(text)

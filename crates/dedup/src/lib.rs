@@ -4,8 +4,9 @@
 //! and ids: so any JSON text comes back as it was, numbers as spelt and members in their order; only white space
 //! between tokens goes. The way of a text: its values are numbered, equal ones alike ([`mod@number`]); those that pay
 //! are shared ([`mod@encode`]); everything is written ([`mod@write`]). Before that a glance tells whether anything could be
-//! found ([`mod@glance`]). Of a [`Tree`], what it has several times in memory is [`mod@known`], and where that alone saves
-//! enough, nothing else is looked for; otherwise it is laid out as a text in which that stands once ([`mod@flatten`]).
+//! found ([`mod@glance`]). Of a [`Tree`], what it has several times in memory or is noted to repeat is [`mod@known`], and
+//! where that alone saves enough, nothing else is looked for. Otherwise it is laid out as a text in which that stands
+//! once ([`mod@flatten`]); so is a text with notes, whichever way.
 
 mod decode;
 mod encode;
@@ -19,6 +20,7 @@ mod write;
 use bytes::Bytes;
 use json::{Document, Tree};
 use known::Known;
+use number::Equal;
 
 pub use decode::{Error, decode};
 
@@ -58,8 +60,8 @@ pub fn media_type(form: Form) -> &'static str {
 }
 
 /// The deduplicated form of a value; `None` where it should be sent plain: when it saves less than a tenth, or the
-/// value is beyond the limits or has no such form. Where what it has several times in memory saves a tenth, nothing
-/// else is looked for.
+/// value is beyond the limits or has no such form. Where what it is known to have several times saves a tenth,
+/// nothing else is looked for.
 #[must_use]
 pub fn encode(tree: &Tree, form: Form, limits: &Limits) -> Option<Tree> {
     let length = tree.len();
@@ -67,16 +69,20 @@ pub fn encode(tree: &Tree, form: Form, limits: &Limits) -> Option<Tree> {
         return None;
     }
     let known = Known::new(tree, length)?;
-    if known.pays(length)
-        && let Some(shared) = known.write(tree, form, length)
-    {
-        return Some(shared);
+    if known.pays(length) {
+        let shared = match tree {
+            Tree::Repeating(..) => laid_out(tree, &known, form, Equal::Known),
+            _ => known.write(tree, form, length),
+        };
+        if shared.is_some() {
+            return shared;
+        }
     }
-    glance::is_promising(tree, length).then(|| search(tree, &known, form))?
+    glance::is_promising(tree, length).then(|| laid_out(tree, &known, form, Equal::Spelt))?
 }
 
-/// The form of a value in which equal objects are looked for.
-fn search(tree: &Tree, known: &Known, form: Form) -> Option<Tree> {
+/// The form of a value by way of a text in which what it is known to have several times stands once.
+fn laid_out(tree: &Tree, known: &Known, form: Form, equal: Equal) -> Option<Tree> {
     let compact = |tidy| {
         let layout = flatten::flatten(tree, known, tidy)?;
         let document = Document::known(Bytes::from(layout.text)).ok()?;
@@ -86,7 +92,7 @@ fn search(tree: &Tree, known: &Known, form: Form) -> Option<Tree> {
     if document.is_spaced() {
         (document, shared) = compact(true)?;
     }
-    encode::encode(&document, &shared, form).map(|text| Tree::Text(text.into()))
+    encode::encode(&document, &shared, form, equal).map(|text| Tree::Text(text.into()))
 }
 
 /// The deduplicated form of a text; `None` where it should be sent plain, as with [`encode`].
@@ -104,7 +110,7 @@ pub fn encode_text(text: &Bytes, form: Form, limits: &Limits) -> Result<Option<V
     if document.is_spaced() {
         document = Document::known(Bytes::from(flatten::tidied(&document)))?;
     }
-    Ok(encode::encode(&document, &flatten::Shared::default(), form))
+    Ok(encode::encode(&document, &flatten::Shared::default(), form, Equal::Spelt))
 }
 
 #[cfg(test)]

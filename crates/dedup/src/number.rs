@@ -18,6 +18,15 @@ pub(crate) const DEEPEST: usize = json::DEPTH - 2;
 /// In place of a number: a `$` that is put into a name.
 pub(crate) const DOLLAR: u32 = u32::MAX;
 
+/// Which objects are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Equal {
+    /// Those that are known to be. Nothing is hashed, and no other object has a number.
+    Known,
+    /// Those that are spelt alike.
+    Spelt,
+}
+
 /// A place within a value where something else is written than what stands there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
@@ -44,6 +53,8 @@ pub(crate) struct Object {
     pub(crate) own: u64,
     /// The length of all of it, spelt out.
     pub(crate) plain: u64,
+    /// How deep it is nested, spelt out.
+    height: usize,
 }
 
 /// The objects of a text.
@@ -62,10 +73,11 @@ pub(crate) struct Numbered {
 }
 
 /// Numbers the objects of a text without white space. `None` if it has no form of that kind.
-pub(crate) fn number(document: &Document, shared: &Shared, form: Form) -> Option<Numbered> {
+pub(crate) fn number(document: &Document, shared: &Shared, form: Form, equal: Equal) -> Option<Numbered> {
     let mut numbering = Numbering {
         text: document.text(),
         form,
+        equal,
         known: Table::new(document.text().len() / 256),
         objects: Vec::new(),
         cuts: Vec::new(),
@@ -90,6 +102,8 @@ struct Open {
     hash: u64,
     /// Where its cuts begin among those that are done.
     base: usize,
+    /// How deep what is in it is nested.
+    within: usize,
     /// Its place among those that stand there first, if it is one.
     first: Option<usize>,
     names: Names,
@@ -111,6 +125,7 @@ enum Names {
 struct Numbering<'a> {
     text: &'a [u8],
     form: Form,
+    equal: Equal,
     known: Table,
     objects: Vec<Object>,
     cuts: Vec<Cut>,
@@ -154,6 +169,15 @@ impl<'a> Numbering<'a> {
         Some(())
     }
 
+    /// The hash of what `hash` has seen, and then these bytes.
+    #[inline]
+    fn hash(&self, hash: u64, bytes: &[u8]) -> u64 {
+        match self.equal {
+            Equal::Known => hash,
+            Equal::Spelt => hash::bytes(hash, bytes),
+        }
+    }
+
     fn slice(&self, start: u32, end: u32) -> &'a [u8] {
         self.text.get(start as usize..end as usize).unwrap_or_default()
     }
@@ -165,6 +189,7 @@ impl<'a> Numbering<'a> {
             piece: start,
             hash: self.seed,
             base: self.done.len(),
+            within: 0,
             first: None,
             names: Names::Any,
         }
@@ -174,9 +199,9 @@ impl<'a> Numbering<'a> {
         if self.open.len() > DEEPEST {
             return None;
         }
-        let piece = self.slice(self.open.last()?.piece, at);
-        let outer = self.open.last_mut()?;
-        outer.hash = hash::bytes(outer.hash, piece);
+        let outer = self.open.last()?;
+        let hash = self.hash(outer.hash, self.slice(outer.piece, at));
+        self.open.last_mut()?.hash = hash;
         let mut open = self.opened(at, object);
         if shared.firsts.get(self.next_first) == Some(&at) {
             open.first = Some(self.next_first);
@@ -210,7 +235,7 @@ impl<'a> Numbering<'a> {
 
     fn end(&mut self, end: u32) -> Option<()> {
         let open = self.open.pop()?;
-        let hash = hash::bytes(open.hash, self.slice(open.piece, end));
+        let hash = self.hash(open.hash, self.slice(open.piece, end));
         match open.names {
             // Who parses the text sees one name: there is no telling what it would mean.
             Names::Dollars => return None,
@@ -230,23 +255,33 @@ impl<'a> Numbering<'a> {
         }
         let outer = self.open.last_mut()?;
         outer.piece = end;
+        outer.within = outer.within.max(open.within + 1);
         outer.hash = hash::number(outer.hash, number.map_or(hash, u64::from));
         Some(())
     }
 
-    /// What is in memory several times stands here again.
+    /// What is known to be there several times stands here again.
     fn again(&mut self, place: u32, number: u32) -> Option<()> {
-        let piece = self.slice(self.open.last()?.piece, place);
+        let height = self.objects.get(number as usize)?.height;
+        if self.open.len() + height > DEEPEST + 1 {
+            return None;
+        }
+        let outer = self.open.last()?;
+        let hash = self.hash(outer.hash, self.slice(outer.piece, place));
         let outer = self.open.last_mut()?;
-        outer.hash = hash::number(hash::bytes(outer.hash, piece), u64::from(number));
+        outer.hash = hash::number(hash, u64::from(number));
+        outer.within = outer.within.max(height);
         outer.piece = place;
         self.done.push(Cut { start: place, end: place, number });
         self.repeats = true;
-        (number != DOLLAR).then_some(())
+        Some(())
     }
 
     /// The number of an object that ends, unless it is too short to have one.
     fn numbered(&mut self, open: &Open, end: u32, hash: u64) -> Option<Option<u32>> {
+        if self.equal == Equal::Known && open.first.is_none() {
+            return Some(None);
+        }
         let (mut own, mut within) = (u64::from(end - open.start), 0_u64);
         let cuts = self.done.get(open.base..)?;
         for cut in cuts {
@@ -261,20 +296,25 @@ impl<'a> Numbering<'a> {
             let known = self.objects.get(number as usize);
             known.is_some_and(|known| known.hash == hash && self.same(known, open.start, end, cuts))
         };
-        let slot = match self.known.find(hash, same) {
-            Ok(number) => {
-                self.repeats = true;
-                return Some(Some(number));
-            }
-            Err(slot) => slot,
+        let slot = match self.equal {
+            Equal::Known => None,
+            Equal::Spelt => match self.known.find(hash, same) {
+                Ok(number) => {
+                    self.repeats = true;
+                    return Some(Some(number));
+                }
+                Err(slot) => Some(slot),
+            },
         };
         let number = u32::try_from(self.objects.len()).ok()?;
         let first = self.cuts.len() as u32;
         self.cuts.extend_from_slice(cuts);
         let span = Span { start: open.start, end, cuts: first..self.cuts.len() as u32 };
-        self.objects.push(Object { hash, span, own, plain });
-        let objects = &self.objects;
-        self.known.put(slot, number, |number| objects.get(number as usize).map_or(0, |known| known.hash));
+        self.objects.push(Object { hash, span, own, plain, height: open.within + 1 });
+        if let Some(slot) = slot {
+            let objects = &self.objects;
+            self.known.put(slot, number, |number| objects.get(number as usize).map_or(0, |known| known.hash));
+        }
         Some(Some(number))
     }
 

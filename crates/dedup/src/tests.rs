@@ -1,6 +1,7 @@
 //! What deduplication promises, by example and for any text.
 
 mod javascript;
+mod repeating;
 mod texts;
 
 use std::sync::Arc;
@@ -137,7 +138,7 @@ fn what_a_tree_has_several_times_in_memory_is_shared_and_equals_what_is_spelt_ou
     let mut plain = Vec::new();
     tree.write(&mut plain);
     let known = Known::new(&tree, tree.len()).unwrap();
-    let wire = text_of(&search(&tree, &known, Form::Json).unwrap());
+    let wire = text_of(&laid_out(&tree, &known, Form::Json, Equal::Spelt).unwrap());
     let post = r#"{"by":{"$":0},"n":null}"#;
     let extended = r#"{"title":"On Engines","by":{"$":0}}"#;
     let short = r#"{"by":null}"#;
@@ -293,9 +294,9 @@ proptest! {
         tree.write(&mut plain);
         let plain = String::from_utf8(plain).unwrap();
         let known = Known::new(&tree, plain.len()).unwrap();
-        let searched = search(&tree, &known, Form::Json).map(|wire| text_of(&wire));
+        let searched = laid_out(&tree, &known, Form::Json, Equal::Spelt).map(|wire| text_of(&wire));
         let text = Document::known(Bytes::from(tidy(&plain))).unwrap();
-        let spelt = encode::encode(&text, &flatten::Shared::default(), Form::Json);
+        let spelt = encode::encode(&text, &flatten::Shared::default(), Form::Json, Equal::Spelt);
         prop_assert_eq!(&searched, &spelt.map(|wire| String::from_utf8(wire).unwrap()));
         if let Some(wire) = searched {
             prop_assert_eq!(decoded(&wire), tidy(&plain));

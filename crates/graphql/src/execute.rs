@@ -46,8 +46,8 @@ pub(crate) async fn run(
     };
     let mut run = Run::new(plan, variables);
     run.drive(source).await;
-    let text = Writer::new(&run, schema).write().await;
-    Answer { tree: Tree::Text(text), is_before_execution: false }
+    let tree = Writer::new(&run, schema).write().await;
+    Answer { tree, is_before_execution: false }
 }
 
 impl Answer {

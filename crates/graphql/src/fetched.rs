@@ -2,6 +2,7 @@
 //!
 //! Nothing is copied or built: `execute/` reads what it needs at those places, when the answer is written.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use json::Document;
@@ -15,6 +16,8 @@ pub struct Fetched {
     pub found: Vec<Found>,
     /// What went wrong, for [`Found::Failed`].
     pub errors: Vec<SourceError>,
+    /// Items of lists with which the service says that something is wrong, wherever they were joined: indexes into the errors.
+    pub items: HashMap<Place, u32>,
 }
 
 /// What a target got.
@@ -56,9 +59,20 @@ pub struct SourceError {
     pub told: Vec<serde_json::Value>,
 }
 
+impl Found {
+    /// Where its values stand.
+    pub(crate) fn places(&self) -> &[Place] {
+        match self {
+            Self::One(place) | Self::Partial(place, _) => std::slice::from_ref(place),
+            Self::Many(places) => places,
+            Self::Nothing | Self::Failed(_) => &[],
+        }
+    }
+}
+
 impl Fetched {
     /// Nothing but an error, for all of so many targets.
     pub(crate) fn failed(targets: usize, error: SourceError) -> Self {
-        Self { documents: Vec::new(), found: vec![Found::Failed(0); targets], errors: vec![error] }
+        Self { found: vec![Found::Failed(0); targets], errors: vec![error], ..Self::default() }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) async fn root(
         true => Vec::new(),
         false => vec![Reason::Told(told, status).of(&endpoint.name(ground))],
     };
-    Fetched { documents: vec![document], found: vec![found], errors }
+    Fetched { documents: vec![document], found: vec![found], errors, ..Fetched::default() }
 }
 
 /// Asks for more of objects of which something is known: a target for each, batch by batch.
@@ -113,7 +113,7 @@ fn sort(response: Response, batches: &[Batch<'_>], service: &Arc<str>) -> Fetche
         found.extend((*first..first + count).map(|target| sorted.found(target, items.next(), 0)));
     }
     let errors = sorted.errors(service, response.status);
-    Fetched { documents: vec![response.document], found, errors }
+    Fetched { documents: vec![response.document], found, errors, ..Fetched::default() }
 }
 
 /// Sends a document.

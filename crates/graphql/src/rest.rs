@@ -44,7 +44,7 @@ pub(crate) async fn root(
         Ok(None) => Fetched { found: vec![Found::Nothing], ..Fetched::default() },
         Ok(Some(Value { document, start })) => {
             let found = vec![Found::One(Place { document: 0, start: start as u32 })];
-            Fetched { documents: vec![document], found, errors: Vec::new() }
+            Fetched { documents: vec![document], found, ..Fetched::default() }
         }
         Err(reason) => Fetched::failed(1, reason.of(service.name())),
     }

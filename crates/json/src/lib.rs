@@ -29,7 +29,7 @@ use index::{Container, Tokens};
 pub use join::{Grouped, Kinds, Scalar};
 pub use node::{Items, Key, Kind, Members, Node, Number, Spelling};
 pub use path::{NotArray, NotPath, Path, Step};
-pub use tree::{Member, Pieces, Tree};
+pub use tree::{Again, Member, Pieces, Tree};
 
 /// Why a text or a pointer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

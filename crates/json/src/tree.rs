@@ -26,6 +26,19 @@ pub enum Tree {
     Extended(Bytes, Arc<[Member]>),
     /// An array.
     Array(Arc<[Tree]>),
+    /// The text of a value that was written in one go, and what it is known to repeat: in order, and beside one another.
+    Repeating(Bytes, Arc<[Again]>),
+}
+
+/// An object of a text that stands in it before already, spelt alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// Where it begins.
+    pub at: usize,
+    /// Where the one before begins, which itself stands in none that stands there again.
+    pub first: usize,
+    /// How long they are, from brace to brace.
+    pub length: usize,
 }
 
 impl Tree {
@@ -37,7 +50,7 @@ impl Tree {
     #[expect(clippy::len_without_is_empty, reason = "no JSON text is empty")]
     pub fn len(&self) -> usize {
         match self {
-            Self::Text(text) => text.len(),
+            Self::Text(text) | Self::Repeating(text, _) => text.len(),
             Self::Object(members) => 2 + commas(members.len()) + len_of(members),
             Self::Extended(text, members) => {
                 let comma = usize::from(!members.is_empty() && !is_empty(text));
@@ -50,7 +63,7 @@ impl Tree {
     /// Appends its text.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Text(text) => out.extend_from_slice(text),
+            Self::Text(text) | Self::Repeating(text, _) => out.extend_from_slice(text),
             Self::Object(members) => {
                 out.push(b'{');
                 write_members(members, true, out);
@@ -85,7 +98,9 @@ impl Tree {
     pub fn same(&self, other: &Self) -> bool {
         let same = |one: &Bytes, other: &Bytes| one.as_ptr() == other.as_ptr() && one.len() == other.len();
         match (self, other) {
-            (Self::Text(one), Self::Text(other)) => same(one, other),
+            (Self::Text(one) | Self::Repeating(one, _), Self::Text(other) | Self::Repeating(other, _)) => {
+                same(one, other)
+            }
             (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(one, other),
             (Self::Extended(one, more), Self::Extended(other, others)) => {
                 same(one, other) && Arc::ptr_eq(more, others)
@@ -165,7 +180,7 @@ impl Pieces {
     /// Writes a value as far as its own text goes.
     fn begin(&mut self, tree: Tree) {
         let (children, first) = match tree {
-            Tree::Text(text) => return self.text(text),
+            Tree::Text(text) | Tree::Repeating(text, _) => return self.text(text),
             Tree::Object(members) => {
                 self.gathered.push(b'{');
                 (Children::Members(members), true)

@@ -1,12 +1,14 @@
 //! The same of a GraphQL service: fields of its `Query`, with the keys as variables.
 
+use std::collections::HashSet;
+
 use futures_util::FutureExt;
 use json::{Kind, Node};
 use serde_json::Value as Json;
 
 use super::lists::{Id, List};
 use super::{Asking, all, has_key};
-use crate::fetched::{Fetched, Found};
+use crate::fetched::{Fetched, Found, Place};
 use crate::reason::Reason;
 use crate::remote::{self, Query, Response, Sorted, write_list, write_name, write_variables};
 use crate::subgraph::{From, Joined};
@@ -50,10 +52,7 @@ impl Asking<'_> {
         let Response { document, data, told, status } = self.send(draft).await?;
         let list = data.and_then(|start| document.node(start)?.member(LIST.as_bytes()));
         match list.filter(|list| list.kind() == Kind::Array).map(Node::start) {
-            Some(start) => {
-                let error = (!told.is_empty()).then_some(Reason::Told(told, status));
-                Ok(List { document, start, error })
-            }
+            Some(start) => Ok(List { document, start, told, status }),
             None if told.is_empty() => {
                 Err(Reason::NotList(list.map_or("nothing", |list| list.kind().name())))
             }
@@ -152,6 +151,26 @@ impl Asking<'_> {
         out.push(b',');
         true
     }
+}
+
+/// Sorts the errors that came with a list: those of items that were found belong to these, whose places are said in their
+/// order; others are of the list as a whole.
+pub(super) fn of_items(
+    told: Vec<Json>,
+    list: Node<'_>,
+    document: u32,
+    found: &[Found],
+) -> (Sorted, Vec<Place>) {
+    let found: HashSet<Place> = found.iter().flat_map(Found::places).copied().collect();
+    let place = |item: Node<'_>| Place { document, start: item.start() as u32 };
+    let places: Vec<Place> = list.items().map(place).collect();
+    let sorted = Sorted::new(told, |path| {
+        let [Json::String(alias), Json::Number(item), rest @ ..] = path else { return None };
+        let item = usize::try_from(item.as_u64()?).ok()?;
+        (alias == LIST && found.contains(places.get(item)?)).then_some((item, rest))
+    });
+    let places = sorted.targets().filter_map(|item| places.get(item).copied()).collect();
+    (sorted, places)
 }
 
 impl Draft {

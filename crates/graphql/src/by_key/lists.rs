@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use http::StatusCode;
 use json::{Document, Kind, Node};
+use serde_json::Value as Json;
 use services::calls::{ROOM, divide};
 use services::path::encode;
 
@@ -24,8 +26,9 @@ pub(super) struct List {
     pub(super) document: Arc<Document>,
     /// Where it begins.
     pub(super) start: usize,
-    /// What the service says is wrong with it.
-    pub(super) error: Option<Reason>,
+    /// What the service says is wrong with it, and its status.
+    pub(super) told: Vec<Json>,
+    pub(super) status: StatusCode,
 }
 
 /// A key that a list is asked for by.
@@ -97,7 +100,7 @@ impl<'a> Asking<'a> {
             Some(value) => value,
             None => rest::whole("[]".into())?,
         };
-        Ok(List { document, start, error: None })
+        Ok(List { document, start, told: Vec::new(), status: StatusCode::OK })
     }
 
     /// Finds each object's items in the lists that came; `parts` says by which keys each of them was asked for.
@@ -112,6 +115,7 @@ impl<'a> Asking<'a> {
             return self.failed(Reason::NoValue(joined.key.clone()));
         };
         let (mut fetched, mut arrays, mut failed) = (Fetched::default(), Vec::new(), HashMap::new());
+        let mut told = Vec::new();
         for (number, list) in lists.into_iter().enumerate() {
             let list = list.and_then(|list| match list.document.node(list.start).map(Node::kind) {
                 Some(Kind::Array | Kind::Null) => Ok(list),
@@ -119,7 +123,7 @@ impl<'a> Asking<'a> {
             });
             match list {
                 Ok(list) => {
-                    fetched.errors.extend(list.error.map(|reason| self.error(reason)));
+                    told.push((list.told, list.status));
                     fetched.documents.push(list.document);
                     arrays.push(list.start);
                 }
@@ -134,17 +138,20 @@ impl<'a> Asking<'a> {
             Ask::Rest(_) => &*joined.item,
             Ask::Field { .. } => field::ITEM,
         };
-        let lists: Vec<Node<'_>> = fetched
-            .documents
-            .iter()
-            .zip(arrays)
-            .filter_map(|(document, start)| document.node(start))
-            .collect();
-        let first = fetched.errors.len() as u32;
+        let Fetched { documents, found, errors, items } = &mut fetched;
+        let lists: Vec<Node<'_>> =
+            documents.iter().zip(arrays).filter_map(|(document, start)| document.node(start)).collect();
+        let first = errors.len() as u32;
         let mut join = Join { joined, failed, errors: Vec::new(), first };
-        let found = join.find(&lists, item, column);
-        fetched.found = found;
-        fetched.errors.extend(join.errors.into_iter().map(|reason| self.error(reason)));
+        *found = join.find(&lists, item, column);
+        errors.extend(join.errors.into_iter().map(|reason| self.error(reason)));
+        for (document, (list, (told, status))) in lists.iter().zip(told).enumerate() {
+            if !told.is_empty() {
+                let (sorted, places) = field::of_items(told, *list, document as u32, found);
+                items.extend(places.into_iter().zip(errors.len() as u32..));
+                errors.extend(sorted.errors(self.service.name(), status));
+            }
+        }
         fetched
     }
 }

@@ -1,5 +1,7 @@
 //! How many calls are made for many objects, what each of them gets, and what goes wrong for some.
 
+use std::collections::HashMap;
+
 use http::Method;
 use json::{Document, Path};
 use openapi::Place as In;
@@ -190,10 +192,18 @@ async fn a_graphql_service_is_asked_for_each_in_one_document() {
 }
 
 #[tokio::test]
-async fn errors_beside_a_list_are_told_and_its_items_are_not_lost() {
-    let answer = r#"{"data":{"orfa_list":[{"orfa_key":1,"name":null}]},"errors":[{"message":"no","path":["orfa_list",0,"name"]}]}"#;
+async fn errors_beside_a_list_are_those_of_its_items_where_they_say_so_and_none_is_lost() {
+    let answer = r#"{"data":{"orfa_list":[{"orfa_key":9,"name":null},{"orfa_key":1,"name":null},null]},"errors":[
+        {"message":"no","path":["orfa_list",1,"name"]},{"message":"of nobody's","path":["orfa_list",0,"name"]},
+        {"message":"none","path":["orfa_list",2]},{"message":"slow"}]}"#;
     let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
     let fetched = found(&rig, &GRAPHQL, &How::List(field("agents", &[]), joined("id", false)), "[1]").await;
     assert_eq!(shown(&fetched), [r#"{"orfa_key":1,"name":null}"#]);
+    let Found::One(place) = fetched.found[0] else { panic!("an item") };
+    assert_eq!(fetched.items, HashMap::from([(place, 0)]));
     assert_eq!(fetched.errors[0].message, "the service `shop` answered an error: no");
+    assert_eq!(fetched.errors[0].told, [json!({ "message": "no", "path": ["name"] })]);
+    let others: Vec<&str> =
+        fetched.errors[1].told.iter().filter_map(|told| told["message"].as_str()).collect();
+    assert_eq!((others, fetched.errors.len()), (vec!["of nobody's", "none", "slow"], 2));
 }

@@ -5,29 +5,26 @@
 //! looked for (`scan.rs`) and written field by field. A value that is missing where there must be one is an error
 //! (`told.rs`), and takes what it is in with it, up to what may be null (6.4.4).
 
+mod again;
 mod copy;
 mod root;
 mod scan;
 mod told;
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use graphql_tools::static_graphql::schema::Document as Schema;
-use json::Kind;
+use json::{Kind, Tree};
 use serde_json::Value as Json;
 
 use super::leaf::{self, Leaf};
-use super::numbers::Mix;
 use super::run::Run;
 use super::val::{Split, Val};
 use crate::error::GraphqlError;
 use crate::plan::data::{Lookup, PositionId, has};
 use crate::plan::shape::{Field, Read, ShapeId, Source, Variant};
 use crate::plan::types::{Ty, TypeId};
+use again::Known;
 use copy::PATIENCE;
 use scan::Hit;
 
@@ -43,18 +40,13 @@ pub(super) struct Writer<'r> {
     orders: Vec<Vec<(&'r [u8], Option<usize>)>>,
     /// By shape how many more objects are tried to be copied in one go.
     patience: Vec<u8>,
-    /// What was written before without an error: the shape and the places of an object, and where its text is.
-    known: HashMap<Known, Range<usize>, BuildHasherDefault<Mix>>,
-    /// The same in the order of the texts.
-    order: Vec<Known>,
+    known: Known,
     /// Room for values.
     spare: Vec<Vec<Val<'r>>>,
 }
 
 /// As much room is made for the answer before it is known how long it is.
 const MOST_ROOM: usize = 1 << 20;
-/// A shape, and the place of the only object that it is written of.
-type Known = (ShapeId, u64);
 
 #[derive(Clone, Copy)]
 enum Step<'r> {
@@ -83,14 +75,13 @@ impl<'r> Writer<'r> {
             hits: Vec::new(),
             orders: vec![Vec::new(); run.plan.scans],
             patience: vec![PATIENCE; run.plan.shapes.len()],
-            known: HashMap::default(),
-            order: Vec::new(),
+            known: Known::default(),
             spare: Vec::new(),
         }
     }
 
     /// The whole response. Others have their turn while it is written.
-    pub(super) async fn write(mut self) -> Bytes {
+    pub(super) async fn write(mut self) -> Tree {
         self.out.extend_from_slice(b"{\"data\":");
         let mark = self.out.len();
         let root = self.run.plan.root;
@@ -108,18 +99,13 @@ impl<'r> Writer<'r> {
             self.out.extend_from_slice(Json::from(errors).to_string().as_bytes());
         }
         self.out.push(b'}');
-        self.out.into()
+        self.known.tree(self.out)
     }
 
     /// Forgets what was written from there on.
     fn cut(&mut self, length: usize) {
         self.out.truncate(length);
-        while let Some(last) = self.order.last()
-            && self.known.get(last).is_none_or(|range| range.end > length)
-        {
-            self.known.remove(last);
-            self.order.pop();
-        }
+        self.known.cut(length);
     }
 
     /// Writes an object; says whether there is one.
@@ -133,7 +119,7 @@ impl<'r> Writer<'r> {
         // Nobody is asked for a type on which nothing depends.
         let is_untold = |variant: &Variant| variant.only.is_none() && !self.run.tells(shape.position);
         let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
-        self.told(values);
+        self.told(shape.position, values);
         let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {
             self.untyped(shape.parent, ty);
             return false;
@@ -226,7 +212,7 @@ impl<'r> Writer<'r> {
         below: &mut Vec<Val<'r>>,
     ) -> (&'r [Read], PositionId) {
         let value = |read: &Read| match read.lookup {
-            Lookup::Itself => place.values[read.slot].or_absent(),
+            Lookup::Itself => place.values[read.slot].alone(),
             Lookup::Member(_) => self.hits[place.base + read.number].value,
         };
         let mut fitting = reads.iter().filter(|read| has(&read.only, Some(place.ty)));
@@ -384,15 +370,13 @@ impl<'r> Writer<'r> {
             return self.object(shape, values);
         };
         let key = (shape, u64::from(*document) << 32 | node.start() as u64);
-        if let Some(known) = self.known.get(&key) {
-            self.out.extend_from_within(known.clone());
+        if self.known.copy(&key, &mut self.out) {
             return true;
         }
         let (start, errors) = (self.out.len(), self.errors.len());
         let is_written = self.object(shape, values);
         if is_written && self.errors.len() == errors {
-            self.known.insert(key, start..self.out.len());
-            self.order.push(key);
+            self.known.add(key, start..self.out.len());
         }
         is_written
     }

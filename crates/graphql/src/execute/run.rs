@@ -1,5 +1,6 @@
 //! The steps of a request, and what they found.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -24,6 +25,8 @@ pub(crate) struct Run<'p> {
     pub(super) documents: Vec<Arc<Document>>,
     /// What went wrong.
     pub(super) errors: Vec<SourceError>,
+    /// Those of items of lists, by where these stand.
+    pub(super) items: HashMap<Place, u32>,
     /// Those that are of a step as a whole, beside all that it found.
     pub(super) aside: Vec<(StepId, u32)>,
     /// By step what its groups have; nothing before it was made.
@@ -41,7 +44,8 @@ pub(super) struct Made {
 impl<'p> Run<'p> {
     pub(crate) fn new(plan: &'p Plan, variables: Variables) -> Self {
         let made = plan.steps.iter().map(|_| None).collect();
-        Self { plan, variables, documents: Vec::new(), errors: Vec::new(), aside: Vec::new(), made }
+        let (documents, errors, items, aside) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
+        Self { plan, variables, documents, errors, items, aside, made }
     }
 
     /// Makes all steps, each as soon as those before it are made.
@@ -164,6 +168,12 @@ impl<'p> Run<'p> {
                 Found::Failed(error) => *error += errors,
             }
         }
+        for (at, error) in fetched.items {
+            if let Some(told) = is_told.get_mut(error as usize) {
+                *told = true;
+            }
+            self.items.insert(place(at), error + errors);
+        }
         let aside = (errors..).zip(is_told).filter(|(_, is_told)| !is_told);
         self.aside.extend(aside.map(|(error, _)| (step, error)));
         self.documents.extend(fetched.documents);
@@ -190,15 +200,20 @@ impl<'p> Run<'p> {
     pub(super) fn val<'r>(&'r self, found: &'r Found) -> Val<'r> {
         match found {
             Found::Nothing => Val::Absent,
-            Found::One(place) => self.at(*place, None),
+            Found::One(place) => self.item(*place),
             Found::Partial(place, error) => self.at(*place, Some(*error)),
             Found::Many(places) => Val::Many(places),
             Found::Failed(error) => Val::Failed(*error),
         }
     }
 
+    /// The value at a place, which may be an item of a list.
+    pub(super) fn item(&self, place: Place) -> Val<'_> {
+        self.at(place, self.items.get(&place).copied())
+    }
+
     /// The value at a place.
-    pub(super) fn at(&self, place: Place, error: Option<u32>) -> Val<'_> {
+    fn at(&self, place: Place, error: Option<u32>) -> Val<'_> {
         let document = self.documents.get(place.document as usize);
         let node = document.and_then(|document| document.node(place.start as usize));
         node.map_or(Val::Absent, |node| Val::At(place.document, node, error))

@@ -6,6 +6,7 @@ mod federated;
 mod nested;
 mod nulls;
 mod played;
+mod repeated;
 mod resolver;
 mod rig;
 mod runs;

@@ -1,8 +1,6 @@
 //! A value of a slot: a place in a document, and the values that are reached from there.
 
-use std::sync::Arc;
-
-use json::{Document, Kind, Node};
+use json::{Kind, Node};
 
 use super::run::Run;
 use crate::Place;
@@ -48,6 +46,14 @@ impl<'r> Val<'r> {
         }
     }
 
+    /// Itself, without what is wrong with it: the object that it is a field of tells that.
+    pub(super) fn alone(self) -> Self {
+        match self {
+            Self::At(document, node, _) => Self::At(document, node, None).or_absent(),
+            other => other,
+        }
+    }
+
     pub(super) fn is_list(self) -> bool {
         match self {
             Self::Many(_) => true,
@@ -60,7 +66,7 @@ impl<'r> Val<'r> {
 /// A field's value in a slot.
 pub(super) fn read<'r>(lookup: &Lookup, value: Val<'r>) -> Val<'r> {
     match (lookup, value) {
-        (Lookup::Itself, value) => value.or_absent(),
+        (Lookup::Itself, value) => value.alone(),
         (Lookup::Member(name), Val::At(document, node, _)) => {
             let member = node.member(name.as_bytes()).filter(|member| member.kind() != Kind::Null);
             member.map_or(Val::Absent, |member| Val::At(document, member, None))
@@ -72,7 +78,7 @@ pub(super) fn read<'r>(lookup: &Lookup, value: Val<'r>) -> Val<'r> {
 
 /// The lists of a position's slots, item by item.
 pub(super) struct Split<'r> {
-    run: &'r [Arc<Document>],
+    run: &'r Run<'r>,
     lists: Vec<List<'r>>,
 }
 
@@ -85,7 +91,7 @@ enum List<'r> {
 
 impl<'r> Split<'r> {
     /// None if there is no list among the values.
-    pub(super) fn of(run: &'r Run<'_>, values: &[Val<'r>]) -> Option<Self> {
+    pub(super) fn of(run: &'r Run<'r>, values: &[Val<'r>]) -> Option<Self> {
         if !values.iter().any(|value| value.is_list()) {
             return None;
         }
@@ -95,7 +101,7 @@ impl<'r> Split<'r> {
             Val::Failed(error) => List::None(Val::Failed(error)),
             _ => List::None(Val::Absent),
         };
-        Some(Self { run: &run.documents, lists: values.iter().map(list).collect() })
+        Some(Self { run, lists: values.iter().map(list).collect() })
     }
 
     /// Sets the values to those of the next item; says whether there is one.
@@ -113,11 +119,7 @@ impl<'r> Split<'r> {
                     item
                 }
                 List::Places(places) => {
-                    let item = places.next().map(|place| {
-                        let document = self.run.get(place.document as usize);
-                        let node = document.and_then(|document| document.node(place.start as usize));
-                        node.map_or(Val::Absent, |node| Val::At(place.document, node, None).or_absent())
-                    });
+                    let item = places.next().map(|place| self.run.item(*place).or_absent());
                     is_any |= item.is_some();
                     item
                 }

@@ -60,6 +60,14 @@ pub(crate) struct Slot {
     pub(crate) teller: Option<Teller>,
 }
 
+impl Slot {
+    /// The key of the field whose value it has; none of a source of objects with fields.
+    pub(crate) fn field(&self) -> Option<&Arc<str>> {
+        let is_itself = |entries: &[Entry]| entries.iter().any(|entry| entry.lookup == Lookup::Itself);
+        self.fields.iter().find(|(_, entries)| is_itself(entries)).map(|(key, _)| key)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     /// The field of a slot of the position above.

@@ -58,12 +58,8 @@ impl Plan {
     fn place(&self, group: &Group) -> String {
         let position = &self.positions[group.position];
         let slot = &position.slots[group.slot];
-        let is_value = |entries: &[super::data::Entry]| {
-            entries.iter().any(|entry| entry.lookup == super::data::Lookup::Itself)
-        };
-        let field = slot.fields.iter().find(|(_, entries)| is_value(entries)).map(|(key, _)| key);
         let mut path = self.path(group.position);
-        path.extend(field.map(ToString::to_string));
+        path.extend(slot.field().map(ToString::to_string));
         if path.is_empty() { "the answer".to_owned() } else { path.join(".") }
     }
 

@@ -87,6 +87,11 @@ impl Sorted {
         Self { by_target, general, is_short: false }
     }
 
+    /// The targets that have errors of their own, in the order of their numbers.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = usize> {
+        self.by_target.keys().copied()
+    }
+
     /// What a target got, where this stands for it in the response.
     pub(crate) fn found(&mut self, target: usize, node: Option<Node<'_>>, document: u32) -> Found {
         let own = self.by_target.get(&target).map(|(number, _)| *number);

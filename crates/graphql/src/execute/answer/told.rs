@@ -7,17 +7,20 @@ use serde_json::Value as Json;
 use super::{Step, Val, Writer};
 use crate::SourceError;
 use crate::error::{Code, GraphqlError, Segment};
+use crate::plan::data::{PositionId, Slot};
 use crate::plan::shape::Field;
 use crate::plan::types::TypeId;
 
 impl<'r> Writer<'r> {
-    /// What a service told of an object beside its value.
-    pub(super) fn told(&mut self, values: &[Val<'r>]) {
-        for value in values {
+    /// What services told of an object, and of fields that they were asked for by themselves, beside the values.
+    pub(super) fn told(&mut self, position: Option<PositionId>, values: &[Val<'r>]) {
+        for (slot, value) in values.iter().enumerate() {
             if let Val::At(_, _, Some(error)) = value
                 && let Some(error) = self.run.errors.get(*error as usize)
             {
-                let entry = self.upstream(error);
+                let mut entry = self.upstream(error);
+                let slot = position.and_then(|position| self.run.plan.positions[position].slots.get(slot));
+                entry.path.extend(slot.and_then(Slot::field).map(|key| Segment::Key(Arc::clone(key))));
                 self.errors.extend(error.told.iter().map(|told| {
                     let mut entry = in_words(&entry, told);
                     entry.path.extend(below(told));

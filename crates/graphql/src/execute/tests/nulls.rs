@@ -66,3 +66,36 @@ async fn a_root_field_that_fails_leaves_the_others() {
     assert!(answer.starts_with(r#"{"data":{"comments":null,"posts":[{"id":1},"#), "{answer}");
     assert!(answer.contains(r#""path":["comments"]"#), "{answer}");
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_an_item_of_a_list_is_told_at_each_place_that_has_it() {
+    let error = r#"{"message":"no","path":["email"]}"#;
+    let users =
+        format!(r#"[{{"id":7,"name":"Ann","email":null,"__error":{error}}},{{"id":8,"name":"Bob"}}]"#);
+    let rig = rig(&[POSTS, ("people/users?ids=7,8", &users)]);
+    let answer: serde_json::Value =
+        serde_json::from_str(&rig.ask("{ posts { user { name email } } }").await).unwrap();
+    let user = |name: &str| serde_json::json!({ "user": { "name": name, "email": null } });
+    assert_eq!(answer["data"]["posts"], serde_json::json!([user("Ann"), user("Bob"), user("Ann")]));
+    assert_eq!(told(&answer), [r#""no" ["posts",0,"user","email"]"#, r#""no" ["posts",2,"user","email"]"#]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_object_that_was_asked_for_by_itself_is_told_of_it_once() {
+    let post = r#"{"id":1,"title":"one","tags":null,"__error":{"message":"no","path":["tags"]}}"#;
+    let comments = r#"[{"id":10,"post_id":1},{"id":11,"post_id":1}]"#;
+    let links = r#"{ "links": { "Comment.post": { "get": "blog/posts/{post_id}" } } }"#;
+    let answers = [("blog/comments", comments), ("blog/posts/1", post)];
+    let rig = Rig::rest(&[("blog", BLOG)], links, &answers);
+    let answer: serde_json::Value =
+        serde_json::from_str(&rig.ask("{ comments { of: post { title tags } } }").await).unwrap();
+    let of = serde_json::json!({ "of": { "title": "one", "tags": null } });
+    assert_eq!(answer["data"]["comments"], serde_json::json!([of, of]));
+    assert_eq!(told(&answer), [r#""no" ["comments",0,"of","tags"]"#, r#""no" ["comments",1,"of","tags"]"#]);
+}
+
+/// The errors of an answer, and where they say they are.
+fn told(answer: &serde_json::Value) -> Vec<String> {
+    let errors = answer["errors"].as_array().unwrap().iter();
+    errors.map(|error| format!("{} {}", error["message"], error["path"])).collect()
+}

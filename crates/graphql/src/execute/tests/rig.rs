@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use graphql_tools::static_graphql::schema::{Definition, TypeDefinition};
-use json::Document;
+use json::{Document, Node, Tree};
 use serde_json::Value;
 
 use super::played::Played;
@@ -14,8 +14,8 @@ use super::resolver::Resolver;
 use super::subgraph::Service;
 use crate::execute::Source;
 use crate::execute::source::Asked;
-use crate::plan::Planner;
 use crate::plan::data::{Call, Document as Asks, Step};
+use crate::plan::{Plan, Planner};
 use crate::schema::{Says, Source as Described, subgraphs};
 use crate::{
     Ask, Bindings, Entity, Fetched, Found, GraphqlLimits, How, Joined, Kind, Link, Links, Part, Place,
@@ -166,10 +166,21 @@ impl Rig {
             }
         };
         let variables = Bytes::copy_from_slice(variables.as_bytes());
-        let answer = super::super::run(&plan, self.planner.schema(), variables, self).await;
         let mut text = Vec::new();
-        answer.tree.write(&mut text);
+        self.run(&plan, variables).await.write(&mut text);
         String::from_utf8(text).expect("UTF-8")
+    }
+
+    /// The answer to a document as it leaves the executor.
+    pub(super) async fn tree(&self, document: &str) -> Tree {
+        let plan = self.planner.plan(document, None).expect("a plan");
+        self.run(&plan, "{}".into()).await
+    }
+
+    async fn run(&self, plan: &Plan, variables: Bytes) -> Tree {
+        let answer = super::super::run(plan, self.planner.schema(), variables, self).await;
+        super::repeated::check(&answer.tree);
+        answer.tree
     }
 
     /// What was asked since the last time.
@@ -271,7 +282,17 @@ impl Rig {
                 for row in &rows {
                     let found = match self.answer(line(step, ask, row)) {
                         Ok("null") => Found::Nothing,
-                        Ok(text) => Found::One(add_text(&mut fetched, text)),
+                        Ok(text) => {
+                            let place = add_text(&mut fetched, text);
+                            let document = Arc::clone(&fetched.documents[place.document as usize]);
+                            match beside(document.root()) {
+                                None => Found::One(place),
+                                Some(error) => {
+                                    fetched.errors.push(error);
+                                    Found::Partial(place, fetched.errors.len() as u32 - 1)
+                                }
+                            }
+                        }
                         Err(error) => failed(&mut fetched, error),
                     };
                     fetched.found.push(found);
@@ -309,6 +330,13 @@ fn told(step: &Step, response: &Value, path: &[Value]) -> Option<SourceError> {
     let (message, service) = ("it says so".to_owned(), Arc::clone(&step.service));
     let error = SourceError { message, code: "upstream-errors", service, status: None, told };
     (!error.told.is_empty()).then_some(error)
+}
+
+/// What an object's member `__error` says is wrong with it.
+fn beside(object: Node<'_>) -> Option<SourceError> {
+    let told = vec![serde_json::from_slice(object.member(b"__error")?.text()).expect("JSON")];
+    let (message, service) = ("it says so".to_owned(), "service".into());
+    Some(SourceError { message, code: "upstream-errors", service, status: None, told })
 }
 
 /// `service/path?parameters`
@@ -350,8 +378,14 @@ fn join(fetched: &mut Fetched, list: &str, joined: &Joined, keys: &[String]) {
         let items = document.root().items().filter(|item| {
             item.member(joined.item.as_bytes()).is_some_and(|found| found.text() == key.as_bytes())
         });
-        let places = items.map(|item| Place { document: place.document, start: item.start() as u32 });
-        let places: Vec<Place> = places.collect();
+        let items: Vec<Node<'_>> = items.collect();
+        let at = |item: &Node<'_>| Place { document: place.document, start: item.start() as u32 };
+        for item in &items {
+            let Some(error) = beside(*item) else { continue };
+            fetched.items.insert(at(item), fetched.errors.len() as u32);
+            fetched.errors.push(error);
+        }
+        let places: Vec<Place> = items.iter().map(at).collect();
         fetched.found.push(match (joined.is_many, places.first()) {
             (true, _) => Found::Many(places),
             (false, Some(place)) => Found::One(*place),

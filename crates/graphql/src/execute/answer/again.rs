@@ -1,0 +1,60 @@
+//! What was written before: an object that several places share is written once and copied from there, which is noted for
+//! who deduplicates.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::ops::Range;
+
+use json::{Again, Tree};
+
+use crate::execute::numbers::Mix;
+use crate::plan::shape::ShapeId;
+
+/// A shape, and the place of the only object that it is written of.
+pub(super) type Key = (ShapeId, u64);
+
+/// The objects that were written without an error, and where their texts are.
+#[derive(Default)]
+pub(super) struct Known {
+    ranges: HashMap<Key, Range<usize>, BuildHasherDefault<Mix>>,
+    /// The same in the order of the texts.
+    order: Vec<Key>,
+    again: Vec<Again>,
+}
+
+impl Known {
+    /// Writes an object as it was written before; says whether it was.
+    pub(super) fn copy(&mut self, key: &Key, out: &mut Vec<u8>) -> bool {
+        let Some(range) = self.ranges.get(key) else { return false };
+        // Of a shorter one the note would be longer.
+        if range.len() >= size_of::<Again>() {
+            self.again.push(Again { at: out.len(), first: range.start, length: range.len() });
+        }
+        out.extend_from_within(range.clone());
+        true
+    }
+
+    pub(super) fn add(&mut self, key: Key, range: Range<usize>) {
+        self.ranges.insert(key, range);
+        self.order.push(key);
+    }
+
+    /// Forgets what was written from there on.
+    pub(super) fn cut(&mut self, length: usize) {
+        while self.again.pop_if(|again| again.at >= length).is_some() {}
+        while let Some(last) = self.order.last()
+            && self.ranges.get(last).is_none_or(|range| range.end > length)
+        {
+            self.ranges.remove(last);
+            self.order.pop();
+        }
+    }
+
+    /// The text that was written, with its notes.
+    pub(super) fn tree(self, text: Vec<u8>) -> Tree {
+        match self.again.is_empty() {
+            true => Tree::Text(text.into()),
+            false => Tree::Repeating(text.into(), self.again.into()),
+        }
+    }
+}

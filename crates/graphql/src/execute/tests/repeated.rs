@@ -1,0 +1,97 @@
+//! What an answer says of itself for who deduplicates: which of its objects it has copied.
+
+use std::ops::Range;
+
+use dedup::{Form, Limits};
+use json::{Again, Tree};
+use serde_json::Value;
+
+use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
+use super::rig::Rig;
+
+const USERS: (&str, &str) = (
+    "people/users?ids=7,8",
+    r#"[{"id":7,"name":"Ann Lovelace","email":"ann@example.org"},{"id":8,"name":"Bob Babbage","email":null}]"#,
+);
+
+/// What is true of every answer: what is noted to be there again is, and its deduplicated forms say what it says.
+pub(super) fn check(tree: &Tree) {
+    let mut text = Vec::new();
+    tree.write(&mut text);
+    let mut behind = 0;
+    for Again { at, first, length } in again(tree) {
+        let object = &text[*first..first + length];
+        assert!(object.starts_with(b"{") && object.ends_with(b"}"), "{}", object.escape_ascii());
+        assert!(object == &text[*at..at + length] && first + length <= *at && behind <= *at);
+        behind = at + length;
+    }
+    let plain: Value = serde_json::from_slice(&text).expect("JSON");
+    let limits = Limits { min: 0, max: usize::MAX };
+    for form in [Form::GraphQl, Form::Json] {
+        let Some(wire) = dedup::encode(tree, form, &limits) else { continue };
+        let decoded = dedup::decode(written(&wire).as_bytes(), text.len()).expect("a deduplicated text");
+        assert_eq!(serde_json::from_slice::<Value>(&decoded).expect("JSON"), plain);
+    }
+}
+
+fn again(tree: &Tree) -> &[Again] {
+    match tree {
+        Tree::Repeating(_, again) => again,
+        _ => &[],
+    }
+}
+
+fn written(tree: &Tree) -> String {
+    let mut text = Vec::new();
+    tree.write(&mut text);
+    String::from_utf8(text).expect("UTF-8")
+}
+
+/// What an answer is noted to have again, in its order.
+fn repeated(tree: &Tree) -> Vec<String> {
+    let text = written(tree);
+    let range = |again: &Again| -> Range<usize> { again.at..again.at + again.length };
+    again(tree).iter().map(|again| text[range(again)].to_owned()).collect()
+}
+
+fn posts(count: usize) -> String {
+    let post = |id: usize| {
+        format!(r#"{{"id":{id},"user_id":{},"title":"the {id}th","tags":[]}}"#, 7 + usize::from(id == 2))
+    };
+    format!("[{}]", (1..=count).map(post).collect::<Vec<_>>().join(","))
+}
+
+#[tokio::test]
+async fn an_object_that_several_places_share_stands_once_in_the_deduplicated_answer() {
+    let posts = posts(20);
+    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[("blog/posts", &posts), USERS]);
+    let tree = rig.tree("{ posts { id user { name email } } }").await;
+    let ann = r#"{"name":"Ann Lovelace","email":"ann@example.org"}"#;
+    assert_eq!(repeated(&tree), [ann; 18]);
+    let wire = written(&dedup::encode(&tree, Form::GraphQl, &Limits::default()).expect("a shorter form"));
+    let begins =
+        format!(r#"{{"t":[{ann}],"data":{{"posts":[{{"id":1,"user":{{"$":0}}}},{{"id":2,"user":{{"name""#);
+    assert!(wire.starts_with(&begins), "{wire}");
+    assert_eq!(wire.matches(r#""user":{"$":0}"#).count(), 19, "{wire}");
+}
+
+#[tokio::test]
+async fn an_answer_in_which_no_place_shares_an_object_is_a_plain_text() {
+    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS]);
+    assert!(matches!(rig.tree("{ posts { id title } }").await, Tree::Text(_)));
+}
+
+#[tokio::test]
+async fn of_what_was_taken_back_nothing_is_noted() {
+    let comments = r#"[{"id":10,"post_id":1,"user_id":7},{"id":11,"post_id":2,"user_id":7},{"id":null,"post_id":2,"user_id":7},{"id":13,"post_id":3,"user_id":7}]"#;
+    let answers = [POSTS, ("blog/comments", comments), ("people/users?ids=7", USERS.1)];
+    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let tree = rig.tree("{ posts { comments { author { name email } id } } }").await;
+    let text = written(&tree);
+    let ann = r#"{"name":"Ann Lovelace","email":"ann@example.org"}"#;
+    let data = format!(
+        r#"{{"data":{{"posts":[{{"comments":[{{"author":{ann},"id":10}}]}},{{"comments":null}},{{"comments":[{{"author":{ann},"id":13}}]}}]}},"#
+    );
+    assert!(text.starts_with(&data), "{text}");
+    assert_eq!(repeated(&tree), [ann]);
+}
