@@ -433,7 +433,7 @@ impl<'a> Members<'a> {
     /// The next member if its name and the colon behind it are spelt like this: where it begins, its value, and where that
     /// ends. Any other one stays the next.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn next_spelt(&mut self, name: &Spelling) -> Option<(usize, Node<'a>, usize)> {
         let tokens = self.0.tokens.as_mut()?;
         let start = tokens.peek();

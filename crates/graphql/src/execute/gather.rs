@@ -1,10 +1,10 @@
 //! Whom a step is made for: the objects on its way, and of each what the step needs. What is the same is asked once.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashMapExt};
 use json::{Kind, Node};
 
 use super::numbers::Numbers;
@@ -23,7 +23,7 @@ pub(crate) struct Gathered {
     pub(super) range: Range<usize>,
 }
 
-/// What was needed before, by its text.
+/// What was needed before, by its text. Services say it, so that its hash is seeded.
 type Known<'r> = HashMap<Cow<'r, [u8]>, u32>;
 
 impl Run<'_> {
