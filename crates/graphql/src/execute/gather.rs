@@ -1,10 +1,11 @@
 //! Whom a step is made for: the objects on its way, and of each what the step needs. What is the same is asked once.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::fast::RandomState;
 use json::{Kind, Node};
 
 use super::numbers::Numbers;
@@ -24,7 +25,7 @@ pub(crate) struct Gathered {
 }
 
 /// What was needed before, by its text. Services say it, so that its hash is seeded.
-type Known<'r> = HashMap<Cow<'r, [u8]>, u32>;
+type Known<'r> = HashMap<Cow<'r, [u8]>, u32, RandomState>;
 
 impl Run<'_> {
     /// Finds the objects of a step; none if there are none.
@@ -32,7 +33,7 @@ impl Run<'_> {
         let mut gathered = Vec::new();
         // Groups of one alias share what they ask for.
         let batches = step.groups.iter().map(|group| group.batch + 1).max().unwrap_or(1);
-        let mut known: Vec<Known<'_>> = (0..batches).map(|_| Known::new()).collect();
+        let mut known: Vec<Known<'_>> = (0..batches).map(|_| Known::default()).collect();
         asked.representations = (0..batches).map(|_| Vec::new()).collect();
         for group in &step.groups {
             let mut numbers = Numbers::default();
