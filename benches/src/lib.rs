@@ -3,7 +3,7 @@
 //! The gateway that is measured is the release binary `orfa`, started as an operator starts it
 //! ([`process`]), and asked as a client asks it ([`client`]), at the distance of the demo through a proxy
 //! that delays and counts ([`delay`]). Both ask the same questions ([`jobs`]). What comes out goes to `benches/results/` ([`scoreboard`]), and
-//! from there to docs/benchmarks.md ([`page`]).
+//! from there to docs/benchmarks.md with its pictures ([`page`], [`svg`]).
 
 pub mod client;
 pub mod delay;
@@ -13,4 +13,5 @@ pub mod process;
 pub mod programs;
 pub mod scoreboard;
 pub mod stats;
+pub mod svg;
 pub mod upstream;

@@ -41,17 +41,35 @@ instead. `make bench` measures all of it and writes this page; `make bench ONLY=
 
 ";
 
-/// Writes the page.
+/// A picture: the name of its file, without the ending, and the SVG.
+type Plot = (&'static str, String);
+
+/// Writes the page and its pictures.
 ///
 /// # Errors
-/// If the results can't be read, or the page not be written.
+/// If the results can't be read, or something can't be written.
 pub fn write() -> Result<()> {
+    for (name, drawn) in plots()? {
+        let path = plot(name);
+        std::fs::write(&path, drawn).with_context(|| format!("{} can't be written", path.display()))?;
+    }
     let path = path();
     std::fs::write(&path, text()?).with_context(|| format!("{} can't be written", path.display()))
 }
 
 fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md")
+}
+
+/// The file of a picture.
+fn plot(name: &str) -> PathBuf {
+    scoreboard::folder().join(name).with_extension("svg")
+}
+
+/// The pictures that are drawn of rows; those of S are drawn by its bench.
+fn plots() -> Result<Vec<Plot>> {
+    let results = Results::read(&scoreboard::folder())?;
+    Ok([orfa::plots(&results), marketplace::plots(&results)].concat())
 }
 
 /// The page, of the results as they are.
@@ -83,6 +101,14 @@ mod tests {
             page == text().expect("results"),
             "docs/benchmarks.md is not what benches/results/ gives: `cargo xtask generate` writes it"
         );
+        for (name, drawn) in plots().expect("results") {
+            let file = std::fs::read_to_string(plot(name)).unwrap_or_default();
+            assert!(
+                file == drawn,
+                "{name}.svg is not what benches/results/ gives: `cargo xtask generate` draws it"
+            );
+            assert!(page.contains(name), "{name}.svg is not on the page");
+        }
     }
 
     #[test]

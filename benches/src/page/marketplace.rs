@@ -1,9 +1,11 @@
 //! REST and GraphQL gateways before a marketplace: the study's figures 6 and 7, of which its text tells some ratios, and the
 //! gateways that people would take today.
 
+use super::Plot;
 use super::results::{Results, Rows, ratio};
 use super::s::cost;
 use super::table::{cell, missing, number, plot, row, table, times};
+use crate::svg::{Bars, Height};
 
 /// Users, and requests of each.
 const CASES: [(u64, u64); 3] = [(100, 5), (250, 2), (500, 1)];
@@ -19,6 +21,12 @@ const THEIRS: [(&str, [Option<f64>; 3]); 2] =
     [("q4", [Some(2.25), Some(1.6), Some(2.5)]), ("q5", [Some(5.8), Some(5.8), Some(4.3)])];
 const WAYS: [(&str, &str); 3] =
     [("aggregate", "aggregate"), ("graphql", "GraphQL"), ("stitched", "stitched")];
+
+/// The figures: their files, what they are, what they count, and where that stands.
+const FIGURES: [(&str, &str, &str, &str); 2] = [
+    ("graphql-figure-6", "Figure 6: response time", "ms on average", "mean_ms"),
+    ("graphql-figure-7", "Figure 7: throughput", "requests answered a second", "per_second"),
+];
 
 pub(super) fn section(results: &Results) -> String {
     let heading = "## REST and GraphQL gateways before a marketplace\n\nThe study asks five questions by Ocelot (REST, aggregated) and \
@@ -65,10 +73,31 @@ fn figures(results: &Results) -> String {
         "GraphQL, a second",
         "stitched, a second",
     ];
-    let plots = plot("graphql-figure-6", "Figure 6: response time")
-        + &plot("graphql-figure-7", "Figure 7: throughput");
+    let plots = FIGURES.map(|(name, what, ..)| plot(name, what)).concat();
     let plots = if text.is_empty() { plots } else { String::new() };
     heading.to_owned() + &text + &table(&head, lines) + &plots
+}
+
+/// Figures 6 and 7 as the study draws them: a panel for each case.
+pub(super) fn plots(results: &Results) -> Vec<Plot> {
+    let rows = results.of("graphql").having("users");
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let group = |rows: &Rows<'_>, query: &str, field: &str| {
+        let rows = rows.with("query", query);
+        (query.to_uppercase(), WAYS.map(|(way, _)| rows.with("way", way).median(field)).to_vec())
+    };
+    let plot = |(name, _, what, field): (&'static str, &str, &str, &str)| {
+        let panels = CASES.map(|(users, each)| {
+            let rows = rows.with("users", users);
+            let groups = QUERIES.map(|(query, _)| group(&rows, query, field));
+            (format!("{users} users, {each} each: {what}"), groups.to_vec())
+        });
+        let kinds = WAYS.map(|(_, name)| name).to_vec();
+        (name, Bars { kinds, panels: panels.to_vec(), height: Height::Linear }.draw())
+    };
+    FIGURES.map(plot).to_vec()
 }
 
 fn errors(rows: &Rows<'_>) -> String {

@@ -1,8 +1,7 @@
 //! GraphQL: posts and their users beside tailcall and Hive Gateway (`posts.rs`), the marketplace's Q4 and Q5 beside the
-//! aggregates of the same (`market.rs`), the three test cases of the study that the marketplace comes from, with its figures
-//! 6 and 7 (`study.rs`, `figures.rs`), and what schemas and plans take (`schemas.rs`).
+//! aggregates of the same (`market.rs`), the three test cases of the study that the marketplace comes from, which its figures
+//! 6 and 7 are of (`study.rs`), and what schemas and plans take (`schemas.rs`).
 
-mod figures;
 mod market;
 mod posts;
 mod schemas;

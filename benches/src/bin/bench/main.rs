@@ -33,7 +33,6 @@ mod script;
 mod service;
 mod strapi;
 mod study;
-mod svg;
 mod threads;
 mod unseen;
 mod ways;

@@ -68,9 +68,6 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let figures = runtime.block_on(measure(tools, &mut world))?;
     figures.print();
-    if !tools.is_short {
-        figures.draw()?;
-    }
     tools.results("strapi", &figures.rows(), figures.scores())
 }
 

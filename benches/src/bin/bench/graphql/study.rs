@@ -7,7 +7,7 @@ use http::Method;
 use marketplace::{Data, Marketplace, Service};
 use serde_json::{Value, json};
 
-use super::{asked, config, figures};
+use super::{asked, config};
 use crate::process::{SERVER_CORE, Server};
 use crate::progress::Progress;
 use crate::ratios::Headline;
@@ -21,9 +21,6 @@ const ROOTS: [&str; 5] = ["login", "updateBuyer", "freelancers", "buyers", "orde
 
 pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, [Headline; 2])> {
     let rows = open::run(rows(tools, progress))??;
-    if !tools.is_short {
-        figures::write(&rows)?;
-    }
     let errors = study::errors(&rows);
     Ok((rows, errors))
 }

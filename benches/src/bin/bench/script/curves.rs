@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use benches::scoreboard;
 use benches::stats::median;
+use benches::svg::{Axis, Chart, Line, draw};
 use benches::upstream::tree;
 use http::Request;
 use http::header::{CONTENT_TYPE, HOST, HeaderValue};
@@ -23,7 +24,6 @@ use super::servers::{ALL_CORES, Scripted, example};
 use crate::process::Server;
 use crate::progress::Progress;
 use crate::service::{Answer, Service, text};
-use crate::svg::{Axis, Chart, Line, draw};
 use crate::{Tools, open};
 
 const WORKERS: [u32; 4] = [1, 2, 4, 8];

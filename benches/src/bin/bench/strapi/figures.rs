@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
-use benches::scoreboard::{self, Better, Score};
+use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use serde::Serialize;
 
@@ -11,15 +10,6 @@ use super::way::{Host, Language, Mode, Shape, Way};
 use super::workflow::Workflow;
 use super::{Cell, Run, SIZES, USUAL_MS};
 use crate::say;
-use crate::svg::{Axis, Chart, Line, draw};
-
-/// The ways whose latency is drawn.
-const DRAWN: [Way; 4] = [
-    Way::AtOnce,
-    Way::Graphql,
-    Way::Best,
-    Way::Program(Host::Orfa(Mode::Instance, Language::C), Shape::Bulk),
-];
 
 /// All that was measured.
 #[derive(Default)]
@@ -102,23 +92,6 @@ impl Figures {
                 say(&format!("  {way:<30}{ms}  {gzip}"));
             }
         }
-    }
-
-    /// The paper's figure 9: what N does to each way, at the usual distance.
-    pub(super) fn draw(&self) -> Result<()> {
-        let line = |workflow, way: Way| {
-            let cell = |size| Cell { workflow, size, round_trip_ms: USUAL_MS };
-            let points =
-                SIZES.into_iter().filter_map(|size| Some((size as f64, self.get(cell(size), way)?.ms())));
-            Line { name: way.to_string(), points: points.collect(), is_ceiling: false }
-        };
-        let charts = Workflow::ALL.map(|workflow| Chart {
-            title: format!("{} from {USUAL_MS} ms", workflow.name()),
-            x: Axis { name: "N", marks: Some(SIZES.map(|size| size as f64).to_vec()) },
-            y: "ms",
-            lines: DRAWN.map(|way| line(workflow, way)).into(),
-        });
-        Ok(std::fs::write(scoreboard::folder().join("orfa-figure-9.svg"), draw(&charts))?)
     }
 
     pub(super) fn rows(&self) -> Vec<Row> {

@@ -1,6 +1,10 @@
-//! Charts of lines, as files of their own.
+//! Charts as SVG: of lines here, of bars in `bars.rs`.
+
+mod bars;
 
 use std::fmt::Write;
+
+pub use bars::{Bars, Height};
 
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 260.0;
@@ -9,45 +13,61 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 44.0;
 const COLOURS: [&str; 4] = ["#0969da", "#bf3989", "#1a7f37", "#bc4c00"];
-const CEILING: &str = "#8c959f";
+const GREY: &str = "#8c959f";
 const STYLE: &str = "text{font:11px sans-serif;fill:#57606a}.t{font-weight:bold;fill:#24292f}\
-    .a{stroke:#8c959f;fill:none}.l{fill:none;stroke-width:1.8}";
+    .m{text-anchor:middle}.n{font-size:9px}.a{stroke:#8c959f;fill:none}.l{fill:none;stroke-width:1.8}";
 
 /// A chart: its axes, and lines.
-pub(crate) struct Chart {
-    pub(crate) title: String,
-    pub(crate) x: Axis,
-    pub(crate) y: &'static str,
-    pub(crate) lines: Vec<Line>,
+#[derive(Debug)]
+pub struct Chart {
+    /// What stands above it.
+    pub title: String,
+    /// The axis below.
+    pub x: Axis,
+    /// What the axis to the left counts.
+    pub y: &'static str,
+    /// What was measured.
+    pub lines: Vec<Line>,
 }
 
-/// The axis below: what it counts, and where numbers stand. None: at round ones.
-pub(crate) struct Axis {
-    pub(crate) name: &'static str,
-    pub(crate) marks: Option<Vec<f64>>,
+/// The axis below.
+#[derive(Debug)]
+pub struct Axis {
+    /// What it counts.
+    pub name: &'static str,
+    /// Where numbers stand; none: at round ones.
+    pub marks: Option<Vec<f64>>,
 }
 
 /// A line through points.
-pub(crate) struct Line {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
+#[derive(Debug)]
+pub struct Line {
+    /// What stands in the key.
+    pub name: String,
+    /// From left to right.
+    pub points: Vec<(f64, f64)>,
     /// It is not measured, but what the machine could do.
-    pub(crate) is_ceiling: bool,
+    pub is_ceiling: bool,
 }
 
 /// Charts beside each other, as an SVG file.
-pub(crate) fn draw(charts: &[Chart]) -> String {
-    let width = WIDTH * charts.len() as f64;
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" width=\"{width}\" \
-         height=\"{HEIGHT}\"><style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
-    );
+#[must_use]
+pub fn draw(charts: &[Chart]) -> String {
+    let mut text = String::new();
     for (place, chart) in charts.iter().enumerate() {
         let _ = writeln!(text, "<g transform=\"translate({},0)\">", WIDTH * place as f64);
         chart.draw(&mut text);
         text += "</g>\n";
     }
-    text + "</svg>\n"
+    file(WIDTH * charts.len() as f64, HEIGHT, &text)
+}
+
+/// What is drawn, as a file of this size.
+fn file(width: f64, height: f64, drawn: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+         height=\"{height}\"><style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{drawn}</svg>\n"
+    )
 }
 
 impl Chart {
@@ -80,7 +100,7 @@ impl Chart {
         let _ = writeln!(text, "<text x=\"4\" y=\"{}\">{}</text>", TOP - 6.0, self.y);
         for (place, line) in self.lines.iter().enumerate() {
             let (colour, dashes) = match line.is_ceiling {
-                true => (CEILING, " stroke-dasharray=\"5 4\""),
+                true => (GREY, " stroke-dasharray=\"5 4\""),
                 false => (COLOURS[place % COLOURS.len()], ""),
             };
             let path: Vec<String> =

@@ -1,0 +1,134 @@
+//! The paper's table 5, under load, and the long JSON that lost it one of the workflows.
+
+use super::{BENCHES, KINDS};
+use crate::page::results::{Results, ratio};
+use crate::page::table::{cell, missing, number, row, spread, table, times};
+
+/// The paper's table 5a: its name, requests a second, milliseconds, percent of a CPU; and our row.
+const HELLO: [(&str, f64, f64, u32, &str); 4] = [
+    ("GraphQL", 909.09, 1.1, 88, "graphql"),
+    ("ORFA-base", 222.22, 4.5, 100, "query.c"),
+    ("ORFA-code", 384.62, 2.6, 100, "query.c.code"),
+    ("ORFA-inst", 1111.11, 0.9, 20, "query.c.instance"),
+];
+/// What it has no row for.
+const HELLO_RIVALS: [(&str, &str); 6] = [
+    ("JavaScript, base", "query.js"),
+    ("JavaScript, code", "query.js.code"),
+    ("JavaScript, instance", "query.js.instance"),
+    ("workerd, by program", "workerd.program"),
+    ("workerd, by token", "workerd.token"),
+    ("a bare server that answers a constant", "floor"),
+];
+/// The paper's table 5b: workflows a second by REST, GraphQL, ORFA-base, -code and -inst.
+const BESIDE: [(&str, [f64; 5]); 3] = [
+    ("memos.r", [260.2, 97.24, 77.48, 120.12, 130.52]),
+    ("strapi.r", [42.1, 53.34, 18.9, 23.058, 23.352]),
+    ("gitea.r", [3.88, 2.761, 2.379, 3.678, 4.017]),
+];
+/// The benches that count workflows a second.
+const IN_TABLE_5B: [&str; 2] = ["strapi", "workflows"];
+/// Who reads JSON, and what of it: the paper's defeat in gitea.r.
+const READERS: [(&str, &str); 6] = [
+    ("query.c", "ORFA, C"),
+    ("query.js", "ORFA, JavaScript"),
+    ("node", "Node, `JSON.parse`"),
+    ("simd-json", "simd-json, native"),
+    ("sonic-rs", "sonic-rs, native"),
+    ("sonic-rs lazy", "sonic-rs, lazy"),
+];
+
+/// "Hello world" under load.
+pub(super) fn table_5a(results: &Results) -> String {
+    let rows = results.of("query");
+    let heading = "### Table 5a: \"hello world\" under load\n\nOne core for the server, 32 connections; ours in C, log and limits on.\n\n";
+    let figure = |server: &str, place| rows.with("server", server).figure(place);
+    let cpu = |server: &str| rows.with("server", server).median("cpu_us");
+    let gain = |server: &str| times(ratio(cpu("graphql"), cpu(server)));
+    let ours =
+        |server| [spread(figure(server, "per_second")), spread(figure(server, "cpu_us")), gain(server)];
+    let theirs = HELLO.map(|(name, tps, ms, percent, server)| {
+        let theirs = [number(tps), number(ms), format!("{percent} %"), times(Some(tps / HELLO[0].1))];
+        row(name, theirs.into_iter().chain(ours(server)))
+    });
+    let others =
+        HELLO_RIVALS.map(|(name, server)| row(name, std::iter::repeat_n(cell(None), 4).chain(ours(server))));
+    let head = [
+        "",
+        "theirs: a second",
+        "ms",
+        "CPU",
+        "by GraphQL",
+        "ours: a second",
+        "CPU us a request",
+        "less CPU than GraphQL",
+    ];
+    let text = if rows.is_empty() { missing("query") } else { String::new() };
+    heading.to_owned() + &text + &table(&head, theirs.into_iter().chain(others)) + &kernel(results)
+}
+
+/// Page faults and system calls of the same.
+fn kernel(results: &Results) -> String {
+    let rows = results.of("query").having("page_faults");
+    let heading = "What the same takes of the system, for each request:\n\n";
+    if rows.is_empty() {
+        return heading.to_owned() + &missing("query");
+    }
+    let line = |name: &str| {
+        let of = rows.with("server", name);
+        row(format!("`{name}`"), ["page_faults", "system_calls"].map(|field| cell(of.median(field))))
+    };
+    let head = ["", "page faults", "system calls"];
+    heading.to_owned() + &table(&head, rows.names("server").into_iter().map(line))
+}
+
+/// Workflows a second where gateway and service share a core.
+pub(super) fn table_5b(results: &Results) -> String {
+    let mut text = "### Table 5b: workflows a second, all on one machine\n\nREST alone, and the others beside the service that they \
+        call, on one core; N = 4; ours in C, with Strapi itself, and with stand-ins for Memos and Gitea that cost next to nothing \
+        themselves, so that what stands between shows. In parentheses as a part of REST alone.\n\n".to_owned();
+    let part = |value: f64, rest: f64| format!("{} ({})", number(value), number(value / rest));
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for (workflow, figures) in BESIDE {
+        lines.push(row(format!("{workflow}, theirs"), figures.map(|figure| part(figure, figures[0]))));
+    }
+    for (bench, _) in BENCHES {
+        let rows = results.of(bench).having("busy");
+        if rows.is_empty() && IN_TABLE_5B.contains(&bench) {
+            text += &missing(bench);
+        }
+        for workflow in rows.names("busy") {
+            let rows = rows.with("busy", workflow);
+            let of = |way: &str| rows.with("way", way).median("per_second");
+            let rest = of(KINDS[0].0);
+            let cells = KINDS.map(|(way, _)| {
+                of(way).zip(rest).map_or_else(|| cell(None), |(value, rest)| part(value, rest))
+            });
+            lines.push(row(format!("**{workflow}, ours**"), cells));
+        }
+    }
+    lines.sort_by_key(|line| {
+        BESIDE.iter().position(|(name, _)| line[0].contains(name)).unwrap_or(BESIDE.len())
+    });
+    let mut head = vec!["workflow"];
+    head.extend(KINDS.map(|(_, name)| name));
+    text + &table(&head, lines)
+}
+
+/// Long JSON, which lost the paper gitea.r.
+pub(super) fn json(results: &Results) -> String {
+    let rows = results.of("json");
+    let heading = "### Long JSON, the cause of the defeat in gitea.r\n\nMicroseconds of CPU for a megabyte of issues, as Gitea \
+        answers them: to read three members of one in a hundred (rows), one member of each (column), the open ones (open), or \
+        the text alone (parse).\n\n";
+    if rows.is_empty() {
+        return heading.to_owned() + &missing("json");
+    }
+    let reads = rows.names("reads");
+    let line = |(name, label): (&str, &str)| {
+        let of = rows.with("name", name);
+        row(label, reads.iter().map(|read| spread(of.with("reads", *read).figure("cpu_us"))))
+    };
+    let head: Vec<&str> = std::iter::once("").chain(reads.iter().copied()).collect();
+    heading.to_owned() + &table(&head, READERS.into_iter().map(line))
+}
