@@ -10,11 +10,11 @@ mod session;
 
 use std::path::{Path, PathBuf};
 
-use crate::client::Client;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use session::Call;
+use crate::call::Call;
+use crate::client::Client;
 
 pub use gateway::{gateway, upstream_calls};
 pub use session::Session;

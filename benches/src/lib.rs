@@ -1,10 +1,11 @@
 //! What the demo and the benches measure with.
 //!
 //! The gateway that is measured is the release binary `orfa`, started as an operator starts it
-//! ([`process`]), and asked as a client asks it ([`client`]), at the distance of the demo through a proxy
+//! ([`process`]), and asked as a client asks it ([`client`], [`call`]), at the distance of the demo through a proxy
 //! that delays and counts ([`delay`]). Both ask the same questions ([`jobs`]). What comes out goes to `benches/results/` ([`scoreboard`]), and
 //! from there to docs/benchmarks.md with its pictures ([`page`], [`svg`]).
 
+pub mod call;
 pub mod client;
 pub mod delay;
 pub mod jobs;

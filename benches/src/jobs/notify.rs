@@ -2,11 +2,12 @@
 //!
 //! Every run writes its notices anew; the answer, who got one, stays the same.
 
-use crate::client::Client;
 use anyhow::{Result, ensure};
+use http::Method;
 use serde_json::{Value, json};
 
 use super::{Call, Session, items};
+use crate::client::Client;
 
 const USERS: &str = "/profile/users?limit=16";
 
@@ -29,7 +30,7 @@ pub(super) async fn bulk(session: &mut Session<'_>) -> Result<Value> {
 
 async fn notify(session: &mut Session<'_>, admins: Vec<Value>) -> Result<Value> {
     let text = json!({ "text": "Maintenance tonight at 22:00 UTC." });
-    let notice = |id: &Value| Call::post(format!("/profile/users/{id}/notices"), text.clone());
+    let notice = |id: &Value| Call::json(Method::POST, format!("/profile/users/{id}/notices"), &text);
     session.all(admins.iter().map(notice).collect()).await?;
     Ok(admins.into())
 }
@@ -39,7 +40,7 @@ pub(super) async fn check(client: &Client, admins: &Value, runs: usize) -> Resul
     ensure!(!items(admins).is_empty(), "there is no admin among the 16 users");
     for id in items(admins) {
         let notices = Call::get(format!("/profile/users/{id}/notices")).send(client).await?;
-        let got = items(&serde_json::from_slice(&notices)?).len();
+        let got = items(&serde_json::from_slice(&notices.body)?).len();
         ensure!(got == runs, "user {id} got {got} notices of {runs} runs");
     }
     Ok(())

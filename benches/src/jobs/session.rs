@@ -1,83 +1,80 @@
 //! A REST client's run: it counts requests and round trips, and sends what does not depend on one
 //! another one by one or all at once.
 
-use crate::client::{Client, gzip_saves};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use http::{Method, Request};
-use http_body_util::Full;
+use http::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-/// A run of a REST client.
+use crate::call::Call;
+use crate::client::{Client, gzip_saves};
+
+/// A run of a REST client. The first segment of a call's path is the service, where there are several.
 #[derive(Debug)]
 pub struct Session<'a> {
     client: &'a Client,
     at_once: bool,
-    /// Requests so far.
-    pub requests: usize,
-    /// How many of them had to wait for the one before.
+    /// What each call has beside its own.
+    header: Option<(HeaderName, HeaderValue)>,
+    /// How many requests had to wait for the one before.
     pub round_trips: usize,
-    /// Bytes by which gzip would have made the answers smaller.
-    pub gzip_saves: u64,
-}
-
-/// A request to be sent; the first segment of the path is the service.
-#[derive(Clone, Debug)]
-pub(super) struct Call {
-    method: Method,
-    path: String,
-    body: Option<Value>,
-}
-
-impl Call {
-    pub(super) fn get(path: impl Into<String>) -> Self {
-        Self { method: Method::GET, path: path.into(), body: None }
-    }
-
-    pub(super) fn post(path: impl Into<String>, body: Value) -> Self {
-        Self { method: Method::POST, path: path.into(), body: Some(body) }
-    }
-
-    /// Sends it; the answer's body, which is JSON.
-    pub(super) async fn send(&self, client: &Client) -> Result<Bytes> {
-        let Self { method, path, body } = self;
-        let mut request = Request::builder().method(method).uri(path);
-        if body.is_some() {
-            request = request.header("content-type", "application/json");
-        }
-        let body = body.as_ref().map(Value::to_string).unwrap_or_default();
-        let answer = client.send(request.body(Full::new(Bytes::from(body)))?).await;
-        let answer = answer.with_context(|| format!("{method} {path}"))?;
-        if !answer.status.is_success() {
-            bail!("{method} {path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
-        }
-        Ok(answer.body)
-    }
+    /// The answers so far. What gzip would save is counted when nobody takes the time.
+    bodies: Vec<Bytes>,
 }
 
 impl<'a> Session<'a> {
     /// One that sends what does not depend on one another one by one, or all at once.
     #[must_use]
     pub fn new(client: &'a Client, at_once: bool) -> Self {
-        Self { client, at_once, requests: 0, round_trips: 0, gzip_saves: 0 }
+        Self { client, at_once, header: None, round_trips: 0, bodies: Vec::new() }
+    }
+
+    /// The same with a header in each call.
+    #[must_use]
+    pub fn with(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { header: Some((name, value)), ..self }
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.bodies.len()
+    }
+
+    /// Bytes by which gzip would have made the answers smaller.
+    ///
+    /// # Errors
+    /// Those of [`gzip_saves`].
+    pub fn gzip_saves(&self) -> std::io::Result<u64> {
+        self.bodies.iter().map(|body| gzip_saves(body)).sum()
+    }
+
+    /// The answers themselves.
+    #[must_use]
+    pub fn into_bodies(self) -> Vec<Bytes> {
+        self.bodies
     }
 
     /// One call, which has to be waited for.
-    pub(super) async fn one(&mut self, call: Call) -> Result<Value> {
-        self.requests += 1;
+    ///
+    /// # Errors
+    /// If it fails, or its answer is no JSON.
+    pub async fn one(&mut self, call: Call) -> Result<Value> {
         self.round_trips += 1;
-        let answer = call.send(self.client).await?;
-        self.read(&answer)
+        let answer = self.send(call).await?;
+        self.read(answer)
     }
 
     /// Calls that don't depend on one another; their answers in the same order.
-    pub(super) async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
+    ///
+    /// # Errors
+    /// If one fails, or its answer is no JSON.
+    pub async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
         if self.at_once {
-            self.requests += calls.len();
             self.round_trips += usize::from(!calls.is_empty());
-            let answers = try_join_all(calls.iter().map(|call| call.send(self.client))).await?;
-            return answers.iter().map(|answer| self.read(answer)).collect();
+            let answers = try_join_all(calls.into_iter().map(|call| self.send(call))).await?;
+            return answers.into_iter().map(|answer| self.read(answer)).collect();
         }
         let mut answers = Vec::with_capacity(calls.len());
         for call in calls {
@@ -93,8 +90,17 @@ impl<'a> Session<'a> {
         Ok((first, second))
     }
 
-    fn read(&mut self, answer: &Bytes) -> Result<Value> {
-        self.gzip_saves += gzip_saves(answer)?;
-        serde_json::from_slice(answer).context("a service answered no JSON")
+    async fn send(&self, call: Call) -> Result<Bytes> {
+        let call = match self.header.clone() {
+            Some((name, value)) => call.with(name, value),
+            None => call,
+        };
+        Ok(call.send(self.client).await?.body)
+    }
+
+    fn read(&mut self, answer: Bytes) -> Result<Value> {
+        let value = serde_json::from_slice(&answer).context("a service answered no JSON");
+        self.bodies.push(answer);
+        value
     }
 }

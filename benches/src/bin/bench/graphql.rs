@@ -82,11 +82,3 @@ fn asked(query: &str, variables: Value) -> Result<Value> {
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
 }
-
-/// What wrk sends, in Lua.
-fn script(path: &str, body: &Value) -> String {
-    format!(
-        "wrk.path = '{path}'\nwrk.method = 'POST'\nwrk.headers['Content-Type'] = 'application/json'\n\
-         wrk.headers['Accept'] = 'application/json'\nwrk.body = [==[{body}]==]\n"
-    )
-}

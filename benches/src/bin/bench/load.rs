@@ -13,6 +13,8 @@ use crate::process::{LOAD_CORE, Server, pinned};
 
 /// Connections that are kept busy.
 pub(crate) const CONNECTIONS: u32 = 32;
+/// The same of a slow server.
+const SLOW_CONNECTIONS: u32 = 4;
 /// Over HTTP/2: connections, and requests under way on each.
 const H2_CONNECTIONS: u32 = 4;
 const H2_STREAMS: u32 = 8;
@@ -41,6 +43,9 @@ pub(crate) enum Load<'a> {
     Script(&'a str),
     /// The same of a server that may take long for an answer.
     Patient(&'a str),
+    /// The same of one that answers some tens a second: a few connections keep it busy, and what is under way when the time is
+    /// over is little.
+    Slow(&'a str),
 }
 
 /// What a round of load cost.
@@ -75,6 +80,7 @@ impl Load<'_> {
     /// The number of requests that were answered well.
     fn run(self, server: &Server, time: Duration) -> Result<u64> {
         let folder = tempfile::tempdir()?;
+        let wrk = |path, more: &[&str], has_errors| wrk(server, CONNECTIONS, path, more, has_errors, time);
         match self {
             Self::Program(Sent { content_type, program }) => {
                 let script = format!(
@@ -82,13 +88,15 @@ impl Load<'_> {
                      wrk.headers['Content-Type'] = '{content_type}'\n",
                     program.display()
                 );
-                wrk(server, "/query", &["-s", &lua(&folder, &script)?], false, time)
+                wrk("/query", &["-s", &lua(&folder, &script)?], false)
             }
-            Self::Get(path) => wrk(server, path, &[], false, time),
-            Self::GetErrors(path) => wrk(server, path, &[], true, time),
-            Self::Script(script) => wrk(server, "/", &["-s", &lua(&folder, script)?], false, time),
-            Self::Patient(script) => {
-                wrk(server, "/", &["--timeout", PATIENCE, "-s", &lua(&folder, script)?], false, time)
+            Self::Get(path) => wrk(path, &[], false),
+            Self::GetErrors(path) => wrk(path, &[], true),
+            Self::Script(script) => wrk("/", &["-s", &lua(&folder, script)?], false),
+            Self::Patient(script) => wrk("/", &["--timeout", PATIENCE, "-s", &lua(&folder, script)?], false),
+            Self::Slow(script) => {
+                let more = ["--timeout", PATIENCE, "-s", &lua(&folder, script)?];
+                self::wrk(server, SLOW_CONNECTIONS, "/", &more, false, time)
             }
             Self::GetHttp2(path) => h2load(server, path, time),
         }
@@ -102,9 +110,16 @@ fn lua(folder: &TempDir, script: &str) -> Result<String> {
     Ok(file.display().to_string())
 }
 
-fn wrk(server: &Server, path: &str, more: &[&str], has_errors: bool, time: Duration) -> Result<u64> {
+fn wrk(
+    server: &Server,
+    connections: u32,
+    path: &str,
+    more: &[&str],
+    has_errors: bool,
+    time: Duration,
+) -> Result<u64> {
     let mut command = pinned(LOAD_CORE, Path::new("wrk"));
-    command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{}s", time.as_secs())]);
+    command.args(["-t1", &format!("-c{connections}"), &format!("-d{}s", time.as_secs())]);
     command.args(more).arg(format!("http://{}{path}", server.address));
     let text = output(command, "wrk")?;
     let requests = wrk_requests(&text).with_context(|| format!("wrk said:\n{text}"))?;

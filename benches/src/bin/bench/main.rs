@@ -7,6 +7,7 @@
 
 mod aggregate;
 mod awake;
+mod busy;
 mod dead;
 mod dedup;
 mod filter;

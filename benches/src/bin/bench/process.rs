@@ -159,6 +159,15 @@ impl Server {
         Ok(())
     }
 
+    /// Leaves all its threads only these cores.
+    pub(crate) fn confine(&self, cores: &str) -> Result<()> {
+        let pid = self.child.id().to_string();
+        let told =
+            Command::new("taskset").args(["--all-tasks", "--cpu-list", "--pid", cores, &pid]).output()?;
+        ensure!(told.status.success(), "taskset: {}", String::from_utf8_lossy(&told.stderr));
+        Ok(())
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -1,5 +1,6 @@
 //! The two workflows of the ORFA paper's table 4 that ask a Strapi: how long they take and what crosses
-//! the wire, for every way that a client has, at three distances (the paper's figures 7 to 9).
+//! the wire, for every way that a client has, at three distances (the paper's figures 7 to 9); and how many
+//! of the one that only reads are done a second where Strapi shares a core with what stands before it (its table 5b).
 //!
 //! `workflow.rs` has what is asked, and how a client asks it by REST and by GraphQL; `way.rs` names the
 //! ways; `program.rs` sends programs, to ORFA and to workerd; `world.rs` runs all of it: the Strapi of
@@ -21,7 +22,9 @@ mod world;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use benches::client::gzip_saves;
 use benches::delay::Traffic;
+use serde::Serialize;
 use serde_json::Value;
 
 use self::figures::Figures;
@@ -29,6 +32,7 @@ use self::session::Session;
 use self::way::{Shape, Way};
 use self::workflow::Workflow;
 use self::world::{Place, World};
+use crate::busy::{self, Pace};
 use crate::progress::Progress;
 use crate::{Tools, say};
 
@@ -50,6 +54,14 @@ struct Cell {
     round_trip_ms: u64,
 }
 
+/// A line of the results.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Far(figures::Row),
+    Busy(busy::Row),
+}
+
 /// What one run of a way took.
 struct Run {
     answer: Value,
@@ -66,14 +78,18 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         return Ok(());
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let figures = runtime.block_on(measure(tools, &mut world))?;
+    let progress = Progress::new(tools, TAKES);
+    let figures = runtime.block_on(measure(tools, &progress, &mut world))?;
     figures.print();
-    tools.results("strapi", &figures.rows(), figures.scores())
+    let orfa = world.share_a_core(tools)?;
+    let ways = runtime.block_on(world.read_calls(&orfa))?;
+    let busy = busy::rounds(tools, &progress, Workflow::Read.name(), &ways, Pace::Slow)?;
+    let rows = figures.rows().into_iter().map(Row::Far).chain(busy.into_iter().map(Row::Busy));
+    tools.results("strapi", &rows.collect::<Vec<_>>(), figures.scores())
 }
 
-async fn measure(tools: &Tools, world: &mut World) -> Result<Figures> {
+async fn measure(tools: &Tools, progress: &Progress, world: &mut World) -> Result<Figures> {
     world.warm_up().await?;
-    let progress = Progress::new(tools, TAKES);
     let mut figures = Figures::default();
     let (round_trips, sizes) =
         if tools.is_short { (&ROUND_TRIPS_MS[..1], &SIZES[..2]) } else { (&ROUND_TRIPS_MS[..], &SIZES[..]) };
@@ -121,17 +137,18 @@ async fn rounds_of(
 async fn once(world: &World, place: &Place, cell: Cell, way: Way) -> Result<Run> {
     let far = place.far(way)?;
     let (before, began) = (far.delay.traffic(), Instant::now());
-    let (answer, requests, gzip_saves) = match way {
+    let ms = || began.elapsed().as_secs_f64() * 1e3;
+    let (answer, requests, ms, gzip_saves) = match way {
         Way::Program(host, shape) => {
-            let (answer, gzip_saves) = world.program(far, cell, host, shape).await?;
-            (answer, 1, gzip_saves)
+            let body = world.program(far, cell, host, shape).await?;
+            let answer = serde_json::from_slice(&body).context("a program answered no JSON")?;
+            (answer, 1, ms(), gzip_saves(&body)?)
         }
         _ => {
             let mut session = Session::new(&far.client, world.authorization.clone(), way != Way::OneByOne);
             let answer = cell.workflow.ask(&mut session, way, cell.size, &world.tag).await?;
-            (answer, session.requests, session.gzip_saves)
+            (answer, session.requests(), ms(), session.gzip_saves()?)
         }
     };
-    let ms = began.elapsed().as_secs_f64() * 1e3;
     Ok(Run { answer, requests, ms, traffic: far.delay.traffic() - before, gzip_saves })
 }

@@ -4,14 +4,14 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use benches::call::Call;
 use benches::client::Client;
 use benches::scoreboard::{Better, Score};
 use benches::stats::percentile;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{Method, Request};
-use http_body_util::Full;
+use http::Method;
 use marketplace::{Marketplace, Service};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -48,10 +48,7 @@ pub(crate) struct Row {
 pub(crate) struct Query {
     pub(crate) name: &'static str,
     pub(crate) way: &'static str,
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    /// Null: none.
-    pub(crate) body: Value,
+    pub(crate) call: Call,
 }
 
 /// What became of a request.
@@ -63,8 +60,8 @@ struct Answered {
 /// What one sends who logs in, and what one who changes a buyer.
 pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> {
     let profile = Client::new(marketplace.address(Service::Profile));
-    let buyer = Query::get("buyer", "rest", &format!("/buyers/{BUYER}")).ask(&profile).await?;
-    let mut buyer: Value = serde_json::from_slice(&buyer)?;
+    let buyer = Call::get(format!("/buyers/{BUYER}")).send(&profile).await?;
+    let mut buyer: Value = serde_json::from_slice(&buyer.body)?;
     let login = json!({ "email": buyer["email"], "password": format!("password-{BUYER}") });
     for field in ["id", "joined"] {
         buyer.as_object_mut().context("a buyer is an object")?.remove(field);
@@ -75,11 +72,14 @@ pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> 
 /// The five by aggregates, as the study lists them.
 pub(crate) async fn queries(marketplace: &Marketplace) -> Result<[Query; 5]> {
     let (login, buyer) = writes(marketplace).await?;
-    let (put, path) = (Method::PUT, format!("/q2/{BUYER}"));
-    let post = Query { name: "q1", way: AGGREGATE, method: Method::POST, path: "/q1".into(), body: login };
-    let put = Query { name: "q2", way: AGGREGATE, method: put, path, body: buyer };
-    let get = |name, path| Query::get(name, AGGREGATE, path);
-    Ok([post, put, get("q3", "/q3"), get("q4", "/q4"), get("q5", "/q5?limit=2000")])
+    let by_aggregate = |name, call| Query { name, way: AGGREGATE, call };
+    Ok([
+        by_aggregate("q1", Call::json(Method::POST, "/q1", &login)),
+        by_aggregate("q2", Call::json(Method::PUT, format!("/q2/{BUYER}"), &buyer)),
+        by_aggregate("q3", Call::get("/q3")),
+        by_aggregate("q4", Call::get("/q4")),
+        by_aggregate("q5", Call::get("/q5?limit=2000")),
+    ])
 }
 
 /// A query in all three cases.
@@ -89,7 +89,7 @@ pub(crate) async fn cases(
     tools: &Tools,
     progress: &Progress,
 ) -> Result<Vec<Row>> {
-    let expected = query.ask(&Client::new(address)).await.context(query.name)?;
+    let expected = query.call.send(&Client::new(address)).await.context(query.name)?.body;
     let mut rows = Vec::new();
     for (users, each) in CASES {
         let row = case(address, query, &expected, (users, each), tools.time(RAMP_UP)).await?;
@@ -115,7 +115,7 @@ async fn case(
         let (client, mut answered) = (Client::new(address), Vec::new());
         for _ in 0..each {
             let asked = Instant::now();
-            let is_right = query.ask(&client).await.is_ok_and(|answer| answer == *expected);
+            let is_right = query.call.send(&client).await.is_ok_and(|answer| answer.body == *expected);
             answered.push(Answered { is_right, ms: asked.elapsed().as_secs_f64() * 1e3 });
         }
         answered
@@ -152,25 +152,4 @@ pub(crate) fn errors(rows: &[Row]) -> [Headline; 2] {
             (name.into(), score)
         },
     )
-}
-
-impl Query {
-    pub(crate) fn get(name: &'static str, way: &'static str, path: &str) -> Self {
-        Self { name, way, method: Method::GET, path: path.into(), body: Value::Null }
-    }
-
-    /// The body of the answer, which is to be 200.
-    pub(crate) async fn ask(&self, client: &Client) -> Result<Bytes> {
-        let Self { method, path, body, .. } = self;
-        let mut request = Request::builder().method(method).uri(path);
-        let mut text = String::new();
-        if !body.is_null() {
-            request = request.header("content-type", "application/json");
-            text = body.to_string();
-        }
-        let answer = client.send(request.body(Full::new(text.into()))?).await?;
-        let text = || String::from_utf8_lossy(&answer.body).into_owned();
-        ensure!(answer.status == 200, "{method} {path}: {} {}", answer.status, text());
-        Ok(answer.body)
-    }
 }

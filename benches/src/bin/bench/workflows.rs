@@ -17,8 +17,8 @@ use benches::delay::Delay;
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use self::asks::{Asked, Programs, WAYS, WORKFLOWS, Way, Workflow, script};
-use crate::load::{Load, load};
+use self::asks::{Answered, Programs, WAYS, WORKFLOWS, Way, Workflow};
+use crate::busy::{self, Asked, Pace};
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::progress::Progress;
 use crate::rivals::openapi_to_graphql;
@@ -31,16 +31,13 @@ const ROUNDS: usize = 3;
 /// A call after the other takes as long each time.
 const LONG_MS: f64 = 1500.0;
 const WARM_UPS: usize = 10;
-/// Where workflows a second are counted.
-const BUSY_ROUNDS: usize = 2;
-const BUSY: Duration = Duration::from_secs(2);
 const TAKES: Duration = Duration::from_secs(150);
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Row {
     Far(Box<Far>),
-    Busy(Busy),
+    Busy(busy::Row),
 }
 
 /// A way of a workflow, from far away.
@@ -55,15 +52,6 @@ struct Far {
     gzip_down: u64,
     ms: BTreeMap<String, f64>,
     spread_ms: BTreeMap<String, f64>,
-}
-
-/// The same, where the service and all else have one core.
-#[derive(Serialize)]
-struct Busy {
-    busy: &'static str,
-    way: &'static str,
-    round: usize,
-    per_second: f64,
 }
 
 /// Who is asked.
@@ -114,7 +102,7 @@ async fn cell(
         let delay = Delay::start(world.address(way)?, Duration::from_millis(round_trip_ms)).await?;
         let client = Client::new(delay.address());
         client.open(size).await?;
-        let (mut ms, mut last) = (Vec::new(), Asked::default());
+        let (mut ms, mut last) = (Vec::new(), Answered::default());
         let before = delay.traffic();
         while ms.len() < tools.rounds(ROUNDS) && ms.last().is_none_or(|ms| *ms < LONG_MS) {
             let began = Instant::now();
@@ -141,7 +129,7 @@ async fn cell(
 }
 
 /// Workflows a second, of those that only read: the service is a process of its own on the servers' core.
-fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<Busy>> {
+fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
     std::fs::write(&file, serde_json::to_vec(&standins::reads(USUAL_SIZE))?)?;
@@ -152,26 +140,15 @@ fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<Busy>> {
     })?;
     let reading: Vec<Workflow> = WORKFLOWS.into_iter().filter(Workflow::reads).collect();
     let world = open::run(World::start(tools, service.address, &reading))??;
+    let client = Client::new(service.address);
     let mut rows = Vec::new();
     for workflow in &reading {
         let mut ways = Vec::new();
         for way in world.ways().filter(|way| way.is_in_table_5b()) {
-            let client = Client::new(service.address);
-            let sent = open::run(workflow.all(&client, way, USUAL_SIZE, &world.programs))??;
-            ways.push((way, sent.len() as f64, script(&sent)?));
+            let calls = open::run(workflow.all(&client, way, USUAL_SIZE, &world.programs))??;
+            ways.push(Asked { way: way.name().to_owned(), server: world.server(way, &service)?, calls });
         }
-        for round in 0..=tools.rounds(BUSY_ROUNDS) {
-            for (way, requests, script) in &ways {
-                let server = world.server(*way, &service)?;
-                let measured = load(server, Load::Script(script), tools.time(BUSY)).context(way.name())?;
-                let per_second = measured.per_second / requests;
-                // The first round is for those that compile what runs often.
-                if round > 0 {
-                    progress.say(&format!("{} {:<22} {per_second:>8.1} a second", workflow.name, way.name()));
-                    rows.push(Busy { busy: workflow.name, way: way.name(), round, per_second });
-                }
-            }
-        }
+        rows.extend(busy::rounds(tools, progress, workflow.name, &ways, Pace::Fast)?);
     }
     Ok(rows)
 }
@@ -219,7 +196,7 @@ impl World {
         Ok(Client::new(self.address(way)?))
     }
 
-    async fn once(&self, workflow: &Workflow, way: Way, size: usize, client: &Client) -> Result<Asked> {
+    async fn once(&self, workflow: &Workflow, way: Way, size: usize, client: &Client) -> Result<Answered> {
         match way {
             Way::OneByOne => workflow.by_rest(client, size, false).await,
             Way::AtOnce => workflow.by_rest(client, size, true).await,

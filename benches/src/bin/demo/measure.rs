@@ -322,7 +322,8 @@ impl Bench<'_> {
             Way::Bulk => self.job.bulk(&mut session).await?,
             _ => self.job.calls(&mut session).await?,
         };
-        let Session { requests, round_trips, gzip_saves, .. } = session;
+        let (requests, round_trips, gzip_saves) =
+            (session.requests(), session.round_trips, session.gzip_saves()?);
         Ok(Run { answer, requests, round_trips, gzip_saves, ..Run::default() })
     }
 

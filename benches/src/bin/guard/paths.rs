@@ -8,13 +8,13 @@ use std::path::Path as File;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use benches::call::Call;
 use benches::client::{Answer, Client};
 use benches::delay::Delay;
 use benches::programs::{build, program, token};
 use benches::upstream::{self, Played};
-use bytes::Bytes;
-use http::{Method, Request};
-use http_body_util::Full;
+use http::Method;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HELLO: &str = "hello world";
 const C: &str = "application/wasm";
 const JAVASCRIPT: &str = "text/javascript";
-const JSON: &str = "application/json";
+const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
 /// What a gateway is started with, and what it asks.
 pub(crate) struct World {
@@ -52,10 +52,7 @@ pub(crate) struct World {
 pub(crate) struct Path {
     pub(crate) name: &'static str,
     client: Client,
-    method: Method,
-    path: &'static str,
-    headers: Vec<(&'static str, String)>,
-    body: Bytes,
+    call: Call,
     /// What stands in each answer.
     expected: &'static str,
 }
@@ -77,45 +74,37 @@ impl World {
     /// All paths of a gateway.
     pub(crate) async fn paths(&self, gateway: SocketAddr) -> Result<Vec<Path>> {
         let javascript = std::fs::read(program("constant.js"))?;
-        let nested = json!({ "query": "{ posts { title user { name } } }" }).to_string().into_bytes();
-        let path = |name, path, expected| Path::get(gateway, name, path, expected);
-        let live = path("query.live", "/query", HELLO).post(C, Vec::new()).live(self.c.clone()).await?;
+        let path = |name, call, expected| Path { name, client: Client::new(gateway), call, expected };
+        let get = |name, at: &str, expected| path(name, Call::get(at), expected);
+        let live = live(&Client::new(gateway), query(C, self.c.clone())).await?;
+        let nested = json!({ "query": "{ posts { title user { name } } }" });
+        let nested = Call::json(Method::POST, "/graphql", &nested);
         Ok(vec![
-            path("query.fresh", "/query", HELLO).post(C, self.c.clone()),
-            live,
-            path("query.javascript", "/query", HELLO).post(JAVASCRIPT, javascript),
-            path("filter", "/filtered/posts", "title 7"),
-            path("aggregate", "/aggregate", "user 3"),
-            path("graphql.nested", "/graphql", "user 3").post(JSON, nested),
-            path("script.hello", "/hello", HELLO),
-            path("proxy", "/passed/posts", "title 7"),
+            path("query.fresh", query(C, self.c.clone()), HELLO),
+            path("query.live", live, HELLO),
+            path("query.javascript", query(JAVASCRIPT, javascript), HELLO),
+            get("filter", "/filtered/posts", "title 7"),
+            get("aggregate", "/aggregate", "user 3"),
+            path("graphql.nested", nested, "user 3"),
+            get("script.hello", "/hello", HELLO),
+            get("proxy", "/passed/posts", "title 7"),
         ])
     }
 }
 
+fn query(content_type: &'static str, program: Vec<u8>) -> Call {
+    Call::post("/query", program).with(CONTENT_TYPE, HeaderValue::from_static(content_type))
+}
+
+/// By the token of an instance that goes on living, which a program is given that is sent once.
+async fn live(client: &Client, program: Call) -> Result<Call> {
+    const MODE: &str = "instance";
+    let answer = program.with(ORFA_CACHE, HeaderValue::from_static(MODE)).send(client).await?;
+    let token = HeaderValue::try_from(token(&answer.headers, MODE)?)?;
+    Ok(query(C, Vec::new()).with(ORFA_CACHE, token))
+}
+
 impl Path {
-    fn get(gateway: SocketAddr, name: &'static str, path: &'static str, expected: &'static str) -> Self {
-        let (client, headers) = (Client::new(gateway), Vec::new());
-        Self { name, client, method: Method::GET, path, headers, body: Bytes::new(), expected }
-    }
-
-    fn post(self, content_type: &str, body: Vec<u8>) -> Self {
-        let headers = vec![("content-type", content_type.to_owned())];
-        Self { method: Method::POST, headers, body: body.into(), ..self }
-    }
-
-    /// By the token of an instance that goes on living, which a program is given that is sent once.
-    async fn live(mut self, program: Vec<u8>) -> Result<Self> {
-        const MODE: &str = "instance";
-        self.headers.push(("orfa-cache", MODE.to_owned()));
-        self.body = program.into();
-        let token = token(&self.answer().await?.headers, MODE)?;
-        self.headers.pop();
-        self.headers.push(("orfa-cache", token));
-        self.body = Bytes::new();
-        Ok(self)
-    }
-
     /// Asks until there is an answer: once, or again while that is not ready which starts beside the gateway.
     pub(crate) async fn begin(&self) -> Result<()> {
         let end = Instant::now() + PATIENCE;
@@ -137,11 +126,7 @@ impl Path {
     }
 
     async fn answer(&self) -> Result<Answer> {
-        let mut request = Request::builder().method(&self.method).uri(self.path);
-        for (name, value) in &self.headers {
-            request = request.header(*name, value);
-        }
-        Ok(self.client.send(request.body(Full::new(self.body.clone()))?).await?)
+        Ok(self.client.send(self.call.request()?).await?)
     }
 }
 

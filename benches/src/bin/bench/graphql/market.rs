@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use benches::call::Call;
 use benches::client::Client;
 use benches::stats::median;
+use http::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{asked, config, script};
+use super::{asked, config};
 use crate::aggregate::joins::{LIMIT, UNSHED, services};
 use crate::load::{Load, Round, load};
 use crate::process::{SERVER_CORE, Server};
@@ -40,16 +42,13 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
         ("q4", "buyers", "/q4".to_owned(), json!({})),
         ("q5", "orders", format!("/q5?limit={LIMIT}"), json!({ "limit": LIMIT })),
     ] {
-        let graphql = by_graphql(query, asked(query, variables)?);
-        let ways = [Query::get(query, "aggregate", &path), graphql];
+        let graphql = Call::json(Method::POST, "/graphql", &asked(query, variables)?).accepting_json();
+        let ways = [("aggregate", Call::get(path)), ("graphql", graphql)];
+        let ways = ways.map(|(way, call)| Query { name: query, way, call });
         rows.extend(measure(tools, &orfa, root, &ways, progress)?);
     }
     let headlines = headlines(&rows);
     Ok((rows, headlines))
-}
-
-fn by_graphql(name: &'static str, body: Value) -> Query {
-    Query { name, way: "graphql", method: http::Method::POST, path: "/graphql".into(), body }
 }
 
 /// Rounds of both ways in turn, after each has answered the same.
@@ -60,9 +59,9 @@ fn measure(
     ways: &[Query; 2],
     progress: &Progress,
 ) -> Result<Vec<Row>> {
-    let answers = ways.each_ref().map(|way| open::run(way.ask(&Client::new(orfa.address))));
+    let answers = ways.each_ref().map(|way| open::run(way.call.send(&Client::new(orfa.address))));
     let [aggregate, graphql] = answers.map(|answer| answer?);
-    let (aggregate, graphql) = (aggregate?, graphql?);
+    let (aggregate, graphql) = (aggregate?.body, graphql?.body);
     let (expected, mut answer): (Value, Value) =
         (serde_json::from_slice(&aggregate)?, serde_json::from_slice(&graphql)?);
     ensure!(answer["data"][root].take() == expected, "GraphQL answers otherwise: {answer:.300}");
@@ -70,8 +69,8 @@ fn measure(
     let mut rows = Vec::new();
     for round in 0..=tools.rounds(ROUNDS) {
         for (way, bytes) in ways.iter().zip(bytes) {
-            let Query { name: query, way, path, body, .. } = way;
-            let lua = if body.is_null() { format!("wrk.path = '{path}'\n") } else { script(path, body) };
+            let Query { name: query, way, call } = way;
+            let lua = Call::script(std::slice::from_ref(call))?;
             let time = tools.time(if round == 0 { WARM_UP } else { ROUND });
             let measured = load(orfa, Load::Script(&lua), time).context(*way)?;
             if round > 0 {

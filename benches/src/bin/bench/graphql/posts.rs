@@ -7,17 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use benches::call::Call;
 use benches::client::Client;
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use benches::upstream::Played;
-use bytes::Bytes;
-use http::Request;
-use http_body_util::Full;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::script;
 use crate::aggregate::joins::{UNSHED, played};
 use crate::load::{Load, Round, load};
 use crate::process::{SERVER_CORE, Server};
@@ -72,7 +69,7 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
     );
     let mut rows = Vec::new();
     for (query, document) in QUERIES {
-        rows.extend(measure(tools, query, &json!({ "query": document }), &ways, progress)?);
+        rows.extend(measure(tools, query, document, &ways, progress)?);
     }
     let headlines = headlines(&rows);
     Ok((rows, headlines))
@@ -146,22 +143,22 @@ fn user(id: usize) -> Value {
 fn measure(
     tools: &Tools,
     query: &'static str,
-    body: &Value,
+    document: &str,
     ways: &[Way<'_>],
     progress: &Progress,
 ) -> Result<Vec<Row>> {
     let mut expected = None;
     for way in ways {
-        let answer = open::run(way.answer(body))?.with_context(|| way.name)?;
+        let answer = open::run(way.answer(document))?.with_context(|| way.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
         ensure!(answer == *expected, "{} answers {query} otherwise: {answer:.300}", way.name);
-        load(way.server, Load::Patient(&script(way.path, body)), tools.time(WARM_UP))
+        load(way.server, Load::Patient(&way.script(document)?), tools.time(WARM_UP))
             .with_context(|| way.name)?;
     }
     let mut rows = Vec::new();
     for round in 0..tools.rounds(ROUNDS) {
         for way in ways {
-            let script = script(way.path, body);
+            let script = way.script(document)?;
             let measured =
                 load(way.server, Load::Patient(&script), tools.time(ROUND)).with_context(|| way.name)?;
             let (Round { per_second, cpu_us, .. }, Way { name, .. }) = (measured, way);
@@ -174,16 +171,15 @@ fn measure(
 }
 
 impl Way<'_> {
+    fn script(&self, document: &str) -> Result<String> {
+        Call::script(&[Call::graphql(self.path, document)])
+    }
+
     /// The data of the answer, of which there is to be all.
-    async fn answer(&self, body: &Value) -> Result<Value> {
-        let request = Request::post(self.path).header("content-type", "application/json");
-        let request =
-            request.header("accept", "application/json").body(Full::new(Bytes::from(body.to_string())))?;
-        let answer = Client::new(self.server.address).send(request).await?;
-        let text = || String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status == 200, "{} {}", answer.status, text());
+    async fn answer(&self, document: &str) -> Result<Value> {
+        let answer = Call::graphql(self.path, document).send(&Client::new(self.server.address)).await?;
         let value: Value = serde_json::from_slice(&answer.body)?;
-        ensure!(value["data"]["posts"].as_array().map(Vec::len) == Some(POSTS), "{}", text());
+        ensure!(value["data"]["posts"].as_array().map(Vec::len) == Some(POSTS), "{value:.300}");
         Ok(value["data"].clone())
     }
 }

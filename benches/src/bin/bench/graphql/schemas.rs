@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use benches::call::Call;
 use benches::client::Client;
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
-use http::Method;
 use marketplace::{Data, Marketplace, Service};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,7 +22,6 @@ use super::example;
 use crate::process::{SERVER_CORE, Server};
 use crate::progress::Progress;
 use crate::ratios::Headline;
-use crate::study::Query;
 use crate::{Tools, open};
 
 /// As many as Gitea's document has, and about as many types.
@@ -130,14 +129,8 @@ fn many(tools: &Tools) -> Result<(f64, f64)> {
     let began = Instant::now();
     let server = Server::gateway_within(PATIENCE, &tools.orfa, SERVER_CORE, &config)?;
     let took = began.elapsed();
-    let asked = Query {
-        name: "many",
-        way: "graphql",
-        method: Method::POST,
-        path: "/graphql".into(),
-        body: json!({ "query": "{ __type(name: \"T0s99\") { fields { name } } }" }),
-    };
-    let answer: Value = serde_json::from_slice(&open::run(asked.ask(&Client::new(server.address)))??)?;
+    let asked = Call::graphql("/graphql", "{ __type(name: \"T0s99\") { fields { name } } }");
+    let answer: Value = serde_json::from_slice(&open::run(asked.send(&Client::new(server.address)))??.body)?;
     let fields = answer["data"]["__type"]["fields"].as_array().map(Vec::len);
     ensure!(fields == Some(SERVICE.fields + 1), "the last service is missing: {answer}");
     Ok((took.as_secs_f64(), server.peak()? as f64))
@@ -230,13 +223,11 @@ async fn plans(tools: &Tools) -> Result<Vec<f64>> {
     let client = Client::new(orfa.address);
     let mut plans = Vec::new();
     for place in 0..PLANS {
-        let body = json!({ "query": levels(place) });
-        let query =
-            Query { name: "plan", way: "graphql", method: Method::POST, path: "/graphql".into(), body };
+        let query = Call::graphql("/graphql", &levels(place));
         let mut took = [0.0; 2];
         for took in &mut took {
             let began = Instant::now();
-            let answer = query.ask(&client).await.context("a query of many levels")?;
+            let answer = query.send(&client).await.context("a query of many levels")?.body;
             *took = began.elapsed().as_secs_f64() * 1e3;
             ensure!(&answer[..] == br#"{"data":{"listOrders":[]}}"#, "{}", String::from_utf8_lossy(&answer));
         }

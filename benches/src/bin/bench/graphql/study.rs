@@ -2,6 +2,7 @@
 //! REST. The services are the marketplace with its databases.
 
 use anyhow::{Context, Result, ensure};
+use benches::call::Call;
 use benches::client::Client;
 use http::Method;
 use marketplace::{Data, Marketplace, Service};
@@ -38,15 +39,9 @@ async fn rows(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
         let body = asked(aggregate.name, variables)?;
         rows.extend(cases(orfa.address, &aggregate, tools, progress).await?);
         // What writes differs by the gateway alone, which is the same one.
-        let ways = if aggregate.method == Method::GET { &WAYS[..] } else { &WAYS[..1] };
+        let ways = if *aggregate.call.method() == Method::GET { &WAYS[..] } else { &WAYS[..1] };
         for (way, path) in ways.iter().copied() {
-            let query = Query {
-                name: aggregate.name,
-                way,
-                method: Method::POST,
-                path: path.into(),
-                body: body.clone(),
-            };
+            let query = Query { name: aggregate.name, way, call: Call::json(Method::POST, path, &body) };
             let answer = value(&query, orfa.address, &format!("/data/{root}")).await?;
             ensure!(answer == expected, "{} is another answer by {way}", aggregate.name);
             rows.extend(cases(orfa.address, &query, tools, progress).await?);
@@ -57,6 +52,6 @@ async fn rows(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
 
 /// A part of the answer to one who asks alone.
 async fn value(query: &Query, address: std::net::SocketAddr, pointer: &str) -> Result<Value> {
-    let answer: Value = serde_json::from_slice(&query.ask(&Client::new(address)).await?)?;
+    let answer: Value = serde_json::from_slice(&query.call.send(&Client::new(address)).await?.body)?;
     answer.pointer(pointer).cloned().with_context(|| format!("{} answers {answer:.300}", query.name))
 }

@@ -6,7 +6,7 @@ use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use super::way::{Host, Language, Mode, Shape, Way};
+use super::way::{Host, Mode, Shape, Way};
 use super::workflow::Workflow;
 use super::{Cell, Run, SIZES, USUAL_MS};
 use crate::say;
@@ -249,6 +249,7 @@ impl Figure {
 mod tests {
     use benches::delay::Traffic;
 
+    use super::super::way::Language;
     use super::*;
 
     const BASE: Way = Way::Program(Host::Orfa(Mode::Base, Language::C), Shape::Bulk);

@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
-use benches::client::{Answer, Client};
+use anyhow::{Context, Result};
+use benches::call::Call;
+use benches::client::Client;
 use benches::programs::{build_file, token};
 use bytes::Bytes;
-use http::Request;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use http_body_util::Full;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::way::{Host, Language, Mode, Shape};
 use super::workflow::Workflow;
 
 /// Where the first answer has the token: at workerd the name of a header, at ORFA it is in `ORFA-Cache`.
-const WORKERD_TOKEN: &str = "token";
-const ORFA_CACHE: &str = "orfa-cache";
+const WORKERD_TOKEN: HeaderName = HeaderName::from_static("token");
+const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
 /// The programs, as they are sent, and the tokens of those that a host has.
 pub(super) struct Programs {
@@ -45,79 +44,62 @@ impl Programs {
         &mut self,
         client: &Client,
         authorization: &HeaderValue,
-        (workflow, shape, host): (Workflow, Shape, Host),
+        program @ (_, _, host): (Workflow, Shape, Host),
         input: &str,
     ) -> Result<()> {
-        let mut request = self.by_program(workflow, shape, host, input)?;
+        let mut call = self.by_program(program, input)?;
         if let Host::Orfa(mode @ (Mode::Code | Mode::Instance), _) = host {
-            request.headers_mut().insert(ORFA_CACHE, HeaderValue::from_static(mode.name()));
+            call = call.with(ORFA_CACHE, HeaderValue::from_static(mode.name()));
         }
-        let answer = send(client, authorization, request).await?;
+        let answer = call.with(AUTHORIZATION, authorization.clone()).send(client).await?;
         if host.has_token() {
             let token = match host {
                 Host::Orfa(mode, _) => HeaderValue::try_from(token(&answer.headers, mode.name())?)?,
                 _ => answer.headers.get(WORKERD_TOKEN).context("workerd gave no token")?.clone(),
             };
-            self.tokens.insert((workflow, shape, host), token);
+            self.tokens.insert(program, token);
         }
         Ok(())
     }
 
-    /// Runs a program.
-    pub(super) async fn run(
+    /// What runs a program.
+    pub(super) fn call(
         &self,
-        client: &Client,
         authorization: &HeaderValue,
-        (workflow, shape, host): (Workflow, Shape, Host),
+        program: (Workflow, Shape, Host),
         input: &str,
-    ) -> Result<Bytes> {
-        let request = match self.tokens.get(&(workflow, shape, host)) {
-            Some(token) => by_token(host, token, input)?,
-            None => self.by_program(workflow, shape, host, input)?,
+    ) -> Result<Call> {
+        let call = match self.tokens.get(&program) {
+            Some(token) => by_token(program.2, token, input),
+            None => self.by_program(program, input)?,
         };
-        Ok(send(client, authorization, request).await?.body)
+        Ok(call.with(AUTHORIZATION, authorization.clone()))
     }
 
-    fn by_program(
-        &self,
-        workflow: Workflow,
-        shape: Shape,
-        host: Host,
-        input: &str,
-    ) -> Result<Request<Full<Bytes>>> {
+    fn by_program(&self, (workflow, shape, host): (Workflow, Shape, Host), input: &str) -> Result<Call> {
         let language = host.language();
         let text = self.texts.get(&(workflow, shape, language)).context("there is no such program")?;
-        let body = Full::new(Bytes::from([input.as_bytes(), text].concat()));
-        let request = match host {
-            Host::WorkerdByProgram | Host::WorkerdByToken => Request::post("/").header("input", input.len()),
-            Host::Orfa(..) => Request::post("/query")
-                .header(CONTENT_TYPE, language.content_type())
-                .header("orfa-input", input.len()),
-        };
-        Ok(request.body(body)?)
+        let (body, length) = ([input.as_bytes(), text].concat(), input.len().into());
+        Ok(match host {
+            Host::WorkerdByProgram | Host::WorkerdByToken => {
+                Call::post("/", body).with(HeaderName::from_static("input"), length)
+            }
+            Host::Orfa(..) => query(language, body).with(HeaderName::from_static("orfa-input"), length),
+        })
     }
 }
 
-fn by_token(host: Host, token: &HeaderValue, input: &str) -> Result<Request<Full<Bytes>>> {
-    let request = match host {
-        Host::WorkerdByProgram | Host::WorkerdByToken => Request::post("/").header(WORKERD_TOKEN, token),
-        Host::Orfa(_, language) => {
-            Request::post("/query").header(CONTENT_TYPE, language.content_type()).header(ORFA_CACHE, token)
+fn by_token(host: Host, token: &HeaderValue, input: &str) -> Call {
+    match host {
+        Host::WorkerdByProgram | Host::WorkerdByToken => {
+            Call::post("/", input.to_owned()).with(WORKERD_TOKEN, token.clone())
         }
-    };
-    Ok(request.body(Full::new(Bytes::from(input.to_owned())))?)
+        Host::Orfa(_, language) => query(language, input.to_owned()).with(ORFA_CACHE, token.clone()),
+    }
 }
 
-async fn send(
-    client: &Client,
-    authorization: &HeaderValue,
-    mut request: Request<Full<Bytes>>,
-) -> Result<Answer> {
-    request.headers_mut().insert(AUTHORIZATION, authorization.clone());
-    let answer = client.send(request).await?;
-    let text = String::from_utf8_lossy(&answer.body);
-    ensure!(answer.status.is_success(), "the program failed: {} {text}", answer.status);
-    Ok(answer)
+fn query(language: Language, body: impl Into<Bytes>) -> Call {
+    Call::post("/query", body).with(CONTENT_TYPE, HeaderValue::from_static(language.content_type()))
 }
 
 /// `examples/strapi/queries/r_calls.js`

@@ -57,16 +57,18 @@ pub(super) enum Shape {
 }
 
 impl Way {
-    /// Those of a cell. The programs of the paper's shape run where the paper's figures are.
+    /// Those of a cell. The programs of the paper's shape, and calls one by one, run where the paper's figures are.
     pub(super) fn of(cell: Cell) -> Vec<Self> {
-        let mut ways = vec![Self::OneByOne, Self::AtOnce, Self::Graphql];
+        let is_theirs = cell.size == USUAL_SIZE || cell.round_trip_ms == USUAL_MS;
+        let mut ways = if is_theirs { vec![Self::OneByOne] } else { Vec::new() };
+        ways.extend([Self::AtOnce, Self::Graphql]);
         // What a write needs to know first can't be nested into it.
         if cell.workflow == Workflow::Read {
             ways.push(Self::Nested);
         }
         ways.push(Self::Best);
         ways.extend(Host::all().map(|host| Self::Program(host, Shape::Bulk)));
-        if cell.size == USUAL_SIZE || cell.round_trip_ms == USUAL_MS {
+        if is_theirs {
             ways.extend(Host::all().map(|host| Self::Program(host, Shape::Calls)));
         }
         ways

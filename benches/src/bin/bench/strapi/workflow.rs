@@ -1,9 +1,10 @@
 //! The workflows, and how a client without programs does them.
 
 use anyhow::{Result, bail};
+use benches::call::Call;
 use serde_json::{Value, json};
 
-use super::session::{Call, Session};
+use super::session::{Session, graphql, put};
 use super::way::Way;
 
 /// A workflow of the paper's table 4.
@@ -54,13 +55,38 @@ impl Workflow {
     }
 }
 
-async fn read_rest(session: &mut Session<'_>, size: usize) -> Result<Value> {
-    let categories = Call::get(format!("/api/categories?sort=name&pagination[limit]={size}"));
-    let categories = session.one(categories).await?;
-    let articles = |category: &Value| {
-        let id = text(&category["documentId"]);
-        Call::get(format!("/api/articles?filters[category][documentId]={id}&sort=title"))
+/// All that a client sends for `strapi.r` by REST, when it knows already what the list has; and the same by GraphQL.
+pub(super) async fn read_calls(session: &mut Session<'_>, size: usize) -> Result<[Vec<Call>; 2]> {
+    let list = session.one(categories(size)).await?;
+    let rest = std::iter::once(categories(size)).chain(items(&list).iter().map(articles)).collect();
+    let graphql = vec![graphql(&categories_document(size)), graphql(&articles_document(&list))];
+    Ok([rest, graphql])
+}
+
+fn categories(size: usize) -> Call {
+    Call::get(format!("/api/categories?sort=name&pagination[limit]={size}"))
+}
+
+fn articles(category: &Value) -> Call {
+    let id = text(&category["documentId"]);
+    Call::get(format!("/api/articles?filters[category][documentId]={id}&sort=title"))
+}
+
+fn categories_document(size: usize) -> String {
+    format!("{{categories(sort:\"name\",pagination:{{limit:{size}}}){{documentId name}}}}")
+}
+
+fn articles_document(categories: &Value) -> String {
+    let articles = |(i, category): (usize, &Value)| {
+        let id = &category["documentId"];
+        format!("a{i}:articles(filters:{{category:{{documentId:{{eq:{id}}}}}}},sort:\"title\"){{title}}")
     };
+    let articles: String = items(categories).iter().enumerate().map(articles).collect();
+    format!("{{{articles}}}")
+}
+
+async fn read_rest(session: &mut Session<'_>, size: usize) -> Result<Value> {
+    let categories = session.one(categories(size)).await?;
     let articles = session.all(items(&categories).iter().map(articles).collect()).await?;
     Ok(items(&categories).iter().zip(&articles).map(|(category, articles)| row(category, articles)).collect())
 }
@@ -75,14 +101,8 @@ async fn read_best(session: &mut Session<'_>, size: usize) -> Result<Value> {
 }
 
 async fn read_graphql(session: &mut Session<'_>, size: usize) -> Result<Value> {
-    let categories = format!("{{categories(sort:\"name\",pagination:{{limit:{size}}}){{documentId name}}}}");
-    let categories = session.graphql(&categories).await?["categories"].take();
-    let articles = |(i, category): (usize, &Value)| {
-        let id = &category["documentId"];
-        format!("a{i}:articles(filters:{{category:{{documentId:{{eq:{id}}}}}}},sort:\"title\"){{title}}")
-    };
-    let articles: String = items(&categories).iter().enumerate().map(articles).collect();
-    let articles = session.graphql(&format!("{{{articles}}}")).await?;
+    let categories = session.graphql(&categories_document(size)).await?["categories"].take();
+    let articles = session.graphql(&articles_document(&categories)).await?;
     let row = |(i, category): (usize, &Value)| row(category, &articles[format!("a{i}")]);
     Ok(items(&categories).iter().enumerate().map(row).collect())
 }
@@ -100,7 +120,7 @@ async fn write_rest(session: &mut Session<'_>, size: usize, tag: &str) -> Result
     let articles = session.one(articles).await?;
     let connect = |article: &Value| {
         let path = format!("/api/articles/{}", text(&article["documentId"]));
-        Call::put(path, json!({ "data": { "tags": { "connect": [tag] } } }))
+        put(path, &json!({ "data": { "tags": { "connect": [tag] } } }))
     };
     let written = session.all(items(&articles).iter().map(connect).collect()).await?;
     Ok(pluck(&Value::from(written), "title"))
@@ -110,7 +130,7 @@ async fn write_best(session: &mut Session<'_>, size: usize, tag: &str) -> Result
     let articles = format!("/api/articles?fields=title&sort=published&pagination[limit]={size}");
     let articles = session.one(Call::get(articles)).await?;
     let connect = json!({ "data": { "articles": { "connect": pluck(&articles, "documentId") } } });
-    session.one(Call::put(format!("/api/tags/{tag}"), connect)).await?;
+    session.one(put(format!("/api/tags/{tag}"), &connect)).await?;
     Ok(pluck(&articles, "title"))
 }
 

@@ -5,19 +5,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use benches::client::{Client, gzip_saves};
+use benches::call::Call;
+use benches::client::Client;
 use benches::delay::Delay;
-use http::header::HeaderValue;
-use serde_json::{Value, json};
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderValue};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::program::Programs;
-use super::session::{Call, Session};
-use super::way::{Host, Shape, Way};
-use super::workflow::Workflow;
-use super::{Cell, SIZES};
+use super::session::{Session, put};
+use super::way::{Host, Language, Mode, Shape, Way};
+use super::workflow::{Workflow, read_calls};
+use super::{Cell, SIZES, USUAL_SIZE};
 use crate::Tools;
-use crate::process::{Server, pinned};
+use crate::aggregate::joins::UNSHED;
+use crate::busy::Asked;
+use crate::process::{SERVER_CORE, Server, pinned};
 use crate::rivals::workerd;
 
 /// Both cores: what waits for one another is not measured apart.
@@ -116,24 +120,56 @@ impl World {
                 None => return Ok(()),
             },
         };
-        let (client, input) = (Client::new(server.address), workflow.input(SIZES[0], &self.tag).to_string());
-        let program = (workflow, shape, host);
-        let learnt = self.programs.learn(&client, &self.authorization, program, &input).await;
+        let client = Client::new(server.address);
+        self.learn_at(&client, (workflow, shape, host)).await
+    }
+
+    async fn learn_at(&mut self, client: &Client, program: (Workflow, Shape, Host)) -> Result<()> {
+        let (workflow, _, host) = program;
+        let input = workflow.input(SIZES[0], &self.tag).to_string();
+        let learnt = self.programs.learn(client, &self.authorization, program, &input).await;
         learnt.with_context(|| format!("{host}, {}", workflow.name()))
     }
 
-    /// Runs a program from far away: its answer, and bytes by which gzip would have made that smaller.
-    pub(super) async fn program(
-        &self,
-        far: &Far,
-        cell: Cell,
-        host: Host,
-        shape: Shape,
-    ) -> Result<(Value, u64)> {
+    /// Leaves Strapi the servers' core alone, with a gateway that starts there anew.
+    pub(super) fn share_a_core(&self, tools: &Tools) -> Result<Server> {
+        self.strapi.confine(SERVER_CORE)?;
+        Server::gateway(&tools.orfa, SERVER_CORE, &(UNSHED.to_owned() + &config(&self.strapi)))
+    }
+
+    /// All that is sent for one run of `strapi.r` by the ways of the paper's table 5b: to Strapi, or to this gateway.
+    pub(super) async fn read_calls<'a>(&'a mut self, orfa: &'a Server) -> Result<Vec<Asked<'a>>> {
+        let (workflow, shape, client) = (Workflow::Read, Shape::Calls, Client::new(orfa.address));
+        let modes = [Mode::Base, Mode::Code, Mode::Instance];
+        let programs = modes.map(|mode| (workflow, shape, Host::Orfa(mode, Language::C)));
+        for program in programs {
+            self.learn_at(&client, program).await?;
+        }
+        let mut session = Session::new(&self.near, self.authorization.clone(), false);
+        let plain = read_calls(&mut session, USUAL_SIZE).await?;
+        let plain = [Way::AtOnce, Way::Graphql].into_iter().zip(plain).map(|(way, calls)| {
+            let allowed = |call: Call| call.with(AUTHORIZATION, self.authorization.clone());
+            let calls = calls.into_iter().map(allowed).collect();
+            Ok(Asked { way: way.to_string(), server: &self.strapi, calls })
+        });
+        let input = workflow.input(USUAL_SIZE, &self.tag).to_string();
+        let programs = programs.into_iter().map(|program| {
+            let way = Way::Program(program.2, shape).to_string();
+            Ok(Asked {
+                way,
+                server: orfa,
+                calls: vec![self.programs.call(&self.authorization, program, &input)?],
+            })
+        });
+        plain.chain(programs).collect()
+    }
+
+    /// Runs a program from far away; the body of its answer.
+    pub(super) async fn program(&self, far: &Far, cell: Cell, host: Host, shape: Shape) -> Result<Bytes> {
         let input = cell.workflow.input(cell.size, &self.tag).to_string();
         let program = (cell.workflow, shape, host);
-        let body = self.programs.run(&far.client, &self.authorization, program, &input).await?;
-        Ok((serde_json::from_slice(&body).context("a program answered no JSON")?, gzip_saves(&body)?))
+        let call = self.programs.call(&self.authorization, program, &input)?;
+        Ok(call.send(&far.client).await.context("the program failed")?.body)
     }
 
     /// Checks that so many articles have the tag, and takes it from them.
@@ -149,7 +185,7 @@ impl World {
     async fn detach(&self) -> Result<()> {
         let mut session = Session::new(&self.near, self.authorization.clone(), false);
         let nothing = json!({ "data": { "articles": { "set": [] } } });
-        session.one(Call::put(format!("/api/tags/{}", self.tag), nothing)).await.map(drop)
+        session.one(put(format!("/api/tags/{}", self.tag), &nothing)).await.map(drop)
     }
 
     /// All of it from this far.

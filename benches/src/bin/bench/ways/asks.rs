@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use benches::call::Call;
 use benches::client::gzip_saves;
 use benches::jobs::{Job, Session};
 use benches::programs;
-use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{Method, Request};
-use http_body_util::Full;
+use http::Method;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::process::Command;
@@ -37,19 +36,11 @@ pub(super) enum Ask {
     /// REST, with the fewest calls that the services allow.
     Bulk,
     /// One request.
-    One(One),
+    One(Call),
+    /// The same, of GraphQL.
+    Graphql(Call),
     /// By its own client.
     Capnweb,
-}
-
-/// A request.
-#[derive(Clone)]
-pub(super) struct One {
-    method: Method,
-    path: &'static str,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    body: Bytes,
-    is_graphql: bool,
 }
 
 /// What a client of Cap'n Web says.
@@ -64,7 +55,7 @@ struct Told {
 /// The ways in which a job can be done.
 pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
     let rest = |name, ask| Way { name, host: Host::Orfa, ask };
-    let orfa = |name, one| Way { name, host: Host::Orfa, ask: Ask::One(one) };
+    let orfa = |name, one| rest(name, Ask::One(one));
     let mut ways = vec![
         rest("REST, one by one", Ask::Calls { at_once: false }),
         rest("REST, all at once", Ask::Calls { at_once: true }),
@@ -80,29 +71,29 @@ pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
     for (kind, one, name, name_by_token) in kinds {
         let one = one.with(CONTENT_TYPE, HeaderValue::from_static(kind));
         let first = one.clone().with(ORFA_CACHE, HeaderValue::from_static("code"));
-        let answer = world.near(Host::Orfa)?.client.send(first.request()?).await?;
+        let answer = first.send(&world.near(Host::Orfa)?.client).await?;
         let token = HeaderValue::try_from(programs::token(&answer.headers, "code")?)?;
-        let by_token = One { body: input.clone().into(), headers: Vec::new(), ..one.clone() };
+        let by_token = Call::post("/query", input.clone());
         let by_token = by_token.with(CONTENT_TYPE, HeaderValue::from_static(kind)).with(ORFA_CACHE, token);
         ways.extend([orfa(name, one), orfa(name_by_token, by_token)]);
     }
-    ways.extend(job.script().map(|path| orfa("ORFA script", get(path))));
+    ways.extend(job.script().map(|path| orfa("ORFA script", Call::get(path))));
     if let Some(document) = job.graphql() {
         for (name, path) in [("ORFA GraphQL", "/graphql"), ("ORFA GraphQL, stitched", "/stitched")] {
-            ways.push(orfa(name, graphql(path, &document)));
+            let call = Call::json(Method::POST, path, &document).accepting_json();
+            ways.push(rest(name, Ask::Graphql(call)));
         }
     }
-    ways.extend(job.aggregate().map(|path| orfa("ORFA aggregate", get(path))));
+    ways.extend(job.aggregate().map(|path| orfa("ORFA aggregate", Call::get(path))));
     if world.has(Host::Capnweb) {
         ways.push(Way { name: "Cap'n Web", host: Host::Capnweb, ask: Ask::Capnweb });
     }
     if world.has(Host::Workerd) {
         let javascript = query::javascript(query::Language::Typescript, job.typescript().as_bytes())?;
         let one = program("/", "input", &input, javascript.as_bytes());
-        let answer = world.near(Host::Workerd)?.client.send(one.request()?).await?;
+        let answer = one.send(&world.near(Host::Workerd)?.client).await?;
         let token = answer.headers.get("token").context("workerd gave no token")?.clone();
-        let by_token = One { body: input.into(), headers: Vec::new(), ..one.clone() };
-        let by_token = by_token.with(HeaderName::from_static("token"), token);
+        let by_token = Call::post("/", input).with(HeaderName::from_static("token"), token);
         let workerd = |name, one| Way { name, host: Host::Workerd, ask: Ask::One(one) };
         ways.extend([workerd("workerd, by program", one), workerd("workerd, by token", by_token)]);
     }
@@ -111,36 +102,10 @@ pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
 
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
-fn get(path: &'static str) -> One {
-    One { method: Method::GET, path, headers: Vec::new(), body: Bytes::new(), is_graphql: false }
-}
-
 /// A program behind its input.
-fn program(path: &'static str, length: &'static str, input: &str, program: &[u8]) -> One {
-    let body = [input.as_bytes(), program].concat().into();
-    let one = One { method: Method::POST, path, headers: Vec::new(), body, is_graphql: false };
-    one.with(HeaderName::from_static(length), input.len().into())
-}
-
-fn graphql(path: &'static str, document: &Value) -> One {
-    let body = document.to_string().into();
-    let one = One { method: Method::POST, path, headers: Vec::new(), body, is_graphql: true };
-    let json = HeaderValue::from_static("application/json");
-    one.with(CONTENT_TYPE, json.clone()).with(ACCEPT, json)
-}
-
-impl One {
-    fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.push((name, value));
-        self
-    }
-
-    fn request(&self) -> Result<Request<Full<Bytes>>> {
-        let request = Request::builder().method(&self.method).uri(self.path);
-        let mut request = request.body(Full::new(self.body.clone()))?;
-        request.headers_mut().extend(self.headers.iter().cloned());
-        Ok(request)
-    }
+fn program(path: &str, length: &'static str, input: &str, program: &[u8]) -> Call {
+    let call = Call::post(path, [input.as_bytes(), program].concat());
+    call.with(HeaderName::from_static(length), input.len().into())
 }
 
 impl Way {
@@ -187,26 +152,26 @@ impl Way {
         let answer = match &self.ask {
             Ask::Calls { .. } => job.calls(&mut session).await?,
             Ask::Bulk | Ask::Capnweb => job.bulk(&mut session).await?,
-            Ask::One(one) => return one.ask(job, far).await,
+            Ask::One(call) => return one(call, far).await,
+            Ask::Graphql(call) => {
+                let mut runs = one(call, far).await?;
+                ensure!(runs.answer.get("errors").is_none(), "GraphQL failed: {}", runs.answer);
+                runs.answer = job.of_graphql(runs.answer["data"].take());
+                return Ok(runs);
+            }
         };
-        let Session { requests, round_trips, gzip_saves, .. } = session;
+        let (requests, round_trips, gzip_saves) =
+            (session.requests(), session.round_trips, session.gzip_saves()?);
         Ok(Runs { answer, requests, round_trips, gzip_saves, ..Runs::default() })
     }
 }
 
-impl One {
-    async fn ask(&self, job: Job, far: &Far) -> Result<Runs> {
-        let answer = far.client.send(self.request()?).await?;
-        let text = || String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status.is_success(), "it failed: {} {}", answer.status, text());
-        let gzip_saves = gzip_saves(&answer.body)?;
-        let mut value: Value = serde_json::from_slice(&answer.body).context("the answer is no JSON")?;
-        if self.is_graphql {
-            ensure!(value.get("errors").is_none(), "GraphQL failed: {value}");
-            value = job.of_graphql(value["data"].take());
-        }
-        Ok(Runs { answer: value, requests: 1, round_trips: 1, gzip_saves, ..Runs::default() })
-    }
+/// By one request.
+async fn one(call: &Call, far: &Far) -> Result<Runs> {
+    let answer = call.send(&far.client).await?;
+    let gzip_saves = gzip_saves(&answer.body)?;
+    let value = serde_json::from_slice(&answer.body).context("the answer is no JSON")?;
+    Ok(Runs { answer: value, requests: 1, round_trips: 1, gzip_saves, ..Runs::default() })
 }
 
 /// Has its client ask. Its first runs are not among those that it tells of, but make requests too.

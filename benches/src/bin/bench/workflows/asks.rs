@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
+use benches::call::Call;
 use benches::client::Client;
+use benches::jobs::Session;
 use benches::programs::{build, program, token};
 use bytes::Bytes;
-use futures_util::future::try_join_all;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{Method, Request};
-use http_body_util::Full;
+use http::Method;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::standins::OTHERS;
@@ -111,7 +111,7 @@ pub(super) const WAYS: [Way; 9] = [
 
 /// What came of a run.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct Answered {
     pub(super) answer: Value,
     pub(super) requests: usize,
     /// Of the answers, for what gzip would save to be counted when nobody takes the time.
@@ -119,18 +119,17 @@ pub(super) struct Asked {
 }
 
 /// The programs as they are sent, the first time and later: in the modes that keep them, by token.
-pub(super) struct Programs(BTreeMap<Which, (Vec<(HeaderName, HeaderValue)>, Bytes)>);
+pub(super) struct Programs(BTreeMap<Which, Kept>);
+
+/// What a request has beside its input: headers, and the program where it has no token.
+#[derive(Clone)]
+struct Kept {
+    headers: Vec<(HeaderName, HeaderValue)>,
+    program: Bytes,
+}
 
 /// A workflow, a mode and a language.
 type Which = (&'static str, &'static str, &'static str);
-
-/// A request.
-pub(super) struct Sent {
-    method: Method,
-    path: String,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    body: Bytes,
-}
 
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
@@ -165,32 +164,23 @@ impl Workflow {
         list.as_array().into_iter().flatten().filter_map(self.key).collect()
     }
 
-    pub(super) async fn by_rest(&self, client: &Client, size: usize, at_once: bool) -> Result<Asked> {
-        let (list, body) = ask(client, &self.list(size)).await?;
-        let (keys, mut bodies) = (self.keys(&list), vec![body]);
-        let call = async |key: &String| ask(client, &self.call(key)).await;
-        let answers = if at_once {
-            try_join_all(keys.iter().map(call)).await?
-        } else {
-            let mut answers = Vec::new();
-            for key in &keys {
-                answers.push(call(key).await?);
-            }
-            answers
-        };
-        let answer = keys.iter().zip(&answers).map(|(key, (answer, _))| (self.wanted)(key, answer)).collect();
-        bodies.extend(answers.into_iter().map(|(_, body)| body));
-        Ok(Asked { answer, requests: bodies.len(), bodies })
+    pub(super) async fn by_rest(&self, client: &Client, size: usize, at_once: bool) -> Result<Answered> {
+        let mut session = Session::new(client, at_once);
+        let list = session.one(self.list(size)).await?;
+        let keys = self.keys(&list);
+        let answers = session.all(keys.iter().map(|key| self.call(key)).collect()).await?;
+        let answer = keys.iter().zip(&answers).map(|(key, answer)| (self.wanted)(key, answer)).collect();
+        Ok(Answered { answer, requests: session.requests(), bodies: session.into_bodies() })
     }
 
-    pub(super) async fn by_graphql(&self, client: &Client, size: usize) -> Result<Asked> {
+    pub(super) async fn by_graphql(&self, client: &Client, size: usize) -> Result<Answered> {
         let (mut list, first) = ask(client, &graphql(&(self.document.0)(size))).await?;
         let keys = self.keys(&list["data"]["list"].take());
         let (data, second) = ask(client, &self.batch(&keys)).await?;
         ensure!(data.get("errors").is_none(), "GraphQL failed: {data:.300}");
         let wanted = |(place, key): (usize, &String)| (self.wanted)(key, &data["data"][format!("a{place}")]);
         let answer = keys.iter().enumerate().map(wanted).collect();
-        Ok(Asked { answer, requests: 2, bodies: vec![first, second] })
+        Ok(Answered { answer, requests: 2, bodies: vec![first, second] })
     }
 
     /// All that a way sends for one run, when it knows already what the list has.
@@ -200,7 +190,7 @@ impl Workflow {
         way: Way,
         size: usize,
         programs: &Programs,
-    ) -> Result<Vec<Sent>> {
+    ) -> Result<Vec<Call>> {
         let (list, _) = ask(service, &self.list(size)).await?;
         let keys = self.keys(&list);
         Ok(match way {
@@ -208,69 +198,36 @@ impl Workflow {
                 std::iter::once(self.list(size)).chain(keys.iter().map(|key| self.call(key))).collect()
             }
             Way::Graphql => vec![graphql(&(self.document.0)(size)), self.batch(&keys)],
-            Way::Program(mode, language) => vec![programs.sent((self.name, mode, language), size)?],
+            Way::Program(mode, language) => vec![programs.call((self.name, mode, language), size)?],
         })
     }
 
-    fn list(&self, size: usize) -> Sent {
-        Sent { method: Method::GET, path: (self.list)(size), headers: Vec::new(), body: Bytes::new() }
+    fn list(&self, size: usize) -> Call {
+        Call::get((self.list)(size))
     }
 
-    fn call(&self, key: &str) -> Sent {
-        let body = self.body.unwrap_or_default().into();
-        let headers = if self.body.is_some() { json_headers() } else { Vec::new() };
-        Sent { method: self.method.clone(), path: (self.call)(key), headers, body }
+    fn call(&self, key: &str) -> Call {
+        let call = Call::new(self.method.clone(), (self.call)(key), self.body.unwrap_or_default());
+        let json = HeaderValue::from_static("application/json");
+        if self.body.is_some() { call.with(CONTENT_TYPE, json).accepting_json() } else { call }
     }
 
     /// All calls as one document.
-    fn batch(&self, keys: &[String]) -> Sent {
+    fn batch(&self, keys: &[String]) -> Call {
         let call = |(place, key): (usize, &String)| format!("a{place}:{}", (self.document.1)(key));
         let calls: String = keys.iter().enumerate().map(call).collect();
         graphql(&format!("{}{{{calls}}}", if self.reads() { "" } else { "mutation" }))
     }
 }
 
-fn graphql(query: &str) -> Sent {
-    let body = json!({ "query": query }).to_string().into();
-    Sent { method: Method::POST, path: "/graphql".into(), headers: json_headers(), body }
-}
-
-fn json_headers() -> Vec<(HeaderName, HeaderValue)> {
-    let json = HeaderValue::from_static("application/json");
-    vec![(CONTENT_TYPE, json.clone()), (ACCEPT, json)]
+fn graphql(query: &str) -> Call {
+    Call::graphql("/graphql", query)
 }
 
 /// The JSON of an answer, and its body.
-async fn ask(client: &Client, sent: &Sent) -> Result<(Value, Bytes)> {
-    let answer = client.send(sent.request()?).await?;
-    let text = || String::from_utf8_lossy(&answer.body);
-    ensure!(answer.status.is_success(), "{}: {} {}", sent.path, answer.status, text());
-    Ok((serde_json::from_slice(&answer.body)?, answer.body))
-}
-
-impl Sent {
-    fn request(&self) -> Result<Request<Full<Bytes>>> {
-        let request = Request::builder().method(&self.method).uri(&self.path);
-        let mut request = request.body(Full::new(self.body.clone()))?;
-        request.headers_mut().extend(self.headers.iter().cloned());
-        Ok(request)
-    }
-}
-
-/// What wrk sends, one after the other, in Lua.
-pub(super) fn script(sent: &[Sent]) -> Result<String> {
-    let mut lines = "local sent, next = {}, 0\n".to_owned();
-    for Sent { method, path, headers, body } in sent {
-        let body: String = body.iter().map(|byte| format!("\\{byte:03}")).collect();
-        let mut table = String::new();
-        for (name, value) in headers {
-            table += &format!("['{name}']='{}',", value.to_str()?);
-        }
-        lines += &format!("sent[#sent + 1] = {{ '{method}', '{path}', {{ {table} }}, '{body}' }}\n");
-    }
-    Ok(lines
-        + "request = function()\n  next = next % #sent + 1\n  local one = sent[next]\n  \
-           return wrk.format(one[1], one[2], one[3], one[4])\nend\n")
+async fn ask(client: &Client, call: &Call) -> Result<(Value, Bytes)> {
+    let body = call.send(client).await?.body;
+    Ok((serde_json::from_slice(&body)?, body))
 }
 
 impl Programs {
@@ -285,14 +242,14 @@ impl Programs {
                     "c" => ("application/wasm", std::fs::read(build(&tools.orfa, &name, folder.path())?)?),
                     _ => ("text/javascript", std::fs::read(program(&name))?),
                 };
-                let mut kept = (vec![(CONTENT_TYPE, HeaderValue::from_static(kind))], Bytes::from(text));
+                let headers = vec![(CONTENT_TYPE, HeaderValue::from_static(kind))];
+                let mut kept = Kept { headers, program: text.into() };
                 if mode != "base" {
-                    let mut first = sent(&kept, 4).request()?;
-                    first.headers_mut().insert(ORFA_CACHE, HeaderValue::from_static(mode));
-                    let answer = orfa.send(first).await?;
+                    let first = kept.call(4).with(ORFA_CACHE, HeaderValue::from_static(mode));
+                    let answer = first.send(orfa).await?;
                     let token = token(&answer.headers, mode).with_context(|| name.clone())?;
-                    kept.0.push((ORFA_CACHE, HeaderValue::try_from(token)?));
-                    kept.1 = Bytes::new();
+                    kept.headers.push((ORFA_CACHE, HeaderValue::try_from(token)?));
+                    kept.program = Bytes::new();
                 }
                 programs.insert((workflow, mode, language), kept);
             }
@@ -300,21 +257,25 @@ impl Programs {
         Ok(Self(programs))
     }
 
-    pub(super) async fn run(&self, client: &Client, which: Which, size: usize) -> Result<Asked> {
-        let (answer, body) = ask(client, &self.sent(which, size)?).await?;
-        Ok(Asked { answer, requests: 1, bodies: vec![body] })
+    pub(super) async fn run(&self, client: &Client, which: Which, size: usize) -> Result<Answered> {
+        let (answer, body) = ask(client, &self.call(which, size)?).await?;
+        Ok(Answered { answer, requests: 1, bodies: vec![body] })
     }
 
-    fn sent(&self, which: Which, size: usize) -> Result<Sent> {
-        Ok(sent(self.0.get(&which).context("there is no such program")?, size))
+    fn call(&self, which: Which, size: usize) -> Result<Call> {
+        Ok(self.0.get(&which).context("there is no such program")?.call(size))
     }
 }
 
-fn sent((headers, program): &(Vec<(HeaderName, HeaderValue)>, Bytes), size: usize) -> Sent {
-    let (input, mut headers) = (json!({ "n": size }).to_string(), headers.clone());
-    if !program.is_empty() {
-        headers.push((HeaderName::from_static("orfa-input"), input.len().into()));
+impl Kept {
+    fn call(&self, size: usize) -> Call {
+        let input = json!({ "n": size }).to_string();
+        let call = Call::post("/query", [input.as_bytes(), &self.program].concat());
+        let headers = self.headers.iter().cloned();
+        let call = headers.fold(call, |call, (name, value)| call.with(name, value));
+        if self.program.is_empty() {
+            return call;
+        }
+        call.with(HeaderName::from_static("orfa-input"), input.len().into())
     }
-    let body = [input.as_bytes(), program].concat().into();
-    Sent { method: Method::POST, path: "/query".into(), headers, body }
 }

@@ -1,0 +1,146 @@
+//! A request as a client has it before it sends it, as often as it likes.
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Method, Request};
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+
+/// A request to be sent.
+#[derive(Clone, Debug)]
+pub struct Call {
+    method: Method,
+    path: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+}
+
+impl Call {
+    /// A GET.
+    #[must_use]
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path, Bytes::new())
+    }
+
+    /// A POST of something.
+    #[must_use]
+    pub fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::POST, path, body)
+    }
+
+    /// What sends JSON.
+    #[must_use]
+    pub fn json(method: Method, path: impl Into<String>, body: &Value) -> Self {
+        let json = HeaderValue::from_static("application/json");
+        Self::new(method, path, body.to_string()).with(CONTENT_TYPE, json)
+    }
+
+    /// A document of GraphQL, as its clients send it.
+    #[must_use]
+    pub fn graphql(path: impl Into<String>, query: &str) -> Self {
+        Self::json(Method::POST, path, &json!({ "query": query })).accepting_json()
+    }
+
+    /// Any request.
+    #[must_use]
+    pub fn new(method: Method, path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self { method, path: path.into(), headers: Vec::new(), body: body.into() }
+    }
+
+    /// The same with a header more.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The same, which says that it takes JSON.
+    #[must_use]
+    pub fn accepting_json(self) -> Self {
+        self.with(ACCEPT, HeaderValue::from_static("application/json"))
+    }
+
+    /// As HTTP.
+    ///
+    /// # Errors
+    /// If its path is none.
+    pub fn request(&self) -> Result<Request<Full<Bytes>>> {
+        let request = Request::builder().method(&self.method).uri(&self.path);
+        let mut request = request.body(Full::new(self.body.clone())).with_context(|| self.path.clone())?;
+        request.headers_mut().extend(self.headers.iter().cloned());
+        Ok(request)
+    }
+
+    /// Sends it; what comes back, if that is good.
+    ///
+    /// # Errors
+    /// If nothing comes back, or an error.
+    pub async fn send(&self, client: &Client) -> Result<Answer> {
+        let Self { method, path, .. } = self;
+        let answer = client.send(self.request()?).await.with_context(|| format!("{method} {path}"))?;
+        let text = || String::from_utf8_lossy(&answer.body);
+        ensure!(answer.status.is_success(), "{method} {path}: {} {}", answer.status, text());
+        Ok(answer)
+    }
+
+    /// What wrk sends, in Lua: these, one after the other.
+    ///
+    /// # Errors
+    /// If a header is no text.
+    pub fn script(calls: &[Self]) -> Result<String> {
+        let calls: Vec<String> = calls.iter().map(Self::lua).collect::<Result<_>>()?;
+        Ok(match calls.as_slice() {
+            // What does not change is put together once.
+            [one] => format!("wrk.method, wrk.path, wrk.headers, wrk.body = unpack({one})\n"),
+            calls => format!(
+                "local calls, next = {{ {} }}, 0\nrequest = function()\n  next = next % #calls + 1\n  \
+                   return wrk.format(unpack(calls[next]))\nend\n",
+                calls.join(", ")
+            ),
+        })
+    }
+
+    /// A table of method, path, headers and body.
+    fn lua(&self) -> Result<String> {
+        let Self { method, path, headers, body } = self;
+        let body: String = body.iter().map(|byte| format!("\\{byte:03}")).collect();
+        let mut table = String::new();
+        for (name, value) in headers {
+            table += &format!("['{name}']='{}',", value.to_str()?);
+        }
+        Ok(format!("{{ '{method}', '{path}', {{ {table} }}, '{body}' }}"))
+    }
+
+    /// Its method.
+    #[must_use]
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_the_same_request_each_time() {
+        let call = Call::graphql("/graphql", "{ a }");
+        for _ in 0..2 {
+            let request = call.request().expect("a request");
+            assert_eq!((request.method(), request.uri().path()), (&Method::POST, "/graphql"));
+            assert_eq!(request.headers()[CONTENT_TYPE], request.headers()[ACCEPT]);
+        }
+    }
+
+    #[test]
+    fn a_script_has_bytes_that_are_no_text_as_numbers() {
+        let length = (HeaderName::from_static("orfa-input"), HeaderValue::from_static("2"));
+        let query = Call::post("/query", vec![0, 255]).with(length.0, length.1);
+        let script = Call::script(&[Call::get("/a"), query]).expect("a script");
+        assert!(script.contains("{ 'GET', '/a', {  }, '' }"), "{script}");
+        assert!(script.contains("{ 'POST', '/query', { ['orfa-input']='2', }, '\\000\\255' }"), "{script}");
+    }
+}
