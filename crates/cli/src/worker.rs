@@ -2,9 +2,10 @@
 //!
 //! It is a verb that nobody types and no help shows.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use script_runtime::Launcher;
 
@@ -13,20 +14,17 @@ use crate::terminal;
 
 /// Behind it stand the arguments of the worker.
 const VERB: &str = "confined-worker";
-/// The binary that runs, even if another has taken its name since.
+/// The binary that runs.
 const ITSELF: &str = "/proc/self/exe";
 
-/// What a gateway starts its workers by.
+/// What a gateway starts its workers by: the binary that runs, even if another has taken its name since. It stays open, and is
+/// started by what is open: in valgrind, what runs is valgrind to the system, but what is opened is this.
 pub(crate) fn launcher() -> Launcher {
-    // In valgrind what runs is valgrind, to the system: there it is started by its name.
-    let elsewhere = std::env::current_exe().ok().filter(|named| is_other(named));
-    Launcher { program: elsewhere.unwrap_or(ITSELF.into()), arguments: vec![VERB.into()] }
-}
-
-/// Whether a file is there, and is not the one that runs.
-fn is_other(named: &Path) -> bool {
-    let which = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
-    matches!((which(named), which(Path::new(ITSELF))), (Ok(named), Ok(itself)) if named != itself)
+    static OPEN: OnceLock<Option<File>> = OnceLock::new();
+    let open = OPEN.get_or_init(|| File::open(ITSELF).ok());
+    let program =
+        open.as_ref().map_or_else(|| ITSELF.to_owned(), |file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+    Launcher { program: program.into(), arguments: vec![VERB.into()] }
 }
 
 /// Becomes a worker if that is asked for; returns if it is not, or if it can't be. Before there is a second thread.

@@ -87,6 +87,7 @@ impl World {
             get("aggregate", "/aggregate", "user 3"),
             path("graphql.nested", nested, "user 3"),
             get("script.hello", "/hello", HELLO),
+            get("script.worker", "/worker", HELLO),
             get("proxy", "/passed/posts", "title 7"),
         ])
     }
