@@ -10,11 +10,16 @@ use super::table::{cell, missing, number, plot, row, table};
 pub(super) use plots::plots;
 
 /// The benches whose rows are workflows, and what asks in them.
-const BENCHES: [(&str, &str); 2] = [
+const BENCHES: [(&str, &str); 3] = [
     ("strapi", "Strapi 5 on SQLite, as the paper has it"),
     (
         "workflows",
         "stand-ins for Memos and Gitea, which can't be had here: services made up to answer the same calls, a branch's commits with 106 KB",
+    ),
+    (
+        "market",
+        "two workflows of the same kind on the [marketplace](../examples/marketplace/README.md), REST proxied by ORFA and GraphQL \
+         ORFA's own",
     ),
 ];
 /// In milliseconds, as the rows name them, and where the paper's client stood.

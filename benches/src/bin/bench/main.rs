@@ -57,7 +57,7 @@ type Bench = (&'static str, u64, fn(&Tools) -> Result<()>);
 const BENCHES: &[Bench] = &[
     ("unseen", 10, unseen::run),
     ("threads", 25, threads::run),
-    ("query", 160, query::run),
+    ("query", 165, query::run),
     ("json", 45, json::run),
     ("idle", 20, idle::run),
     ("gigabyte", 20, gigabyte::run),
@@ -73,12 +73,13 @@ const BENCHES: &[Bench] = &[
     ("curves", 80, script::curves::run),
     ("filter", 105, filter::run),
     ("memory", 60, memory::run),
-    ("ways", 140, ways::run),
-    ("workflows", 150, workflows::run),
-    ("script", 140, script::run),
+    ("ways", 150, ways::run),
+    ("workflows", 135, workflows::run),
+    ("market", 40, workflows::market),
+    ("script", 145, script::run),
     ("aggregate", 95, aggregate::run),
-    ("graphql", 370, graphql::run),
-    ("strapi", 330, strapi::run),
+    ("graphql", 325, graphql::run),
+    ("strapi", 325, strapi::run),
 ];
 
 /// Measures, and writes benches/results/.

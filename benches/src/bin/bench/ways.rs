@@ -32,8 +32,8 @@ const LONG_MS: f64 = 1500.0;
 /// How long each way is asked from near by.
 const NEAR: Duration = Duration::from_secs(1);
 /// Before that, for those that compile what runs often.
-const WARM_UP: Duration = Duration::from_millis(500);
-const TAKES: Duration = Duration::from_secs(140);
+const WARM_UP: Duration = Duration::from_millis(300);
+const TAKES: Duration = Duration::from_secs(150);
 
 /// A way of a job.
 #[derive(Default, Serialize)]

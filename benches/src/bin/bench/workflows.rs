@@ -2,13 +2,17 @@
 //! those two are known for. Latency and bytes by REST, by GraphQL as the paper has it (openapi-to-graphql), and by ORFA, where
 //! the paper's figures 7 to 9 are; and for its table 5b, workflows a second where all share a core.
 //!
-//! `standins.rs` makes up the services, `asks.rs` the workflows and how each way does them.
+//! Two more of the same kind ask the marketplace, which runs with its databases.
+//!
+//! `workflow.rs` has the workflows, `asks.rs` how each way does them, `world.rs` who is asked; `standins.rs` makes up Memos
+//! and Gitea.
 
 mod asks;
 mod standins;
+mod workflow;
+mod world;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -17,11 +21,12 @@ use benches::delay::Delay;
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use self::asks::{Answered, Programs, WAYS, WORKFLOWS, Way, Workflow};
+use self::asks::Answered;
+use self::workflow::{MARKET, THEIRS, Workflow};
+use self::world::World;
 use crate::busy::{self, Asked, Pace};
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::progress::Progress;
-use crate::rivals::openapi_to_graphql;
 use crate::{Tools, open};
 
 /// Where the paper's figures are: round trips in milliseconds, and N.
@@ -31,7 +36,8 @@ const ROUNDS: usize = 3;
 /// A call after the other takes as long each time.
 const LONG_MS: f64 = 1500.0;
 const WARM_UPS: usize = 10;
-const TAKES: Duration = Duration::from_secs(150);
+const TAKES: Duration = Duration::from_secs(135);
+const MARKET_TAKES: Duration = Duration::from_secs(40);
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -54,27 +60,33 @@ struct Far {
     spread_ms: BTreeMap<String, f64>,
 }
 
-/// Who is asked.
-struct World {
-    service: SocketAddr,
-    orfa: Server,
-    graphql: Option<Server>,
-    programs: Programs,
-}
-
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let progress = Progress::new(tools, tools.time(TAKES));
     let mut rows: Vec<Row> = Vec::new();
-    rows.extend(open::run(far(tools, &progress))??.into_iter().map(|row| Row::Far(Box::new(row))));
+    rows.extend(open::run(standins(tools, &progress))??.into_iter().map(|row| Row::Far(Box::new(row))));
     rows.extend(busy(tools, &progress)?.into_iter().map(Row::Busy));
     tools.results("workflows", &rows, [])
 }
 
-async fn far(tools: &Tools, progress: &Progress) -> Result<Vec<Far>> {
+/// The same on the marketplace, GraphQL by ORFA itself.
+pub(crate) fn market(tools: &Tools) -> Result<()> {
+    let progress = Progress::new(tools, tools.time(MARKET_TAKES));
+    let rows = open::run(async {
+        let world = World::market(tools, &MARKET).await?;
+        far(tools, &progress, &world, &MARKET).await
+    })??;
+    tools.results("market", &rows, [])
+}
+
+async fn standins(tools: &Tools, progress: &Progress) -> Result<Vec<Far>> {
     let service = standins::start()?;
-    let world = World::start(tools, service.address, &WORKFLOWS).await?;
+    let world = World::start(tools, service.address, &THEIRS).await?;
+    far(tools, progress, &world, &THEIRS).await
+}
+
+async fn far(tools: &Tools, progress: &Progress, world: &World, workflows: &[Workflow]) -> Result<Vec<Far>> {
     let mut rows: Vec<Far> = Vec::new();
-    for workflow in &WORKFLOWS {
+    for workflow in workflows {
         for way in world.ways() {
             let near = world.client(way)?;
             for _ in 0..WARM_UPS {
@@ -82,7 +94,7 @@ async fn far(tools: &Tools, progress: &Progress) -> Result<Vec<Far>> {
             }
         }
         for (round_trip_ms, size) in if tools.is_short { &CELLS[4..5] } else { &CELLS[..] } {
-            cell(tools, &world, workflow, (*round_trip_ms, *size), &mut rows).await?;
+            cell(tools, world, workflow, (*round_trip_ms, *size), &mut rows).await?;
             progress.say(&format!("{} N={size} from {round_trip_ms} ms", workflow.name));
         }
     }
@@ -98,7 +110,7 @@ async fn cell(
     rows: &mut Vec<Far>,
 ) -> Result<()> {
     let (place, mut expected) = (format!("{round_trip_ms:03}"), None);
-    for way in world.ways() {
+    for way in world.ways().filter(|way| size == USUAL_SIZE || way.is_in_figure_9()) {
         let delay = Delay::start(world.address(way)?, Duration::from_millis(round_trip_ms)).await?;
         let client = Client::new(delay.address());
         client.open(size).await?;
@@ -138,7 +150,7 @@ fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
         command.arg(address.to_string()).arg(&file);
         Ok(command)
     })?;
-    let reading: Vec<Workflow> = WORKFLOWS.into_iter().filter(Workflow::reads).collect();
+    let reading: Vec<Workflow> = THEIRS.into_iter().filter(Workflow::reads).collect();
     let world = open::run(World::start(tools, service.address, &reading))??;
     let client = Client::new(service.address);
     let mut rows = Vec::new();
@@ -151,59 +163,4 @@ fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
         rows.extend(busy::rounds(tools, progress, workflow.name, &ways, Pace::Fast)?);
     }
     Ok(rows)
-}
-
-impl World {
-    async fn start(tools: &Tools, service: SocketAddr, workflows: &[Workflow]) -> Result<Self> {
-        let yaml = format!(
-            "shed: {{ automatic: false }}\nservices: {{ api: {{ url: 'http://{service}' }} }}\n\
-             routes:\n  - path: /query\n    query:\n      services: [api]\n      methods: [GET, PATCH, DELETE]\n      \
-             modes: [code, instance]\n      limits: {{ cpu: 50ms, deadline: 10s, memory: 16MiB, calls: 200, parallel: 32 }}\n"
-        );
-        let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
-        let programs = Programs::learn(tools, &Client::new(orfa.address), workflows).await?;
-        Ok(Self { service, orfa, graphql: openapi_to_graphql(tools, service)?, programs })
-    }
-
-    /// The ways that can be had.
-    fn ways(&self) -> impl Iterator<Item = Way> {
-        let has_graphql = self.graphql.is_some();
-        WAYS.into_iter().filter(move |way| has_graphql || *way != Way::Graphql)
-    }
-
-    fn address(&self, way: Way) -> Result<SocketAddr> {
-        match way {
-            Way::OneByOne | Way::AtOnce => Ok(self.service),
-            Way::Graphql => Ok(self.graphql()?.address),
-            Way::Program(..) => Ok(self.orfa.address),
-        }
-    }
-
-    /// The same where the service is a server too.
-    fn server<'a>(&'a self, way: Way, service: &'a Server) -> Result<&'a Server> {
-        match way {
-            Way::OneByOne | Way::AtOnce => Ok(service),
-            Way::Graphql => self.graphql(),
-            Way::Program(..) => Ok(&self.orfa),
-        }
-    }
-
-    fn graphql(&self) -> Result<&Server> {
-        self.graphql.as_ref().context("there is no openapi-to-graphql")
-    }
-
-    fn client(&self, way: Way) -> Result<Client> {
-        Ok(Client::new(self.address(way)?))
-    }
-
-    async fn once(&self, workflow: &Workflow, way: Way, size: usize, client: &Client) -> Result<Answered> {
-        match way {
-            Way::OneByOne => workflow.by_rest(client, size, false).await,
-            Way::AtOnce => workflow.by_rest(client, size, true).await,
-            Way::Graphql => workflow.by_graphql(client, size).await,
-            Way::Program(mode, language) => {
-                self.programs.run(client, (workflow.name, mode, language), size).await
-            }
-        }
-    }
 }

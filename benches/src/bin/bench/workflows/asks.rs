@@ -1,4 +1,4 @@
-//! The workflows, which all are a list and then a call for some of its rows, and how each way does them.
+//! How each way does a workflow.
 
 use std::collections::BTreeMap;
 
@@ -12,81 +12,8 @@ use http::Method;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use super::standins::OTHERS;
+use super::workflow::Workflow;
 use crate::Tools;
-
-/// A workflow of the paper's table 4.
-pub(super) struct Workflow {
-    pub(super) name: &'static str,
-    /// The list's path, by N.
-    list: fn(usize) -> String,
-    /// What is called for a row; none where the row is not meant.
-    key: fn(&Value) -> Option<String>,
-    method: Method,
-    call: fn(&str) -> String,
-    body: Option<&'static str>,
-    /// What is wanted of an answer, by the row's key.
-    wanted: fn(&str, &Value) -> Value,
-    document: Document,
-}
-
-/// The list and a call in GraphQL.
-type Document = (fn(usize) -> String, fn(&str) -> String);
-
-pub(super) const WORKFLOWS: [Workflow; 4] = [
-    Workflow {
-        name: "memos.r",
-        list: |size| format!("/api/v1/users?limit={size}"),
-        key: |row| Some(row["id"].to_string()),
-        method: Method::GET,
-        call: |id| format!("/api/v1/memos?creator={id}&limit=5"),
-        body: None,
-        wanted: |_, notes| notes[1]["uid"].clone(),
-        document: (
-            |size| format!("{{list:users(limit:{size}){{id}}}}"),
-            |id| format!("memos(creator:{id},limit:5){{uid}}"),
-        ),
-    },
-    Workflow {
-        name: "memos.w",
-        list: |size| format!("/api/v1/memos?creator=1&limit={size}"),
-        key: |row| Some(row["id"].to_string()),
-        method: Method::PATCH,
-        call: |id| format!("/api/v1/memos/{id}"),
-        body: Some(r#"{"visibility":"PRIVATE"}"#),
-        wanted: |_, note| note["uid"].clone(),
-        document: (
-            |size| format!("{{list:memos(creator:1,limit:{size}){{id}}}}"),
-            |id| format!("updateMemo(id:{id},changeInput:{{visibility:\"PRIVATE\"}}){{uid}}"),
-        ),
-    },
-    Workflow {
-        name: "gitea.r",
-        list: |size| format!("/api/v1/repos/o/r/branches?limit={size}"),
-        key: |row| row["name"].as_str().map(str::to_owned),
-        method: Method::GET,
-        call: |name| format!("/api/v1/repos/o/r/commits?sha={name}"),
-        body: None,
-        wanted: |_, commits| commits[1]["sha"].clone(),
-        document: (
-            |size| format!("{{list:branches(limit:{size}){{name}}}}"),
-            |name| format!("commits(sha:\"{name}\"){{sha}}"),
-        ),
-    },
-    Workflow {
-        name: "gitea.w",
-        list: |size| format!("/api/v1/admin/users?limit={}", size + OTHERS),
-        key: |row| row["login"].as_str().filter(|login| login.starts_with("bot")).map(str::to_owned),
-        method: Method::DELETE,
-        call: |login| format!("/api/v1/admin/users/{login}"),
-        body: None,
-        wanted: |login, _| login.into(),
-        document: (
-            |size| format!("{{list:accounts(limit:{}){{login}}}}", size + OTHERS),
-            |login| format!("deleteAccount(login:\"{login}\"){{deleted}}"),
-        ),
-    },
-];
 
 /// A way to do them; programs by what ORFA keeps of them, and their language.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,6 +74,11 @@ impl Way {
             Self::Program(_, "c") => "orfa.instance.c.calls",
             Self::Program(..) => "orfa.instance.js.calls",
         }
+    }
+
+    /// Whether it is done for every N: the paper compares the last of its modes with GraphQL there.
+    pub(super) fn is_in_figure_9(self) -> bool {
+        matches!(self, Self::AtOnce | Self::Graphql | Self::Program("instance", _))
     }
 
     pub(super) fn is_in_table_5b(self) -> bool {

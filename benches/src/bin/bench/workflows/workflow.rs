@@ -1,0 +1,111 @@
+//! The workflows, which all are a list and then a call for some of its rows: the paper's table 4, and two of the same kind on
+//! the marketplace.
+
+use http::Method;
+use serde_json::Value;
+
+use super::standins::OTHERS;
+
+/// A workflow.
+pub(super) struct Workflow {
+    pub(super) name: &'static str,
+    /// The list's path, by N.
+    pub(super) list: fn(usize) -> String,
+    /// What is called for a row; none where the row is not meant.
+    pub(super) key: fn(&Value) -> Option<String>,
+    pub(super) method: Method,
+    pub(super) call: fn(&str) -> String,
+    pub(super) body: Option<&'static str>,
+    /// What is wanted of an answer, by the row's key.
+    pub(super) wanted: fn(&str, &Value) -> Value,
+    pub(super) document: Document,
+}
+
+/// The list and a call in GraphQL.
+type Document = (fn(usize) -> String, fn(&str) -> String);
+
+/// Those of Memos and Gitea.
+pub(super) const THEIRS: [Workflow; 4] = [
+    Workflow {
+        name: "memos.r",
+        list: |size| format!("/api/v1/users?limit={size}"),
+        key: |row| Some(row["id"].to_string()),
+        method: Method::GET,
+        call: |id| format!("/api/v1/memos?creator={id}&limit=5"),
+        body: None,
+        wanted: |_, notes| notes[1]["uid"].clone(),
+        document: (
+            |size| format!("{{list:users(limit:{size}){{id}}}}"),
+            |id| format!("memos(creator:{id},limit:5){{uid}}"),
+        ),
+    },
+    Workflow {
+        name: "memos.w",
+        list: |size| format!("/api/v1/memos?creator=1&limit={size}"),
+        key: |row| Some(row["id"].to_string()),
+        method: Method::PATCH,
+        call: |id| format!("/api/v1/memos/{id}"),
+        body: Some(r#"{"visibility":"PRIVATE"}"#),
+        wanted: |_, note| note["uid"].clone(),
+        document: (
+            |size| format!("{{list:memos(creator:1,limit:{size}){{id}}}}"),
+            |id| format!("updateMemo(id:{id},changeInput:{{visibility:\"PRIVATE\"}}){{uid}}"),
+        ),
+    },
+    Workflow {
+        name: "gitea.r",
+        list: |size| format!("/api/v1/repos/o/r/branches?limit={size}"),
+        key: |row| row["name"].as_str().map(str::to_owned),
+        method: Method::GET,
+        call: |name| format!("/api/v1/repos/o/r/commits?sha={name}"),
+        body: None,
+        wanted: |_, commits| commits[1]["sha"].clone(),
+        document: (
+            |size| format!("{{list:branches(limit:{size}){{name}}}}"),
+            |name| format!("commits(sha:\"{name}\"){{sha}}"),
+        ),
+    },
+    Workflow {
+        name: "gitea.w",
+        list: |size| format!("/api/v1/admin/users?limit={}", size + OTHERS),
+        key: |row| row["login"].as_str().filter(|login| login.starts_with("bot")).map(str::to_owned),
+        method: Method::DELETE,
+        call: |login| format!("/api/v1/admin/users/{login}"),
+        body: None,
+        wanted: |login, _| login.into(),
+        document: (
+            |size| format!("{{list:accounts(limit:{}){{login}}}}", size + OTHERS),
+            |login| format!("deleteAccount(login:\"{login}\"){{deleted}}"),
+        ),
+    },
+];
+
+/// Through the gateway, which has a route for each service. What they read is another service's than what they list.
+pub(super) const MARKET: [Workflow; 2] = [
+    Workflow {
+        name: "market.r",
+        list: |size| format!("/profile/buyers?limit={size}"),
+        key: |row| Some(row["id"].to_string()),
+        method: Method::GET,
+        call: |id| format!("/catalog/catalogs?buyer={id}&sort=-created&limit=2"),
+        body: None,
+        wanted: |_, postings| postings[1]["title"].clone(),
+        document: (
+            |size| format!("{{list:buyers(limit:{size}){{id}}}}"),
+            |id| format!("catalogs(buyer:{id},sort:_created,limit:2){{title}}"),
+        ),
+    },
+    Workflow {
+        name: "market.w",
+        list: |size| format!("/profile/users?limit={size}"),
+        key: |row| Some(row["id"].to_string()),
+        method: Method::POST,
+        call: |id| format!("/profile/users/{id}/notices"),
+        body: Some(r#"{"text":"Maintenance tonight"}"#),
+        wanted: |_, notice| notice["user_id"].clone(),
+        document: (
+            |size| format!("{{list:users(limit:{size}){{id}}}}"),
+            |id| format!("createNotice(id:{id},input:{{text:\"Maintenance tonight\"}}){{user_id}}"),
+        ),
+    },
+];
