@@ -8,13 +8,16 @@ mod orders;
 mod second;
 mod session;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::client::Client;
+use crate::programs::build_file;
 
 pub use gateway::{gateway, upstream_calls};
 pub use session::Session;
@@ -170,6 +173,19 @@ impl Job {
             Self::Second | Self::Orders => Ok(()),
         }
     }
+}
+
+/// Every job's program in C, built as its author would, by the job's name.
+///
+/// # Errors
+/// Those of `orfa query build`.
+pub fn modules(orfa: &Path) -> Result<BTreeMap<&'static str, Bytes>> {
+    let folder = tempfile::tempdir()?;
+    let module = |job: Job| {
+        let module = build_file(orfa, &job.c_source(), folder.path())?;
+        Ok((job.name(), std::fs::read(module)?.into()))
+    };
+    Job::ALL.into_iter().map(module).collect()
 }
 
 /// The elements of an array; none where it is something else, which the comparison will tell.

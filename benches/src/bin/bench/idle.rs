@@ -12,7 +12,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::process::{Server, allow_open_files};
 use crate::progress::Progress;
-use crate::rivals::Filter;
+use crate::rivals::{Proxy, Speaks};
 use crate::{Tools, open};
 
 const CONNECTIONS: usize = 10_000;
@@ -34,7 +34,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     allow_open_files(DESCRIPTORS)?;
     let progress = Progress::new(tools, REST + Duration::from_secs(8));
     let upstream = Server::upstream(&tools.upstream)?;
-    let server = Server::proxy(&tools.orfa, upstream.address, Filter::None)?;
+    let server = Proxy::Orfa.start(tools, upstream.address, Speaks::Http1)?;
     let connections = CONNECTIONS;
     let mut rows = Vec::new();
     let mut seen = |connections: usize, after: &'static str| -> Result<f64> {

@@ -11,8 +11,6 @@ use benches::process::{Usage, children, peak, usage_of_all};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
-use crate::rivals::Filter;
-
 /// Where no service is: for programs that call none.
 pub(crate) const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 /// The core of the servers. The load has the other one.
@@ -61,19 +59,6 @@ impl Server {
     /// of the one service that programs may call.
     pub(crate) fn orfa(binary: &Path, cores: &str, slow: SocketAddr) -> Result<Self> {
         Self::gateway(binary, cores, &query_route(slow))
-    }
-
-    /// Starts the gateway with one route, which passes everything on to a service, or answers itself.
-    pub(crate) fn proxy(binary: &Path, upstream: SocketAddr, filter: Filter<'_>) -> Result<Self> {
-        let path = if let Filter::Answer = filter { "/elsewhere" } else { "/*" };
-        let mut yaml = format!(
-            "services: {{ service: {{ url: 'http://{upstream}' }} }}\n\
-             routes:\n  - path: {path}\n    proxy: service\n"
-        );
-        if let Filter::Module(module, config) = filter {
-            yaml += &format!("    filters: [{{ wasm: '{}', config: '{config}' }}]\n", module.display());
-        }
-        Self::gateway(binary, SERVER_CORE, &yaml)
     }
 
     /// Starts the gateway with a config that says everything but where to listen.

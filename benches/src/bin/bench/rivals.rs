@@ -70,7 +70,7 @@ impl Proxy {
         filter: Filter<'_>,
     ) -> Result<Server> {
         match self {
-            Self::Orfa => Server::proxy(&tools.orfa, upstream, filter),
+            Self::Orfa => Server::gateway(&tools.orfa, SERVER_CORE, &orfas(upstream, filter)),
             Self::Nginx => {
                 let http2 = if speaks == Speaks::Http2 { "http2" } else { "" };
                 Server::start(|address, folder| {
@@ -100,6 +100,19 @@ impl Proxy {
             }),
         }
     }
+}
+
+/// The gateway's config with one route, which passes everything on to a service, or answers itself.
+fn orfas(upstream: SocketAddr, filter: Filter<'_>) -> String {
+    let path = if let Filter::Answer = filter { "/elsewhere" } else { "/*" };
+    let mut yaml = format!(
+        "services: {{ service: {{ url: 'http://{upstream}' }} }}\n\
+         routes:\n  - path: {path}\n    proxy: service\n"
+    );
+    if let Filter::Module(module, config) = filter {
+        yaml += &format!("    filters: [{{ wasm: '{}', config: '{config}' }}]\n", module.display());
+    }
+    yaml
 }
 
 /// Envoy's entry of a Wasm filter, one line of YAML; nothing without one.

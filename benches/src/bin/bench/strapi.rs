@@ -3,7 +3,7 @@
 //! of the one that only reads are done a second where Strapi shares a core with what stands before it (its table 5b).
 //!
 //! `workflow.rs` has what is asked, and how a client asks it by REST and by GraphQL; `way.rs` names the
-//! ways; `program.rs` sends programs, to ORFA and to workerd; `world.rs` runs all of it: the Strapi of
+//! ways, `cell.rs` says which of them are asked where; `program.rs` sends programs, to ORFA and to workerd; `world.rs` runs all of it: the Strapi of
 //! `examples/strapi`, the two hosts beside it, and a distance before each; `figures.rs` makes the table
 //! and the headlines. Every request of every way carries the same credential, which ends up at Strapi.
 //!
@@ -12,6 +12,7 @@
 //! again. What gzip would save is counted on the bodies of the answers, for all ways alike, whether or not
 //! their server compresses.
 
+mod cell;
 mod figures;
 mod program;
 mod session;
@@ -27,6 +28,7 @@ use benches::delay::Traffic;
 use serde::Serialize;
 use serde_json::Value;
 
+use self::cell::Cell;
 use self::figures::Figures;
 use self::session::Session;
 use self::way::{Shape, Way};
@@ -45,14 +47,6 @@ const TAKES: Duration = Duration::from_secs(325);
 /// The distance and the size that the paper varies the other one at.
 const USUAL_MS: u64 = 93;
 const USUAL_SIZE: usize = 4;
-
-/// What is asked from where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cell {
-    workflow: Workflow,
-    size: usize,
-    round_trip_ms: u64,
-}
 
 /// A line of the results.
 #[derive(Serialize)]

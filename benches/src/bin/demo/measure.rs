@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::terminal;
 use crate::timing::Timing;
-use crate::world::{ROUND_TRIP, World};
+use crate::world::{Language, ROUND_TRIP, World};
 
 const RUNS: usize = 5;
 /// Of runs that take longer than this, three have to do: someone is watching.
@@ -47,13 +47,6 @@ pub(crate) enum Way {
     Graphql,
     /// The same over the services' own GraphQL.
     Stitched,
-}
-
-/// What a program is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
-    Javascript,
-    C,
 }
 
 /// A line of `target/demo.json`.
@@ -168,15 +161,6 @@ impl Way {
             Self::Aggregate => ("aggregate", None),
             Self::Graphql => ("graphql", None),
             Self::Stitched => ("graphql-stitched", None),
-        }
-    }
-}
-
-impl Language {
-    fn content_type(self) -> &'static str {
-        match self {
-            Self::Javascript => "text/typescript",
-            Self::C => "application/wasm",
         }
     }
 }

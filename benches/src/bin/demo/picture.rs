@@ -7,11 +7,11 @@ use anyhow::Result;
 use benches::jobs::{CPU_LIMIT_MS, Job};
 use http::header::HeaderValue;
 
-use crate::measure::{self, Language, Measured, Sizes, Way};
+use crate::measure::{self, Measured, Sizes, Way};
 use crate::stranger::{Met, SPIN};
 use crate::terminal::{BOLD, CYAN, GREEN, RED, YELLOW, paint};
 use crate::timing::{Timed, Timing};
-use crate::world::{ROUND_TRIP, World};
+use crate::world::{Language, ROUND_TRIP, World};
 
 /// Columns of the bars.
 const BARS: usize = 30;

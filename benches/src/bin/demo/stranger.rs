@@ -18,9 +18,9 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::measure::{self, Language, millis};
+use crate::measure::{self, millis};
 use crate::terminal;
-use crate::world::World;
+use crate::world::{Language, World};
 
 /// The stranger's program.
 pub(crate) const SPIN: &str = "export default () => { while (true) {} }";

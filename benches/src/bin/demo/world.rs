@@ -7,22 +7,26 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use benches::client::Client;
 use benches::delay::Delay;
 use benches::jobs::{self, Job};
 use benches::process::Orfa;
 use bytes::Bytes;
 use marketplace::{Data, Marketplace};
-use tokio::process::Command;
-
-use crate::measure::Language;
 
 /// From Tokyo to Oregon and back, as the paper has it.
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(93);
+
+/// What a program is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    Javascript,
+    C,
+}
+
 /// Everything that runs, until this is dropped.
 pub(crate) struct World {
     /// A client at a distance.
@@ -51,7 +55,7 @@ impl World {
             near: Client::new(gateway.address()),
             delay,
             admin: Client::new(admin),
-            modules: modules(orfa).await?,
+            modules: jobs::modules(orfa)?,
             _gateway: gateway,
             _marketplace: marketplace,
         })
@@ -71,24 +75,11 @@ impl World {
     }
 }
 
-/// Builds every job's C program as its author would.
-async fn modules(orfa: &Path) -> Result<BTreeMap<&'static str, Bytes>> {
-    let folder = tempfile::tempdir()?;
-    let mut modules = BTreeMap::new();
-    for job in Job::ALL {
-        let out = folder.path().join(job.name()).with_extension("wasm");
-        build(orfa, &job.c_source(), &out).await?;
-        modules.insert(job.name(), std::fs::read(&out)?.into());
+impl Language {
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Javascript => "text/typescript",
+            Self::C => "application/wasm",
+        }
     }
-    Ok(modules)
-}
-
-async fn build(orfa: &Path, source: &Path, out: &Path) -> Result<()> {
-    let mut command = Command::new(orfa);
-    command.args(["query", "build"]).arg(source).arg("-o").arg(out).stdin(Stdio::null());
-    let built = command.output().await.context("`orfa query build` does not start")?;
-    if !built.status.success() {
-        bail!("`orfa query build {}`:\n{}", source.display(), String::from_utf8_lossy(&built.stderr));
-    }
-    Ok(())
 }

@@ -6,9 +6,10 @@ use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use serde::Serialize;
 
+use super::cell::Cell;
 use super::way::{Host, Mode, Shape, Way};
 use super::workflow::Workflow;
-use super::{Cell, Run, SIZES, USUAL_MS};
+use super::{Run, SIZES, USUAL_MS};
 use crate::say;
 
 /// All that was measured.

@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use super::workflow::Workflow;
-use super::{Cell, USUAL_MS, USUAL_SIZE};
-
 /// A way to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
@@ -54,25 +51,6 @@ pub(super) enum Shape {
     Bulk,
     /// A call for each row, as the paper's programs have it.
     Calls,
-}
-
-impl Way {
-    /// Those of a cell. The programs of the paper's shape, and calls one by one, run where the paper's figures are.
-    pub(super) fn of(cell: Cell) -> Vec<Self> {
-        let is_theirs = cell.size == USUAL_SIZE || cell.round_trip_ms == USUAL_MS;
-        let mut ways = if is_theirs { vec![Self::OneByOne] } else { Vec::new() };
-        ways.extend([Self::AtOnce, Self::Graphql]);
-        // What a write needs to know first can't be nested into it.
-        if cell.workflow == Workflow::Read {
-            ways.push(Self::Nested);
-        }
-        ways.push(Self::Best);
-        ways.extend(Host::all().map(|host| Self::Program(host, Shape::Bulk)));
-        if is_theirs {
-            ways.extend(Host::all().map(|host| Self::Program(host, Shape::Calls)));
-        }
-        ways
-    }
 }
 
 impl Host {
@@ -152,31 +130,5 @@ impl fmt::Display for Host {
             Self::WorkerdByToken => formatter.write_str("workerd.token"),
             Self::Orfa(mode, language) => write!(formatter, "orfa.{}.{}", mode.name(), language.name()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn every_way_has_a_name_of_its_own() {
-        let ways = Way::of(Cell { workflow: Workflow::Read, size: USUAL_SIZE, round_trip_ms: USUAL_MS });
-        let names: BTreeSet<String> = ways.iter().map(Way::to_string).collect();
-        assert_eq!(names.len(), ways.len());
-        assert!(names.contains("orfa.code.js.calls"), "{names:?}");
-    }
-
-    #[test]
-    fn the_papers_programs_run_where_the_papers_figures_are() {
-        let shapes = |size, round_trip_ms| {
-            let ways = Way::of(Cell { workflow: Workflow::Write, size, round_trip_ms });
-            ways.iter().filter(|way| matches!(way, Way::Program(_, Shape::Calls))).count()
-        };
-        assert_eq!(shapes(16, USUAL_MS), Host::all().count());
-        assert_eq!(shapes(USUAL_SIZE, 170), Host::all().count());
-        assert_eq!(shapes(16, 170), 0);
     }
 }

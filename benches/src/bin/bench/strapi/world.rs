@@ -13,11 +13,12 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::cell::Cell;
 use super::program::Programs;
 use super::session::{Session, put};
 use super::way::{Host, Language, Mode, Shape, Way};
 use super::workflow::{Workflow, read_calls};
-use super::{Cell, SIZES, USUAL_SIZE};
+use super::{SIZES, USUAL_SIZE};
 use crate::Tools;
 use crate::aggregate::joins::UNSHED;
 use crate::busy::Asked;
@@ -109,7 +110,7 @@ impl World {
     pub(super) fn ways(&self, cell: Cell) -> Vec<Way> {
         let is_there =
             |way: &Way| self.workerd.is_some() || !matches!(way, Way::Program(host, _) if host.is_workerd());
-        Way::of(cell).into_iter().filter(is_there).collect()
+        cell.ways().into_iter().filter(is_there).collect()
     }
 
     async fn learn(&mut self, workflow: Workflow, shape: Shape, host: Host) -> Result<()> {

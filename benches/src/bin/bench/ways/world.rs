@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use benches::client::Client;
 use benches::delay::{Delay, Traffic};
 use benches::jobs::{self, Job};
-use benches::programs::build_file;
 use bytes::Bytes;
 use marketplace::{Data, Marketplace, Service};
 
@@ -49,11 +48,6 @@ impl World {
     pub(super) async fn start(tools: &Tools) -> Result<Self> {
         let marketplace = Marketplace::start(Data::fresh()?).await?;
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let folder = tempfile::tempdir()?;
-        let module = |job: Job| {
-            let module = build_file(&tools.orfa, &job.c_source(), folder.path())?;
-            Ok((job.name(), std::fs::read(module)?.into()))
-        };
         let services = Service::ALL.map(|service| (service.name(), marketplace.address(service)));
         Ok(Self {
             orfa: Server::gateway(&tools.orfa, SERVER_CORE, &jobs::gateway(&marketplace, admin))?,
@@ -61,7 +55,7 @@ impl World {
             capnweb: capnweb(tools, services.map(|(_, at)| at))?,
             script: present(tools, "capnweb"),
             admin: Client::new(admin),
-            modules: Job::ALL.into_iter().map(module).collect::<Result<_>>()?,
+            modules: jobs::modules(&tools.orfa)?,
             _marketplace: marketplace,
         })
     }

@@ -1,0 +1,58 @@
+//! What is asked from where, and in which ways.
+
+use super::way::{Host, Shape, Way};
+use super::workflow::Workflow;
+use super::{USUAL_MS, USUAL_SIZE};
+
+/// What is asked from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cell {
+    pub(super) workflow: Workflow,
+    pub(super) size: usize,
+    pub(super) round_trip_ms: u64,
+}
+
+impl Cell {
+    /// The programs of the paper's shape, and calls one by one, run where the paper's figures are.
+    pub(super) fn ways(self) -> Vec<Way> {
+        let is_theirs = self.size == USUAL_SIZE || self.round_trip_ms == USUAL_MS;
+        let mut ways = if is_theirs { vec![Way::OneByOne] } else { Vec::new() };
+        ways.extend([Way::AtOnce, Way::Graphql]);
+        // What a write needs to know first can't be nested into it.
+        if self.workflow == Workflow::Read {
+            ways.push(Way::Nested);
+        }
+        ways.push(Way::Best);
+        ways.extend(Host::all().map(|host| Way::Program(host, Shape::Bulk)));
+        if is_theirs {
+            ways.extend(Host::all().map(|host| Way::Program(host, Shape::Calls)));
+        }
+        ways
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_way_has_a_name_of_its_own() {
+        let cell = Cell { workflow: Workflow::Read, size: USUAL_SIZE, round_trip_ms: USUAL_MS };
+        let names: BTreeSet<String> = cell.ways().iter().map(Way::to_string).collect();
+        assert_eq!(names.len(), cell.ways().len());
+        assert!(names.contains("orfa.code.js.calls"), "{names:?}");
+    }
+
+    #[test]
+    fn the_papers_programs_run_where_the_papers_figures_are() {
+        let shapes = |size, round_trip_ms| {
+            let ways = Cell { workflow: Workflow::Write, size, round_trip_ms }.ways();
+            ways.iter().filter(|way| matches!(way, Way::Program(_, Shape::Calls))).count()
+        };
+        assert_eq!(shapes(16, USUAL_MS), Host::all().count());
+        assert_eq!(shapes(USUAL_SIZE, 170), Host::all().count());
+        assert_eq!(shapes(16, 170), 0);
+    }
+}
