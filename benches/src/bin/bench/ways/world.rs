@@ -13,6 +13,7 @@ use bytes::Bytes;
 use marketplace::{Data, Marketplace, Service};
 
 use crate::Tools;
+use crate::aggregate::joins::UNSHED;
 use crate::process::{SERVER_CORE, Server};
 use crate::rivals::{capnweb, present, workerd};
 
@@ -50,7 +51,11 @@ impl World {
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let services = Service::ALL.map(|service| (service.name(), marketplace.address(service)));
         Ok(Self {
-            orfa: Server::gateway(&tools.orfa, SERVER_CORE, &jobs::gateway(&marketplace, admin))?,
+            orfa: Server::gateway(
+                &tools.orfa,
+                SERVER_CORE,
+                &(UNSHED.to_owned() + &jobs::gateway(&marketplace, admin)),
+            )?,
             workerd: workerd(tools, SERVER_CORE, &services)?,
             capnweb: capnweb(tools, services.map(|(_, at)| at))?,
             script: present(tools, "capnweb"),
