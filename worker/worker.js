@@ -39,8 +39,8 @@ const REFUSED = 4;
 
 /** The engine's own: handlers get another (guard.js). */
 const later = setImmediate;
-/** What is read at once. */
-const READ = 1 << 18;
+/** What is read at once: several bodies of 100 KB, as the gateway sends them. */
+const READ = 1 << 19;
 
 export class Worker {
   /** @type {Map<number, Program>} */
@@ -111,8 +111,9 @@ export class Worker {
     while (this.#inbox.next(this.#cursor)) {
       if (this.#takeSafely(this.#cursor)) return this.#goOn();
     }
-    this.turn.end();
+    this.turn.leave();
     this.#send();
+    this.turn.end();
   }
 
   /** Calls back for a run, in a turn of its own. */

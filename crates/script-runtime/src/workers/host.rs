@@ -23,6 +23,9 @@ use crate::frame::{From, Reader};
 /// Within this time whoever connects has said who it is.
 const HELLO: Duration = Duration::from_secs(20);
 
+/// What lies in a worker's socket until it reads, where the system allows that much: several bodies of 100 KB, so that
+/// it is not woken for each.
+const SENT: usize = 512 << 10;
 /// What a worker's watchdog says in the place of an engine.
 const WATCHDOG: &str = "watchdog";
 /// What their folders' names begin with.
@@ -163,6 +166,7 @@ async fn accept(listener: UnixListener, host: Weak<Host>) {
             continue;
         };
         let Some(host) = host.upgrade() else { return };
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SENT); // It works with less.
         tokio::spawn(async move {
             if let Ok(Some((worker, connection))) = tokio::time::timeout(HELLO, hello(stream)).await {
                 host.take(worker, connection);

@@ -5,6 +5,7 @@
 //! call, and one for the worker that reads them, which would otherwise take the processor from those who write.
 
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
@@ -101,16 +102,12 @@ impl Link {
     fn read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         for _ in 0..TURNS {
             self.hand_out()?;
-            ready!(self.stream.poll_read_ready(context))?;
             let buffer = &mut self.reader.buffer;
             if buffer.capacity() - buffer.len() < READ / 4 {
                 buffer.reserve(READ);
             }
-            match self.stream.try_read_buf(buffer) {
-                Ok(0) => return Poll::Ready(Ok(())),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+            if ready!(pin!(self.stream.read_buf(buffer)).poll(context))? == 0 {
+                return Poll::Ready(Ok(()));
             }
         }
         self.hand_out()?;

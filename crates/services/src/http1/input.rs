@@ -14,6 +14,8 @@ const STEP: usize = 8 << 10;
 const MAX_STEP: usize = 64 << 10;
 /// The room that a connection keeps while nothing goes on: there may be tens of thousands.
 const KEPT: usize = 2 << 10;
+/// The longest body that is waited for in one piece.
+const PIECE: u64 = 128 << 10;
 /// What is copied, so that the room can be used again, and not given away with the room.
 const SMALL: usize = 4 << 10;
 
@@ -77,6 +79,20 @@ impl Input {
     fn grow(&mut self, read: usize) {
         if read >= self.step {
             self.step = (self.step * 4).min(MAX_STEP);
+        }
+    }
+
+    /// Reads a body of this length on to its end, as far as it has come. What is there in one piece nobody has to wait
+    /// for, nor to put together. What comes slowly, or is long, is better handed on as it comes.
+    pub fn fill<S: AsyncRead + Unpin>(&mut self, length: u64, stream: &mut S, context: &mut Context<'_>) {
+        let length = if length > PIECE { 0 } else { length as usize };
+        while self.step > STEP && self.bytes.len() < length {
+            // One byte more, since less than was asked for means that there is no more to read.
+            self.bytes.reserve(length - self.bytes.len() + 1);
+            // An error is there again for whoever reads the rest.
+            let Poll::Ready(Ok(1..)) = poll_read_buf(Pin::new(stream), context, &mut self.bytes) else {
+                return;
+            };
         }
     }
 

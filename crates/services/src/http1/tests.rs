@@ -1,6 +1,8 @@
 //! The law of bodies: what is found does not depend on the pieces in which it came, and nothing after the
 //! end is taken.
 
+use std::task::{Context, Waker};
+
 use bytes::Bytes;
 use http::HeaderMap;
 use proptest::prelude::*;
@@ -101,6 +103,28 @@ fn what_could_be_read_in_two_ways_is_no_chunked_body() {
         let text = format!("{start}{}", filler.repeat(20_000));
         assert!(decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]).is_err(), "{start:?} without end");
     }
+}
+
+#[test]
+fn a_body_that_has_come_lies_in_one_piece_unless_it_is_long() {
+    for (length, is_read_on) in [(100_000, true), (1 << 20, false)] {
+        let text = vec![b'x'; length];
+        let (mut input, mut stream) = (Input::default(), &text[..]);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(input.poll_more(&mut stream, &mut context).is_ready());
+        let begun = input.bytes().len();
+        input.fill(length as u64, &mut stream, &mut context);
+        assert_eq!(input.bytes().len(), if is_read_on { length } else { begun });
+    }
+}
+
+#[test]
+fn a_body_that_comes_slowly_is_given_no_room_before() {
+    let (mut input, mut first, mut more) = (Input::default(), &b"only a little"[..], &[b'x'; 1000][..]);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(input.poll_more(&mut first, &mut context).is_ready());
+    input.fill(1013, &mut more, &mut context);
+    assert_eq!((input.bytes(), more.len()), (&b"only a little"[..], 1000));
 }
 
 #[test]

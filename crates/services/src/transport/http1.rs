@@ -80,7 +80,12 @@ impl Connection {
             match response::read(input, outgoing.method())? {
                 // What comes before the answer (RFC 9110, 15.2).
                 Some(head) if head.is_interim() => {}
-                Some(head) => return Poll::Ready(Ok(head)),
+                Some(head) => {
+                    if let Framing::Length(length) = head.framing {
+                        input.fill(length, stream, context);
+                    }
+                    return Poll::Ready(Ok(head));
+                }
                 None => match ready!(input.poll_more(stream, context)) {
                     Ok(true) => {}
                     // Why it could not be written says more than that there is no answer.
