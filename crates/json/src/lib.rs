@@ -63,7 +63,7 @@ pub struct Document {
 }
 
 /// So many bytes of a text have few containers in the index.
-const STRETCH: usize = 1024;
+const STRETCH: usize = 256;
 
 impl Document {
     /// Checks a text and makes its index. A byte order mark in front is left out.
