@@ -228,16 +228,22 @@ fn number(text: &[u8]) -> Option<&[u8]> {
 /// hard to foresee.
 #[inline(always)]
 fn digits(text: &[u8]) -> Option<&[u8]> {
-    const ONES: u64 = u64::MAX / 255;
-    if let Some(word) = text.first_chunk::<8>() {
-        let values = u64::from_le_bytes(*word) ^ (ONES * b'0' as u64);
-        // The highest bit of each byte that is more than 9, and of some behind the first such.
-        let others = (values.wrapping_add(ONES * (0x7f - 9)) | values) & (ONES << 7);
-        let count = others.trailing_zeros() as usize / 8;
+    if let Some(word) = text.first_chunk() {
+        let count = digits_in(*word);
         if count < 8 {
             return (count > 0).then(|| &text[count..]);
         }
     }
     let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     (count > 0).then(|| &text[count..])
+}
+
+/// How many digits eight bytes begin with.
+#[inline(always)]
+pub(crate) fn digits_in(bytes: [u8; 8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    let values = u64::from_le_bytes(bytes) ^ (ONES * b'0' as u64);
+    // The highest bit of each byte that is more than 9, and of some behind the first such.
+    let others = (values.wrapping_add(ONES * (0x7f - 9)) | values) & (ONES << 7);
+    others.trailing_zeros() as usize / 8
 }

@@ -27,7 +27,7 @@ pub use checker::Checker;
 pub use index::DEPTH;
 use index::{Container, Tokens};
 pub use join::{Grouped, Kinds, Scalar};
-pub use node::{Items, Key, Kind, Members, Node, Number, Spelling};
+pub use node::{Foreseen, Items, Key, Kind, Members, Node, Number, Spelling};
 pub use path::{NotArray, NotPath, Path, Step};
 pub use tree::{Again, Member, Pieces, Tree};
 
@@ -63,7 +63,7 @@ pub struct Document {
 }
 
 /// So many bytes of a text have few containers in the index.
-const STRETCH: usize = 1024;
+const STRETCH: usize = 256;
 
 impl Document {
     /// Checks a text and makes its index. A byte order mark in front is left out.

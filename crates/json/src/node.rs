@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::index::{Container, Tokens};
+use crate::index::{self, Container, Tokens};
 use crate::string::{self, unescape};
 use crate::{Document, Error, walk};
 
@@ -411,6 +411,7 @@ impl<'a> Children<'a> {
         start + text.trim_ascii_end().len()
     }
 
+    #[inline(always)]
     fn skip(&mut self, node: Node<'a>) {
         if let Some(container) = node.own() {
             self.tokens = Some(self.document.tokens_from(container.end as usize));
@@ -430,19 +431,34 @@ impl<'a> Children<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The next member if its name and the colon behind it are spelt like this: where it begins, its value, and where that
-    /// ends. Any other one stays the next.
+    /// The next member if its name and the colon behind it are spelt like this. Any other one stays the next.
     #[must_use]
     #[inline(always)]
-    pub fn next_spelt(&mut self, name: &Spelling) -> Option<(usize, Node<'a>, usize)> {
+    pub fn next_spelt(&mut self, name: &Spelling) -> Option<Foreseen<'a>> {
         let tokens = self.0.tokens.as_mut()?;
         let start = tokens.peek();
         if !name.begins(self.0.document.text.get(start..)?) {
             return None;
         }
-        let (_name, _colon, value) = (tokens.pass(), tokens.pass(), tokens.pass());
-        let (node, end) = self.0.value_with_end(value);
-        Some((start, node, end))
+        let (document, place) = (self.0.document, self.0.place);
+        let value = if document.is_spaced {
+            let (_name, _colon) = (tokens.pass(), tokens.pass());
+            tokens.pass()
+        } else {
+            let value = start + name.text.len();
+            *tokens = document.tokens_from(value + 1);
+            value
+        };
+        let (_value, end) = self.0.value_with_end(value);
+        Some(Foreseen { document, start, value, place, end })
+    }
+
+    /// Whether the next member's name and the colon behind it are spelt like this.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_spelt(&self, name: &Spelling) -> bool {
+        let start = self.0.tokens.map(|mut tokens| tokens.peek());
+        start.and_then(|start| self.0.document.text.get(start..)).is_some_and(|text| name.begins(text))
     }
 
     /// The next member, and where its value ends.
@@ -452,6 +468,46 @@ impl<'a> Members<'a> {
         let (key, start) = self.0.key()?;
         let (node, end) = self.0.value_with_end(start);
         Some((key, node, end))
+    }
+}
+
+/// A member whose name was foreseen. What it is is read of its parts: to make a [`Node`] of them takes longer.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreseen<'a> {
+    document: &'a Document,
+    /// Where the member begins.
+    pub start: usize,
+    /// Where its value begins.
+    pub value: usize,
+    place: usize,
+    /// Where it ends.
+    pub end: usize,
+}
+
+impl<'a> Foreseen<'a> {
+    /// The value.
+    #[must_use]
+    #[inline]
+    pub fn node(&self) -> Node<'a> {
+        Node::new(self.document, self.value, self.place)
+    }
+
+    /// The first byte of the value, which says what it is.
+    #[must_use]
+    #[inline(always)]
+    pub fn first(&self) -> u8 {
+        self.document.text.get(self.value).copied().unwrap_or_default()
+    }
+
+    /// Whether the value is a whole number from 0 on of at most eight digits, which is seen at one glance. Most are. One at
+    /// the very end of a text may be told to be none.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_short(&self) -> bool {
+        let text = self.document.text.get(self.value..).unwrap_or_default();
+        let Some(word) = text.first_chunk::<8>() else { return false };
+        let length = self.end.wrapping_sub(self.value);
+        (1..=8).contains(&length) && length <= index::digits_in(*word)
     }
 }
 

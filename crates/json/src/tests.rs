@@ -108,6 +108,24 @@ fn strings_say_what_their_escapes_mean() {
 }
 
 #[test]
+fn foreseen_members_say_what_they_are_and_short_numbers_are_told_from_all_others() {
+    let name = Spelling::new(b"\"n\":");
+    let found = |value: &str| {
+        let document = read(&format!(r#"{{"n":{value},"m":0}}"#)).unwrap();
+        let mut members = document.root().members();
+        assert!(members.is_spelt(&name));
+        let member = members.next_spelt(&name).unwrap();
+        assert_eq!(member.node().text(), value.as_bytes());
+        assert_eq!((member.start, member.value, member.end), (1, 5, 5 + value.len()));
+        assert_eq!(member.first(), value.as_bytes()[0]);
+        assert!(!members.is_spelt(&name) && members.next_spelt(&name).is_none());
+        member.is_short()
+    };
+    assert!(["0", "7", "12345678"].into_iter().all(found));
+    assert!(!["123456789", "-1", "1.5", "2e3", "0.0", "\"1\"", "[1]", "{\"n\":[2]}"].into_iter().any(found));
+}
+
+#[test]
 fn numbers_keep_what_no_machine_word_can_hold() {
     let document = read("[7,-7,18446744073709551615,18446744073709551616,1e400,-0,2.5]").unwrap();
     let numbers: Vec<_> = document.root().items().filter_map(Node::number).collect();
@@ -233,7 +251,8 @@ fn a_member_that_is_spelt_as_foreseen_is_next_and_any_other_one_stays() {
     let mut members = document.root().members();
     let [a, b, c] = [b"\"a\":", b"\"b\":", b"\"c\":"].map(|text| Spelling::new(text));
     assert!(members.next_spelt(&b).is_none());
-    let (start, value, end) = members.next_spelt(&a).unwrap();
+    let member = members.next_spelt(&a).unwrap();
+    let (start, value, end) = (member.start, member.node(), member.end);
     assert_eq!((start, value.text(), end), (1, &b"1"[..], 6));
     assert!(members.next_spelt(&b).is_none(), "the colon stands elsewhere");
     assert_eq!(members.next().unwrap().1.text(), b"[2,{}]");
@@ -248,10 +267,10 @@ fn a_long_name_is_found_as_a_short_one_is() {
     let mut members = document.root().members();
     let spelling = |name: &str| Spelling::new(format!("\"{name}\":").as_bytes());
     assert!(members.next_spelt(&spelling("a_name_of_many_letterz")).is_none());
-    assert_eq!(members.next_spelt(&spelling("a_name_of_many_letters")).unwrap().1.text(), b"1");
-    assert_eq!(members.next_spelt(&spelling("a_name_of_many_letterz")).unwrap().1.text(), b"2");
+    assert_eq!(members.next_spelt(&spelling("a_name_of_many_letters")).unwrap().node().text(), b"1");
+    assert_eq!(members.next_spelt(&spelling("a_name_of_many_letterz")).unwrap().node().text(), b"2");
     assert!(members.next_spelt(&spelling("z_and_more_than_is_left_of_the_text")).is_none());
-    assert_eq!(members.next_spelt(&spelling("z")).unwrap().1.text(), b"3");
+    assert_eq!(members.next_spelt(&spelling("z")).unwrap().node().text(), b"3");
 }
 
 #[test]

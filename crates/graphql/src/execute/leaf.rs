@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use json::{Kind as Json, Node, Number};
+use json::{Foreseen, Kind as Json, Node, Number};
 
 use crate::plan::types::{Kind, Scalar, TypeId, Types};
 
@@ -61,6 +61,18 @@ pub(super) fn is_as_it_stands(scalar: Scalar, node: Node<'_>) -> bool {
         }
         (Scalar::Custom, kind) => kind != Json::Null,
         _ => false,
+    }
+}
+
+/// Whether that is so at one glance, which it is for most.
+#[inline(always)]
+pub(super) fn is_plainly_as_it_stands(scalar: Scalar, member: &Foreseen<'_>) -> bool {
+    match scalar {
+        Scalar::String | Scalar::Id => member.first() == b'"',
+        Scalar::Int => member.is_short(),
+        Scalar::Float => matches!(member.first(), b'-' | b'0'..=b'9'),
+        Scalar::Boolean => matches!(member.first(), b't' | b'f'),
+        Scalar::Custom => member.first() != b'n',
     }
 }
 

@@ -101,11 +101,17 @@ impl<'r> Writer<'r> {
                 }
                 continue;
             };
-            let found = members.next_spelt(&copied.member);
-            let Some((start, value, end)) = found.or_else(|| sought(&mut members, variant, number)) else {
-                return false;
+            // The walk is handed over and back where it goes on elsewhere, so that it stays in registers here.
+            let member = loop {
+                if let Some(found) = members.next_spelt(&copied.member) {
+                    break found;
+                }
+                match sought(members, variant, number) {
+                    Some(further) => members = further,
+                    None => return false,
+                }
             };
-            let name = copied.member.text().len();
+            let (start, name) = (member.start, copied.member.text().len());
             // What lies between two members that follow each other is a comma.
             if copied.is_kept && piece.leads_to(start, usize::from(number > 0)) {
                 piece.end = start + name;
@@ -121,10 +127,10 @@ impl<'r> Writer<'r> {
                 }
             }
             match copied.scalar {
-                Some(scalar) if leaf::is_as_it_stands(scalar, value) => {
-                    piece.add(value.start(), end, &mut self.out);
+                Some(scalar) if leaf::is_plainly_as_it_stands(scalar, &member) => {
+                    piece.add(member.value, member.end, &mut self.out);
                 }
-                _ if self.copy_value(piece, &field.ty, copied.plain, value, end) => {}
+                _ if self.copy_value(piece, &field.ty, copied.plain, member.node(), member.end) => {}
                 _ => return false,
             }
         }
@@ -185,14 +191,10 @@ impl<'r> Writer<'r> {
     }
 }
 
-/// The member for the field of this number, behind others that are not wanted. Of names in another order, and of equal ones,
-/// the other way knows which count.
+/// The walk at the member for the field of this number, behind others that are not wanted. Of names in another order, and of
+/// equal ones, the other way knows which count.
 #[cold]
-fn sought<'r>(
-    members: &mut Members<'r>,
-    variant: &Variant,
-    number: usize,
-) -> Option<(usize, Node<'r>, usize)> {
+fn sought<'r>(mut members: Members<'r>, variant: &Variant, number: usize) -> Option<Members<'r>> {
     let rest = || variant.fields[number..].iter().filter_map(|field| field.copied.as_ref());
     let wanted = &rest().next()?.member;
     loop {
@@ -200,8 +202,8 @@ fn sought<'r>(
         if rest().any(|copied| key.is(copied.name.as_bytes())) {
             return None;
         }
-        if let Some(found) = members.next_spelt(wanted) {
-            return Some(found);
+        if members.is_spelt(wanted) {
+            return Some(members);
         }
     }
 }
