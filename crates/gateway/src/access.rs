@@ -351,11 +351,10 @@ impl Drop for Entry {
         });
         self.record(since, took);
         self.count(took);
-        let audience = Arc::clone(&self.audience);
-        if let Some(log) = &audience.log {
+        if let Some(log) = &self.audience.log {
             log.write(|line| self.line(line, took));
         }
-        if let Some(watch) = &audience.watch {
+        if let Some(watch) = self.audience.watch.clone() {
             watch(self.seen(took));
         }
     }

@@ -116,7 +116,7 @@ impl Life {
     pub(crate) async fn live(self: Arc<Self>, request: Request<Body>, client: Client) -> Response<Logged> {
         let client = client.behind(&self.trusted, request.headers());
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
-        let route = self.route(&request, entry.client.is_doubtful).cloned(); // route
+        let route = self.route(&request, entry.client.is_doubtful); // route
         route.iter().for_each(|route| entry.enter(&route.metrics));
         let origin = request.headers().get(header::ORIGIN).cloned();
         let asked = route.as_ref().ok().map(|route| route.encoding.asked(&request));

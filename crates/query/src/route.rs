@@ -69,11 +69,11 @@ pub struct Ground<'a> {
 }
 
 /// A program that may run: how, and what is told of it.
-struct Ready {
+struct Ready<'a> {
     program: Program,
     ask: Ask,
     limits: Limits,
-    access: Arc<Access>,
+    access: &'a Arc<Access>,
     /// The client's own.
     headers: HeaderMap,
     claim: Option<Claim>,
@@ -161,16 +161,16 @@ impl Query {
         if let Some(description) = self.describe(&request, &seen) {
             return Box::pin(ready(Ok(description)));
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         // A block and not a function, which would have room for what it is given twice: the box is copied into.
         Box::pin(async move {
-            let mut ready = self.prepare(head, body, &seen).await?;
+            let mut ready = self.prepare(&mut head, body, &seen).await?;
             self.answer(&mut ready, &seen).await
         })
     }
 
     /// Runs a program.
-    async fn answer(&self, ready: &mut Ready, seen: &Call) -> Result<Response<Body>, Box<dyn Problem>> {
+    async fn answer(&self, ready: &mut Ready<'_>, seen: &Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = seen.budget.started;
         let Ready { program, ask, limits, access, headers, claim, compiled } = ready;
         let is_named = seen.caller != Caller::Anonymous;
@@ -179,10 +179,10 @@ impl Query {
         let may_live = |claim: &&Claim| claim.mode == Some(Mode::Instance) && !ask.records;
         let session = claim.as_ref().filter(may_live);
         let stage = {
-            let headers = Some(Arc::new(std::mem::take(headers)));
-            let call = Call { budget: Arc::clone(&budget), headers, ..seen.clone() };
+            let call = seen.within(Arc::clone(&budget), std::mem::take(headers));
             let tape = self.tape(ask, claim.as_ref(), program, access, limits);
-            let mut guest = Guest::new(access.clone(), self.services.clone(), call, *limits, ask.safe_only);
+            let mut guest =
+                Guest::new(Arc::clone(access), self.services.clone(), call, *limits, ask.safe_only);
             guest.tape = tape;
             let live = session.and_then(|claim| self.runtime.lives.take(claim.session, claim.key));
             Stage::new(&self.runtime, program, guest, live)
@@ -215,7 +215,12 @@ impl Query {
     }
 
     /// Reads the request and gets its program ready.
-    async fn prepare(&self, head: Parts, body: Body, seen: &Call) -> Result<Ready, QueryError> {
+    async fn prepare<'a>(
+        &'a self,
+        head: &mut Parts,
+        body: Body,
+        seen: &Call,
+    ) -> Result<Ready<'a>, QueryError> {
         let started = seen.budget.started;
         let reads = seen.trace.phase("read");
         let config = match head.extensions.get::<Arc<CallerLimits>>() {
@@ -226,14 +231,14 @@ impl Query {
         let late = |_| Limits::caps(&config).exceeded(Limit::Deadline);
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
-            let ask = within(time, pin!(Ask::read_input(&head, body, &config))).await.map_err(late)??;
+            let ask = within(time, pin!(Ask::read_input(head, body, &config))).await.map_err(late)??;
             self.may_record(&ask, None, &seen.caller)?;
-            let (program, access) = (program.clone(), self.access.clone());
+            let (program, access) = (program.clone(), &self.access);
             let limits = granted(&config, &ask)?;
-            let headers = head.headers;
+            let headers = std::mem::take(&mut head.headers);
             return Ok(Ready { program, ask, limits, access, headers, claim: None, compiled: None });
         }
-        let (which, ask) = within(time, pin!(Ask::read(&head, body, &config))).await.map_err(late)??;
+        let (which, ask) = within(time, pin!(Ask::read(head, body, &config))).await.map_err(late)??;
         drop(reads);
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
@@ -245,8 +250,8 @@ impl Query {
             Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),
             None => (&self.access, config),
         };
-        let (limits, access) = (granted(&config, &ask)?, access.clone());
-        let headers = head.headers;
+        let limits = granted(&config, &ask)?;
+        let headers = std::mem::take(&mut head.headers);
         Ok(Ready { program: known.program, ask, limits, access, headers, claim: Some(claim), compiled })
     }
 

@@ -6,7 +6,8 @@ use futures_util::future::poll_immediate;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 
-/// Waits until then at most. A timer is made only for what is not there at once.
+/// Waits until then at most. A timer is made only for what is not there at once, and boxed, since what is there
+/// would keep the room for it otherwise.
 ///
 /// # Errors
 /// When it has not come by then.
@@ -16,7 +17,7 @@ pub(crate) async fn within<T>(
 ) -> Result<T, Elapsed> {
     match poll_immediate(&mut coming).await {
         Some(there) => Ok(there),
-        None => timeout_at(deadline.into(), coming).await,
+        None => Box::pin(timeout_at(deadline.into(), coming)).await,
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::meter::HEAVY;
 
@@ -45,7 +45,7 @@ pub struct Line(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    places: Arc<Semaphore>,
+    places: Semaphore,
     width: u32,
     opened: Instant,
     waiting: AtomicUsize,
@@ -65,7 +65,6 @@ pub struct Place {
     line: Line,
     since: Instant,
     begun: Instant,
-    _permit: OwnedSemaphorePermit,
 }
 
 /// Who would come now would have to wait for too long.
@@ -108,7 +107,7 @@ impl Line {
     pub fn new(threads: usize) -> Self {
         let width = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
         Self(Arc::new(Shared {
-            places: Arc::new(Semaphore::new(threads.max(1))),
+            places: Semaphore::new(threads.max(1)),
             width,
             opened: Instant::now(),
             waiting: AtomicUsize::new(0),
@@ -147,7 +146,7 @@ impl Line {
     /// When the line is too long already.
     pub async fn stand(&self) -> Result<Place, TooLong> {
         let (line, now) = (&*self.0, Instant::now());
-        let permit = Arc::clone(&line.places).try_acquire_owned();
+        let permit = line.places.try_acquire();
         if permit.is_err() && !self.has_room(now) {
             return Err(TooLong);
         }
@@ -156,11 +155,13 @@ impl Line {
             Ok(permit) => (permit, now),
             Err(_) => {
                 let _waits = Waits::one(&line.waiting);
-                let permit = Arc::clone(&line.places).acquire_owned().await.map_err(|_| TooLong)?;
+                let permit = line.places.acquire().await.map_err(|_| TooLong)?;
                 (permit, Instant::now())
             }
         };
-        let mut place = Place { line: self.clone(), since, begun: since, _permit: permit };
+        // The place gives it back: a permit that lived for itself would need another handle of the line.
+        permit.forget();
+        let mut place = Place { line: self.clone(), since, begun: since };
         if line.runs.load(Relaxed) > nanos(LITTLE) {
             tokio::task::yield_now().await;
             place.begun = Instant::now();
@@ -261,6 +262,7 @@ impl Drop for Place {
         average(&line.takes, now.saturating_duration_since(self.since));
         average(&line.runs, now.saturating_duration_since(self.begun));
         line.left.store(nanos(now.saturating_duration_since(line.opened)), Relaxed);
+        line.places.add_permits(1);
     }
 }
 

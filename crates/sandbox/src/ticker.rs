@@ -24,7 +24,7 @@ pub struct Ticker {
 
 /// A guest is running as long as this lives.
 #[derive(Debug)]
-pub struct Running(Arc<State>);
+pub struct Running<'a>(&'a State);
 
 #[derive(Debug, Default)]
 struct State {
@@ -59,16 +59,17 @@ impl Ticker {
 
     /// Keeps the ticks coming until the result is dropped.
     #[must_use]
-    pub fn run(&self) -> Running {
+    pub fn run(&self) -> Running<'_> {
         self.state.running.fetch_add(1, SeqCst);
-        if self.state.asleep.swap(false, SeqCst) {
+        // To look costs less than to write what other threads then have to read again.
+        if self.state.asleep.load(SeqCst) && self.state.asleep.swap(false, SeqCst) {
             self.thread.unpark();
         }
-        Running(self.state.clone())
+        Running(&self.state)
     }
 }
 
-impl Drop for Running {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, SeqCst);
     }

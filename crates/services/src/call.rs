@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,8 @@ pub struct Budget {
     received: AtomicU64,
     parallel: Semaphore,
     made: Mutex<Vec<Made>>,
+    /// Whether any was made: whose request made none need not look for them.
+    has_made: AtomicBool,
     refused: AtomicBool,
 }
 
@@ -140,6 +143,21 @@ impl Call {
         }
     }
 
+    /// The same call by another allowance, with these headers to lend.
+    #[must_use]
+    pub fn within(&self, budget: Arc<Budget>, headers: HeaderMap) -> Self {
+        Self {
+            caller: self.caller.clone(),
+            rights: self.rights.clone(),
+            payer: self.payer.clone(),
+            headers: Some(Arc::new(headers)),
+            trace: self.trace.clone(),
+            arrival: self.arrival,
+            hops: self.hops,
+            budget,
+        }
+    }
+
     /// Whether the caller may send this method to this service.
     ///
     /// # Errors
@@ -192,6 +210,7 @@ impl Budget {
             received: AtomicU64::new(received),
             parallel: Semaphore::new(parallel.clamp(1, Semaphore::MAX_PERMITS)),
             made: Mutex::default(),
+            has_made: AtomicBool::new(false),
             refused: AtomicBool::new(false),
         }
     }
@@ -230,7 +249,7 @@ impl Budget {
     /// The same, given away: for whoever comes last.
     #[must_use]
     pub fn take_made(&self) -> Vec<Made> {
-        std::mem::take(&mut *self.lock())
+        if self.has_made.load(Acquire) { std::mem::take(&mut *self.lock()) } else { Vec::new() }
     }
 
     /// How many calls there were so far.
@@ -242,6 +261,7 @@ impl Budget {
     /// Notes a call that is about to be made; the number is what [`Budget::note`] takes.
     pub fn begin(&self, service: Arc<str>, method: Method, path: String) -> usize {
         let span = (self.started.elapsed(), None);
+        self.has_made.store(true, Release);
         let mut made = self.lock();
         let (address, outcome) = (None, Outcome::NotSent);
         made.push(Made { service, method, path, address, outcome, again: Vec::new(), span });

@@ -133,15 +133,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Result<Head, Refusal>>>> {
-        loop {
-            if let Some(found) = self.wire.head() {
-                return Poll::Ready(Ok(Some(found)));
-            }
-            match self.wire.poll_more(context)? {
-                Poll::Ready(true) => {}
-                Poll::Ready(false) => return Poll::Ready(Ok(None)),
-                Poll::Pending => break,
-            }
+        if let Poll::Ready(found) = self.wire.poll_head(context) {
+            return Poll::Ready(found);
         }
         let is_over = if self.wire.is_between() {
             self.patience.is_over(IDLE, context) || self.ending.poll(context).is_ready()
@@ -188,7 +181,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let stays = asked.stays
             && framing != Framing::UntilClose
             && !lists(&head.headers, &header::CONNECTION, b"close");
-        let text = answer::head(&head, framing, asked, stays, self.wire.end_of_interim());
+        let interim = if asked.expects_continue { self.wire.end_of_interim() } else { &[] };
+        let text = answer::head(&head, framing, asked, stays, interim);
         let has_trailers = asked.takes_trailers && head.headers.contains_key(header::TRAILER);
         let trailers = if has_trailers { announced(&head.headers) } else { Box::default() };
         let sending = if has_body(head.status, asked.is_head) && framing != Framing::Length(0) {
@@ -200,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.send(sending).await?;
         Ok(match tunnel {
             Some(tunnel) => Next::Tunnel(tunnel),
-            None if stays && self.wire.is_read() => Next::Request,
+            None if stays && (!asked.has_body() || self.wire.is_read()) => Next::Request,
             None => {
                 // Of what is doubtful, nobody knows what else was sent.
                 if asked.is_doubtful || !self.wire.is_read() {

@@ -54,6 +54,11 @@ impl Asked {
         }
     }
 
+    /// Whether a body comes with it, as far as can be said before it is read.
+    pub(super) fn has_body(&self) -> bool {
+        self.framing != Framing::Length(0)
+    }
+
     fn of(head: &request::Parts, has_bare_line_feed: bool) -> Self {
         let headers = &head.headers;
         let framing = framing(headers, head.version);

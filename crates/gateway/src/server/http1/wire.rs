@@ -83,19 +83,14 @@ impl<S> Shared<S> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing goes on for now.
-    pub(super) fn rest(&self) {
-        self.lock().input.shrink();
-    }
-
     /// Whether nothing of the next request is there.
     pub(super) fn is_between(&self) -> bool {
         self.lock().input.is_empty()
     }
 
-    /// The next request's head, or why what came is none; `None` before all of it is there.
-    pub(super) fn head(&self) -> Option<Result<Head, Refusal>> {
-        head::read(&mut self.lock().input)
+    /// Nothing goes on for now.
+    pub(super) fn rest(&self) {
+        self.lock().input.shrink();
     }
 
     /// Whether the request's body is there to its end. What has come of it and nobody wanted is passed over.
@@ -144,6 +139,26 @@ impl<S> Shared<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
+    /// Reads until the next request's head is there: it, or why what came is none; `None` where no other comes.
+    pub(super) fn poll_head(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Result<Head, Refusal>>>> {
+        let mut wire = self.lock();
+        loop {
+            if let Some(found) = head::read(&mut wire.input) {
+                // An earlier request's body, if somebody still has it, is over.
+                wire.turn += 1;
+                return Poll::Ready(Ok(Some(found)));
+            }
+            let more = ready!(wire.poll_more(context))?;
+            wire.reader.take().into_iter().for_each(Waker::wake);
+            if !more {
+                return Poll::Ready(Ok(None));
+            }
+        }
+    }
+
     /// Reads more; `false` at the end.
     pub(super) fn poll_more(&self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut wire = self.lock();
@@ -173,11 +188,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
     /// The body of the request whose head came last.
     pub(super) fn body(&self, framing: Framing, expects_continue: bool) -> Body {
-        let mut wire = self.lock();
-        wire.turn += 1;
         if framing == Framing::Length(0) {
             return empty();
         }
+        let mut wire = self.lock();
         wire.decoder = Decoder::new(framing);
         wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
         Incoming(Self(Arc::clone(&self.0)), wire.turn).boxed_unsync()
