@@ -76,7 +76,7 @@ const BENCHES: &[Bench] = &[
     ("ways", 150, ways::run),
     ("workflows", 135, workflows::run),
     ("market", 40, workflows::market),
-    ("script", 145, script::run),
+    ("script", 159, script::run),
     ("aggregate", 95, aggregate::run),
     ("graphql", 325, graphql::run),
     ("strapi", 325, strapi::run),

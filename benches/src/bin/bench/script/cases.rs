@@ -21,7 +21,9 @@ const ROUNDS: usize = 5;
 const DEPTH: u32 = 10;
 /// Of five pages each.
 const JOBS: usize = 200;
-const WARM_UPS: usize = 3;
+/// Each worker, ours and the cluster's, compiles the program for itself, and is done with that after about so many rounds. A
+/// server runs for days.
+const WARM_UPS: usize = 15;
 
 /// A case study.
 #[derive(Clone, Copy, PartialEq, Eq)]
