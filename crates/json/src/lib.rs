@@ -27,7 +27,7 @@ pub use checker::Checker;
 pub use index::DEPTH;
 use index::{Container, Tokens};
 pub use join::{Grouped, Kinds, Scalar};
-pub use node::{Foreseen, Items, Key, Kind, Members, Node, Number, Spelling};
+pub use node::{Items, Key, Kind, Members, Node, Number, Passed, Spelling};
 pub use path::{NotArray, NotPath, Path, Step};
 pub use tree::{Again, Member, Pieces, Tree};
 

@@ -434,7 +434,7 @@ impl<'a> Members<'a> {
     /// The next member if its name and the colon behind it are spelt like this. Any other one stays the next.
     #[must_use]
     #[inline(always)]
-    pub fn next_spelt(&mut self, name: &Spelling) -> Option<Foreseen<'a>> {
+    pub fn next_spelt(&mut self, name: &Spelling) -> Option<Passed<'a>> {
         let tokens = self.0.tokens.as_mut()?;
         let start = tokens.peek();
         if !name.begins(self.0.document.text.get(start..)?) {
@@ -450,7 +450,7 @@ impl<'a> Members<'a> {
             value
         };
         let (_value, end) = self.0.value_with_end(value);
-        Some(Foreseen { document, start, value, place, end })
+        Some(Passed { document, start, value, place, end })
     }
 
     /// Whether the next member's name and the colon behind it are spelt like this.
@@ -460,22 +460,13 @@ impl<'a> Members<'a> {
         let start = self.0.tokens.map(|mut tokens| tokens.peek());
         start.and_then(|start| self.0.document.text.get(start..)).is_some_and(|text| name.begins(text))
     }
-
-    /// The next member, and where its value ends.
-    #[must_use]
-    #[inline]
-    pub fn next_with_end(&mut self) -> Option<(Key<'a>, Node<'a>, usize)> {
-        let (key, start) = self.0.key()?;
-        let (node, end) = self.0.value_with_end(start);
-        Some((key, node, end))
-    }
 }
 
-/// A member whose name was foreseen. What it is is read of its parts: to make a [`Node`] of them takes longer.
+/// A value that a walk has passed. What it is is read of its parts: to make a [`Node`] of them takes longer.
 #[derive(Clone, Copy, Debug)]
-pub struct Foreseen<'a> {
+pub struct Passed<'a> {
     document: &'a Document,
-    /// Where the member begins.
+    /// Where it begins, with its name if it is a member.
     pub start: usize,
     /// Where its value begins.
     pub value: usize,
@@ -484,7 +475,7 @@ pub struct Foreseen<'a> {
     pub end: usize,
 }
 
-impl<'a> Foreseen<'a> {
+impl<'a> Passed<'a> {
     /// The value.
     #[must_use]
     #[inline]
@@ -516,12 +507,14 @@ impl<'a> Foreseen<'a> {
 pub struct Items<'a>(Children<'a>);
 
 impl<'a> Items<'a> {
-    /// The next item, and where it ends.
+    /// The next item, as it was passed.
     #[must_use]
-    #[inline]
-    pub fn next_with_end(&mut self) -> Option<(Node<'a>, usize)> {
+    #[inline(always)]
+    pub fn next_passed(&mut self) -> Option<Passed<'a>> {
         let start = self.0.token()?;
-        Some(self.0.value_with_end(start))
+        let (document, place) = (self.0.document, self.0.place);
+        let (_item, end) = self.0.value_with_end(start);
+        Some(Passed { document, start, value: start, place, end })
     }
 }
 

@@ -108,7 +108,7 @@ fn strings_say_what_their_escapes_mean() {
 }
 
 #[test]
-fn foreseen_members_say_what_they_are_and_short_numbers_are_told_from_all_others() {
+fn passed_members_say_what_they_are_and_short_numbers_are_told_from_all_others() {
     let name = Spelling::new(b"\"n\":");
     let found = |value: &str| {
         let document = read(&format!(r#"{{"n":{value},"m":0}}"#)).unwrap();
@@ -230,15 +230,13 @@ proptest! {
 }
 
 #[test]
-fn members_say_where_their_values_end() {
-    for text in
-        [r#"{"a":1,"b":[1,{"c":2}],"d":"x","e":null}"#, "{ \"a\" : 1 ,\n\"b\" : [ 1 ] , \"d\":\"x\" }"]
-    {
+fn passed_items_say_where_they_end() {
+    for text in [r#"[1,[1,{"c":2}],"x",null,{}]"#, "[ 1 ,\n[ 1 ] , \"x\" ]", "[]"] {
         let document = read(text).unwrap();
-        let mut members = document.root().members();
+        let mut items = document.root().items();
         let mut count = 0;
-        while let Some((_, node, end)) = members.next_with_end() {
-            assert_eq!(&text.as_bytes()[node.start()..end], node.text());
+        while let Some(item) = items.next_passed() {
+            assert_eq!(&text.as_bytes()[item.value..item.end], item.node().text());
             count += 1;
         }
         assert_eq!(count, document.root().count());

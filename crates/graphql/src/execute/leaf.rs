@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use json::{Foreseen, Kind as Json, Node, Number};
+use json::{Kind as Json, Node, Number, Passed};
 
 use crate::plan::types::{Kind, Scalar, TypeId, Types};
 
@@ -66,13 +66,13 @@ pub(super) fn is_as_it_stands(scalar: Scalar, node: Node<'_>) -> bool {
 
 /// Whether that is so at one glance, which it is for most.
 #[inline(always)]
-pub(super) fn is_plainly_as_it_stands(scalar: Scalar, member: &Foreseen<'_>) -> bool {
+pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &Passed<'_>) -> bool {
     match scalar {
-        Scalar::String | Scalar::Id => member.first() == b'"',
-        Scalar::Int => member.is_short(),
-        Scalar::Float => matches!(member.first(), b'-' | b'0'..=b'9'),
-        Scalar::Boolean => matches!(member.first(), b't' | b'f'),
-        Scalar::Custom => member.first() != b'n',
+        Scalar::String | Scalar::Id => value.first() == b'"',
+        Scalar::Int => value.is_short(),
+        Scalar::Float => matches!(value.first(), b'-' | b'0'..=b'9'),
+        Scalar::Boolean => matches!(value.first(), b't' | b'f'),
+        Scalar::Custom => value.first() != b'n',
     }
 }
 

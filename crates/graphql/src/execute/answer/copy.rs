@@ -2,7 +2,7 @@
 //! spelt. Of such an object nothing is looked for. Its text is copied, in one piece as long as nothing lies between that is
 //! not wanted. Whatever differs is left to the other way, which knows what to do of it.
 
-use json::{Kind, Members, Node};
+use json::{Members, Node, Passed};
 
 use super::{Place, Val, Writer};
 use crate::execute::leaf;
@@ -130,7 +130,7 @@ impl<'r> Writer<'r> {
                 Some(scalar) if leaf::is_plainly_as_it_stands(scalar, &member) => {
                     piece.add(member.value, member.end, &mut self.out);
                 }
-                _ if self.copy_value(piece, &field.ty, copied.plain, member.node(), member.end) => {}
+                _ if self.copy_value(piece, &field.ty, copied.plain, member) => {}
                 _ => return false,
             }
         }
@@ -138,30 +138,23 @@ impl<'r> Writer<'r> {
         true
     }
 
-    fn copy_value(
-        &mut self,
-        piece: &mut Piece<'r>,
-        ty: &'r Ty,
-        plain: Plain,
-        node: Node<'r>,
-        end: usize,
-    ) -> bool {
-        let (kind, start) = (node.kind(), node.start());
-        if kind == Kind::Null {
-            piece.add(start, end, &mut self.out);
+    fn copy_value(&mut self, piece: &mut Piece<'r>, ty: &'r Ty, plain: Plain, passed: Passed<'r>) -> bool {
+        let Passed { value, end, .. } = passed;
+        if passed.first() == b'n' {
+            piece.add(value, end, &mut self.out);
             return !matches!(ty, Ty::NonNull(_));
         }
         if let Ty::List(item) = ty.nullable() {
-            if kind != Kind::Array {
+            if passed.first() != b'[' {
                 return false;
             }
-            piece.add(start, start + 1, &mut self.out);
-            let (mut items, mut is_first) = (node.items(), true);
-            while let Some((node, end)) = items.next_with_end() {
+            piece.add(value, value + 1, &mut self.out);
+            let (mut items, mut is_first) = (passed.node().items(), true);
+            while let Some(passed) = items.next_passed() {
                 if !std::mem::take(&mut is_first) {
                     piece.mark(b',', &mut self.out);
                 }
-                if !self.copy_value(piece, item, plain, node, end) {
+                if !self.copy_value(piece, item, plain, passed) {
                     return false;
                 }
             }
@@ -169,17 +162,19 @@ impl<'r> Writer<'r> {
             return true;
         }
         let fits = match plain {
-            Plain::Scalar(scalar) => leaf::is_as_it_stands(scalar, node),
-            Plain::Enum(id) => self.is_name(id, piece.text.get(start..end).unwrap_or_default()),
+            Plain::Scalar(scalar) => {
+                leaf::is_plainly_as_it_stands(scalar, &passed) || leaf::is_as_it_stands(scalar, passed.node())
+            }
+            Plain::Enum(id) => self.is_name(id, piece.text.get(value..end).unwrap_or_default()),
             Plain::Object(shape) => {
                 let shape = &self.run.plan.shapes[shape];
                 let [variant] = shape.variants.as_slice() else { return false };
                 let place = Place { ty: shape.parent, values: &[], base: self.hits.len() };
-                return kind == Kind::Object && self.copy(piece, variant, place, node);
+                return passed.first() == b'{' && self.copy(piece, variant, place, passed.node());
             }
         };
         if fits {
-            piece.add(start, end, &mut self.out);
+            piece.add(value, end, &mut self.out);
         }
         fits
     }
