@@ -64,7 +64,9 @@ impl Case {
     pub(super) fn start(self, tools: &Tools, service: SocketAddr, workers: u32) -> Result<Server> {
         let name = self.name();
         let script = example(&format!("{name}/{name}.sjs"));
-        Scripted { cores: ALL_CORES, workers, ..Scripted::by(script, service) }.start(tools)
+        // In a long crawl most of 65,535 pages are waited for at once, and that they are noted.
+        let more = if tools.is_long { ", memory: 4GiB, internal_calls: 200000" } else { "" };
+        Scripted { cores: ALL_CORES, workers, more, ..Scripted::by(script, service) }.start(tools)
     }
 
     /// Plays it once; the number of pages.

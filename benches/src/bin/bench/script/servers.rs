@@ -22,6 +22,8 @@ pub(super) struct Scripted<'a> {
     /// What `engine` says.
     pub(super) engine: String,
     pub(super) durability: &'a str,
+    /// What else is said of all scripts, with a comma before.
+    pub(super) more: &'a str,
     /// Whether requests are refused that would have to wait for the gateway's own threads.
     pub(super) sheds: bool,
 }
@@ -30,14 +32,14 @@ impl Scripted<'_> {
     /// One worker, on Node, on the servers' core.
     pub(super) fn by(script: PathBuf, service: SocketAddr) -> Self {
         let (engine, durability) = ("node".to_owned(), "process");
-        Self { script, service, cores: SERVER_CORE, workers: 1, engine, durability, sheds: true }
+        Self { script, service, cores: SERVER_CORE, workers: 1, engine, durability, more: "", sheds: true }
     }
 
     pub(super) fn start(&self, tools: &Tools) -> Result<Server> {
-        let Self { service, workers, engine, durability, sheds, .. } = self;
+        let Self { service, workers, engine, durability, more, sheds, .. } = self;
         let yaml = format!(
             "services: {{ service: {{ url: 'http://{service}' }} }}\n\
-             scripts: {{ engine: {engine}, durability: {durability} }}\n\
+             scripts: {{ engine: {engine}, durability: {durability}{more} }}\n\
              shed: {{ automatic: {sheds} }}\n\
              routes:\n  - path: /*\n    script:\n      file: '{}'\n      hosts: ['{service}']\n      \
              workers: {{ least: {workers}, most: {workers} }}\n      limits: {{ wall: 10m }}\n",
