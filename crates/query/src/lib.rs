@@ -36,7 +36,6 @@ mod stored;
 mod token;
 mod trust;
 mod typescript;
-mod within;
 
 #[cfg(test)]
 mod fuzz;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Services};
+use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Services, by};
 
 use crate::answer::{self, Times};
 use crate::ask::{Ask, METHODS, Which};
@@ -29,7 +29,6 @@ use crate::run::{self, Ended, Stage, run};
 use crate::runtime::Runtime;
 use crate::stored::Stored;
 use crate::trust::Trusted;
-use crate::within::within;
 use describe::Pages;
 
 /// The services' OpenAPI documents, by their names.
@@ -228,23 +227,23 @@ impl Query {
             None => self.config.limits,
         };
         let time = started + Limits::caps(&config).millis(Limit::Deadline);
-        let late = |_| Limits::caps(&config).exceeded(Limit::Deadline);
+        let late = || Limits::caps(&config).exceeded(Limit::Deadline);
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
-            let ask = within(time, pin!(Ask::read_input(head, body, &config))).await.map_err(late)??;
+            let ask = by(time, pin!(Ask::read_input(head, body, &config))).await.ok_or_else(late)??;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (program.clone(), &self.access);
             let limits = granted(&config, &ask)?;
             let headers = std::mem::take(&mut head.headers);
             return Ok(Ready { program, ask, limits, access, headers, claim: None, compiled: None });
         }
-        let (which, ask) = within(time, pin!(Ask::read(head, body, &config))).await.map_err(late)??;
+        let (which, ask) = by(time, pin!(Ask::read(head, body, &config))).await.ok_or_else(late)??;
         drop(reads);
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
         let _compiles = seen.trace.phase("compile");
-        let found = within(time, pin!(self.runtime.program(&claim, which.program, started))).await;
-        let (known, compiled) = found.map_err(late)??;
+        let found = by(time, pin!(self.runtime.program(&claim, which.program, started))).await;
+        let (known, compiled) = found.ok_or_else(late)??;
         known.check_size(config.program.0)?;
         let (access, config) = match &claim.trusted {
             Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),

@@ -1,6 +1,6 @@
 //! One run of a program: an instance, its input, its end.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,6 @@ use crate::problem::QueryError;
 use crate::program::{CProgram, Externs, Import, Program};
 use crate::record::Tape;
 use crate::runtime::Runtime;
-use crate::within::within;
 use bytes::Bytes;
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
@@ -20,7 +19,7 @@ use sandbox::{
     TypedFunc, UpdateDeadline,
 };
 use serde_json::Value;
-use services::{Budget, Call, Overloaded, Payer};
+use services::{Budget, Call, Overloaded, Payer, by};
 
 /// How a run ended.
 pub(crate) struct Ended {
@@ -85,15 +84,17 @@ pub(crate) async fn run(
     let waits = trace.phase("queue");
     let permit = match &seat {
         Some(_) => None,
-        None => match within(deadline, pin!(runtime.place(program))).await {
-            Ok(permit) => permit,
-            Err(_) => return exceeded(Limit::Deadline, store, Duration::ZERO),
+        None => match by(deadline, pin!(runtime.place(program))).await {
+            Some(permit) => permit,
+            None => return exceeded(Limit::Deadline, store, Duration::ZERO),
         },
     };
-    match within(deadline, pin!(runtime.line.stand())).await {
-        Ok(Ok(place)) => store.data_mut().takes(place),
-        Ok(Err(sandbox::TooLong)) => return ended(Err(Overloaded.into()), store.into_data(), Duration::ZERO),
-        Err(_) => return exceeded(Limit::Deadline, store, Duration::ZERO),
+    match by(deadline, pin!(runtime.line.stand())).await {
+        Some(Ok(place)) => store.data_mut().takes(place),
+        Some(Err(sandbox::TooLong)) => {
+            return ended(Err(Overloaded.into()), store.into_data(), Duration::ZERO);
+        }
+        None => return exceeded(Limit::Deadline, store, Duration::ZERO),
     }
     drop(waits);
     let _runs = trace.phase("run");
@@ -101,14 +102,14 @@ pub(crate) async fn run(
     let most = store.data().limits.millis(Limit::Cpu);
     let entered = enter(runtime, program, &mut store, seat.as_deref(), input);
     let mut charged = Charged { metered: Metered::new(entered, most, runtime.gate.clone()), payer };
-    let result = within(deadline, &mut charged.metered).await;
+    let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
     drop(charged);
     let entry = match result {
-        Ok(Ok(Ok(entry))) => entry,
-        Ok(Ok(Err(error))) => return ended(Err(reason(error)), store.into_data(), cpu),
-        Ok(Err(sandbox::OverCpu)) => return exceeded(Limit::Cpu, store, cpu),
-        Err(_) => return exceeded(Limit::Deadline, store, cpu),
+        Some(Ok(Ok(entry))) => entry,
+        Some(Ok(Err(error))) => return ended(Err(reason(error)), store.into_data(), cpu),
+        Some(Err(sandbox::OverCpu)) => return exceeded(Limit::Cpu, store, cpu),
+        None => return exceeded(Limit::Deadline, store, cpu),
     };
     let Some(owner) = lives.filter(|_| store.data().answer.body.is_some()) else {
         return ended(Ok(()), store.into_data(), cpu);

@@ -45,6 +45,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_future_that_gives_way_while_it_is_waited_for_goes_on_behind_the_others() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let gives_way = async {
+            order.borrow_mut().push("begins");
+            tokio::task::yield_now().await;
+            order.borrow_mut().push("goes on");
+        };
+        let other = async { order.borrow_mut().push("the other") };
+        let gives_way = pin!(gives_way);
+        tokio::join!(by(Instant::now() + Duration::from_secs(5), gives_way), other);
+        assert_eq!(*order.borrow(), ["begins", "the other", "goes on"]);
+    }
+
+    #[tokio::test]
     async fn a_future_that_uses_up_its_turn_each_time_is_given_up_all_the_same() {
         let greedy = async {
             loop {
