@@ -8,8 +8,8 @@
 //!
 //! When to begin is CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
 //! short for a whole [`INTERVAL`]; a burst passes. How much to take from then on is a rate, and follows
-//! Breakwater (Cho et al., OSDI 2020): as long as the delay is short it grows by a small step, otherwise
-//! it falls in proportion to the excess, to a half at most. While the delay is very long nothing is taken:
+//! Breakwater (Cho et al., OSDI 2020): as long as the delay is short it grows by a small step, by longer ones
+//! the longer that lasts, otherwise it falls in proportion to the excess, to a half at most. While the delay is very long nothing is taken:
 //! a queue of refusals is soon gone, and what waited in it would be answered late anyway. A probe that is
 //! still waiting says so too, as soon as it has waited that long: a rate a little above what can be done
 //! lets everything in, and until the probe has come through that queue it would go on growing. Shedding ends
@@ -60,6 +60,8 @@ pub(crate) struct Load {
     in_flight: AtomicUsize,
     taken: AtomicU64,
     refused: AtomicU64,
+    /// Connections that have had their first turn.
+    connected: AtomicU64,
     /// Nanoseconds from one request that is taken to the next; 0 while nothing is shed, and [`CLOSED`].
     every: AtomicU64,
     /// When the next one may be taken, in nanoseconds.
@@ -125,6 +127,11 @@ impl Shed {
         self.load.taken.fetch_sub(1, Relaxed);
     }
 
+    /// A connection has its first turn.
+    pub(crate) fn note_connection(&self) {
+        self.load.connected.fetch_add(1, Relaxed);
+    }
+
     /// How many were refused since the process began.
     pub(crate) fn refused(&self) -> u64 {
         self.load.refused.load(Relaxed)
@@ -143,6 +150,7 @@ impl Load {
             in_flight: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            connected: AtomicU64::new(0),
             every: AtomicU64::new(0),
             next: AtomicU64::new(0),
             waits: AtomicU64::new(0),

@@ -84,6 +84,7 @@ impl Protocols {
 
 impl Connection {
     pub(super) async fn run(self, stream: TcpStream) {
+        self.current.life().shed.note_connection();
         // Without it an answer of two packets waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(first) = self.first_byte(&stream).await else { return };

@@ -15,8 +15,10 @@ const CLOSE: f64 = 4.0;
 const STEP: Duration = Duration::from_millis(10);
 /// How much of what was served before is taken at first.
 const BEGIN: f64 = 0.8;
-/// The step upwards, as a part of what was served when all went well.
+/// The step upwards, as a part of what was served when all went well; and after how many of them without an excess it is
+/// twice as long, thrice as long, and so on: a rate that has long been good is far from what can be done.
 const UP: f64 = 0.01;
+const LONGER: f64 = 10.0;
 /// How strongly the rate follows an excess downwards, and the least that is left of it.
 const DOWN: f64 = 0.1;
 const LEAST_LEFT: f64 = 0.5;
@@ -64,6 +66,8 @@ struct Rate {
     /// What was served when all went well, of late and before.
     best: f64,
     before: f64,
+    /// Steps upwards since the last one downwards.
+    ups: u32,
 }
 
 impl Default for Law {
@@ -86,7 +90,7 @@ impl Law {
             None if self.shortest <= target => self.begin_window(),
             None if self.window >= INTERVAL => {
                 let best = (self.taken as f64 / self.window.as_secs_f64()).max(SLOWEST);
-                self.rate = Some(Rate { now: best * BEGIN, best, before: best });
+                self.rate = Some(Rate { now: best * BEGIN, best, before: best, ups: 0 });
                 self.quiet = Duration::ZERO;
                 self.begin_window();
             }
@@ -124,8 +128,10 @@ impl Rate {
             let least = (self.before * LEAST).max(SLOWEST);
             self.now = (self.now * (1.0 - DOWN * excess).max(LEAST_LEFT)).max(least);
             self.best -= (self.best - self.now) * FADE;
+            self.ups = 0;
         } else {
-            self.now += self.best * UP;
+            self.now += self.best * UP * (1.0 + f64::from(self.ups) / LONGER);
+            self.ups = self.ups.saturating_add(1);
             self.best = self.best.max(self.now);
         }
         self.before = (self.before * (1.0 - FADE_SLOWLY)).max(self.best);

@@ -18,19 +18,19 @@ const EVERY: Duration = Duration::from_millis(2);
 /// So many probes without any request, and the probe sleeps.
 const IDLE: u32 = 50;
 
-/// How long those wait that a thread's own queue had no place for: as long as it takes to serve so many
-/// (Little's law). A thread looks at the common queue only now and then while it has tasks of its own, the
-/// probe among them, so that the probe is none of those who wait there.
-fn queued(served: u64, since: Duration) -> Duration {
+/// How long those wait that a thread's own queue had no place for: as long as it takes until so many have had their turn
+/// (Little's law), requests and new connections. A thread looks at the common queue only now and then while it has tasks of
+/// its own, the probe among them, so that the probe is none of those who wait there.
+fn queued(passed: u64, since: Duration) -> Duration {
     let waiting = Handle::current().metrics().global_queue_depth();
-    since.mul_f64(waiting as f64 / served.max(1) as f64)
+    since.mul_f64(waiting as f64 / passed.max(1) as f64)
 }
 
 /// Probes until the load is nobody's any more.
 pub(super) async fn watch(weak: Weak<Load>) {
     let mut law = Law::default();
     let (mut last, mut idle) = (Instant::now(), 0);
-    let mut counted = (0, 0);
+    let mut counted = (0, 0, 0);
     loop {
         tokio::time::sleep(EVERY).await;
         let Some(load) = weak.upgrade() else { return };
@@ -39,10 +39,11 @@ pub(super) async fn watch(weak: Weak<Load>) {
         tokio::task::yield_now().await;
         let now = Instant::now();
         load.waits.store(0, Relaxed);
-        let count = (load.taken.load(Relaxed), load.refused.load(Relaxed));
+        let count = (load.taken.load(Relaxed), load.refused.load(Relaxed), load.connected.load(Relaxed));
         let (taken, refused) = (count.0.saturating_sub(counted.0), count.1.saturating_sub(counted.1));
+        let connected = count.2.saturating_sub(counted.2);
         let since = now - last;
-        let delay = (now - begun).max(queued(taken + refused, since));
+        let delay = (now - begun).max(queued(taken + refused + connected, since));
         let seen = Seen { delay, since, taken, refused };
         let was = load.every.load(Relaxed) > 0;
         let rate = match load.target.load(Relaxed) {

@@ -138,6 +138,23 @@ fn shedding_ends_when_nothing_is_left_to_refuse() {
 }
 
 #[test]
+fn what_kept_the_threads_busy_for_a_while_costs_a_small_load_no_more_than_a_second() {
+    let mut law = Law::default();
+    let seen = |delay, taken, refused| Seen {
+        delay: Duration::from_millis(delay),
+        since: Duration::from_millis(2),
+        taken,
+        refused,
+    };
+    // Thousands of handshakes, say, and hardly a request.
+    let begun = (0..100).filter_map(|_| law.learn(seen(80, 0, 0), TARGET)).count();
+    assert!(begun > 0);
+    let enough = 500.0;
+    let until = (0..).position(|_| law.learn(seen(0, 1, 1), TARGET).is_none_or(|rate| rate > enough));
+    assert!(until.unwrap() * 2 < 1_000, "{until:?} probes of 2 ms");
+}
+
+#[test]
 fn a_place_is_given_back_and_too_many_at_once_are_refused() {
     let shed = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);
     let now = Instant::now();
