@@ -149,11 +149,11 @@ fn read(part: &Part, answer: services::Response) -> Result<Body, Reason> {
         return Err(Reason::NoBody);
     }
     let document = Document::new(answer.body).map_err(Reason::NotJson)?;
-    let start = match document.root().pointer(&part.at) {
-        Ok(Some(node)) => node.start(),
+    let spot = match document.root().pointer(&part.at) {
+        Ok(Some(node)) => node.spot(),
         _ => return Err(Reason::NothingAt(part.at.clone())),
     };
-    Ok(Body::at(document, start))
+    Ok(Body::at(document, spot))
 }
 
 /// A part's value if it fails; `None` if it may not.

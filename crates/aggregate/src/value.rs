@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use json::{Document, Kind, Node, NotArray, Path};
+use json::{Document, Kind, Node, NotArray, Path, Spot};
 
 use crate::problem::Reason;
 use crate::stream::Held;
@@ -12,7 +12,7 @@ use crate::stream::Held;
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     document: Arc<Document>,
-    start: usize,
+    spot: Spot,
 }
 
 /// What a part's calls brought.
@@ -37,13 +37,13 @@ pub(crate) struct Fan {
 impl Body {
     /// The value that a document is.
     pub(crate) fn whole(document: Arc<Document>) -> Self {
-        let start = document.root().start();
-        Self { document, start }
+        let spot = document.root().spot();
+        Self { document, spot }
     }
 
-    /// The value at a place of a document.
-    pub(crate) fn at(document: Document, start: usize) -> Self {
-        Self { document: Arc::new(document), start }
+    /// The value at a spot of a document.
+    pub(crate) fn at(document: Document, spot: Spot) -> Self {
+        Self { document: Arc::new(document), spot }
     }
 
     /// A value that every JSON reader knows.
@@ -61,7 +61,7 @@ impl Body {
     }
 
     pub(crate) fn root(&self) -> Node<'_> {
-        self.document.node(self.start).unwrap_or_else(|| self.document.root())
+        self.document.at(self.spot).unwrap_or_else(|| self.document.root())
     }
 }
 

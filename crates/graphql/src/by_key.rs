@@ -86,10 +86,10 @@ impl<'a> Asking<'a> {
         for value in values {
             let found = match value {
                 Ok(None) => Found::Nothing,
-                Ok(Some(Value { document, start })) => {
+                Ok(Some(Value { document, spot })) => {
                     fetched.documents.push(document);
                     let document = fetched.documents.len() as u32 - 1;
-                    Found::One(Place { document, start: start as u32 })
+                    Found::One(Place { document, spot })
                 }
                 Err(reason) => {
                     fetched.errors.push(self.error(reason));

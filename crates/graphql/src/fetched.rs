@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use json::Document;
+use json::{Document, Spot};
 
 /// What one step brought for its targets.
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ pub enum Found {
 pub struct Place {
     /// Which of the documents.
     pub document: u32,
-    /// Where it begins in the text.
-    pub start: u32,
+    /// Where in the document.
+    pub spot: Spot,
 }
 
 /// Why a call brought nothing: what an entry of `errors` says.

@@ -57,8 +57,8 @@ pub(crate) async fn root(
     let Response { document, data, told, status } = response;
     let found = match (data, told.is_empty()) {
         (None, _) => return failed(ground, endpoint, 1, Reason::Told(told, status)),
-        (Some(start), true) => Found::One(Place { document: 0, start: start as u32 }),
-        (Some(start), false) => Found::Partial(Place { document: 0, start: start as u32 }, 0),
+        (Some(spot), true) => Found::One(Place { document: 0, spot }),
+        (Some(spot), false) => Found::Partial(Place { document: 0, spot }, 0),
     };
     let errors = match told.is_empty() {
         true => Vec::new(),
@@ -105,7 +105,7 @@ fn sort(response: Response, batches: &[Batch<'_>], service: &Arc<str>) -> Fetche
         let item = usize::try_from(item.as_u64()?).ok().filter(|item| item < count)?;
         Some((first + item, rest))
     });
-    let data = response.data.and_then(|start| response.document.node(start));
+    let data = response.data.and_then(|spot| response.document.at(spot));
     let mut found = Vec::with_capacity(first);
     for (alias, first, count) in &firsts {
         let list = data.and_then(|data| data.member(alias.as_bytes()));

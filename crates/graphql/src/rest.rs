@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use json::{Document, Path, Step};
+use json::{Document, Path, Spot, Step};
 use services::{Request, Service};
 
 use crate::answer::Answer;
@@ -21,7 +21,7 @@ pub(crate) use request::{Key, Renderer};
 /// A value in an answer.
 pub(crate) struct Value {
     pub(crate) document: Arc<Document>,
-    pub(crate) start: usize,
+    pub(crate) spot: Spot,
 }
 
 /// Asks for the value of a root field.
@@ -42,8 +42,8 @@ pub(crate) async fn root(
     };
     match value {
         Ok(None) => Fetched { found: vec![Found::Nothing], ..Fetched::default() },
-        Ok(Some(Value { document, start })) => {
-            let found = vec![Found::One(Place { document: 0, start: start as u32 })];
+        Ok(Some(Value { document, spot })) => {
+            let found = vec![Found::One(Place { document: 0, spot })];
             Fetched { documents: vec![document], found, ..Fetched::default() }
         }
         Err(reason) => Fetched::failed(1, reason.of(service.name())),
@@ -81,14 +81,14 @@ fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, Reason>
     }
     let document = answer.document()?;
     let node = operation.at.find(document.root());
-    let start = node.ok_or_else(|| Reason::NothingAt(shown(&operation.at)))?.start();
-    Ok(Some(Value { document: Arc::clone(document), start }))
+    let spot = node.ok_or_else(|| Reason::NothingAt(shown(&operation.at)))?.spot();
+    Ok(Some(Value { document: Arc::clone(document), spot }))
 }
 
 /// The value that a text of ours is.
 pub(crate) fn whole(text: Bytes) -> Result<Value, Reason> {
     let document = Document::new(text).map_err(|error| Reason::NotJson(error, false))?;
-    Ok(Value { start: document.root().start(), document: Arc::new(document) })
+    Ok(Value { spot: document.root().spot(), document: Arc::new(document) })
 }
 
 /// Whether it reads what a value in its path names: then there may be no such thing.

@@ -119,7 +119,7 @@ async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Respons
 pub(crate) fn shown(fetched: &Fetched) -> Vec<String> {
     let text = |place: &Place| {
         let document = &fetched.documents[place.document as usize];
-        String::from_utf8_lossy(document.node(place.start as usize).unwrap().text()).into_owned()
+        String::from_utf8_lossy(document.at(place.spot).unwrap().text()).into_owned()
     };
     let code = |error: &u32| fetched.errors[*error as usize].code;
     let shown = |found: &Found| match found {

@@ -27,7 +27,7 @@ pub use checker::Checker;
 pub use index::DEPTH;
 use index::{Container, Tokens};
 pub use join::{Grouped, Kinds, Scalar};
-pub use node::{Items, Key, Kind, Members, Node, Number, Passed, Spelling};
+pub use node::{Items, Key, Kind, Members, Node, Number, Passed, Spelling, Spot};
 pub use path::{NotArray, NotPath, Path, Step};
 pub use tree::{Again, Member, Pieces, Tree};
 
@@ -128,6 +128,14 @@ impl Document {
     #[must_use]
     pub fn node(&self, start: usize) -> Option<Node<'_>> {
         (start < self.text.len()).then(|| Node::new(self, start, self.place(start)))
+    }
+
+    /// The value that stands at a spot, as [`Node::spot`] says it; `None` behind the text. By a spot of another document
+    /// the result means nothing, and lies within the text.
+    #[must_use]
+    #[inline]
+    pub fn at(&self, spot: Spot) -> Option<Node<'_>> {
+        Node::at(self, spot)
     }
 
     /// The place in the index of the first container that begins at `start` or behind.

@@ -53,6 +53,13 @@ pub enum Number {
     Big,
 }
 
+/// Where a value stands in its document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Spot {
+    start: u32,
+    place: u32,
+}
+
 /// A value of a document. Copying it costs nothing, and it borrows the document alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
@@ -67,6 +74,13 @@ impl<'a> Node<'a> {
     #[inline]
     pub(crate) fn new(document: &'a Document, start: usize, place: usize) -> Self {
         Self { document, start, place }
+    }
+
+    /// The value that stands there, if that is within the text.
+    #[inline]
+    pub(crate) fn at(document: &'a Document, spot: Spot) -> Option<Self> {
+        let (start, place) = (spot.start as usize, spot.place as usize);
+        (start < document.text.len()).then_some(Self { document, start, place })
     }
 
     /// What it is.
@@ -88,6 +102,14 @@ impl<'a> Node<'a> {
     #[must_use]
     pub fn start(self) -> usize {
         self.start
+    }
+
+    /// Where it stands in its document; [`Document::at`] leads back, and has nothing to look for.
+    #[must_use]
+    #[inline]
+    pub fn spot(self) -> Spot {
+        // Texts have less than 4 GiB, and containers are fewer than their bytes.
+        Spot { start: self.start as u32, place: self.place as u32 }
     }
 
     /// Its text, as it was spelt.

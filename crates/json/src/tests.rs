@@ -280,8 +280,11 @@ fn a_value_is_found_by_its_place_in_whatever_order() {
     let document = Document::new(text.into()).unwrap();
     let items: Vec<Node<'_>> = document.root().items().collect();
     for number in (0..500).map(|number| number * 211 % 500) {
-        let found = document.node(items[number].start()).unwrap();
-        assert_eq!(found.text(), item(number).as_bytes());
-        assert_eq!(found.member(b"list").unwrap().count(), 2);
+        let by_start = document.node(items[number].start()).unwrap();
+        let by_spot = document.at(items[number].spot()).unwrap();
+        for found in [by_start, by_spot] {
+            assert_eq!(found.text(), item(number).as_bytes());
+            assert_eq!(found.member(b"list").unwrap().count(), 2);
+        }
     }
 }

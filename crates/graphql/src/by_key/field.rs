@@ -50,9 +50,9 @@ impl Asking<'_> {
             from => self.write(from, &[], out),
         });
         let Response { document, data, told, status } = self.send(draft).await?;
-        let list = data.and_then(|start| document.node(start)?.member(LIST.as_bytes()));
-        match list.filter(|list| list.kind() == Kind::Array).map(Node::start) {
-            Some(start) => Ok(List { document, start, told, status }),
+        let list = data.and_then(|spot| document.at(spot)?.member(LIST.as_bytes()));
+        match list.filter(|list| list.kind() == Kind::Array).map(Node::spot) {
+            Some(spot) => Ok(List { document, spot, told, status }),
             None if told.is_empty() => {
                 Err(Reason::NotList(list.map_or("nothing", |list| list.kind().name())))
             }
@@ -103,7 +103,7 @@ impl Asking<'_> {
             let place: usize = alias.strip_prefix('f')?.parse().ok()?;
             (place < rows.len()).then_some((place, rest))
         });
-        let data = data.and_then(|start| document.node(start));
+        let data = data.and_then(|spot| document.at(spot));
         let (number, first) = (fetched.documents.len() as u32, fetched.errors.len() as u32);
         for (place, row) in rows.iter().enumerate() {
             let node = data.and_then(|data| data.member(alias(place).as_bytes()));
@@ -162,7 +162,7 @@ pub(super) fn of_items(
     found: &[Found],
 ) -> (Sorted, Vec<Place>) {
     let found: HashSet<Place> = found.iter().flat_map(Found::places).copied().collect();
-    let place = |item: Node<'_>| Place { document, start: item.start() as u32 };
+    let place = |item: Node<'_>| Place { document, spot: item.spot() };
     let places: Vec<Place> = list.items().map(place).collect();
     let sorted = Sorted::new(told, |path| {
         let [Json::String(alias), Json::Number(item), rest @ ..] = path else { return None };

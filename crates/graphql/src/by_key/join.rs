@@ -33,7 +33,7 @@ impl<'a> Join<'a> {
         for (document, list) in lists.iter().enumerate() {
             for row in list.items() {
                 grouped.add(row.member(item.as_bytes()).and_then(|node| self.scalar(node)));
-                places.push(Place { document: document as u32, start: row.start() as u32 });
+                places.push(Place { document: document as u32, spot: row.spot() });
             }
         }
         let (mut found, mut kinds, mut found_any) = (Vec::new(), Kinds::default(), false);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use http::StatusCode;
-use json::{Document, Kind, Node};
+use json::{Document, Kind, Node, Spot};
 use serde_json::Value as Json;
 use services::calls::{ROOM, divide};
 use services::path::encode;
@@ -24,8 +24,8 @@ const MOST_KEYS: usize = 1000;
 /// A list that came.
 pub(super) struct List {
     pub(super) document: Arc<Document>,
-    /// Where it begins.
-    pub(super) start: usize,
+    /// Where it stands.
+    pub(super) spot: Spot,
     /// What the service says is wrong with it, and its status.
     pub(super) told: Vec<Json>,
     pub(super) status: StatusCode,
@@ -96,11 +96,11 @@ impl<'a> Asking<'a> {
         let texts: Vec<Cow<'_, str>> = ids.iter().map(|id| id.text.clone()).collect();
         let request = Renderer { operation, arguments: self.arguments, key: Key::Many(&texts) }.request()?;
         let value = rest::one(self.ground, self.service, operation, request).await?;
-        let Value { document, start } = match value {
+        let Value { document, spot } = match value {
             Some(value) => value,
             None => rest::whole("[]".into())?,
         };
-        Ok(List { document, start, told: Vec::new(), status: StatusCode::OK })
+        Ok(List { document, spot, told: Vec::new(), status: StatusCode::OK })
     }
 
     /// Finds each object's items in the lists that came; `parts` says by which keys each of them was asked for.
@@ -117,7 +117,7 @@ impl<'a> Asking<'a> {
         let (mut fetched, mut arrays, mut failed) = (Fetched::default(), Vec::new(), HashMap::new());
         let mut told = Vec::new();
         for (number, list) in lists.into_iter().enumerate() {
-            let list = list.and_then(|list| match list.document.node(list.start).map(Node::kind) {
+            let list = list.and_then(|list| match list.document.at(list.spot).map(Node::kind) {
                 Some(Kind::Array | Kind::Null) => Ok(list),
                 kind => Err(Reason::NotList(kind.map_or("nothing", Kind::name))),
             });
@@ -125,7 +125,7 @@ impl<'a> Asking<'a> {
                 Ok(list) => {
                     told.push((list.told, list.status));
                     fetched.documents.push(list.document);
-                    arrays.push(list.start);
+                    arrays.push(list.spot);
                 }
                 Err(reason) => {
                     let Some(part) = parts.get(number) else { return self.failed(reason) };
@@ -140,7 +140,7 @@ impl<'a> Asking<'a> {
         };
         let Fetched { documents, found, errors, items } = &mut fetched;
         let lists: Vec<Node<'_>> =
-            documents.iter().zip(arrays).filter_map(|(document, start)| document.node(start)).collect();
+            documents.iter().zip(arrays).filter_map(|(document, spot)| document.at(spot)).collect();
         let first = errors.len() as u32;
         let mut join = Join { joined, failed, errors: Vec::new(), first };
         *found = join.find(&lists, item, column);

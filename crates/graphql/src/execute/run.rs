@@ -148,7 +148,7 @@ impl<'p> Run<'p> {
     fn absorb(&mut self, step: StepId, gathered: Vec<Gathered>, fetched: Fetched) {
         let documents = u32::try_from(self.documents.len()).unwrap_or(u32::MAX);
         let errors = u32::try_from(self.errors.len()).unwrap_or(u32::MAX);
-        let place = |place: Place| Place { document: place.document + documents, start: place.start };
+        let place = |place: Place| Place { document: place.document + documents, ..place };
         let mut found: Vec<Found> = fetched.found;
         let mut is_told = vec![false; fetched.errors.len()];
         for found in &mut found {
@@ -215,7 +215,7 @@ impl<'p> Run<'p> {
     /// The value at a place.
     fn at(&self, place: Place, error: Option<u32>) -> Val<'_> {
         let document = self.documents.get(place.document as usize);
-        let node = document.and_then(|document| document.node(place.start as usize));
+        let node = document.and_then(|document| document.at(place.spot));
         node.map_or(Val::Absent, |node| Val::At(place.document, node, error))
     }
 }

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use json::{Document, Node};
 
-use crate::Fetched;
+use crate::{Fetched, Place};
 use crate::by_key::{Selection, by_key};
 use crate::plan::data::{Call, Step};
 use crate::remote::{self, Batch};
@@ -39,7 +39,7 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct KeyRows {
     documents: Vec<Arc<Document>>,
-    places: Vec<(u32, u32)>,
+    places: Vec<Place>,
     /// The document of the whole answer's that was added last.
     last: Option<u32>,
 }
@@ -51,15 +51,13 @@ impl KeyRows {
             self.documents.push(Arc::clone(document));
             self.last = Some(number);
         }
-        let start = u32::try_from(node.start()).unwrap_or(u32::MAX);
-        self.places.push((u32::try_from(self.documents.len() - 1).unwrap_or(u32::MAX), start));
+        let document = u32::try_from(self.documents.len() - 1).unwrap_or(u32::MAX);
+        self.places.push(Place { document, spot: node.spot() });
     }
 
     /// The values, row by row.
     pub(crate) fn nodes(&self) -> Vec<Node<'_>> {
-        let node = |(document, start): &(u32, u32)| {
-            self.documents.get(*document as usize).and_then(|document| document.node(*start as usize))
-        };
+        let node = |place: &Place| self.documents.get(place.document as usize)?.at(place.spot);
         self.places.iter().filter_map(node).collect()
     }
 }

@@ -39,7 +39,7 @@ fn any_response_leaves_each_target_something_and_refers_to_what_is_there() {
             for found in &fetched.found {
                 match found {
                     Found::Nothing | Found::Many(_) => {}
-                    Found::One(place) => assert!(fetched.documents[0].node(place.start as usize).is_some()),
+                    Found::One(place) => assert!(fetched.documents[0].at(place.spot).is_some()),
                     Found::Partial(_, error) | Found::Failed(error) => {
                         assert!((*error as usize) < fetched.errors.len());
                     }

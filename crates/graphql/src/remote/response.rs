@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::StatusCode;
-use json::{Document, Kind, Node};
+use json::{Document, Kind, Node, Spot};
 use serde_json::{Map, Value};
 
 use crate::answer::Answer;
@@ -20,8 +20,8 @@ const TOLD: [&str; 3] = ["message", "path", "extensions"];
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) document: Arc<Document>,
-    /// Where `data` begins; none where it is `null` or missing.
-    pub(crate) data: Option<usize>,
+    /// Where `data` stands; none where it is `null` or missing.
+    pub(crate) data: Option<Spot>,
     /// `errors`.
     pub(crate) told: Vec<Value>,
     pub(crate) status: StatusCode,
@@ -36,7 +36,7 @@ impl Response {
         let (mut data, mut told, mut is_response) = (None, Vec::new(), false);
         for (key, value) in document.root().members() {
             if key.is(b"data") && matches!(value.kind(), Kind::Object | Kind::Null) {
-                data = (value.kind() == Kind::Object).then(|| value.start());
+                data = (value.kind() == Kind::Object).then(|| value.spot());
                 is_response = true;
             } else if key.is(b"errors") && value.kind() == Kind::Array {
                 told = value.items().take(MOST_ERRORS).filter_map(error).collect();
@@ -96,7 +96,7 @@ impl Sorted {
     pub(crate) fn found(&mut self, target: usize, node: Option<Node<'_>>, document: u32) -> Found {
         let own = self.by_target.get(&target).map(|(number, _)| *number);
         let general = self.by_target.len() as u32;
-        let place = node.filter(super::is_there).map(|node| Place { document, start: node.start() as u32 });
+        let place = node.filter(super::is_there).map(|node| Place { document, spot: node.spot() });
         match (place, own) {
             (Some(place), Some(error)) => Found::Partial(place, error),
             (Some(place), None) => Found::One(place),

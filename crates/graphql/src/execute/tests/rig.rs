@@ -363,7 +363,8 @@ fn add(fetched: &mut Fetched, value: &Value) -> Place {
 
 fn add_text(fetched: &mut Fetched, text: &str) -> Place {
     fetched.documents.push(Arc::new(Document::new(text.to_owned().into()).expect("JSON")));
-    Place { document: fetched.documents.len() as u32 - 1, start: 0 }
+    let document = fetched.documents.len() - 1;
+    Place { document: document as u32, spot: fetched.documents[document].root().spot() }
 }
 
 fn failed(fetched: &mut Fetched, error: SourceError) -> Found {
@@ -379,7 +380,7 @@ fn join(fetched: &mut Fetched, list: &str, joined: &Joined, keys: &[String]) {
             item.member(joined.item.as_bytes()).is_some_and(|found| found.text() == key.as_bytes())
         });
         let items: Vec<Node<'_>> = items.collect();
-        let at = |item: &Node<'_>| Place { document: place.document, start: item.start() as u32 };
+        let at = |item: &Node<'_>| Place { document: place.document, spot: item.spot() };
         for item in &items {
             let Some(error) = beside(*item) else { continue };
             fetched.items.insert(at(item), fetched.errors.len() as u32);
