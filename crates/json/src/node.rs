@@ -462,15 +462,8 @@ impl<'a> Members<'a> {
         if !name.begins(self.0.document.text.get(start..)?) {
             return None;
         }
+        let (_name, _colon, value) = (tokens.pass(), tokens.pass(), tokens.pass());
         let (document, place) = (self.0.document, self.0.place);
-        let value = if document.is_spaced {
-            let (_name, _colon) = (tokens.pass(), tokens.pass());
-            tokens.pass()
-        } else {
-            let value = start + name.text.len();
-            *tokens = document.tokens_from(value + 1);
-            value
-        };
         let (_value, end) = self.0.value_with_end(value);
         Some(Passed { document, start, value, place, end })
     }
