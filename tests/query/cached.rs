@@ -1,8 +1,11 @@
 //! Programs that are kept: by token, by hash, over a restart, as live instances; and who learns nothing of it.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use testkit::http::Response;
+use tokio::task::JoinSet;
 
 use crate::support::{House, Query, build, plain, problem};
 
@@ -277,6 +280,21 @@ async fn an_instance_serves_one_session() {
     assert_eq!(javascript(&one, "{}").send(&house).await.text(), "2");
     assert_eq!(javascript(&one, "{}").send(&house).await.text(), "3");
     assert_eq!(javascript(&two, "{}").send(&house).await.text(), "2");
+}
+
+#[tokio::test]
+async fn who_stands_in_line_runs_in_an_instance_that_others_have_left() {
+    let house = Arc::new(House::own(ROUTES).await);
+    let works = "let runs = 0\nexport default () => { for (let i = 0; i < 20000; i++) runs += i % 2; return ++runs % 10000 }";
+    let named = session(&house, "text/javascript", works, "").await;
+    let mut asked = JoinSet::new();
+    for _ in 0..60 {
+        let (house, query) = (Arc::clone(&house), javascript(&named, ""));
+        asked.spawn(async move { query.send(&house).await });
+    }
+    let answers = asked.join_all().await;
+    let fresh = answers.iter().filter(|answer| told(answer).2 == "found").count();
+    assert!(fresh < 20, "{fresh} of 60 were put into an instance of their own");
 }
 
 #[tokio::test]

@@ -183,16 +183,15 @@ impl Query {
             let mut guest =
                 Guest::new(Arc::clone(access), self.services.clone(), call, *limits, ask.safe_only);
             guest.tape = tape;
-            let live = session.and_then(|claim| self.runtime.lives.take(claim.session, claim.key));
-            Stage::new(&self.runtime, program, guest, live)
+            Stage::new(&self.runtime, program, guest, session.map(|claim| (claim.session, claim.key)))
         };
-        let is_reused = stage.is_live();
         let owner = session.map(|claim| claim.holder_id());
         let mut ended = run(&self.runtime, program, stage, &ask.input, owner).await;
         let now = Instant::now();
         if let (Some(claim), Some(live)) = (session, ended.live.take()) {
             self.runtime.lives.put(claim.session, claim.key, live, now);
         }
+        let is_reused = ended.is_reused;
         let (made, total) = (budget.take_made(), now.saturating_duration_since(started));
         let times = Times { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
         let report = Report { made, since: Some(started), cpu: ended.cpu };

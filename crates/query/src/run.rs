@@ -12,10 +12,11 @@ use crate::problem::QueryError;
 use crate::program::{CProgram, Externs, Import, Program};
 use crate::record::Tape;
 use crate::runtime::Runtime;
+use crate::token::Session;
 use bytes::Bytes;
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
-    Extern, Func, GuestResult, Instance, Metered, Module, ModuleExport, OwnerId, Store, Trap, Trapped,
+    Extern, Func, GuestResult, Instance, Key, Metered, Module, ModuleExport, OwnerId, Store, Trap, Trapped,
     TypedFunc, UpdateDeadline,
 };
 use serde_json::Value;
@@ -30,6 +31,8 @@ pub(crate) struct Ended {
     pub(crate) cpu: Duration,
     /// The instance, if it can go on living.
     pub(crate) live: Option<Live>,
+    /// Whether it lived before.
+    pub(crate) is_reused: bool,
 }
 
 /// The functions of an instance by which it runs another time.
@@ -49,25 +52,46 @@ enum Alloc {
 pub(crate) struct Stage {
     store: Store<Guest>,
     seat: Option<Box<Seat>>,
+    /// Whose instances it may run in.
+    session: Option<(Session, Key)>,
 }
 
 impl Stage {
-    /// The stage of a guest; `live` is the instance that it may have.
-    pub(crate) fn new(runtime: &Runtime, program: &Program, mut guest: Guest, live: Option<Live>) -> Self {
-        match live.filter(|live| guest.follow(live.store.data())) {
-            Some(Live { mut store, seat }) => {
-                *store.data_mut() = guest;
-                store.set_epoch_deadline(1);
-                Self { store, seat: Some(seat) }
-            }
-            None => Self { store: store(runtime.engine(program), guest), seat: None },
+    /// The stage of a guest.
+    pub(crate) fn new(
+        runtime: &Runtime,
+        program: &Program,
+        mut guest: Guest,
+        session: Option<(Session, Key)>,
+    ) -> Self {
+        match taken(runtime, session, &mut guest) {
+            Some(live) => Self::within(live, guest, session),
+            None => Self { store: store(runtime.engine(program), guest), seat: None, session },
         }
     }
 
-    /// Whether the instance lives already.
-    pub(crate) fn is_live(&self) -> bool {
-        self.seat.is_some()
+    fn within(Live { mut store, seat }: Live, guest: Guest, session: Option<(Session, Key)>) -> Self {
+        *store.data_mut() = guest;
+        store.set_epoch_deadline(1);
+        Self { store, seat: Some(seat), session }
     }
+
+    /// The same when the guest has come so far that it runs: in an instance that others were in before.
+    fn again(mut self, runtime: &Runtime) -> Self {
+        if self.seat.is_some() {
+            return self;
+        }
+        match taken(runtime, self.session, self.store.data_mut()) {
+            Some(live) => Self::within(live, self.store.into_data(), self.session),
+            None => self,
+        }
+    }
+}
+
+/// An instance of the session that the guest can follow in.
+fn taken(runtime: &Runtime, session: Option<(Session, Key)>, guest: &mut Guest) -> Option<Live> {
+    let (session, key) = session?;
+    runtime.lives.take(session, key).filter(|live| guest.follow(live.store.data()))
 }
 
 /// Runs a program to its end, or to the first of its limits; `lives` is whose its instance is if that is to go on
@@ -75,26 +99,31 @@ impl Stage {
 pub(crate) async fn run(
     runtime: &Runtime,
     program: &Program,
-    Stage { mut store, seat }: Stage,
+    mut stage: Stage,
     input: &Bytes,
     lives: Option<OwnerId>,
 ) -> Ended {
-    let Call { trace, payer, budget, .. } = &store.data().call;
+    let Call { trace, payer, budget, .. } = &stage.store.data().call;
     let (trace, payer, deadline) = (trace.clone(), payer.clone(), budget.deadline);
     let waits = trace.phase("queue");
-    let permit = match &seat {
+    let mut permit = match &stage.seat {
         Some(_) => None,
         None => match by(deadline, pin!(runtime.place(program))).await {
             Some(permit) => permit,
-            None => return exceeded(Limit::Deadline, store, Duration::ZERO),
+            None => return exceeded(Limit::Deadline, stage.store, Duration::ZERO),
         },
     };
     match by(deadline, pin!(runtime.line.stand())).await {
-        Some(Ok(place)) => store.data_mut().takes(place),
+        Some(Ok(place)) => stage.store.data_mut().takes(place),
         Some(Err(sandbox::TooLong)) => {
-            return ended(Err(Overloaded.into()), store.into_data(), Duration::ZERO);
+            return ended(Err(Overloaded.into()), stage.store.into_data(), Duration::ZERO);
         }
-        None => return exceeded(Limit::Deadline, store, Duration::ZERO),
+        None => return exceeded(Limit::Deadline, stage.store, Duration::ZERO),
+    }
+    // While one stands in line, others leave their instances. Whoever took one before would only keep it from them.
+    let Stage { mut store, seat, .. } = stage.again(runtime);
+    if seat.is_some() {
+        permit = None;
     }
     drop(waits);
     let _runs = trace.phase("run");
@@ -117,8 +146,9 @@ pub(crate) async fn run(
     let first = store.data().first;
     let fresh = entry.zip(permit).map(|(entry, permit)| Box::new(Seat::new(entry, permit, owner, first)));
     let (answer, console) = store.data_mut().rest();
+    let is_reused = seat.is_some();
     let live = seat.or(fresh).map(|seat| Live { store, seat });
-    Ended { live, ..finished(Ok(()), answer, console, cpu) }
+    Ended { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
 }
 
 /// A run that somebody pays for: also one that is dropped because its client went away.
@@ -150,7 +180,7 @@ fn finished(result: Result<(), QueryError>, answer: Answer, console: Console, cp
         Ok(()) if answer.body.is_none() => Err(QueryError::NoAnswer),
         result => result,
     };
-    Ended { result, answer, console, tape: Tape::Off, cpu, live: None }
+    Ended { result, answer, console, tape: Tape::Off, cpu, live: None, is_reused: false }
 }
 
 /// The budget of upstream calls that a run's limits make.

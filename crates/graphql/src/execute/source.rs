@@ -7,12 +7,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use json::{Document, Node};
 
-use crate::{Fetched, Place};
 use crate::by_key::{Selection, by_key};
 use crate::plan::data::{Call, Step};
 use crate::remote::{self, Batch};
 use crate::rest;
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
+use crate::{Fetched, Place};
 
 /// Who answers the steps of a plan.
 pub(crate) trait Source: Sync {
