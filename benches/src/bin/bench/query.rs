@@ -23,8 +23,8 @@ use crate::process::{NOBODY, SERVER_CORE, Server};
 use crate::progress::Progress;
 use crate::rivals::{graphql, workerd};
 
-const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 10;
+const ROUND: Duration = Duration::from_secs(1);
 /// Before anything is measured: so many that those who compile what runs often have done so.
 const WARM_UPS: u64 = 40_000;
 const WARM_UP: Duration = Duration::from_secs(1);

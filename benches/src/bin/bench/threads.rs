@@ -18,8 +18,8 @@ use services::{Call, ServiceConfig, Services};
 
 use crate::{Tools, say};
 
-const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_secs(1);
+const ROUNDS: usize = 14;
+const ROUND: Duration = Duration::from_millis(500);
 
 #[derive(Serialize)]
 struct Row {
