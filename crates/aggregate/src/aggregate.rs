@@ -19,6 +19,7 @@ use crate::mistake::Mistake;
 use crate::plan::{self, Plan};
 use crate::problem::{AggregateError, Failed};
 use crate::run::Run;
+use crate::value::Known;
 
 /// An aggregate.
 pub struct Aggregate {
@@ -107,12 +108,13 @@ impl Aggregate {
             false => None,
         };
         let budget = Arc::clone(&call.budget);
-        let run = Run::new(&self.plan, inputs, body, Calls::new(self.services.clone(), call), is_head);
-        let failures = run.all().await?;
-        let mut response = match answer::streamed(&run, &failures)? {
+        let known = Known::new(&self.plan, inputs, body);
+        let calls = Calls::new(self.services.clone(), call);
+        let failures = Run { known: &known, calls, is_head }.all().await?;
+        let mut response = match answer::streamed(&known, &failures)? {
             Some(response) => response,
             None => {
-                let (tree, failures) = answer::tree(&run, failures)?;
+                let (tree, failures) = answer::tree(&known, failures)?;
                 answer::response(tree, &failures, self.plan.partial, is_head)
             }
         };

@@ -13,9 +13,8 @@ use crate::assemble::Assembly;
 use crate::declaration::Conflict;
 use crate::plan::{ERRORS, Shape, quoted};
 use crate::problem::{AggregateError, Failure};
-use crate::run::Run;
 use crate::stream::{Segment, Streaming};
-use crate::value::Value;
+use crate::value::{Known, Value};
 
 /// Tells which parts failed: a list by RFC 9651.
 pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
@@ -23,9 +22,9 @@ pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
 const MOST: usize = 20;
 
 /// The tree of the answer, and all parts that failed and may.
-pub(crate) fn tree(run: &Run<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Failure>), AggregateError> {
-    let assembly = Assembly { run, failures: RefCell::new(failed) };
-    let mut members = match &run.plan.answer {
+pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Failure>), AggregateError> {
+    let assembly = Assembly { known, failures: RefCell::new(failed) };
+    let mut members = match &known.plan.answer {
         Shape::Part(part) => {
             let tree = assembly.tree(*part)?;
             return Ok((tree, assembly.failures.into_inner()));
@@ -47,23 +46,26 @@ pub(crate) fn tree(run: &Run<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Fai
 }
 
 /// The response while long parts of it are on their way; `None` if there are none.
-pub(crate) fn streamed(run: &Run<'_>, failed: &[Failure]) -> Result<Option<Response<Body>>, AggregateError> {
-    let long = |part: usize| match run.value(part) {
+pub(crate) fn streamed(
+    known: &Known<'_>,
+    failed: &[Failure],
+) -> Result<Option<Response<Body>>, AggregateError> {
+    let long = |part: usize| match known.value(part) {
         Some(Value::Long(held, _)) => held.take(),
         _ => None,
     };
-    let parts = match &run.plan.answer {
+    let parts = match &known.plan.answer {
         Shape::Part(part) => match long(*part) {
-            Some(long) => return Ok(Some(on_its_way(run, vec![Segment::Long(long)], failed))),
+            Some(long) => return Ok(Some(on_its_way(known, vec![Segment::Long(long)], failed))),
             None => return Ok(None),
         },
         Shape::Parts(parts) => parts,
         Shape::Merged(..) => return Ok(None),
     };
-    if !parts.iter().any(|(_, part)| matches!(run.value(*part), Some(Value::Long(..)))) {
+    if !parts.iter().any(|(_, part)| matches!(known.value(*part), Some(Value::Long(..)))) {
         return Ok(None);
     }
-    let assembly = Assembly { run, failures: RefCell::new(failed.to_vec()) };
+    let assembly = Assembly { known, failures: RefCell::new(failed.to_vec()) };
     let mut segments = Vec::new();
     for (place, (name, part)) in parts.iter().enumerate() {
         let before = if place == 0 { &b"{"[..] } else { b"," };
@@ -81,11 +83,11 @@ pub(crate) fn streamed(run: &Run<'_>, failed: &[Failure]) -> Result<Option<Respo
         }
     };
     segments.push(Segment::Text(end.into()));
-    Ok(Some(on_its_way(run, segments, &failures)))
+    Ok(Some(on_its_way(known, segments, &failures)))
 }
 
-fn on_its_way(run: &Run<'_>, segments: Vec<Segment>, failures: &[Failure]) -> Response<Body> {
-    let status = if failures.is_empty() { StatusCode::OK } else { run.plan.partial };
+fn on_its_way(known: &Known<'_>, segments: Vec<Segment>, failures: &[Failure]) -> Response<Body> {
+    let status = if failures.is_empty() { StatusCode::OK } else { known.plan.partial };
     let mut response = Streaming::response(segments, status);
     head(response.headers_mut(), failures);
     response
@@ -99,7 +101,7 @@ fn merged(
 ) -> Result<Vec<Member>, AggregateError> {
     let mut members: Vec<(Vec<u8>, usize, Member)> = Vec::new();
     for number in parts {
-        let part = &assembly.run.plan.parts[*number];
+        let part = &assembly.known.plan.parts[*number];
         for (name, value) in members_of(assembly.tree(*number)?, &part.name)? {
             let said = said(&name);
             match members.iter().position(|(known, ..)| *known == said) {
@@ -110,7 +112,7 @@ fn merged(
                     Conflict::First => {}
                     Conflict::Last => members[place] = (said, *number, (name, value)),
                     Conflict::Error => {
-                        let one = Arc::clone(&assembly.run.plan.parts[members[place].1].name);
+                        let one = Arc::clone(&assembly.known.plan.parts[members[place].1].name);
                         let name = String::from_utf8_lossy(&said).chars().take(40).collect();
                         return Err(AggregateError::MergeConflict {
                             one,

@@ -17,12 +17,12 @@ use self::join::Join;
 use self::weave::{Patch, Weaver, shaped};
 use crate::plan::Part;
 use crate::problem::{AggregateError, Failure, Reason};
-use crate::run::{Run, failure};
-use crate::value::{Value, targets};
+use crate::run::failure;
+use crate::value::{Known, Value, targets};
 
 /// Builds trees of a request's parts.
 pub(crate) struct Assembly<'a> {
-    pub(crate) run: &'a Run<'a>,
+    pub(crate) known: &'a Known<'a>,
     /// Parts that turned out not to fit.
     pub(crate) failures: RefCell<Vec<Failure>>,
 }
@@ -30,8 +30,8 @@ pub(crate) struct Assembly<'a> {
 impl<'a> Assembly<'a> {
     /// The tree of a part.
     pub(crate) fn tree(&self, number: usize) -> Result<Tree, AggregateError> {
-        let part = &self.run.plan.parts[number];
-        match self.run.value(number) {
+        let part = &self.known.plan.parts[number];
+        match self.known.value(number) {
             None => Ok(Tree::NULL),
             Some(Value::Each(fan)) if part.children.is_empty() => {
                 let trees: Vec<Tree> = fan.answers.iter().map(|body| shaped(part, body.root())).collect();
@@ -54,7 +54,7 @@ impl<'a> Assembly<'a> {
 
     /// The trees of a part's rows.
     fn rows(&self, number: usize, root: Node<'a>) -> Result<Vec<Tree>, AggregateError> {
-        let part = &self.run.plan.parts[number];
+        let part = &self.known.plan.parts[number];
         if part.children.is_empty() && part.fields.is_none() {
             return Ok(root.items().map(|row| Tree::Text(row.slice())).collect());
         }
@@ -67,7 +67,7 @@ impl<'a> Assembly<'a> {
 
     /// What is put into a part.
     fn patches(&self, number: usize, root: Node<'a>) -> Result<Vec<Patch<'a>>, AggregateError> {
-        let parts = &self.run.plan.parts;
+        let parts = &self.known.plan.parts;
         let mut patches = Vec::new();
         for child in &parts[number].children {
             let part = &parts[*child];
@@ -99,11 +99,11 @@ impl<'a> Assembly<'a> {
         let wrong =
             places.iter().map(|place| place.kind()).find(|kind| !matches!(kind, Kind::Object | Kind::Null));
         if let (Some(kind), Some(into)) = (wrong, part.goes_into()) {
-            let name = &self.run.plan.parts[into.part].name;
+            let name = &self.known.plan.parts[into.part].name;
             return Ok(Err(Reason::JoinNotObject(name.clone(), kind.name())));
         }
         let objects = || places.iter().filter(|place| place.kind() == Kind::Object);
-        let value = match self.run.value(number) {
+        let value = match self.known.value(number) {
             None => return Ok(Ok(objects().map(|_| Tree::NULL).collect())),
             Some(value) => value,
         };

@@ -2,7 +2,7 @@
 //!
 //! Of a declaration, a file a step: `declaration.rs` (what is written) → `plan.rs` (what it means, and every mistake in it),
 //! with `template.rs` (placeholders) and `input.rs` (what a request may say). Of a request: `aggregate.rs` → `run.rs` (parts
-//! are called when what they need is there) with `each.rs` (those that are called for each item), `render.rs` (requests of
+//! are called when what they need is there) with `run/each.rs` (those that are called for each item), `render.rs` (requests of
 //! templates) and `value.rs` (what came) → `assemble.rs` (parts are put into each other) → `answer.rs`; `stream.rs` hands
 //! long answers on while they come. `problem.rs` holds all that can go wrong on it.
 //! `explain.rs` and `operation.rs` say what an aggregate does, to people and in OpenAPI.
@@ -13,7 +13,6 @@ mod answer;
 mod assemble;
 mod config;
 mod declaration;
-mod each;
 mod explain;
 mod input;
 mod mistake;

@@ -16,8 +16,8 @@ use services::{CallError, PathError, Request};
 use self::found::{Found, Text, Wrong};
 use crate::plan::Part;
 use crate::problem::{AggregateError, Reason};
-use crate::run::Run;
 use crate::template::{BodyTemplate, Pair, Piece, Slot, Source, Template, slots};
+use crate::value::Known;
 
 /// Why there is no request.
 pub(crate) enum Stop {
@@ -43,7 +43,7 @@ pub(crate) enum Item<'a> {
 
 /// Makes the requests of a part, for an item or for none.
 pub(crate) struct Renderer<'a> {
-    pub(crate) run: &'a Run<'a>,
+    pub(crate) known: &'a Known<'a>,
     pub(crate) part: &'a Part,
     pub(crate) item: Option<Item<'a>>,
 }

@@ -1,6 +1,8 @@
 //! One request: its parts are called as soon as what they need is there, all others at the same time.
 
-use std::sync::{Arc, OnceLock};
+mod each;
+
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -10,51 +12,30 @@ use services::calls::at_once;
 use services::{Calls, Duration, Request};
 use tokio::time::{timeout, timeout_at};
 
-use crate::input::Values;
-use crate::plan::{Fallback, Part, Plan};
+use crate::plan::{Fallback, Part};
 use crate::problem::{AggregateError, Failure, Reason};
 use crate::render::{Renderer, Stop};
 use crate::stream::{self, Begun, Held};
-use crate::value::{Body, Value, joined};
+use crate::value::{Body, Known, Value, joined};
 
 /// A request under way.
 pub(crate) struct Run<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) inputs: Values,
-    /// The client's body, where it is looked at.
-    pub(crate) body: Option<Document>,
+    pub(crate) known: &'a Known<'a>,
     pub(crate) calls: Calls,
     /// Whether the answer's body is not wanted.
     pub(crate) is_head: bool,
-    values: Vec<OnceLock<Value>>,
 }
 
 /// A part that is over: its value, and why that is not what it should be.
 type Done = Result<(Value, Option<Failure>), AggregateError>;
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(
-        plan: &'a Plan,
-        inputs: Values,
-        body: Option<Document>,
-        calls: Calls,
-        is_head: bool,
-    ) -> Self {
-        let values = plan.parts.iter().map(|_| OnceLock::new()).collect();
-        Self { plan, inputs, body, calls, is_head, values }
-    }
-
-    /// The value of a part that is over.
-    pub(crate) fn value(&self, part: usize) -> Option<&Value> {
-        self.values.get(part)?.get()
-    }
-
     /// Calls all parts, and says which failed that may.
     ///
     /// # Errors
     /// The first that may not fail and did: calls under way are given up.
     pub(crate) async fn all(&self) -> Result<Vec<Failure>, AggregateError> {
-        let parts = &self.plan.parts;
+        let parts = &self.known.plan.parts;
         let mut waits: Vec<usize> = parts.iter().map(|part| part.needs.len()).collect();
         let ready = (0..parts.len()).filter(|part| waits[*part] == 0);
         let mut under_way: FuturesUnordered<_> = ready.map(|part| self.part(part)).collect();
@@ -62,7 +43,7 @@ impl<'a> Run<'a> {
         while let Some((done, result)) = under_way.next().await {
             let (value, failure) = result?;
             failures.extend(failure.map(|failure| (done, failure)));
-            let _ = self.values[done].set(value);
+            self.known.add(done, value);
             for (number, part) in parts.iter().enumerate() {
                 if part.needs.contains(&done) {
                     waits[number] -= 1;
@@ -77,7 +58,7 @@ impl<'a> Run<'a> {
     }
 
     async fn part(&self, number: usize) -> (usize, Done) {
-        let part = &self.plan.parts[number];
+        let part = &self.known.plan.parts[number];
         let work = async {
             match &part.each {
                 None => Ok((self.single(part).await?, None)),
@@ -88,7 +69,7 @@ impl<'a> Run<'a> {
         let deadline = self.calls.call().budget.deadline;
         let work = timeout_at(deadline.into(), work);
         let limit = part.timeout.unwrap_or(std::time::Duration::MAX);
-        let late = || Err(Stop::Part(Reason::Time(Duration(limit.min(self.plan.limits.deadline.0)))));
+        let late = || Err(Stop::Part(Reason::Time(Duration(limit.min(self.known.plan.limits.deadline.0)))));
         let result =
             timeout(limit, work).await.map_or_else(|_| late(), |done| done.unwrap_or_else(|_| late()));
         let over = match result {
@@ -106,7 +87,7 @@ impl<'a> Run<'a> {
     }
 
     async fn single(&self, part: &'a Part) -> Result<Value, Stop> {
-        let mut requests = Renderer { run: self, part, item: None }.requests()?;
+        let mut requests = Renderer { known: self.known, part, item: None }.requests()?;
         Ok(Value::One(match (requests.pop(), requests.is_empty()) {
             (None, _) => Body::literal("[]"),
             (Some(request), true) if part.streams && !self.is_head => return self.begun(part, request).await,
@@ -114,7 +95,7 @@ impl<'a> Run<'a> {
             (Some(last), false) => {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
-                let bodies = at_once(calls, self.plan.parallel).await?;
+                let bodies = at_once(calls, self.known.plan.parallel).await?;
                 joined(&bodies)?
             }
         }))
@@ -130,7 +111,7 @@ impl<'a> Run<'a> {
     }
 
     /// Makes a call, and finds the part's value in the answer.
-    pub(crate) async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
+    async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
         let answer = self.calls.send(&part.service, request).await.map_err(Reason::Call)?;
         read(part, answer)
     }
@@ -157,7 +138,7 @@ fn read(part: &Part, answer: services::Response) -> Result<Body, Reason> {
 }
 
 /// A part's value if it fails; `None` if it may not.
-pub(crate) fn fallback(part: &Part) -> Option<Body> {
+fn fallback(part: &Part) -> Option<Body> {
     match &part.fallback {
         Fallback::Required => None,
         Fallback::Null => Some(Body::literal("null")),

@@ -1,12 +1,24 @@
-//! What a part's calls brought: JSON texts with their indexes, and places in them.
+//! What a request is answered of: what its client sent, and what each part's calls brought, which are JSON texts with
+//! their indexes, and places in them.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use json::{Document, Kind, Node, NotArray, Path, Spot};
 
+use crate::input::Values;
+use crate::plan::Plan;
 use crate::problem::Reason;
 use crate::stream::Held;
+
+/// All that is known of a request so far.
+pub(crate) struct Known<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) inputs: Values,
+    /// The client's body, where it is looked at.
+    pub(crate) body: Option<Document>,
+    values: Vec<OnceLock<Value>>,
+}
 
 /// A value in a JSON text.
 #[derive(Clone, Debug)]
@@ -32,6 +44,23 @@ pub(crate) struct Fan {
     /// Of each item the number of its answer; `None` for `null`.
     pub(crate) of_item: Vec<Option<usize>>,
     list: OnceLock<Body>,
+}
+
+impl<'a> Known<'a> {
+    pub(crate) fn new(plan: &'a Plan, inputs: Values, body: Option<Document>) -> Self {
+        let values = plan.parts.iter().map(|_| OnceLock::new()).collect();
+        Self { plan, inputs, body, values }
+    }
+
+    /// The value of a part that is over.
+    pub(crate) fn value(&self, part: usize) -> Option<&Value> {
+        self.values.get(part)?.get()
+    }
+
+    /// A part is over.
+    pub(crate) fn add(&self, part: usize, value: Value) {
+        let _ = self.values[part].set(value);
+    }
 }
 
 impl Body {

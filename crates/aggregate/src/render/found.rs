@@ -40,9 +40,9 @@ impl<'a> Renderer<'a> {
     /// The JSON that a placeholder looks into, and where.
     pub(super) fn root<'s>(&self, source: &'s Source) -> Option<(Node<'a>, &'s Path)> {
         match (source, self.item) {
-            (Source::Part(part, path), _) => Some((self.run.value(*part)?.root(), path)),
+            (Source::Part(part, path), _) => Some((self.known.value(*part)?.root(), path)),
             (Source::Each(path), Some(Item::Node(node))) => Some((node, path)),
-            (Source::Body(path), _) => Some((self.run.body.as_ref()?.root(), path)),
+            (Source::Body(path), _) => Some((self.known.body.as_ref()?.root(), path)),
             _ => None,
         }
     }
@@ -50,7 +50,7 @@ impl<'a> Renderer<'a> {
     pub(super) fn find(&self, slot: &Slot) -> Result<Found<'a>, Stop> {
         match (&slot.source, self.item) {
             (Source::Input(input), _) => {
-                let value = self.run.inputs.get(*input).and_then(Option::as_ref);
+                let value = self.known.inputs.get(*input).and_then(Option::as_ref);
                 let text = |value: &'a crate::input::Value, text: &'a String| Text {
                     text: Cow::Borrowed(text.as_str()),
                     is_bare: value.is_bare,
@@ -107,7 +107,7 @@ impl<'a> Renderer<'a> {
         match slot.source {
             Source::Input(input) => {
                 let input =
-                    self.run.plan.inputs.all.get(input).map_or_else(|| "".into(), |it| it.name.clone());
+                    self.known.plan.inputs.all.get(input).map_or_else(|| "".into(), |it| it.name.clone());
                 Stop::Request(AggregateError::InputInvalid { input, must })
             }
             Source::Body(_) => Stop::Request(AggregateError::BodyInvalid { place: slot.text.clone(), must }),

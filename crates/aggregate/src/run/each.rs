@@ -8,10 +8,10 @@ use json::{Kind, Node, Step};
 use services::Request;
 use services::calls::at_once;
 
+use super::{Run, failure, fallback};
 use crate::plan::{Over, Part, is_safe};
 use crate::problem::{Failure, Reason};
 use crate::render::{Item, Renderer, Stop};
-use crate::run::{Run, failure, fallback};
 use crate::template::{BodyTemplate, Source, slots};
 use crate::value::{Body, Fan, Value, joined, targets};
 
@@ -45,7 +45,7 @@ impl Calls {
 }
 
 impl<'a> Run<'a> {
-    pub(crate) async fn each(
+    pub(super) async fn each(
         &self,
         part: &'a Part,
         over: &'a Over,
@@ -63,7 +63,7 @@ impl<'a> Run<'a> {
                 of_item.push(None);
                 continue;
             };
-            of_item.push(match (Renderer { run: self, part, item: Some(item) }).requests() {
+            of_item.push(match (Renderer { known: self.known, part, item: Some(item) }).requests() {
                 Ok(requests) => Some(calls.add(requests)),
                 Err(Stop::Part(reason)) if !part.is_required() => {
                     wrong.get_or_insert_with(|| failure(part, reason)).items.push(number);
@@ -72,7 +72,7 @@ impl<'a> Run<'a> {
                 Err(stop) => return Err(stop),
             });
         }
-        let most = self.plan.limits.fan_out;
+        let most = self.known.plan.limits.fan_out;
         if calls.requests.len() > most as usize {
             return Err(Reason::FanOut(calls.requests.len(), most).into());
         }
@@ -82,7 +82,8 @@ impl<'a> Run<'a> {
                 answer => Ok(answer),
             }
         });
-        let mut answers = Answers { made: at_once(made, self.plan.parallel).await?, joined: HashMap::new() };
+        let mut answers =
+            Answers { made: at_once(made, self.known.plan.parallel).await?, joined: HashMap::new() };
         let instead = fallback(part).unwrap_or_else(|| Body::literal("null"));
         let mut found = Vec::with_capacity(of_item.len());
         for (item, numbers) in of_item.into_iter().enumerate() {
@@ -108,15 +109,15 @@ impl<'a> Run<'a> {
         let (part, path) = match over {
             Over::Part(part, path) => (*part, path),
             Over::Input(input) => {
-                let value = self.inputs.get(*input).and_then(Option::as_ref);
+                let value = self.known.inputs.get(*input).and_then(Option::as_ref);
                 let items =
                     value.into_iter().flat_map(|value| value.texts.iter().map(|text| (text, value.is_bare)));
                 return Ok(items.map(|(text, is_bare)| Some(Item::Text(text, is_bare))).collect());
             }
         };
-        let name = &self.plan.parts[part].name;
+        let name = &self.known.plan.parts[part].name;
         let not_array = |kind: &'static str| Stop::from(Reason::EachNotArray(format!("$.{name}"), kind));
-        let Some(value) = self.value(part) else { return Ok(Vec::new()) };
+        let Some(value) = self.known.value(part) else { return Ok(Vec::new()) };
         let (mut wrong, mut items) = (None, Vec::new());
         let visited = path.visit(value.root(), &mut |node| match node.kind() {
             Kind::Array | Kind::Null => {}
