@@ -8,7 +8,7 @@ use gateway::{Config, Mistake};
 use script::{Graph, Node, Position};
 
 use crate::exit::{Complaint, Exit};
-use crate::{check, file, terminal};
+use crate::{config, file, terminal};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
@@ -33,7 +33,7 @@ pub(crate) fn explain(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments { what, config, out } = arguments;
     let ready = match found(what, config)? {
         Ok(ready) => ready,
-        Err(mistakes) => return Ok(check::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
     let explanation = ready.aggregate.explain();
     match out {

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use query::{Recording, RecordingError};
 
 use crate::exit::{Complaint, Exit};
-use crate::query::replay;
 use crate::{draw, terminal, units};
 pub(crate) use exchange::{Answer, Question};
 pub(crate) use problem::Problem;
@@ -81,10 +81,33 @@ fn record(file: &Path, answer: &Answer, program: &Program) -> anyhow::Result<Exi
     if problem::Problem::of(answer).is_some() {
         return Ok(show(answer, program));
     }
-    let recording = query::Recording::read(&answer.body).map_err(|error| replay::unreadable(&error))?;
+    let recording = recording(&answer.body)?;
     write(file, &answer.body)?;
     terminal::complain(&format!("{}: {}\n", file.display(), recording.summary()));
     Ok(Exit::Ok)
+}
+
+/// What was recorded.
+pub(crate) fn recording(bytes: &[u8]) -> Result<Recording, Complaint> {
+    Recording::read(bytes).map_err(|error| unreadable(&error))
+}
+
+/// Why something is no recording, and what to do.
+fn unreadable(error: &RecordingError) -> Complaint {
+    let text = error.to_string();
+    match error {
+        RecordingError::Version(_) => Complaint::failed(
+            "recording-version",
+            text,
+            "record it again, or use the `orfa` of the gateway that made it",
+        ),
+        RecordingError::Short { .. } => {
+            Complaint::failed("recording-short", text, "record it again: all of it has to be there")
+        }
+        RecordingError::Malformed(_) => {
+            Complaint::failed("recording-malformed", text, "`orfa call --record FILE` writes one")
+        }
+    }
 }
 
 /// Writes what the command line names.

@@ -1,13 +1,12 @@
 //! `orfa check`: every mistake of a config, and never a port bound.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use gateway::{BuildError, Config, Gateway, Mistake};
+use gateway::{BuildError, Config, Gateway};
 
 use crate::exit::Exit;
-use crate::{graphql, script, terminal, types, units};
+use crate::{config, graphql, script, terminal, types, units};
 
 /// Tell every mistake in a config: file, line, column, field, hint.
 #[derive(Debug, clap::Args)]
@@ -20,7 +19,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut config = match gateway::config::read(&arguments.config) {
         Ok(config) => config,
-        Err(mistakes) => return Ok(refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
     let praise = praise(&config);
     let documents = gateway::documents::read(&config).unwrap_or_default();
@@ -39,26 +38,10 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             terminal::complain(&graphqls.iter().map(graphql::findings).collect::<String>());
             terminal::say(&praise);
         }
-        Err(BuildError::Config(mistakes)) => return Ok(refuse(&mistakes)),
+        Err(BuildError::Config(mistakes)) => return Ok(config::refuse(&mistakes)),
         Err(error) => return Err(error.into()),
     }
     Ok(Exit::Ok)
-}
-
-/// Tells the mistakes on the standard error.
-pub(crate) fn refuse(mistakes: &[Mistake]) -> Exit {
-    terminal::complain(&list(mistakes));
-    Exit::Usage
-}
-
-/// A line for each mistake, and their number.
-pub(crate) fn list(mistakes: &[Mistake]) -> String {
-    let mut text = String::new();
-    for mistake in mistakes {
-        let _ = writeln!(text, "{mistake}");
-    }
-    let _ = writeln!(text, "the config has {}", units::count(mistakes.len(), "mistake"));
-    text
 }
 
 fn praise(config: &Config) -> String {

@@ -1,7 +1,11 @@
-//! `orfa config`: the JSON Schema, for editors and for other tools.
+//! `orfa config`: the JSON Schema, for editors and for other tools; and how every verb tells what is wrong in a config.
+
+use std::fmt::Write;
+
+use gateway::Mistake;
 
 use crate::exit::Exit;
-use crate::terminal;
+use crate::{terminal, units};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
@@ -13,4 +17,20 @@ pub(crate) fn schema() -> anyhow::Result<Exit> {
     let schema = serde_json::to_string_pretty(&gateway::config::schema())?;
     terminal::say(&format!("{schema}\n"));
     Ok(Exit::Ok)
+}
+
+/// Tells the mistakes on the standard error.
+pub(crate) fn refuse(mistakes: &[Mistake]) -> Exit {
+    terminal::complain(&list(mistakes));
+    Exit::Usage
+}
+
+/// A line for each mistake, and their number.
+fn list(mistakes: &[Mistake]) -> String {
+    let mut text = String::new();
+    for mistake in mistakes {
+        let _ = writeln!(text, "{mistake}");
+    }
+    let _ = writeln!(text, "the config has {}", units::count(mistakes.len(), "mistake"));
+    text
 }

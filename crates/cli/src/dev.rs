@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::exit::Exit;
 use crate::signal::Signals;
 use crate::watch::Watch;
-use crate::{check, logs, serve, terminal};
+use crate::{config, logs, serve, terminal};
 use plan::Plan;
 use screen::Shown;
 
@@ -52,7 +52,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let watch = Watch::new(plan.config_file());
     let config = match plan.config() {
         Ok(config) => config,
-        Err(mistakes) => return Ok(check::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
     let mut stop = Signals::listen().context("can't listen for signals")?;
     let Some(mut dev) = Dev::start(plan, watch, config).await? else { return Ok(Exit::Usage) };
@@ -118,7 +118,7 @@ impl Dev {
         let config = match self.plan.config() {
             Ok(config) => config,
             Err(mistakes) => {
-                check::refuse(&mistakes);
+                config::refuse(&mistakes);
                 return Ok(false);
             }
         };
@@ -169,7 +169,7 @@ fn drawn(seen: mpsc::UnboundedSender<Shown>, caps: Caps) -> impl Fn(Seen) + Send
 fn refused(error: BuildError) -> anyhow::Result<()> {
     match error {
         BuildError::Config(mistakes) => {
-            check::refuse(&mistakes);
+            config::refuse(&mistakes);
             Ok(())
         }
         error => Err(error.into()),

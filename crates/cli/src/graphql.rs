@@ -7,7 +7,7 @@ use graphql::Explanation;
 use script::{Graph, Node, Position};
 
 use crate::exit::{Complaint, Exit};
-use crate::{check, file, terminal};
+use crate::{config, file, terminal};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
@@ -55,7 +55,7 @@ struct From {
 pub(crate) async fn schema(arguments: &Schema) -> anyhow::Result<Exit> {
     let ready = match arguments.from.find().await? {
         Ok(ready) => ready,
-        Err(mistakes) => return Ok(check::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
     let schema = ready.graphql.schema().unwrap_or_default();
     match &arguments.out {
@@ -70,7 +70,7 @@ pub(crate) async fn explain(arguments: &Explain) -> anyhow::Result<Exit> {
     let document = document(&arguments.document)?;
     let ready = match arguments.from.find().await? {
         Ok(ready) => ready,
-        Err(mistakes) => return Ok(check::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
     let explained = ready.graphql.explain(&document, arguments.operation.as_deref());
     let explanation = match explained {

@@ -4,6 +4,7 @@
 //! wrong, 70 it is our fault. `exit.rs` has them, `terminal.rs` is how anything is printed.
 
 mod aggregate;
+mod build;
 mod call;
 mod check;
 mod config;

@@ -1,6 +1,5 @@
 //! `orfa query`: what is done to programs before they are sent, and to their recordings afterwards.
 
-mod build;
 pub(crate) mod debug;
 mod native;
 mod node;
@@ -9,9 +8,9 @@ pub(crate) mod sign;
 
 use std::path::{Path, PathBuf};
 
+use crate::build::{self, Built, Metadata, Options};
 use crate::exit::{Complaint, Exit};
 use crate::{terminal, units};
-use build::{BuildError, Built, Metadata, Options};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
@@ -40,7 +39,7 @@ pub(crate) struct Arguments {
 pub(crate) fn build(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments { source, out, declare, flags } = arguments;
     let options = Options { flags: flags.clone(), metadata: metadata(source, declare) };
-    let built = build::build(source, &options).map_err(|error| complaint(&error))?;
+    let built = build::build(source, &options).map_err(Complaint::from)?;
     let out = out.clone().unwrap_or_else(|| source.with_extension("wasm"));
     std::fs::write(&out, &built.wasm).map_err(|error| {
         let message = format!("{} can't be written: {error}", out.display());
@@ -49,13 +48,6 @@ pub(crate) fn build(arguments: &Arguments) -> anyhow::Result<Exit> {
     terminal::complain(&built.warnings);
     terminal::say(&sizes(&out, &built));
     Ok(Exit::Ok)
-}
-
-/// The module of a C source, for whoever sends it at once.
-pub(crate) fn module(source: &Path) -> Result<Vec<u8>, Complaint> {
-    let built = build::build(source, &Options::default()).map_err(|error| complaint(&error))?;
-    terminal::complain(&built.warnings);
-    Ok(built.wasm)
 }
 
 /// What the module says about itself, if it was told to declare anything.
@@ -69,8 +61,4 @@ fn metadata(source: &Path, declare: &[String]) -> Option<Metadata> {
 fn sizes(out: &Path, built: &Built) -> String {
     let [raw, gzip] = [built.raw, built.gzip].map(|size| units::bytes(size as u64));
     format!("{}: {raw}, {gzip} with gzip\n", out.display())
-}
-
-fn complaint(error: &BuildError) -> Complaint {
-    Complaint::failed(error.code(), error.to_string(), "")
 }

@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::exit::{Complaint, Exit};
 use crate::signal::{self, End, Signals};
 use crate::watch::Watch;
-use crate::{check, logs, many_threads, worker};
+use crate::{config, logs, many_threads, worker};
 use reload::Reloader;
 use takeover::{Giver, Sockets, take};
 
@@ -46,12 +46,12 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
     watch.set(reading.files);
     let config = match reading.config {
         Ok(config) => Config { launcher: Some(worker::launcher()), ..config },
-        Err(mistakes) => return Ok(check::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
     let takeover = config.takeover.as_ref().map(|path| config.source.folder().join(path));
     let gateway = match Gateway::build(config) {
         Ok(gateway) => gateway,
-        Err(gateway::BuildError::Config(mistakes)) => return Ok(check::refuse(&mistakes)),
+        Err(gateway::BuildError::Config(mistakes)) => return Ok(config::refuse(&mistakes)),
         Err(error) => return Err(error.into()),
     };
     let signals = Signals::listen().context("can't listen for signals")?;

@@ -10,7 +10,7 @@ use openapi::{Document, Open, Operation};
 use services::path::Glob;
 
 use crate::exit::{Complaint, Exit};
-use crate::{check, terminal, units};
+use crate::{config, terminal, units};
 
 /// Write the types of services for query programs, from their OpenAPI documents.
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let services = match arguments.from.as_slice() {
         [one] if !one.contains('=') => match configured(Path::new(one)) {
             Ok(services) => services,
-            Err(mistakes) => return Ok(check::refuse(&mistakes)),
+            Err(mistakes) => return Ok(config::refuse(&mistakes)),
         },
         pairs => pairs.iter().map(|pair| named(pair)).collect::<Result<_, _>>()?,
     };

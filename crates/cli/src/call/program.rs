@@ -22,7 +22,7 @@ impl Program {
             "ts" | "mts" => (read(file)?, "text/typescript"),
             "js" | "mjs" => (read(file)?, "text/javascript"),
             "wasm" => (read(file)?, "application/wasm"),
-            "c" => (crate::query::module(file)?, "application/wasm"),
+            "c" => (crate::build::module(file)?, "application/wasm"),
             _ => return Err(unknown(file).into()),
         };
         Ok(Self { file: file.to_owned(), bytes: bytes.into(), content_type })

@@ -8,8 +8,8 @@ use std::process::Command;
 use environments::native::{HEADERS, SOURCES};
 use environments::toolchain::Toolchain;
 
-use super::build::{ORFA_ABI_H, ORFA_H};
 use super::debug;
+use crate::build::{ORFA_ABI_H, ORFA_H};
 use crate::exit::Complaint;
 
 /// The host's functions, from a recording.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use query::{Language, Recording, RecordingError, Replay, ReplayError, Replayed, Runtime, RuntimeConfig};
+use query::{Language, Recording, Replay, ReplayError, Replayed, Runtime, RuntimeConfig};
 
 use crate::call::{self, Problem, Program};
 use crate::exit::{Complaint, Exit};
@@ -66,25 +66,7 @@ pub(super) fn language(program: &Program) -> Language {
 
 /// Reads a recording from a file.
 pub(super) fn read(file: &Path) -> Result<Recording, Complaint> {
-    Recording::read(&call::read(file)?).map_err(|error| unreadable(&error))
-}
-
-/// Why something is no recording, and what to do.
-pub(crate) fn unreadable(error: &RecordingError) -> Complaint {
-    let text = error.to_string();
-    match error {
-        RecordingError::Version(_) => Complaint::failed(
-            "recording-version",
-            text,
-            "record it again, or use the `orfa` of the gateway that made it",
-        ),
-        RecordingError::Short { .. } => {
-            Complaint::failed("recording-short", text, "record it again: all of it has to be there")
-        }
-        RecordingError::Malformed(_) => {
-            Complaint::failed("recording-malformed", text, "`orfa call --record FILE` writes one")
-        }
-    }
+    call::recording(&call::read(file)?)
 }
 
 pub(super) fn complaint(error: &ReplayError, changed: bool) -> Complaint {

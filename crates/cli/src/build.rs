@@ -1,4 +1,4 @@
-//! `orfa query build`: from a C file to a query module of a few hundred bytes.
+//! From a C file to a query module of a few hundred bytes.
 //!
 //! Clang compiles (`compile.rs`), the object is looked at for what the linker would let pass
 //! (`object.rs`), wasm-ld links at the fixed addresses of a query, and `post_link.rs` makes what comes out
@@ -22,6 +22,8 @@ use std::path::Path;
 use environments::toolchain::Toolchain;
 use flate2::{Compression, write::GzEncoder};
 
+use crate::exit::Complaint;
+use crate::terminal;
 pub(crate) use compile::{ORFA_ABI_H, ORFA_H};
 pub(crate) use error::BuildError;
 
@@ -82,6 +84,13 @@ pub(crate) fn build(source: &Path, options: &Options) -> Result<Built, BuildErro
     let linked = compile::link(&tools, &object, &facts, folder.path())?;
     let wasm = finish(&read(&linked)?, options)?;
     Ok(Built { raw: wasm.len(), gzip: gzip_size(&wasm)?, wasm, warnings })
+}
+
+/// The module of a C source, for whoever sends it at once.
+pub(crate) fn module(source: &Path) -> Result<Vec<u8>, Complaint> {
+    let built = build(source, &Options::default())?;
+    terminal::complain(&built.warnings);
+    Ok(built.wasm)
 }
 
 /// Everything behind the linker: checks what came out and makes it a guest of the C environment.

@@ -1,6 +1,8 @@
 //! What can go wrong while a query is built, in the words of its author.
 use query_abi::layout;
 
+use crate::exit::Complaint;
+
 /// Why a query could not be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BuildError {
@@ -109,6 +111,12 @@ impl BuildError {
             Self::TableOverrun { .. } => "table-overrun",
             Self::Malformed(_) => "module-malformed",
         }
+    }
+}
+
+impl From<BuildError> for Complaint {
+    fn from(error: BuildError) -> Self {
+        Self::failed(error.code(), error.to_string(), "")
     }
 }
 

@@ -11,9 +11,9 @@ use super::fit::DATA_END;
 use super::object::Facts;
 
 /// The header that a query includes.
-pub(crate) const ORFA_H: &str = include_str!("../../../../../sdk/c/orfa.h");
+pub(crate) const ORFA_H: &str = include_str!("../../../../sdk/c/orfa.h");
 /// The raw ABI under it, generated.
-pub(crate) const ORFA_ABI_H: &str = include_str!("../../../../../sdk/c/orfa_abi.h");
+pub(crate) const ORFA_ABI_H: &str = include_str!("../../../../sdk/c/orfa_abi.h");
 
 /// Optimises for size: what an author's user waits for is the upload.
 const FLAGS: &[&str] = &["-Oz", "-Wall", "-fno-exceptions", "-ffunction-sections", "-fdata-sections"];
