@@ -1,0 +1,188 @@
+//! One request of a route: what is asked for, whether it may be, and the answer in the form that its client takes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use services::{Body, Call, Caller, Fingerprint, Told};
+
+use super::Inner;
+use crate::config::Introspection;
+use crate::error::GraphqlError;
+use crate::execute::{self, Answer};
+use crate::plan::Plan;
+use crate::recipe::Ready;
+use crate::serve::{
+    Asked, Hash, HttpError, Media, Owner, Refusal, Unread, asks_for_page, errors, hash, page, response,
+    status_of_document,
+};
+use crate::sources::Sources;
+use crate::subgraph::OperationKind;
+
+/// What is to be run.
+#[derive(Clone)]
+struct Operation {
+    ready: Arc<Ready>,
+    plan: Arc<Plan>,
+    variables: Bytes,
+}
+
+impl Operation {
+    async fn run(&self, sources: &Sources, call: Call) -> Answer {
+        let ground = sources.ground(call);
+        execute::run(&self.plan, self.ready.planner.schema(), self.variables.clone(), &ground).await
+    }
+}
+
+impl Inner {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Body>,
+        call: Call,
+    ) -> Result<Response<Body>, HttpError> {
+        let (head, body) = request.into_parts();
+        let is_get = matches!(head.method, Method::GET | Method::HEAD);
+        if !is_get && head.method != Method::POST {
+            return Err(HttpError::Method(head.method));
+        }
+        if self.has_page && is_get && head.uri.query().is_none() && asks_for_page(&head.headers) {
+            return Ok(page(&head.headers));
+        }
+        let media = Media::asked(&head.headers).ok_or(HttpError::NotAcceptable)?;
+        let to = To { media, is_head: head.method == Method::HEAD };
+        let asked = match Asked::read(&head, body, self.limits.body.0).await {
+            Ok(asked) => asked,
+            Err(Unread::Http(error)) => return Err(error),
+            Err(Unread::Graphql(refusal)) => return Ok(to.refused(&refusal)),
+        };
+        let ready = self.ready.load_full().ok_or_else(|| HttpError::NotReady(self.why()))?;
+        let owner = Owner::of(&call);
+        let (document, left) = match self.document(&asked, &owner) {
+            Ok(document) => document,
+            Err(refusal) => return Ok(to.refused(&refusal)),
+        };
+        let plan = match ready.planner.plan(&document, asked.operation.as_deref()) {
+            Ok(plan) => plan,
+            Err(errors) => return Ok(to.wrong(&errors)),
+        };
+        if plan.introspects && !self.tells(&call.caller) {
+            return Ok(to.refused(&Refusal::Introspection));
+        }
+        if is_get && plan.kind == OperationKind::Mutation {
+            return Err(HttpError::MutationByGet);
+        }
+        if let (Some(hash), Some(persisted)) = (left, &self.persisted) {
+            persisted.keep(owner, hash, &document);
+        }
+        let variables = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
+        let answer = self.run(Operation { ready, plan, variables }, call).await;
+        let status = if answer.is_before_execution { status_of_document(media) } else { StatusCode::OK };
+        Ok(response(answer.tree, status, media, to.is_head))
+    }
+
+    /// Runs an operation, or waits for an equal one that is under way.
+    async fn run(&self, operation: Operation, call: Call) -> Answer {
+        let Some(flights) = self.flights.as_ref().filter(|_| operation.plan.kind == OperationKind::Query)
+        else {
+            return operation.run(&self.sources, call).await;
+        };
+        let key = self.fingerprint(&operation, &call);
+        let flight = flights.join(&key, || {
+            let (operation, sources, call) = (operation.clone(), Arc::clone(&self.sources), call.clone());
+            async move { Arc::new(operation.run(&sources, call).await) }
+        });
+        match flight.await {
+            Some(answer) => {
+                Answer { tree: answer.tree.clone(), is_before_execution: answer.is_before_execution }
+            }
+            None => operation.run(&self.sources, call).await,
+        }
+    }
+
+    /// All that an operation's answer depends on.
+    fn fingerprint(&self, operation: &Operation, call: &Call) -> Fingerprint {
+        let mut key = Fingerprint::default();
+        let (kind, name) = match &call.caller {
+            Caller::Anonymous => (0, ""),
+            Caller::Named(name) => (1, &**name),
+            Caller::Subject(name) => (2, &**name),
+        };
+        key.add(&[kind, call.hops]);
+        key.add(name.as_bytes());
+        // What is under way holds its plan, so that no other one can stand at its place.
+        key.add(&Arc::as_ptr(&operation.plan).addr().to_ne_bytes());
+        key.add(&operation.variables);
+        let services = self.recipe.services().filter_map(|name| self.services.get(name));
+        for name in services.flat_map(|service| service.forwarded()) {
+            for value in call.headers.iter().flat_map(|headers| headers.get_all(name)) {
+                key.add(name.as_str().as_bytes());
+                key.add(value.as_bytes());
+            }
+        }
+        key
+    }
+
+    /// The document that is asked for; and its hash, if it is to be kept.
+    fn document(&self, asked: &Asked, owner: &Owner) -> Result<(Arc<str>, Option<Hash>), Refusal> {
+        if let Some(name) = &asked.id {
+            let document = self.listed.by_name(name);
+            return Ok((Arc::clone(document.ok_or_else(|| Refusal::Unknown(name.clone()))?), None));
+        }
+        let Some(text) = &asked.query else {
+            let hash = asked.hash.ok_or(Refusal::NoQuery)?;
+            if let Some(document) = self.listed.by_hash(&hash) {
+                return Ok((Arc::clone(document), None));
+            }
+            if self.documents_only {
+                return Err(Refusal::NotListed);
+            }
+            let persisted = self.persisted.as_ref().ok_or(Refusal::NotSupported)?;
+            return Ok((persisted.find(owner, &hash).ok_or(Refusal::NotFound)?, None));
+        };
+        let own = (asked.hash.is_some() || self.documents_only).then(|| hash(text));
+        if asked.hash.is_some() && asked.hash != own {
+            return Err(Refusal::Mismatch);
+        }
+        let is_listed = own.as_ref().is_some_and(|own| self.listed.by_hash(own).is_some());
+        if self.documents_only && !is_listed {
+            return Err(Refusal::NotListed);
+        }
+        Ok((text.as_str().into(), asked.hash.filter(|_| !is_listed)))
+    }
+
+    /// Whether a caller may see the schema.
+    fn tells(&self, caller: &Caller) -> bool {
+        match &self.introspection {
+            Introspection::On => true,
+            Introspection::Off => false,
+            Introspection::Callers(callers) => {
+                matches!(caller, Caller::Named(name) if callers.callers.iter().any(|known| **known == **name))
+            }
+        }
+    }
+}
+
+/// In which form a client is answered.
+#[derive(Clone, Copy)]
+struct To {
+    media: Media,
+    is_head: bool,
+}
+
+impl To {
+    fn refused(self, refusal: &Refusal) -> Response<Body> {
+        let mut response = errors(&[refusal.error()], refusal.status(self.media), self.media, self.is_head);
+        response.extensions_mut().insert(Told(refusal.code()));
+        response
+    }
+
+    /// A document that is none, or not one of this schema.
+    fn wrong(self, wrong: &[GraphqlError]) -> Response<Body> {
+        let entries: Vec<_> = wrong.iter().map(GraphqlError::json).collect();
+        let mut response = errors(&entries, status_of_document(self.media), self.media, self.is_head);
+        if let Some(first) = wrong.first() {
+            response.extensions_mut().insert(Told(first.code));
+        }
+        response
+    }
+}
