@@ -1,5 +1,6 @@
 //! What is kept when processes end: in order, by a hand-over, and by SIGKILL at any moment.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -55,6 +56,22 @@ async fn a_worker_that_is_killed_is_replaced_and_takes_no_state_along() {
         kill(workers(&served.gateway)[0]);
         served.comes_to("/data", "Hello S").await;
     }
+}
+
+#[tokio::test]
+async fn workers_are_started_from_the_binary_that_runs_even_if_another_has_taken_its_name() {
+    let folder = tempfile::tempdir_in(orfa().parent().expect("a folder")).expect("a folder");
+    let (binary, other) = (folder.path().join("orfa"), folder.path().join("other"));
+    std::fs::hard_link(orfa(), &binary).expect("a second name");
+    let gateway = Gateway::start_with(&binary, CONFIG, &[("kept.sjs", KEPT)]).await;
+    let counter = format!("{}/counter", gateway.url);
+    let asked = async |method| http::request(method, &counter, &[], "").await.expect("an answer").text();
+    assert_eq!(asked("POST").await, "1");
+    std::fs::write(&other, "#!/bin/sh\necho 'this is another binary' >&2; exit 1\n").expect("written");
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    std::fs::rename(&other, &binary).expect("replaced");
+    kill(workers(&gateway)[0]);
+    assert_eq!(asked("GET").await, "1", "{:?}", gateway.log());
 }
 
 #[tokio::test]
