@@ -10,6 +10,7 @@ use http::{HeaderMap, StatusCode};
 use services::{Fault, Problem};
 
 use crate::state;
+use crate::workers::Loss;
 
 /// What went wrong.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -47,6 +48,8 @@ pub(crate) enum ScriptError {
     Loop(String),
     #[error("the worker that ran the request was lost")]
     Lost,
+    #[error("the worker that ran the request was lost: it ran out of memory, at its limit of {limit} MiB")]
+    HeapFull { limit: u64 },
     #[error("the service is not ready yet")]
     NotReady,
     #[error("the script can't be loaded: {0}")]
@@ -57,6 +60,12 @@ pub(crate) enum ScriptError {
     Kept(state::Error),
     #[error("{at}: the worker broke the rules of its protocol: {message}")]
     Protocol { at: String, message: String },
+}
+
+impl From<&Loss> for ScriptError {
+    fn from(loss: &Loss) -> Self {
+        loss.full.map_or(Self::Lost, |limit| Self::HeapFull { limit })
+    }
 }
 
 impl From<state::Error> for ScriptError {
@@ -85,7 +94,7 @@ impl ScriptError {
             }
             Self::Resource => (StatusCode::BAD_GATEWAY, Fault::Upstream),
             Self::Loop(_) => (StatusCode::LOOP_DETECTED, Fault::Upstream),
-            Self::Lost | Self::NotReady | Self::InternalCalls { .. } => {
+            Self::Lost | Self::HeapFull { .. } | Self::NotReady | Self::InternalCalls { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, Fault::Unavailable)
             }
             Self::Kept(error) => kept(error),
@@ -123,7 +132,7 @@ impl Problem for ScriptError {
             Self::Resource => "script-resource",
             Self::ResourceTime => "script-resource-timeout",
             Self::Loop(_) => "script-loop",
-            Self::Lost => "worker-lost",
+            Self::Lost | Self::HeapFull { .. } => "worker-lost",
             Self::NotReady => "script-not-ready",
             Self::Broken(_) => "script-broken",
             Self::InternalCalls { .. } => "script-internal-calls",
@@ -144,6 +153,10 @@ impl Problem for ScriptError {
         match self {
             Self::BodyJson(_) => "Send what the Content-Type says, or another Content-Type.",
             Self::Lost => "Part of the request may have had its effect; look before repeating it.",
+            Self::HeapFull { .. } => {
+                "Have the handler hold fewer things at once, or raise `scripts.memory`. Part of the request may have \
+                 had its effect; look before repeating it."
+            }
             Self::NotReady | Self::InternalCalls { .. } => "Try again later.",
             Self::Kept(error) => return error.hint().to_string(),
             _ => "",

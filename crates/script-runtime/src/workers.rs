@@ -308,7 +308,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let crowd = self.crowd.get_mut().unwrap_or_else(PoisonError::into_inner);
         for worker in self.shared.load().iter().chain(&crowd.solos) {
-            worker.lose(Loss { culprit: None, text: "the script is no longer served".to_owned() });
+            worker.lose(Loss::of("the script is no longer served"));
         }
     }
 }

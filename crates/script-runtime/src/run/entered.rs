@@ -140,7 +140,7 @@ impl Run {
                     let at = generation.place(self.handler).to_owned();
                     return Err(ScriptError::Time { at, limit: self.setup.limits.time.0 });
                 }
-                Err(ScriptError::Lost)
+                Err((&*loss).into())
             }
         }
     }

@@ -13,7 +13,7 @@ const AGAIN: u32 = 3;
 
 impl Run {
     pub(super) async fn lost(&mut self, loss: &Loss, was_busy: bool) -> Result<(), ScriptError> {
-        let Some(mut entered) = self.entered.take() else { return Err(ScriptError::Lost) };
+        let Some(mut entered) = self.entered.take() else { return Err(loss.into()) };
         entered.is_over = true;
         if loss.culprit == Some(entered.place.run) {
             self.generation.strike(self.handler, 1);
@@ -25,11 +25,11 @@ impl Run {
             self.generation.strike(self.handler, 2);
             let at = self.generation.place(self.handler);
             tracing::error!(target: "script", at, "the handler ended its worker: {}", loss.text);
-            return Err(ScriptError::Lost);
+            return Err(loss.into());
         }
         self.lost += 1;
         if !self.is_clean || self.lost > AGAIN {
-            return Err(ScriptError::Lost);
+            return Err(loss.into());
         }
         drop(entered);
         self.calls.begin_again();

@@ -41,6 +41,26 @@ async fn a_run_that_changed_nothing_is_run_again_elsewhere_and_another_is_503() 
 }
 
 #[tokio::test]
+async fn whoever_is_answered_by_nobody_since_a_heap_was_full_is_told_its_limit_and_what_to_do() {
+    let mut wish = wish();
+    wish.scripts.memory = services::Bytes(32 << 20);
+    // To fill a heap takes longer than a run computes, as a rule.
+    wish.options.limits.time = services::Duration::from_secs(60);
+    wish.options.limits.wall = services::Duration::from_secs(60);
+    let holds = "function () { const held = []; for (;;) held.push([held.length]); }";
+    let rig = written().resource("/holds").on(Get, holds).start_as(wish).await;
+    let request = http::Request::get("/holds").body(services::body::empty()).expect("a request");
+    let problem = rig.send(request).await.expect_err("no answer");
+    assert_eq!((problem.status().as_u16(), problem.code()), (503, "worker-lost"));
+    assert!(problem.to_string().ends_with("it ran out of memory, at its limit of 32 MiB"), "{problem}");
+    assert!(
+        problem.hint().contains("hold fewer things at once, or raise `scripts.memory`"),
+        "{}",
+        problem.hint()
+    );
+}
+
+#[tokio::test]
 async fn what_a_lost_worker_had_not_committed_never_was_and_what_it_had_is_there() {
     let rig = written()
         .resource("/n")

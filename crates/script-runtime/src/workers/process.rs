@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
 
 use super::link::log;
 use super::worker::Worker;
@@ -19,6 +20,9 @@ use crate::config::{Engine, EngineConfig};
 
 /// The longest line that is logged as one.
 const LINE: u64 = 8 << 10;
+
+/// What V8 says before it ends its process, in Node.js and in Deno.
+const FULL: [&str; 2] = ["JavaScript heap out of memory", "Fatal JavaScript out of memory"];
 
 /// How workers are started: the command with its arguments, up to those of the worker itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +32,12 @@ pub(crate) struct Launch {
     launcher: Option<Launcher>,
     /// The folder of the state, which no worker may read.
     state: PathBuf,
+    /// The limit of the heap, in MiB, where the engine is given one.
+    pub(super) heap: Option<u64>,
 }
+
+/// Whether a process said, before it was gone, that its heap is full.
+pub(super) type Told = JoinHandle<bool>;
 
 /// The gateway's own binary, as it confines itself and becomes a worker: [`crate::confined`] takes what comes behind
 /// these arguments.
@@ -54,6 +63,7 @@ impl Launch {
         state: PathBuf,
     ) -> Result<Self, NoEngine> {
         let megabytes = (memory >> 20).max(16);
+        let has_limit = matches!(engine, EngineConfig::Known(Engine::Node | Engine::Deno));
         let (name, arguments) = match engine {
             EngineConfig::Known(Engine::Node) => ("node", node(megabytes)),
             EngineConfig::Known(Engine::Bun) => ("bun", vec!["--no-install".to_owned()]),
@@ -71,7 +81,7 @@ impl Launch {
         };
         let program = find(Path::new(name)).ok_or_else(|| NoEngine(name.to_owned()))?;
         let arguments = arguments.into_iter().map(OsString::from).collect();
-        Ok(Self { program, arguments, launcher, state })
+        Ok(Self { program, arguments, launcher, state, heap: has_limit.then_some(megabytes) })
     }
 
     /// Starts a worker that works in this folder.
@@ -108,20 +118,27 @@ impl Launch {
 }
 
 /// Logs what a process prints, until it is gone.
-pub(super) fn listen(worker: &Arc<Worker>, child: &mut Child) {
+pub(super) fn listen(worker: &Arc<Worker>, child: &mut Child) -> Told {
     if let Some(out) = child.stdout.take() {
         tokio::spawn(lines(Arc::clone(worker), out, 1));
     }
-    if let Some(err) = child.stderr.take() {
-        tokio::spawn(lines(Arc::clone(worker), err, 2));
-    }
+    let (worker, err) = (Arc::clone(worker), child.stderr.take());
+    tokio::spawn(async move {
+        match err {
+            Some(err) => lines(worker, err, 2).await,
+            None => false,
+        }
+    })
 }
 
-async fn lines(worker: Arc<Worker>, from: impl AsyncRead + Unpin, level: u8) {
-    let mut from = BufReader::new(from);
+/// Whether one of them says that the heap is full.
+async fn lines(worker: Arc<Worker>, from: impl AsyncRead + Unpin, level: u8) -> bool {
+    let (mut from, mut is_full) = (BufReader::new(from), false);
     while let Some(line) = line(&mut from).await {
+        is_full |= FULL.iter().any(|full| line.contains(full));
         log(&worker, level, &line);
     }
+    is_full
 }
 
 async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {

@@ -6,6 +6,8 @@
 //! turn. An engine without a watchdog is noticed by its silence.
 
 use std::collections::HashMap;
+use std::io;
+use std::process::ExitStatus;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -23,6 +25,8 @@ use crate::frame::Out;
 
 /// In this time a new worker has connected.
 const START: Duration = Duration::from_secs(30);
+/// So long after one end of a worker the others are waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// What ends sooner was not started well: the next one waits.
 const SHORT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -146,7 +150,7 @@ fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
         if !worker.is_retired() {
             used.push(part);
         } else if worker.load().1 == 0 {
-            worker.lose(Loss { culprit: None, text: "it is no longer needed".to_owned() });
+            worker.lose(Loss::of("it is no longer needed"));
         }
     }
     let solos = pool.crowd().solos.clone();
@@ -155,7 +159,7 @@ fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
         look_at(pool, worker, seen);
         seen.idle = if worker.load().1 == 0 { seen.idle + 1 } else { 0 };
         if seen.idle > IDLE {
-            worker.lose(Loss { culprit: None, text: "it is no longer needed".to_owned() });
+            worker.lose(Loss::of("it is no longer needed"));
         }
     }
     seen.retain(|id, _| shared.iter().chain(&solos).any(|worker| worker.id == *id));
@@ -176,8 +180,7 @@ fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
 fn look_at(pool: &Pool, worker: &Arc<Worker>, seen: &mut Seen) -> f64 {
     let Some(pid) = worker.pid() else { return 0.0 };
     if process::memory(pid).is_some_and(|memory| memory > pool.size.memory * 2 + (256 << 20)) {
-        let text = "it held much more memory than `scripts.memory` grants its heap".to_owned();
-        worker.lose(Loss { culprit: None, text });
+        worker.lose(Loss::of("it held much more memory than `scripts.memory` grants its heap"));
     }
     let Some(cpu) = process::cpu(pid) else { return 0.0 };
     let used = cpu.saturating_sub(seen.cpu);
@@ -217,7 +220,7 @@ async fn confirm(worker: Arc<Worker>, run: u32, known: Duration, limit: Duration
 
 fn stuck(culprit: Option<u32>, limit: Duration) -> Loss {
     let text = format!("a run kept it busy for longer than {} without a pause", services::Duration(limit));
-    Loss { culprit, text }
+    Loss { culprit, ..Loss::of(text) }
 }
 
 /// Starts a worker's process, and keeps it until one of the two ends.
@@ -227,11 +230,11 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
     let mut child = match started {
         Ok(child) => Some(child),
         Err(error) => {
-            worker.lose(Loss { culprit: None, text: format!("it can't be started: {error}") });
+            worker.lose(Loss::of(format!("it can't be started: {error}")));
             None
         }
     };
-    if let Some((child, connections, host, news)) = &mut child {
+    if let Some((child, told, connections, host, news)) = &mut child {
         let link = async {
             let main = timeout(START, &mut connections.main).await;
             let Ok(Ok(Connection { stream, reader, engine })) = main else {
@@ -250,15 +253,16 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
             watchdog(&worker, &mut connections.watchdog, news);
             served.await.unwrap_or_else(|error| format!("its connection: {error}"))
         };
-        let text = tokio::select! {
-            status = child.wait() => ended(status),
-            text = link => match timeout(Duration::from_secs(1), child.wait()).await {
-                Ok(status) => ended(status),
-                Err(_) => text,
+        let heap = host.launch.heap;
+        let loss = tokio::select! {
+            status = child.wait() => ended(status, told, heap).await,
+            text = link => match timeout(PATIENCE, child.wait()).await {
+                Ok(status) => ended(status, told, heap).await,
+                Err(_) => Loss::of(text),
             },
-            _ = worker.gone() => String::new(),
+            _ = worker.gone() => Loss::of(""),
         };
-        worker.lose(Loss { culprit: None, text });
+        worker.lose(loss);
         let _ = child.kill().await; // It may be gone already.
         host.forget(worker.id);
     }
@@ -273,15 +277,16 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
     }
 }
 
-type Started = (tokio::process::Child, super::host::Connections, Arc<super::Host>, super::link::Tell);
+type Started =
+    (tokio::process::Child, process::Told, super::host::Connections, Arc<super::Host>, super::link::Tell);
 
-fn start(pool: &Pool, worker: &Arc<Worker>) -> std::io::Result<Started> {
+fn start(pool: &Pool, worker: &Arc<Worker>) -> io::Result<Started> {
     let host = &pool.host;
     let connections = host.expect(worker.id)?;
     let mut child = host.launch.spawn(&host.file(), &host.socket(), &host.home, &pool.folder, worker.id)?;
     worker.set_pid(child.id());
-    process::listen(worker, &mut child);
-    Ok((child, connections, Arc::clone(host), pool.news.clone()))
+    let told = process::listen(worker, &mut child);
+    Ok((child, told, connections, Arc::clone(host), pool.news.clone()))
 }
 
 /// Listens to a worker's watchdog when it comes.
@@ -298,7 +303,19 @@ fn watchdog(
     });
 }
 
-fn ended(status: std::io::Result<std::process::ExitStatus>) -> String {
-    status
-        .map_or_else(|error| format!("its process: {error}"), |status| format!("its process ended: {status}"))
+/// Why a process is gone, which it may have told with its last words.
+async fn ended(status: io::Result<ExitStatus>, told: &mut process::Told, heap: Option<u64>) -> Loss {
+    let status = match status {
+        Ok(status) => status,
+        Err(error) => return Loss::of(format!("its process: {error}")),
+    };
+    // What it started itself may have its output still open.
+    let is_full = timeout(PATIENCE, told).await.is_ok_and(|told| told.is_ok_and(|is_full| is_full));
+    match heap.filter(|_| is_full && !status.success()) {
+        Some(limit) => {
+            let text = format!("its heap was full, at {limit} MiB (`scripts.memory`): {status}");
+            Loss { full: Some(limit), ..Loss::of(text) }
+        }
+        None => Loss::of(format!("its process ended: {status}")),
+    }
 }

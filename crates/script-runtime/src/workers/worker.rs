@@ -61,6 +61,15 @@ pub(crate) struct Loss {
     pub(crate) culprit: Option<u32>,
     /// What happened.
     pub(crate) text: String,
+    /// The limit of its heap, in MiB, if that is what ended it.
+    pub(crate) full: Option<u64>,
+}
+
+impl Loss {
+    /// That of a worker which no run is known to have ended.
+    pub(super) fn of(text: impl Into<String>) -> Self {
+        Self { culprit: None, text: text.into(), full: None }
+    }
 }
 
 /// What is said of a run, until somebody looks.
@@ -162,7 +171,7 @@ impl Worker {
         match gone.wait_for(Option::is_some).await.map(|loss| loss.clone()) {
             Ok(Some(loss)) => loss,
             // The sender is ours, and what was waited for is there.
-            _ => Arc::new(Loss { culprit: None, text: "it is gone".to_owned() }),
+            _ => Arc::new(Loss::of("it is gone")),
         }
     }
 
