@@ -112,6 +112,19 @@ async fn build_shows_the_javascript_and_maps_it() {
 }
 
 #[tokio::test]
+async fn build_says_in_the_words_of_check_which_handlers_need_no_worker_and_keeps_the_javascript_apart() {
+    let folder =
+        folder("service s { res g = 'http://g/@'; res '/a' on GET { respond { g: g.get(query.id) } } }");
+    let (_, checked, _) = run(folder.path(), &["script", "check", "shop.sjs"]).await;
+    assert!(checked.contains("GET /a  stateless: composed without a worker"), "{checked}");
+    let (_, out, err) = run(folder.path(), &["script", "build", "shop.sjs"]).await;
+    assert_eq!(err, checked);
+    assert!(out.contains("$s.handler(0, ") && !out.contains("composed"), "{out}");
+    let (_, _, err) = run(folder.path(), &["script", "build", "shop.sjs", "-o", "out"]).await;
+    assert_eq!(err, checked);
+}
+
+#[tokio::test]
 async fn graph_says_what_waits_for_what_and_draws_it() {
     let folder = folder(PAR);
     let (output, out, err) = run(folder.path(), &["script", "graph", "shop.sjs"]).await;

@@ -43,7 +43,7 @@ pub(crate) struct CheckArguments {
     json: bool,
 }
 
-/// Show the JavaScript that a script becomes.
+/// Show the JavaScript that a script becomes, and tell on the standard error how each of its handlers will run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BuildArguments {
     #[command(flatten)]
@@ -86,6 +86,8 @@ pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
     let compiled = Compiled::of(&arguments.source)?;
     compiled.complain();
     let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
+    // The standard output is the program's.
+    terminal::complain(&plan::text(program));
     let map = arguments.source_map.then(|| program.map.v3(&compiled.name, &compiled.text));
     let mut code = format!("{}\n", program.code.trim_end());
     let Some(folder) = &arguments.out else {
