@@ -13,7 +13,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{native, node, replay};
 use crate::call;
 use crate::exit::{Complaint, Exit};
-use crate::terminal;
 
 /// Run a recorded program in a debugger, fed from its recording: C in gdb, JavaScript and TypeScript in Node's.
 #[derive(Debug, clap::Args)]
@@ -86,9 +85,4 @@ fn missing(tool: &Path, error: &std::io::Error) -> Complaint {
         message,
         "install it, or name another one behind `--`; `--plain` needs none",
     )
-}
-
-/// Tells what a tool said, if it said anything.
-pub(super) fn told(output: &[u8]) {
-    terminal::complain(&String::from_utf8_lossy(output));
 }

@@ -8,9 +8,9 @@ use std::process::Command;
 use environments::native::{HEADERS, SOURCES};
 use environments::toolchain::Toolchain;
 
-use super::debug;
 use crate::build::{ORFA_ABI_H, ORFA_H};
 use crate::exit::Complaint;
+use crate::terminal;
 
 /// The host's functions, from a recording.
 const MOCK: &str = include_str!("../../../../sdk/c/orfa_mock.c");
@@ -60,6 +60,6 @@ pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<
             format!("{} does not compile:\n{}", source.display(), String::from_utf8_lossy(&output.stderr));
         return Err(Complaint::failed("compile-failed", message, "").into());
     }
-    debug::told(&output.stderr);
+    terminal::complain(&String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
