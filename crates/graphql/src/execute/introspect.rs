@@ -1,7 +1,9 @@
 //! `__schema` and `__type`: answered out of the schema that clients see.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use graphql_tools::static_graphql::query::{Field as Asked, Selection, SelectionSet, Value as Given};
 use graphql_tools::static_graphql::schema::{
     Definition, Directive, DirectiveDefinition, Document, EnumValue, Field, InputValue, Type, TypeDefinition,
@@ -27,6 +29,8 @@ enum Thing<'s> {
 
 struct Introspection<'s> {
     schema: &'s Document,
+    /// The types by their names, which each field and argument asks for.
+    types: HashMap<&'s str, &'s TypeDefinition, RandomState>,
     plan: &'s Plan,
     variables: &'s Variables,
     out: &'s mut Vec<u8>,
@@ -34,12 +38,20 @@ struct Introspection<'s> {
 
 /// Writes the value of a field of `Query` that asks for the schema. Its fragments stand in their places.
 pub(super) fn write(schema: &Document, plan: &Plan, variables: &Variables, asked: &Asked, out: &mut Vec<u8>) {
-    let mut introspection = Introspection { schema, plan, variables, out };
+    let types = definitions(schema).map(|definition| (definition.name(), definition)).collect();
+    let mut introspection = Introspection { schema, types, plan, variables, out };
     let thing = match asked.name.as_str() {
         "__schema" => Some(Thing::Schema),
         _ => introspection.text_argument(asked, "name").and_then(|name| introspection.named(&name)),
     };
     introspection.maybe(thing, &[&asked.selection_set]);
+}
+
+fn definitions(schema: &Document) -> impl Iterator<Item = &TypeDefinition> {
+    schema.definitions.iter().filter_map(|definition| match definition {
+        Definition::TypeDefinition(definition) => Some(definition),
+        _ => None,
+    })
 }
 
 impl<'s> Introspection<'s> {
@@ -60,15 +72,8 @@ impl<'s> Introspection<'s> {
         }
     }
 
-    fn definitions(&self) -> impl Iterator<Item = &'s TypeDefinition> + use<'s> {
-        self.schema.definitions.iter().filter_map(|definition| match definition {
-            Definition::TypeDefinition(definition) => Some(definition),
-            _ => None,
-        })
-    }
-
     fn named(&self, name: &str) -> Option<Thing<'s>> {
-        self.definitions().find(|definition| definition.name() == name).map(Thing::Type)
+        self.types.get(name).copied().map(Thing::Type)
     }
 
     fn maybe(&mut self, thing: Option<Thing<'s>>, sets: &[&SelectionSet]) {
@@ -225,7 +230,7 @@ impl<'s> Introspection<'s> {
             (Arc::clone(types.name(types.query)), types.mutation.map(|id| types.name(id)));
         match name {
             "types" => {
-                let all = self.definitions().map(Thing::Type).collect();
+                let all = definitions(self.schema).map(Thing::Type).collect();
                 self.list(Some(all), below);
             }
             "queryType" => {

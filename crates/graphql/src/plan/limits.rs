@@ -14,6 +14,11 @@ use crate::error::{Code, GraphqlError};
 const NESTING: usize = 200;
 /// How often a field of one name may be selected at one place of the answer: all are compared with each other.
 const SAME: usize = 300;
+/// How many of [`LISTS`] may stand within each other in introspection. A schema of hundreds of types has thousands of fields, and
+/// each list multiplies by them; tools take one.
+const WITHIN: u32 = 2;
+/// The lists of introspection that lead from types to types.
+const LISTS: [&str; 4] = ["fields", "interfaces", "possibleTypes", "inputFields"];
 
 /// Judges a text before it is parsed.
 pub(crate) fn nesting(text: &str) -> Result<(), Box<GraphqlError>> {
@@ -61,6 +66,8 @@ struct Counts {
     cost: u64,
     /// Fields that are not within others.
     fields: u64,
+    /// Lists of introspection within each other.
+    lists: u64,
 }
 
 struct Counting<'d> {
@@ -98,6 +105,7 @@ pub(crate) fn operation(
         over("a number of aliases", counts.aliases, limits.aliases),
         over("a cost", counts.cost, limits.cost),
         over("a number of root fields", counts.fields, limits.root_fields),
+        over("a number of lists within each other in `__schema` or `__type`", counts.lists, WITHIN),
     ];
     told.into_iter().flatten().next().map_or(Ok(()), Err)?;
     repeated(&[selections], &counting.fragments)
@@ -153,6 +161,11 @@ impl<'d> Counting<'d> {
                         aliases: below.aliases.saturating_add(u64::from(field.alias.is_some())),
                         cost: below.cost.saturating_mul(many).saturating_add(1),
                         fields: 1,
+                        lists: below.lists
+                            + u64::from(is_introspection(
+                                parent.map(|id| &**self.types.name(id)),
+                                &field.name,
+                            )),
                     }
                 }
                 Selection::InlineFragment(fragment) => {
@@ -166,6 +179,7 @@ impl<'d> Counting<'d> {
             sum.aliases = sum.aliases.saturating_add(counts.aliases);
             sum.cost = sum.cost.saturating_add(counts.cost);
             sum.fields = sum.fields.saturating_add(counts.fields);
+            sum.lists = sum.lists.max(counts.lists);
         }
         Ok(sum)
     }
@@ -191,6 +205,11 @@ impl<'d> Counting<'d> {
         self.known.insert(name, Some(counts));
         Ok(counts)
     }
+}
+
+/// Whether a field is one of [`LISTS`]: of what the schema does not have, which is introspection, or of its types.
+fn is_introspection(parent: Option<&str>, field: &str) -> bool {
+    parent.is_none_or(|name| name.starts_with("__")) && LISTS.contains(&field)
 }
 
 fn lists(ty: &Ty) -> u32 {

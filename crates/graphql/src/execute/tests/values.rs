@@ -84,7 +84,23 @@ async fn documents_that_grow_beyond_measure_are_refused_at_once() {
     let within = format!("{{ posts {{ {} }} }}", "comments { id id id id id id id id } ".repeat(45));
     let rooted: String = (0..60).map(|number| format!("a{number}: __typename ")).collect();
     let rooted = format!("{{ ...F }} fragment F on Query {{ {rooted} }}");
-    for document in [nested.as_str(), &values, &deep, &aliased, &bomb, cyclic, &repeated, &within, &rooted] {
+    let schema =
+        format!("{{ __schema {{ types {} {{ name }} {} }} }}", "{ fields { type ".repeat(3), "} }".repeat(3));
+    let spread = "{ __type(name: \"Post\") { ...T } } fragment T on __Type { fields { type { possibleTypes { ...U } } } } \
+                  fragment U on __Type { ... on __Type { interfaces { name } } }";
+    for document in [
+        nested.as_str(),
+        &values,
+        &deep,
+        &aliased,
+        &bomb,
+        cyclic,
+        &repeated,
+        &within,
+        &rooted,
+        &schema,
+        spread,
+    ] {
         let answer = rig.ask(document).await;
         assert!(
             answer.contains("graphql-limit")
@@ -94,6 +110,8 @@ async fn documents_that_grow_beyond_measure_are_refused_at_once() {
         );
     }
     assert!(rig.asked().is_empty());
+    let answer = rig.ask("{ __type(name: \"Post\") { fields { type { fields { name } } } } }").await;
+    assert!(answer.starts_with(r#"{"data":{"__type":{"fields":[{"type":{"fields":"#), "{answer}");
 }
 
 #[test]
