@@ -49,22 +49,8 @@ pub(super) fn write(
     if fits { Leaf::Written } else { Leaf::Wrong }
 }
 
-/// Whether a value that is not null is of a scalar, and spelt as the answer spells it.
-#[inline]
-pub(super) fn is_as_it_stands(scalar: Scalar, node: Node<'_>) -> bool {
-    match (scalar, node.kind()) {
-        (Scalar::String | Scalar::Id, Json::String)
-        | (Scalar::Float, Json::Number)
-        | (Scalar::Boolean, Json::Bool(_)) => true,
-        (Scalar::Int, Json::Number) => {
-            matches!(node.number(), Some(Number::Unsigned(number)) if i32::try_from(number).is_ok())
-        }
-        (Scalar::Custom, kind) => kind != Json::Null,
-        _ => false,
-    }
-}
-
-/// Whether that is so at one glance, which it is for most.
+/// Whether a value that is not null is of a scalar, and spelt as the answer spells it, at one glance. Only an `Int` may be it
+/// all the same ([`is_int`]).
 #[inline(always)]
 pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &Passed<'_>) -> bool {
     match scalar {
@@ -74,6 +60,11 @@ pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &Passed<'_>) -> boo
         Scalar::Boolean => matches!(value.first(), b't' | b'f'),
         Scalar::Custom => value.first() != b'n',
     }
+}
+
+/// Whether a value is an `Int` from 0 on, of however many digits.
+pub(super) fn is_int(node: Node<'_>) -> bool {
+    matches!(node.number(), Some(Number::Unsigned(number)) if i32::try_from(number).is_ok())
 }
 
 fn int(node: Node<'_>, out: &mut Vec<u8>) -> Leaf {

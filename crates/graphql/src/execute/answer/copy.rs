@@ -7,7 +7,7 @@ use json::{Members, Node, Passed};
 use super::{Place, Val, Writer};
 use crate::execute::leaf;
 use crate::plan::shape::{Plain, ShapeId, Variant};
-use crate::plan::types::{Kind as Type, Ty, TypeId};
+use crate::plan::types::{Kind as Type, Scalar, Ty, TypeId};
 
 /// After so many objects of a shape one after the other that stand there otherwise, the rest is not tried any more.
 pub(super) const PATIENCE: u8 = 8;
@@ -163,7 +163,8 @@ impl<'r> Writer<'r> {
         }
         let fits = match plain {
             Plain::Scalar(scalar) => {
-                leaf::is_plainly_as_it_stands(scalar, &passed) || leaf::is_as_it_stands(scalar, passed.node())
+                leaf::is_plainly_as_it_stands(scalar, &passed)
+                    || scalar == Scalar::Int && leaf::is_int(passed.node())
             }
             Plain::Enum(id) => self.is_name(id, piece.text.get(value..end).unwrap_or_default()),
             Plain::Object(shape) => {

@@ -46,6 +46,15 @@ async fn what_is_null_or_not_there_is_null() {
 }
 
 #[tokio::test]
+async fn a_whole_number_of_many_digits_is_an_int_up_to_the_largest_and_none_beyond() {
+    let text = r#"[{"id":2147483647,"title":"x"},{"id":1,"title":"y"}]"#;
+    let wanted = r#"{"data":{"posts":[{"id":2147483647,"title":"x"},{"id":1,"title":"y"}]}}"#;
+    assert_eq!(posts(text, "{ posts { id title } }").await, wanted);
+    let answer = posts(r#"[{"id":2147483648,"title":"x"}]"#, "{ posts { id title } }").await;
+    assert!(answer.contains("graphql-value"), "{answer}");
+}
+
+#[tokio::test]
 async fn a_name_of_the_clients_stands_for_the_members() {
     let text = r#"[{"id":1,"title":"x","tags":["a"]}]"#;
     assert_eq!(
