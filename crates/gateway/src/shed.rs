@@ -9,11 +9,11 @@
 //! When to begin is CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
 //! short for a whole [`INTERVAL`]; a burst passes. How much to take from then on is a rate, and follows
 //! Breakwater (Cho et al., OSDI 2020): as long as the delay is short it grows by a small step, by longer ones
-//! the longer that lasts, otherwise it falls in proportion to the excess, to a half at most. While the delay is very long nothing is taken:
-//! a queue of refusals is soon gone, and what waited in it would be answered late anyway. A probe that is
-//! still waiting says so too, as soon as it has waited that long: a rate a little above what can be done
-//! lets everything in, and until the probe has come through that queue it would go on growing. Shedding ends
-//! when nothing had to be refused for a second.
+//! the longer that lasts; otherwise it falls in proportion to the excess, to a half at most. While the delay is
+//! very long nothing is taken: a queue of refusals is soon gone, and what waited in it would be answered late
+//! anyway. A probe that is still waiting says so too, as soon as it has waited that long: a rate a little above
+//! what can be done lets everything in, and until the probe has come through that queue it would go on growing.
+//! Shedding ends when nothing had to be refused for a second.
 //!
 //! Programs have a queue of their own, whose length is known (`sandbox/src/line.rs`): their way of answering says
 //! itself whether it has room, and sooner than any probe could.

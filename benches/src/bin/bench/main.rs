@@ -57,7 +57,7 @@ type Bench = (&'static str, u64, fn(&Tools) -> Result<()>);
 const BENCHES: &[Bench] = &[
     ("unseen", 5, unseen::run),
     ("threads", 15, threads::run),
-    ("query", 165, query::run),
+    ("query", 170, query::run),
     ("json", 20, json::run),
     ("idle", 5, idle::run),
     ("gigabyte", 10, gigabyte::run),
@@ -71,15 +71,15 @@ const BENCHES: &[Bench] = &[
     ("proxy", 110, proxy::run),
     ("dedup", 90, dedup::run),
     ("curves", 50, script::curves::run),
-    ("filter", 120, filter::run),
+    ("filter", 145, filter::run),
     ("memory", 90, memory::run),
     ("ways", 145, ways::run),
     ("workflows", 135, workflows::run),
     ("market", 40, workflows::market),
     ("script", 160, script::run),
     ("aggregate", 85, aggregate::run),
-    ("graphql", 325, graphql::run),
-    ("strapi", 340, strapi::run),
+    ("graphql", 340, graphql::run),
+    ("strapi", 345, strapi::run),
 ];
 
 /// Measures, and writes benches/results/.

@@ -161,11 +161,7 @@ impl<'d> Counting<'d> {
                         aliases: below.aliases.saturating_add(u64::from(field.alias.is_some())),
                         cost: below.cost.saturating_mul(many).saturating_add(1),
                         fields: 1,
-                        lists: below.lists
-                            + u64::from(is_introspection(
-                                parent.map(|id| &**self.types.name(id)),
-                                &field.name,
-                            )),
+                        lists: below.lists + u64::from(self.leads_to_types(parent, &field.name)),
                     }
                 }
                 Selection::InlineFragment(fragment) => {
@@ -182,6 +178,11 @@ impl<'d> Counting<'d> {
             sum.lists = sum.lists.max(counts.lists);
         }
         Ok(sum)
+    }
+
+    /// Whether a field is one of [`LISTS`], of a type of introspection.
+    fn leads_to_types(&self, parent: Option<TypeId>, field: &str) -> bool {
+        parent.is_none_or(|parent| self.types.name(parent).starts_with("__")) && LISTS.contains(&field)
     }
 
     fn fragment(&mut self, name: &str) -> Result<Counts, Box<GraphqlError>> {
@@ -205,11 +206,6 @@ impl<'d> Counting<'d> {
         self.known.insert(name, Some(counts));
         Ok(counts)
     }
-}
-
-/// Whether a field is one of [`LISTS`]: of what the schema does not have, which is introspection, or of its types.
-fn is_introspection(parent: Option<&str>, field: &str) -> bool {
-    parent.is_none_or(|name| name.starts_with("__")) && LISTS.contains(&field)
 }
 
 fn lists(ty: &Ty) -> u32 {
