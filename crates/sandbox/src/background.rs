@@ -101,13 +101,12 @@ mod tests {
     async fn who_comes_when_too_many_wait_is_told_at_once() {
         let background = Background::start(1).unwrap();
         let (go, gone) = std::sync::mpsc::channel::<()>();
+        let (begins, begun) = oneshot::channel();
         let blocked = tokio::spawn({
             let background = background.clone();
-            async move { background.run(move || gone.recv().is_err()).await }
+            async move { background.run(move || begins.send(()).is_ok() && gone.recv().is_err()).await }
         });
-        while background.waiting.load(Relaxed) == 0 && !blocked.is_finished() {
-            tokio::task::yield_now().await;
-        }
+        begun.await.unwrap();
         let many: Vec<_> = (0..2 * MOST).map(|_| Box::pin(background.run(|| ()))).collect();
         let full = futures_util::future::select_all(many).await.0;
         assert_eq!(full, Err(NotDone::Full));
