@@ -3,11 +3,12 @@
 
 use http::{HeaderName, request::Parts};
 use indexmap::IndexMap;
+use json::pointer::below;
 use json::{Document, Kind as JsonKind};
 use serde_json::Value as Json;
 
 use crate::declaration::{self, InputPlace, InputType};
-use crate::mistake::{Kind, Mistakes, below};
+use crate::mistake::{Kind, Mistakes};
 use crate::problem::AggregateError;
 
 /// The longest text or list where nothing else is said.

@@ -83,8 +83,3 @@ impl Mistakes {
         self.0
     }
 }
-
-/// A member below a place, as a JSON Pointer.
-pub(crate) fn below(place: &str, name: &str) -> String {
-    format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))
-}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, Method, StatusCode};
+use json::pointer::below;
 use json::{Document, Path};
 use services::{Service, Services};
 
@@ -17,7 +18,7 @@ pub(crate) use parts::{is_safe, sample};
 use crate::config::LimitsConfig;
 use crate::declaration::{Answer, Conflict, Declaration, Join, Missing, One};
 use crate::input::Inputs;
-use crate::mistake::{Kind, Mistake, Mistakes, below};
+use crate::mistake::{Kind, Mistake, Mistakes};
 use crate::template::{self, BodyTemplate, Names, Template, Url};
 
 /// The name under which answers tell of parts that failed.

@@ -41,7 +41,6 @@ pub use listen::{
 pub use mistake::Mistake;
 pub use schema::schema;
 pub use source::Source;
-pub(crate) use source::join;
 
 /// The config of a gateway.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -437,7 +436,7 @@ fn undeserialised(error: &serde_path_to_error::Error<serde_json::Error>, source:
     use serde_path_to_error::Segment;
     let pointer = error.path().iter().fold(String::new(), |pointer, segment| match segment {
         Segment::Seq { index } => format!("{pointer}/{index}"),
-        Segment::Map { key } => source::join(&pointer, key),
+        Segment::Map { key } => json::pointer::below(&pointer, key),
         Segment::Enum { .. } | Segment::Unknown => pointer,
     });
     let message =

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use http::Uri;
+use json::pointer::below;
 use openapi::Document;
 use query::Documents;
 use services::ServiceConfig;
 
-use crate::config::{Config, Mistake, join};
+use crate::config::{Config, Mistake};
 
 /// Reads the documents that a config names, with paths as programs write them.
 ///
@@ -26,7 +27,7 @@ pub fn read(config: &Config) -> Result<Documents, Vec<Mistake>> {
                 documents.insert(name.clone(), Arc::new(document));
             }
             Err(error) => {
-                let pointer = join(&join("/services", name), "openapi");
+                let pointer = below(&below("/services", name), "openapi");
                 let hint = "name the service's OpenAPI document, JSON or YAML, relative to the config; or leave it out";
                 mistakes.push(config.source.mistake(
                     &pointer,

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use graphql::{
     At, DocumentFile, Graphql, GraphqlConfig, Ground, Links, RemoteService, RemoteServices, Schemas,
 };
+use json::pointer::below;
 use services::Services;
 
 use crate::build::{add, mistakes};
-use crate::config::{Config, Mistake, Source, beside, join, read_file, read_long_file};
+use crate::config::{Config, Mistake, Source, beside, read_file, read_long_file};
 use crate::documents;
 
 /// What GraphQL routes are made of beside the config.
@@ -150,7 +151,7 @@ impl Read {
                 (At::Links(place), None) => source.mistake(&route, format!("{place}: {message}"), hint),
                 (At::Route(place), _) => source.mistake(&format!("{route}{place}"), message, hint),
                 (At::Service(name, place), _) => {
-                    source.mistake(&format!("{}{place}", join("/services", &name)), message, hint)
+                    source.mistake(&format!("{}{place}", below("/services", &name)), message, hint)
                 }
                 (At::Text { file, line, column }, _) => {
                     Mistake { file: file.into(), line, column, field: String::new(), message, hint }
@@ -168,7 +169,7 @@ impl Read {
         match unsettled {
             graphql::Unsettled::Mistakes(wrong) => self.told(source, route, wrong),
             graphql::Unsettled::Service(name, why) => {
-                let pointer = format!("{}/graphql", join("/services", &name));
+                let pointer = format!("{}/graphql", below("/services", &name));
                 let message = format!("the service `{name}` does not say its schema: {why}");
                 let hint = "start it, have it answer introspection, or name its schema under `schema`";
                 vec![source.mistake(&pointer, message, Some(hint.to_owned()))]
@@ -205,7 +206,7 @@ fn remotes(config: &Config, wrong: &mut Vec<Mistake>) -> RemoteServices {
     for (name, service) in &config.services {
         let Some(graphql) = &service.graphql else { continue };
         let schema = graphql.schema.as_ref().and_then(|schema| {
-            let pointer = format!("{}/graphql/schema", join("/services", name));
+            let pointer = format!("{}/graphql/schema", below("/services", name));
             let hint = "name a file in GraphQL's schema definition language, relative to the config; or leave it out";
             text(config, schema.as_ref(), &pointer, "schema", hint).map_err(|mistake| wrong.push(mistake)).ok()
         });

@@ -82,7 +82,7 @@ impl TracesConfig {
             if !is_name || HeaderValue::from_str(value).is_err() {
                 let message = "this is no header: a name or its value holds characters that none may hold";
                 let hint = "visible ASCII only; a secret read from a file often ends in a newline";
-                say(crate::config::join("/headers", name), message, hint);
+                say(json::pointer::below("/headers", name), message, hint);
             }
         }
         wrong

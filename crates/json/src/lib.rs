@@ -13,6 +13,7 @@ mod index;
 mod join;
 mod node;
 mod path;
+pub mod pointer;
 mod string;
 mod tree;
 mod walk;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::index::{self, Container, Tokens};
 use crate::string::{self, unescape};
-use crate::{Document, Error, walk};
+use crate::{Document, Error, pointer, walk};
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,9 +214,9 @@ impl<'a> Node<'a> {
         }
         let mut found = Some(self);
         for step in pointer.strip_prefix('/').ok_or(Error::NotPointer)?.split('/') {
-            let step = string::pointer_step(step)?;
+            let step = pointer::step(step)?;
             found = found.and_then(|node| match node.kind() {
-                Kind::Array => node.item(string::pointer_index(&step)?),
+                Kind::Array => node.item(pointer::index(&step)?),
                 _ => node.member(step.as_bytes()),
             });
         }

@@ -3,7 +3,7 @@
 //! `.page.items[*].id`, `[0]["a b"]`, or as a JSON Pointer (RFC 6901) whose step `*` is all items:
 //! `/page/items/*/id`. Nothing at all is the value itself.
 
-use crate::string::{pointer_index, pointer_step};
+use crate::pointer;
 use crate::{Kind, Node};
 
 /// Where values stand, seen from another one.
@@ -40,7 +40,7 @@ impl Path {
             for step in pointer.split('/') {
                 steps.push(match step {
                     "*" => Step::Each,
-                    name => Step::Name(pointer_step(name).map_err(|_| NotPath)?.into()),
+                    name => Step::Name(pointer::step(name).map_err(|_| NotPath)?.into()),
                 });
             }
             return Ok(Self(steps.into()));
@@ -109,7 +109,7 @@ fn walk<'a>(
 fn child<'a>(node: Node<'a>, step: &Step) -> Option<Node<'a>> {
     let Step::Name(name) = step else { return None };
     match node.kind() {
-        Kind::Array => node.item(pointer_index(name)?),
+        Kind::Array => node.item(pointer::index(name)?),
         _ => node.member(name.as_bytes()),
     }
 }
@@ -132,7 +132,7 @@ fn step(text: &str) -> Option<(Step, &str)> {
         }
     }
     let (number, rest) = inside.split_once(']')?;
-    pointer_index(number)?;
+    pointer::index(number)?;
     Some((Step::Name(number.into()), rest))
 }
 

@@ -1,8 +1,6 @@
-//! What stands between the quotes of a string, and between the slashes of a pointer.
+//! What stands between the quotes of a string.
 
 use std::borrow::Cow;
-
-use crate::Error;
 
 /// Text without its escapes. An unpaired surrogate becomes U+FFFD.
 pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
@@ -70,30 +68,4 @@ fn digits(text: &[u8]) -> Option<(u32, &[u8])> {
     let (digits, rest) = text.split_first_chunk::<4>()?;
     let value = digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?));
     Some((value?, rest))
-}
-
-/// An array index by RFC 6901: digits without leading zeros.
-pub(crate) fn pointer_index(step: &str) -> Option<usize> {
-    let plain = step == "0" || !step.starts_with('0');
-    (plain && step.bytes().all(|byte| byte.is_ascii_digit())).then(|| step.parse().ok()).flatten()
-}
-
-/// A step of a pointer, without its escapes: `~1` is a slash and `~0` a tilde.
-pub(crate) fn pointer_step(step: &str) -> Result<Cow<'_, str>, Error> {
-    if !step.contains('~') {
-        return Ok(Cow::Borrowed(step));
-    }
-    let mut out = String::with_capacity(step.len());
-    let mut chars = step.chars();
-    while let Some(char) = chars.next() {
-        match (char, char == '~') {
-            (_, true) => match chars.next() {
-                Some('0') => out.push('~'),
-                Some('1') => out.push('/'),
-                _ => return Err(Error::NotPointer),
-            },
-            (char, false) => out.push(char),
-        }
-    }
-    Ok(Cow::Owned(out))
 }

@@ -1,11 +1,12 @@
 //! What parts are to each other: which waits for which, which is put into which.
 
 use http::Method;
+use json::pointer::below;
 use json::{Path, Step};
 
 use super::{Part, parts};
 use crate::declaration::Declaration;
-use crate::mistake::{Kind, Mistakes, below};
+use crate::mistake::{Kind, Mistakes};
 
 /// Links the parts, and finds what can't be.
 pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mistakes) {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, Method};
+use json::pointer::below;
 use json::{Document, Path};
 use services::{Service, path};
 
 use super::{Each, Fallback, Ground, Joins, Over, Part, Target, keys, quoted};
 use crate::declaration::{self, Declaration, Fields, InputType, One};
-use crate::mistake::{Kind, Mistakes, below};
+use crate::mistake::{Kind, Mistakes};
 use crate::template::{self, BodyTemplate, Names, Slot, Source, Template, Url};
 
 /// Reads a part, and notes what is wrong with it.
@@ -171,7 +172,7 @@ impl Reader<'_> {
     fn headers(&mut self, part: &declaration::Part) -> Vec<(HeaderName, Template)> {
         let mut headers = Vec::new();
         for (name, value) in &part.headers {
-            let member = format!("headers/{}", name.replace('~', "~0").replace('/', "~1"));
+            let member = below("headers", name);
             let place = format!("{}/{member}", self.place);
             let template = self.names.template(value);
             match (HeaderName::try_from(name.as_str()), template) {
@@ -259,10 +260,7 @@ impl Reader<'_> {
 
     fn fields(&mut self, fields: &Fields) -> Option<Vec<(Bytes, Path)>> {
         let pairs: Vec<(&str, String)> = match fields {
-            Fields::Some(names) => names
-                .iter()
-                .map(|name| (&**name, format!("/{}", name.replace('~', "~0").replace('/', "~1"))))
-                .collect(),
+            Fields::Some(names) => names.iter().map(|name| (&**name, below("", name))).collect(),
             Fields::Renamed(map) => map
                 .iter()
                 .map(|(name, from)| {

@@ -3,6 +3,7 @@
 //! The schema is derived from the structs. One thing is changed: an optional field may be left out, not
 //! be `null`, since an empty `cors:` in YAML is a null that nobody meant.
 
+use json::pointer::below;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{JsonType, ValidationError};
 use schemars::JsonSchema;
@@ -12,7 +13,7 @@ use services::config::did_you_mean;
 
 use super::Config;
 use super::mistake::{Mistake, any_of};
-use super::source::{Source, join};
+use super::source::Source;
 
 /// The types whose values are texts of a form: what one is called, and what to write.
 const FORMS: [(&str, &str, &str); 6] = [
@@ -111,7 +112,7 @@ impl Speaker<'_> {
             let known: Vec<String> = known.iter().map(|&key| key.to_owned()).collect();
             format!("known here: {}", known.join(", "))
         });
-        let pointer = join(error.instance_path().as_str(), key);
+        let pointer = below(error.instance_path().as_str(), key);
         self.source.mistake_in_key(&pointer, format!("unknown key `{key}`"), Some(hint))
     }
 

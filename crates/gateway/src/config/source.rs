@@ -134,13 +134,8 @@ pub(super) fn field(pointer: &str) -> String {
             field.push_str(&format!("[{part}]"));
         } else {
             let dot = if field.is_empty() { "" } else { "." };
-            field.push_str(&format!("{dot}{}", part.replace("~1", "/").replace("~0", "~")));
+            field.push_str(&format!("{dot}{}", json::pointer::unescaped(part)));
         }
     }
     field
-}
-
-/// The pointer of a member.
-pub(crate) fn join(pointer: &str, member: &str) -> String {
-    format!("{pointer}/{}", member.replace('~', "~0").replace('/', "~1"))
 }

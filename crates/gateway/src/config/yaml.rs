@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use json::pointer::below;
 use saphyr::Scalar;
 use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 use serde_json::{Map, Value};
 
 use super::mistake::Mistake;
-use super::source::{Place, Source, join};
+use super::source::{Place, Source};
 use super::substitute;
 
 /// Deeper than any config, and shallow enough for every stack.
@@ -165,7 +166,7 @@ impl<'text> Reader<'text> {
         pointer: &str,
         depth: usize,
     ) -> Result<(), ScanError> {
-        let pointer = join(pointer, &name);
+        let pointer = below(pointer, &name);
         let (event, span) = self.next()?;
         if members.contains_key(&name) {
             let message = format!("the key `{name}` stands here twice");

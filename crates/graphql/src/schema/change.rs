@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use json::pointer::below;
 use services::config::did_you_mean;
 
 use super::declaration::{FieldChange, Links, TypeChange};
@@ -14,7 +15,7 @@ pub(super) type Changes<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;
 
 /// Where a change stands.
 fn at(parts: &[&str]) -> At {
-    At::Links(parts.iter().map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect())
+    At::Links(parts.iter().map(|part| below("", part)).collect())
 }
 
 /// Makes the changes. Fields that links are to add are changed when those are made.

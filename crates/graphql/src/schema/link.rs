@@ -7,6 +7,7 @@
 mod call;
 
 use indexmap::{IndexMap, IndexSet};
+use json::pointer::below;
 use services::config::did_you_mean;
 
 use super::change::{Changes, change_field, find, near};
@@ -47,7 +48,7 @@ struct Understood {
 /// Adds the links that the operator declares.
 pub(super) fn declared(models: &mut [Model], links: &Links, changes: &Changes<'_>, mistakes: &mut Mistakes) {
     for (name, declaration) in &links.links {
-        let place = format!("/links/{}", name.replace('~', "~0").replace('/', "~1"));
+        let place = below("/links", name);
         if let Err((member, message, hint)) = link(models, name, declaration, changes) {
             mistakes.add(Kind::Link, At::Links(place + member), message, hint);
         }

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use http::Method;
+use json::pointer::{escaped, unescaped};
 use openapi::{Content, Document, Operation as Described, Parameter as Taken, Place, Schema, Target};
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ use super::model::{Asked, Field, Fields, Filled, From, MUTATION, Model, QUERY, R
 use super::word;
 use crate::mistake::Finding;
 use crate::subgraph::{From as Source, Operation, Parameter};
-use types::{At, Types, Way, escaped};
+use types::{At, Types, Way};
 
 /// Headers that no parameter stands for, whatever a document says.
 const NOT_PARAMETERS: [&str; 3] = ["accept", "content-type", "authorization"];
@@ -276,7 +277,7 @@ fn fill(value: &Value) -> Result<Filled, String> {
     if member.is_empty() || member.contains('/') {
         return Err(format!("`${expression}` is no member of the object"));
     }
-    Ok(Filled::Member(member.replace("~1", "/").replace("~0", "~").into()))
+    Ok(Filled::Member(unescaped(member).into()))
 }
 
 impl Wish {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use http::header::{self, HeaderName};
+use json::pointer::below;
 use query::ANYONE;
 use serde_json::{Map, Value};
 use services::config::did_you_mean;
 use services::path::Glob;
 
-use super::super::source::join;
 use super::{Checker, is_nothing, span};
 use crate::identity::config::is_url;
 use crate::identity::keys;
@@ -42,7 +42,7 @@ impl Checker<'_> {
         let mut taken = HashMap::new();
         let groups: BTreeSet<String> = self.groups();
         for (name, caller) in self.map("/callers") {
-            let pointer = join("/callers", &name);
+            let pointer = below("/callers", &name);
             if name == ANONYMOUS || name == OTHERS || name.is_empty() {
                 self.wrong(
                     &pointer,
@@ -133,7 +133,7 @@ impl Checker<'_> {
     fn groups(&self) -> BTreeSet<String> {
         let callers = self.map("/callers");
         let groups =
-            callers.keys().flat_map(|name| self.texts(&format!("{}/groups", join("/callers", name))));
+            callers.keys().flat_map(|name| self.texts(&format!("{}/groups", below("/callers", name))));
         groups.map(|(_, group)| group).collect()
     }
 
@@ -204,15 +204,15 @@ impl Checker<'_> {
             if !is_known && !has_tokens {
                 let hint =
                     did_you_mean(name, known).unwrap_or_else(|| "write it under `callers:`".to_owned());
-                self.wrong(&join("/rights", name), format!("there is no caller or group `{name}`"), &hint);
+                self.wrong(&below("/rights", name), format!("there is no caller or group `{name}`"), &hint);
             }
-            self.row(&join("/rights", name));
+            self.row(&below("/rights", name));
         }
         if rows.is_empty() || rows.contains_key(OTHERS) {
             return self.required(has_tokens || !callers.is_empty());
         }
         for name in callers.keys() {
-            let pointer = join("/callers", name);
+            let pointer = below("/callers", name);
             let in_group =
                 self.texts(&format!("{pointer}/groups")).iter().any(|(_, group)| rows.contains_key(group));
             if !rows.contains_key(name) && !in_group {

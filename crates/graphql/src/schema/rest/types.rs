@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use indexmap::IndexSet;
+use json::pointer::escaped;
 use openapi::{Access, Document, Schema, Told as Discriminator};
 
 use super::flat::{Flat, Flattener, Members, Part, What};
@@ -397,9 +398,4 @@ fn by_shape(branches: &[Flat<'_>]) -> Option<TellBy> {
         seen.insert(sorted)
     });
     is_told.then_some(TellBy::Shape(required))
-}
-
-/// A member's name within a JSON Pointer.
-pub(super) fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
