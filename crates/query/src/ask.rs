@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::cached::CacheAsk;
 use crate::config::LimitsConfig;
+use crate::fields::{Field, Fields};
 use crate::limits::Limits;
 use crate::problem::{QueryError, content_type};
 use crate::trust::Signature;
@@ -98,15 +99,16 @@ impl Ask {
             "QUERY" => true,
             _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
-        let rest = Rest::read(&head.headers, config)?;
+        let fields = Fields::of(&head.headers);
+        let rest = Rest::read(&head.headers, &fields, config)?;
         let layout = layout(&head.headers)?;
-        let cache = CacheAsk::read(&head.headers)?;
-        let trust = Signature::read(&head.headers)?;
+        let cache = CacheAsk::read(fields.cache)?;
+        let trust = Signature::read(fields.trust)?;
         let body = read_body(&head.headers, body, config).await?;
         let is_named = cache.as_ref().is_some_and(|cache| cache.named.is_some());
         let (language, input, program) = match layout {
             Layout::Plain(language) => {
-                let (input, program) = split(&head.headers, body, is_named)?;
+                let (input, program) = split(fields.input, body, is_named)?;
                 (language, input, program)
             }
             Layout::Form(boundary) => Box::pin(form(boundary, body)).await?,
@@ -125,7 +127,7 @@ impl Ask {
         body: Body,
         config: &LimitsConfig,
     ) -> Result<Self, QueryError> {
-        let rest = Rest::read(&head.headers, config)?;
+        let rest = Rest::read(&head.headers, &Fields::of(&head.headers), config)?;
         let (input, safe_only) = match head.method.as_str() {
             "GET" | "HEAD" => (parameters(head.uri.query().unwrap_or_default()), true),
             "POST" => (read_body(&head.headers, body, config).await?, false),
@@ -139,9 +141,6 @@ impl Ask {
 /// The methods of query routes, and of stored programs.
 pub(crate) const METHODS: &str = "GET, HEAD, POST, QUERY";
 
-const LIMIT: HeaderName = HeaderName::from_static("orfa-limit");
-const DEBUG: HeaderName = HeaderName::from_static("orfa-debug");
-const INPUT: HeaderName = HeaderName::from_static("orfa-input");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// What the headers say of either.
@@ -152,11 +151,11 @@ struct Rest {
 }
 
 impl Rest {
-    fn read(headers: &HeaderMap, config: &LimitsConfig) -> Result<Self, QueryError> {
-        let granted = single(headers, &LIMIT, "ORFA-Limit")?;
+    fn read(headers: &HeaderMap, fields: &Fields<'_>, config: &LimitsConfig) -> Result<Self, QueryError> {
+        let granted = fields.limit.text()?;
         granted.map(|text| Limits::caps(config).granted(text)).transpose()?;
-        let (granted, list_calls) = (granted.map(str::to_owned), prefers_calls(headers));
-        Ok(Self { granted, list_calls, records: records(headers)? })
+        let list_calls = fields.has_preferences && prefers_calls(headers);
+        Ok(Self { granted: granted.map(str::to_owned), list_calls, records: records(fields.debug)? })
     }
 
     fn ask(self, input: Bytes, safe_only: bool) -> Ask {
@@ -186,14 +185,11 @@ async fn read_body(headers: &HeaderMap, body: Body, config: &LimitsConfig) -> Re
 }
 
 /// `ORFA-Debug`, a boolean (RFC 9651).
-fn records(headers: &HeaderMap) -> Result<bool, QueryError> {
-    const HEADER: &str = "ORFA-Debug";
-    let Some(text) = single(headers, &DEBUG, HEADER)? else { return Ok(false) };
+fn records(debug: Field<'_>) -> Result<bool, QueryError> {
+    let Some(text) = debug.text()? else { return Ok(false) };
     let item: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
-    let detail = || "it has to be ?1 or ?0".to_owned();
-    item.ok()
-        .and_then(|item| item.bare_item.as_boolean())
-        .ok_or_else(|| QueryError::Header { header: HEADER, detail: detail() })
+    let said = item.ok().and_then(|item| item.bare_item.as_boolean());
+    said.ok_or_else(|| debug.wrong("it has to be ?1 or ?0"))
 }
 
 fn layout(headers: &HeaderMap) -> Result<Layout, QueryError> {
@@ -224,21 +220,6 @@ fn prefers_calls(headers: &HeaderMap) -> bool {
     values
         .flat_map(|value| value.split(','))
         .any(|preference| preference.trim().eq_ignore_ascii_case("calls"))
-}
-
-/// A header that may stand there once, and what problems call it.
-pub(crate) fn single<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-    header: &'static str,
-) -> Result<Option<&'a str>, QueryError> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(QueryError::Header { header, detail: "it stands there more than once".into() });
-    }
-    let text = value.to_str();
-    text.map(Some).map_err(|_| QueryError::Header { header, detail: "it is not ASCII text".into() })
 }
 
 /// Reads the body. Most come in one piece, which is then passed on as it is.
@@ -291,16 +272,14 @@ async fn inflate(decoder: Box<dyn AsyncRead + Unpin + Send + '_>, limit: u64) ->
 
 /// Divides the body into input and program. Without `ORFA-Input` all of it is program, or all input where the
 /// program is named.
-fn split(headers: &HeaderMap, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
-    const HEADER: &str = "ORFA-Input";
-    let Some(text) = single(headers, &INPUT, HEADER)? else {
+fn split(input: Field<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
+    let Some(text) = input.text()? else {
         return Ok(if is_named { (body, Bytes::new()) } else { (Bytes::new(), body) });
     };
     let number: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
     let number = number.ok().and_then(|item| item.bare_item.as_integer());
     let number = number.and_then(|number| usize::try_from(i64::from(number)).ok());
-    let detail = || "it has to be a whole number of bytes".to_owned();
-    let input = number.ok_or_else(|| QueryError::Header { header: HEADER, detail: detail() })?;
+    let input = number.ok_or_else(|| input.wrong("it has to be a whole number of bytes"))?;
     if input > body.len() {
         return Err(QueryError::InputLength { input, body: body.len() });
     }

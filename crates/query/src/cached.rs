@@ -5,20 +5,18 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sfv::{BareItem, Item, Parser};
 
-use crate::ask::single;
+use crate::fields::Field;
 use crate::owner::Hash;
 use crate::problem::QueryError;
 use crate::token::TEXT;
 
 /// The header, in requests and answers.
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("orfa-cache");
-const NAME: &str = "ORFA-Cache";
 
 /// How a program is kept between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
@@ -81,13 +79,13 @@ impl Done {
 }
 
 impl CacheAsk {
-    /// Reads the header.
+    /// Reads `ORFA-Cache`.
     ///
     /// # Errors
     /// When it is there and none.
-    pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, QueryError> {
-        let wrong = |detail: &str| QueryError::Header { header: NAME, detail: detail.to_owned() };
-        let Some(text) = single(headers, &CACHE, NAME)? else { return Ok(None) };
+    pub(crate) fn read(field: Field<'_>) -> Result<Option<Self>, QueryError> {
+        let wrong = |detail: &str| field.wrong(detail);
+        let Some(text) = field.text()? else { return Ok(None) };
         if let Some(usual) = Self::usual(text) {
             return Ok(Some(usual));
         }
@@ -148,17 +146,20 @@ fn usual(mode: Mode, done: Done) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
+
     use super::*;
+    use crate::fields::Fields;
 
     fn read(text: &str) -> Result<Option<CacheAsk>, QueryError> {
         let mut headers = HeaderMap::new();
         headers.insert(CACHE, text.parse().unwrap());
-        CacheAsk::read(&headers)
+        CacheAsk::read(Fields::of(&headers).cache)
     }
 
     #[test]
     fn a_mode_and_what_it_is_for() {
-        assert_eq!(CacheAsk::read(&HeaderMap::new()).unwrap(), None);
+        assert_eq!(CacheAsk::read(Fields::of(&HeaderMap::new()).cache).unwrap(), None);
         assert_eq!(read("code").unwrap(), Some(CacheAsk { mode: Mode::Code, named: None }));
         let token = Some(CacheAsk { mode: Mode::Instance, named: Some(Named::Token("YWJj".into())) });
         for text in ["instance;token=:YWJj:", "instance; token=:YWJj:", "instance;token=:YWJj:;did=reused"] {

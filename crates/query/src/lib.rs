@@ -16,6 +16,7 @@ mod cached;
 mod claim;
 mod config;
 mod environment;
+mod fields;
 mod futures;
 mod guest;
 mod host;

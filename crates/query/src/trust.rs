@@ -10,19 +10,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::{HeaderMap, HeaderName};
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use services::ConfigProblem;
 use sfv::{BareItem, Item, Parser};
 
-use crate::ask::{Language, single};
+use crate::ask::Language;
+use crate::fields::Field;
 use crate::owner::{Hash, Mark, Owner};
 use crate::problem::QueryError;
 
 pub use config::{KeyConfig, TrustConfig, public_key};
 
-const TRUST: HeaderName = HeaderName::from_static("orfa-trust");
-const NAME: &str = "ORFA-Trust";
 /// Half of the order of P-256 (FIPS 186-5): a larger `s` is the same signature written in another way.
 const HALF_ORDER: [u8; 32] = [
     0x7f, 0xff, 0xff, 0xff, 0x80, 0x00, 0x00, 0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xde,
@@ -71,13 +69,13 @@ pub fn is_low(s: &[u8]) -> bool {
 }
 
 impl Signature {
-    /// Reads the header.
+    /// Reads `ORFA-Trust`.
     ///
     /// # Errors
     /// When it is there and none.
-    pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, QueryError> {
-        let wrong = |detail: &str| QueryError::Header { header: NAME, detail: detail.to_owned() };
-        let Some(text) = single(headers, &TRUST, NAME)? else { return Ok(None) };
+    pub(crate) fn read(field: Field<'_>) -> Result<Option<Self>, QueryError> {
+        let wrong = |detail: &str| field.wrong(detail);
+        let Some(text) = field.text()? else { return Ok(None) };
         let item: Result<Item, _> = Parser::new(text).parse();
         let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `:...:;keyid=\"name\"`"))?;
         let bytes = item.bare_item.as_byte_sequence().and_then(|bytes| bytes.try_into().ok());
@@ -141,7 +139,7 @@ impl Trusted {
 
 impl TrustedKey {
     fn new(name: &str, config: &KeyConfig) -> Result<Self, Vec<ConfigProblem>> {
-        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let pointer = json::pointer::below("", name);
         let mut problems = Vec::new();
         let mut note = |field: &str, (message, hint): (String, &str)| {
             problems.push(ConfigProblem {

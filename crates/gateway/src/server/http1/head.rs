@@ -6,8 +6,8 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, EXPECT};
-use http::{HeaderMap, Method, Request, Uri, Version, request};
+use http::header::{CONNECTION, EXPECT, TE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, Method, Request, Uri, Version, request};
 use httparse::{Error, ParserConfig, Status};
 use services::headers::{lists, takes_trailers};
 use services::http1::{Framing, Input, content_length, fields, has_bare_line_feed, is_chunked};
@@ -17,6 +17,9 @@ use crate::server::MAX_HEAD;
 
 /// The most fields of a head.
 const MAX_FIELDS: usize = 100;
+
+/// What says something of the connection, of a body without a length, or of what is to follow one.
+static SPECIAL: [HeaderName; 4] = [CONNECTION, EXPECT, TE, TRANSFER_ENCODING];
 
 /// A request without its body.
 #[derive(Debug)]
@@ -61,7 +64,10 @@ impl Asked {
 
     fn of(head: &request::Parts, has_bare_line_feed: bool) -> Self {
         let headers = &head.headers;
-        let framing = framing(headers, head.version);
+        // Most heads have none of them: to look once takes less than to look for each.
+        let is_special = headers.keys().any(|name| SPECIAL.contains(name));
+        let framing = framing(headers, head.version, is_special);
+        let says = |word| is_special && lists(headers, &CONNECTION, word);
         let is_old = head.version == Version::HTTP_10;
         let is_doubtful = has_bare_line_feed || framing.is_none();
         let framing = framing.filter(|_| !is_doubtful).unwrap_or(Framing::Length(0));
@@ -70,11 +76,9 @@ impl Asked {
             is_head: head.method == Method::HEAD,
             framing,
             is_doubtful,
-            stays: !is_doubtful
-                && !lists(headers, &CONNECTION, b"close")
-                && (!is_old || lists(headers, &CONNECTION, b"keep-alive")),
-            expects_continue: !is_old && headers.contains_key(EXPECT),
-            takes_trailers: takes_trailers(headers),
+            stays: !is_doubtful && !says(b"close") && (!is_old || says(b"keep-alive")),
+            expects_continue: is_special && !is_old && headers.contains_key(EXPECT),
+            takes_trailers: is_special && takes_trailers(headers),
         }
     }
 }
@@ -122,8 +126,8 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
 }
 
 /// Where the body ends; `None` where two readers may differ.
-fn framing(headers: &HeaderMap, version: Version) -> Option<Framing> {
-    match (is_chunked(headers).ok()?, content_length(headers).ok()?) {
+fn framing(headers: &HeaderMap, version: Version, is_special: bool) -> Option<Framing> {
+    match (is_special && is_chunked(headers).ok()?, content_length(headers).ok()?) {
         (false, length) => Some(Framing::Length(length.unwrap_or(0))),
         (true, None) if version == Version::HTTP_11 => Some(Framing::Chunked),
         (true, _) => None,
