@@ -78,17 +78,17 @@ impl Chain {
     /// # Errors
     /// When a filter fails that is `on_trap: closed`, holds back too much or for too long, or ends the
     /// exchange. Only before the answer begins; later its body breaks off.
-    pub async fn around<H, F>(
+    pub fn around<H, F>(
         self: &Arc<Self>,
         request: Request<Body>,
-        call: &Call,
+        call: Call,
         facts: Facts,
         handle: H,
-    ) -> Result<Response<Body>, Failed>
+    ) -> impl Future<Output = Result<Response<Body>, Failed>> + use<H, F>
     where
         H: FnOnce(Request<Body>) -> F,
         F: Future<Output = Response<Body>>,
     {
-        exchange::run(self, request, call, facts, handle).await
+        exchange::run(self, request, call, facts, handle)
     }
 }

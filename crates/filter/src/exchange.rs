@@ -9,11 +9,11 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::header::CONTENT_LENGTH;
 use http::{Extensions, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -26,7 +26,7 @@ use crate::body::{Filtered, Held};
 use crate::chain::Chain;
 use crate::config::OnTrap;
 use crate::facts::Facts;
-use crate::messages::Exchange;
+use crate::messages::{Exchange, Messages};
 use crate::plugin::Plugin;
 use crate::problem::Failed;
 use crate::stats::count;
@@ -38,8 +38,6 @@ struct Run {
     chain: Arc<Chain>,
     exchange: Arc<Exchange>,
     streams: Vec<Arc<Stream>>,
-    /// The length that the request's head, and then the answer's, announced before filters saw it.
-    length: Option<HeaderValue>,
 }
 
 /// What becomes of a message after a filter.
@@ -48,34 +46,50 @@ enum Step {
     Answer(Local),
 }
 
-/// See [`Chain::around`].
-pub(crate) async fn run<H, F>(
+/// See [`Chain::around`]. What is large of the request goes where it stays before there is a future to carry it.
+pub(crate) fn run<H, F>(
     chain: &Arc<Chain>,
     request: Request<Body>,
-    call: &Call,
+    call: Call,
     facts: Facts,
     handle: H,
-) -> Result<Response<Body>, Failed>
+) -> impl Future<Output = Result<Response<Body>, Failed>> + use<H, F>
 where
     H: FnOnce(Request<Body>) -> F,
     F: Future<Output = Response<Body>>,
 {
     let (mut head, body) = request.into_parts();
     let extensions = std::mem::take(&mut head.extensions);
-    let length = head.headers.get(CONTENT_LENGTH).cloned();
     let exchange = Exchange::new(head, call, facts);
     let streams = Vec::with_capacity(chain.plugins().len());
-    let mut run = Run { chain: Arc::clone(chain), exchange, streams, length };
-    let answered = match run.request(body).await? {
-        Step::Next(body) => run.handle(body, extensions, handle).await?,
-        Step::Answer(local) => Err(local),
-    };
-    let response = answered.unwrap_or_else(|local| run.local(local));
-    run.respond(response).await
+    let run = Run { chain: Arc::clone(chain), exchange, streams };
+    run.go(body, extensions, handle)
 }
 
 impl Run {
-    /// The request's head through all filters.
+    /// There and back.
+    async fn go<H, F>(
+        mut self,
+        body: Body,
+        extensions: Extensions,
+        handle: H,
+    ) -> Result<Response<Body>, Failed>
+    where
+        H: FnOnce(Request<Body>) -> F,
+        F: Future<Output = Response<Body>>,
+    {
+        let answered = match self.request(body).await? {
+            Step::Next(body) => {
+                let request = self.let_go(body, extensions)?;
+                self.wait(handle(request)).await?
+            }
+            Step::Answer(local) => Err(local),
+        };
+        let response = answered.unwrap_or_else(|local| self.local(local));
+        self.respond(response).await
+    }
+
+    /// The request's head through all filters, and the first piece of its body.
     async fn request(&mut self, mut body: Body) -> Result<Step, Failed> {
         let chain = Arc::clone(&self.chain);
         for plugin in chain.plugins() {
@@ -86,12 +100,13 @@ impl Run {
                 answer @ Step::Answer(_) => return Ok(answer),
             }
         }
-        Ok(Step::Next(body))
+        let waits = || self.streams.iter().all(|stream| stream.is_lenient()) && !self.exchange.is_grpc();
+        self.begun(body, Side::Request, waits).await
     }
 
     /// A stream context of a filter, and what it says to the request's head; none if it is left out.
     fn open(&mut self, plugin: &Plugin, is_end: bool) -> Result<Option<(Arc<Stream>, Action)>, Failed> {
-        let number = self.count(Side::Request);
+        let number = self.exchange.messages().count(Side::Request);
         match plugin.open(&self.exchange, number, is_end) {
             Ok((stream, action)) => {
                 self.streams.push(Arc::clone(&stream));
@@ -106,11 +121,6 @@ impl Run {
                 Err(Failed::Trapped(Arc::clone(&plugin.spec.name)))
             }
         }
-    }
-
-    /// How many headers a head has.
-    fn count(&self, side: Side) -> u32 {
-        self.exchange.messages().head(side == Side::Request).map_or(0, |head| head.count())
     }
 
     /// A head through one filter, which has seen it, until it has let it go.
@@ -135,8 +145,9 @@ impl Run {
         let mut held = action == Action::Pause;
         let mut timer = None;
         let answer = poll_fn(|context| {
+            self.listen(context);
             loop {
-                if let Some(news) = self.news(context) {
+                if let Some(news) = self.news() {
                     return Poll::Ready(news.map(Some));
                 }
                 if stream.state().dead {
@@ -159,7 +170,7 @@ impl Run {
                         // Another filter may have ended it, and says why.
                         Poll::Ready(Err(_)) => {
                             let broken = || Err(Failed::Broken(side.name()));
-                            let news = self.news(context);
+                            let news = self.news();
                             return Poll::Ready(news.map_or_else(broken, |news| news.map(Some)));
                         }
                         Poll::Pending => {}
@@ -184,10 +195,14 @@ impl Run {
         Failed::Paused(Arc::clone(&stream.spec.name))
     }
 
-    /// What a filter wants instead, whichever; and a call when one does.
-    fn news(&self, context: &Context<'_>) -> Option<Result<Local, Failed>> {
+    /// Asks for a call when there is news.
+    fn listen(&self, context: &Context<'_>) {
+        self.streams.iter().for_each(|stream| stream.register(Waiter::Exchange, context.waker()));
+    }
+
+    /// What a filter wants instead, whichever.
+    fn news(&self) -> Option<Result<Local, Failed>> {
         for stream in &self.streams {
-            stream.register(Waiter::Exchange, context.waker());
             match stream.verdict() {
                 Verdict::Go | Verdict::Skip => {}
                 Verdict::Answer(local) => return Some(Ok(local)),
@@ -200,44 +215,33 @@ impl Run {
         None
     }
 
-    /// The request to its handler, as far as its answer's head.
-    async fn handle<H, F>(
-        &self,
-        mut body: Body,
-        extensions: Extensions,
-        handle: H,
-    ) -> Result<Result<Response<Body>, Local>, Failed>
-    where
-        H: FnOnce(Request<Body>) -> F,
-        F: Future<Output = Response<Body>>,
-    {
-        let mut begun = None;
-        if self.looks_at(Side::Request) && !body.is_end_stream() {
-            let waits = self.streams.iter().all(|stream| stream.is_lenient()) && !self.exchange.is_grpc();
-            match self.hold(&mut body, Side::Request, waits).await? {
-                Ok(first) => begun = Some(first),
-                Err(local) => return Ok(Err(local)),
-            }
-        }
-        let announced = self.announced(Side::Request);
-        if let Some(first) = begun {
-            body = Held::new(first, body, announced).boxed_unsync();
-        }
-        let keeps = self.streams.iter().any(|stream| stream.has.looks_back());
+    /// The request for its handler.
+    fn let_go(&self, body: Body, extensions: Extensions) -> Result<Request<Body>, Failed> {
+        let keeps = self.streams.iter().any(|stream| stream.has.looks_back(Side::Request));
         let calls_before = self.exchange.call.budget.made_count();
-        let (mut head, named) = {
-            let mut messages = self.exchange.messages();
-            messages.calls_before = calls_before;
-            let named = messages.aside.authority.clone();
-            (messages.let_request_go(keeps).ok_or_else(no_head)?, named)
-        };
+        let mut messages = self.exchange.messages();
+        messages.calls_before = calls_before;
+        let named = messages.aside.authority.clone();
+        let mut head = messages.let_request_go(keeps).ok_or_else(no_head)?;
+        drop(messages);
         head.extensions = extensions;
         named.into_iter().for_each(|named| _ = head.extensions.insert(Named(named)));
-        let mut answer = pin!(handle(Request::from_parts(head, body)));
+        Ok(Request::from_parts(head, body))
+    }
+
+    /// Waits for the handler's answer, as far as its head.
+    async fn wait(
+        &self,
+        answer: impl Future<Output = Response<Body>>,
+    ) -> Result<Result<Response<Body>, Local>, Failed> {
+        let mut answer = pin!(answer);
         poll_fn(|context| {
             let answered = answer.as_mut().poll(context);
+            if answered.is_pending() {
+                self.listen(context);
+            }
             // What ended the request's body is told by the filter that did, not by who was reading it.
-            match (self.news(context), answered) {
+            match (self.news(), answered) {
                 (Some(news), _) => Poll::Ready(news.map(Err)),
                 (None, Poll::Ready(response)) => Poll::Ready(Ok(Ok(response))),
                 (None, Poll::Pending) => Poll::Pending,
@@ -246,21 +250,18 @@ impl Run {
         .await
     }
 
-    /// Whether a filter looks at this body.
-    fn looks_at(&self, side: Side) -> bool {
-        self.streams.iter().any(|stream| stream.has.body(side))
-    }
-
-    /// The first piece of a body, if it is there, or is waited for, or is held back.
-    async fn hold(
-        &self,
-        body: &mut Body,
-        side: Side,
-        waits: bool,
-    ) -> Result<Result<Option<Frame<Bytes>>, Local>, Failed> {
-        poll_fn(|context| {
-            let polled = Pin::new(&mut *body).poll_frame(context);
-            if let Some(news) = self.news(context) {
+    /// A body whose head is about to leave; where filters look at it, with its first piece, if that is there, or is
+    /// waited for, or is held back.
+    async fn begun(&self, mut body: Body, side: Side, waits: impl Fn() -> bool) -> Result<Step, Failed> {
+        if body.is_end_stream() || !self.streams.iter().any(|stream| stream.has.body(side)) {
+            drop(self.settle_length(side));
+            return Ok(Step::Next(body));
+        }
+        let waits = waits();
+        let first = poll_fn(|context| {
+            let polled = Pin::new(&mut body).poll_frame(context);
+            self.listen(context);
+            if let Some(news) = self.news() {
                 return Poll::Ready(news.map(Err));
             }
             match polled {
@@ -270,30 +271,26 @@ impl Run {
                 Poll::Pending if waits || self.is_held(side) => Poll::Pending,
                 Poll::Pending => Poll::Ready(Ok(Ok(None))),
             }
+        });
+        Ok(match first.await? {
+            Ok(first) => {
+                Step::Next(Held::new(first, body, self.settle_length(side).length(side)).boxed_unsync())
+            }
+            Err(local) => Step::Answer(local),
         })
-        .await
     }
 
     fn is_held(&self, side: Side) -> bool {
         self.streams.iter().any(|stream| stream.state().half(side).held)
     }
 
-    /// The length that a head announced of a body that nobody has changed. What filters make of it is nothing
-    /// that anybody has counted.
-    fn announced(&self, side: Side) -> Option<u64> {
-        let is_changed = self.streams.iter().any(|stream| stream.state().half(side).changed);
-        if side == Side::Response && self.exchange.is_bodiless() {
-            return None;
-        }
+    /// Sees to it that a head which is about to leave announces a length only of a body that nobody has changed.
+    fn settle_length(&self, side: Side) -> MutexGuard<'_, Messages> {
+        let changes = |stream: &Arc<Stream>| stream.has.body(side) && stream.state().half(side).changed;
+        let is_changed = self.streams.iter().any(changes);
         let mut messages = self.exchange.messages();
-        let headers = match side {
-            Side::Request => &mut messages.request.as_mut()?.headers,
-            Side::Response => &mut messages.response.as_mut()?.headers,
-        };
-        if is_changed || !headers.get_all(CONTENT_LENGTH).iter().eq(&self.length) {
-            headers.remove(CONTENT_LENGTH);
-        }
-        headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+        messages.settle_length(side, is_changed);
+        messages
     }
 
     /// A filter's own answer as a response.
@@ -309,14 +306,14 @@ impl Run {
     }
 
     /// The response through all filters that have seen the request, the last one first.
-    async fn respond(mut self, response: Response<Body>) -> Result<Response<Body>, Failed> {
-        let (mut head, mut body) = response.into_parts();
-        self.length = head.headers.get(CONTENT_LENGTH).cloned();
-        let mut extensions = std::mem::take(&mut head.extensions);
-        self.exchange.messages().set_response(head);
+    async fn respond(self, response: Response<Body>) -> Result<Response<Body>, Failed> {
+        let (mut body, mut extensions) = self.set_response(response);
         for stream in self.streams.iter().rev() {
-            let is_end = body.is_end_stream() || self.exchange.is_bodiless();
-            let number = self.count(Side::Response);
+            let (number, is_bodiless) = {
+                let mut messages = self.exchange.messages();
+                (messages.count(Side::Response), messages.is_bodiless())
+            };
+            let is_end = is_bodiless || body.is_end_stream();
             // What it said of an answer before there was one is not about this one.
             stream.state().half(Side::Response).resumed = false;
             let action = stream.enter(|instance| instance.on_headers(stream, Side::Response, number, is_end));
@@ -324,35 +321,28 @@ impl Run {
             let action = action.unwrap_or(Action::Continue);
             match self.head(stream, Side::Response, body, action, is_end).await? {
                 Step::Next(next) => body = next,
-                Step::Answer(local) => {
-                    (head, body) = self.local(local).into_parts();
-                    self.length = None;
-                    extensions = std::mem::take(&mut head.extensions);
-                    self.exchange.messages().set_response(head);
-                }
+                Step::Answer(local) => (body, extensions) = self.set_response(self.local(local)),
             }
         }
-        let mut begun = None;
-        if self.looks_at(Side::Response) && !body.is_end_stream() {
-            match self.hold(&mut body, Side::Response, false).await? {
-                Ok(first) => begun = Some(first),
-                Err(local) => {
-                    let (mut head, local) = self.local(local).into_parts();
-                    self.length = None;
-                    extensions = std::mem::take(&mut head.extensions);
-                    self.exchange.messages().set_response(head);
-                    body = local;
-                }
+        match self.begun(body, Side::Response, || false).await? {
+            Step::Next(next) => body = next,
+            Step::Answer(local) => {
+                (body, extensions) = self.set_response(self.local(local));
+                drop(self.settle_length(Side::Response));
             }
         }
-        let announced = self.announced(Side::Response);
-        if let Some(first) = begun {
-            body = Held::new(first, body, announced).boxed_unsync();
-        }
-        let keeps = self.streams.iter().any(|stream| stream.has.log || stream.has.response_body);
+        let keeps = self.streams.iter().any(|stream| stream.has.looks_back(Side::Response));
         let mut head = self.exchange.messages().let_response_go(keeps).ok_or_else(no_head)?;
         head.extensions = extensions;
         Ok(Response::from_parts(head, Outgoing { body, run: self }.boxed_unsync()))
+    }
+
+    /// A response has come, from the handler or from a filter; what of it filters do not see.
+    fn set_response(&self, response: Response<Body>) -> (Body, Extensions) {
+        let (mut head, body) = response.into_parts();
+        let extensions = std::mem::take(&mut head.extensions);
+        self.exchange.messages().set_response(head);
+        (body, extensions)
     }
 }
 

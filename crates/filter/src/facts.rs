@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 /// Where a request came from and which way it takes. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Facts {
     pub connection: u64,
     /// The encryption, if there is one.
     pub tls: Option<Arc<Tls>>,
+    /// When the request began, by both clocks: `request.time`, `request.duration`.
+    pub began: (Instant, SystemTime),
 }
 
 /// The encryption of a client's connection.

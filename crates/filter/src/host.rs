@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use http::HeaderMap;
 use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, Trapped, TypedFunc};
 use tokio::task::AbortHandle;
@@ -53,7 +54,7 @@ pub(crate) struct Host {
     pub(crate) memory: Option<Memory>,
     /// Taken while it runs: it must not need itself.
     pub(crate) allocate: Option<TypedFunc<u32, u32>>,
-    pub(crate) contexts: HashMap<u32, Context>,
+    pub(crate) contexts: HashMap<u32, Context, RandomState>,
     /// The effective context, by its id.
     pub(crate) current: Option<(u32, Context)>,
     pub(crate) phase: Phase,
@@ -182,7 +183,7 @@ impl Host {
             generation,
             memory: None,
             allocate: None,
-            contexts: HashMap::new(),
+            contexts: HashMap::default(),
             current: None,
             phase: Phase::Serving,
             received: Received::default(),

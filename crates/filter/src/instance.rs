@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use sandbox::{GuestResult, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams, WasmResults};
 
 use crate::abi::{Action, Side};
@@ -32,7 +33,7 @@ pub(crate) struct Instance {
     store: Store<Host>,
     exports: Exports,
     /// Root contexts by the number of their plugin.
-    roots: HashMap<u64, u32>,
+    roots: HashMap<u64, u32, RandomState>,
 }
 
 /// Why an instance has no root context for a filter.
@@ -80,7 +81,7 @@ impl Instance {
         let exports = Exports::of(&mut store, &guest)?;
         initialise(&mut store, &guest)?;
         store.data_mut().starting = None;
-        Ok(Self { store, exports, roots: HashMap::new() })
+        Ok(Self { store, exports, roots: HashMap::default() })
     }
 
     pub(crate) fn has_root(&self, spec: &Spec) -> bool {
@@ -359,7 +360,7 @@ impl Instance {
         while let Some(id) = self.store.data_mut().ended.pop() {
             self.finish(id)?;
         }
-        self.store.data_mut().woken.drain(..).for_each(|stream| stream.wake());
+        std::mem::take(&mut self.store.data_mut().woken).iter().for_each(|stream| stream.wake());
         Ok(())
     }
 

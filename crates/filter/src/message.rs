@@ -62,9 +62,15 @@ impl Head<'_> {
 
     /// How many there are.
     pub(crate) fn count(&self) -> u32 {
-        let mut count = 0;
-        self.each(|_, _| count += 1);
-        count
+        let (own, hidden) = match self {
+            Self::Request(head, aside) => {
+                let hosts = head.headers.get_all(HOST).iter().count();
+                (3 + usize::from(authority(head, aside).is_some()), hosts)
+            }
+            Self::Response(_) => (1, 0),
+            Self::Plain(_) => (0, 0),
+        };
+        u32::try_from(self.headers().len() - hidden + own).unwrap_or(u32::MAX)
     }
 
     /// The first value of this name, copied.

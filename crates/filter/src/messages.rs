@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, request, response};
 use services::Call;
 
@@ -20,7 +19,6 @@ use crate::message::{Aside, Head, Scheme};
 pub(crate) struct Exchange {
     pub(crate) facts: Facts,
     pub(crate) call: Call,
-    pub(crate) began: (Instant, SystemTime),
     counts: [AtomicU64; 2],
     messages: Mutex<Messages>,
 }
@@ -34,12 +32,15 @@ pub(crate) struct Messages {
     pub(crate) trailers: Option<HeaderMap>,
     /// How many calls there were before the handler's own.
     pub(crate) calls_before: usize,
-    /// The request's head has left for its handler.
+    /// The request's head has left for its handler; what is still to be known of it.
     request_has_left: bool,
+    was: Was,
     /// The response's head has left for the client.
     pub(crate) has_left: bool,
     /// All of it is over, and only looked back at.
     pub(crate) is_over: bool,
+    /// What the request's head and the response's announced before a filter changed them; `None` while none has.
+    announced: [Option<Announced>; 2],
     /// Changes of a response that is yet to come.
     pub(crate) early: Vec<Early>,
     pub(crate) properties: HashMap<Vec<u8>, Bytes>,
@@ -49,6 +50,16 @@ pub(crate) struct Messages {
     pub(crate) details: String,
 }
 
+/// What of a request decides how it is answered.
+#[derive(Default)]
+struct Was {
+    head: bool,
+    grpc: bool,
+}
+
+/// The length that a head announces, if it announces one.
+struct Announced(Option<HeaderValue>);
+
 /// A change of a response that is yet to come.
 pub(crate) enum Early {
     Add((Vec<u8>, HeaderValue)),
@@ -57,7 +68,7 @@ pub(crate) enum Early {
 }
 
 impl Exchange {
-    pub(crate) fn new(head: request::Parts, call: &Call, facts: Facts) -> Arc<Self> {
+    pub(crate) fn new(head: request::Parts, call: Call, facts: Facts) -> Arc<Self> {
         let messages = Messages {
             request: Some(head),
             aside: Aside { scheme: Scheme(facts.tls.is_some()), authority: None },
@@ -65,16 +76,16 @@ impl Exchange {
             trailers: None,
             calls_before: 0,
             request_has_left: false,
+            was: Was::default(),
             has_left: false,
             is_over: false,
+            announced: [None, None],
             early: Vec::new(),
             properties: HashMap::new(),
             id: None,
             details: String::new(),
         };
-        let began = (Instant::now(), SystemTime::now());
-        let (call, counts) = (call.clone(), Default::default());
-        Arc::new(Self { facts, call, began, counts, messages: Mutex::new(messages) })
+        Arc::new(Self { facts, call, counts: Default::default(), messages: Mutex::new(messages) })
     }
 
     pub(crate) fn messages(&self) -> MutexGuard<'_, Messages> {
@@ -101,16 +112,7 @@ impl Exchange {
 
     pub(crate) fn is_grpc(&self) -> bool {
         let messages = self.messages();
-        let content = messages.request.as_ref().and_then(|head| head.headers.get(CONTENT_TYPE));
-        content.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
-    }
-
-    /// Whether the response has no body, whatever its headers say.
-    pub(crate) fn is_bodiless(&self) -> bool {
-        let messages = self.messages();
-        let is_head = messages.request.as_ref().is_some_and(|head| head.method == Method::HEAD);
-        let status = messages.response.as_ref().map(|head| head.status);
-        is_head || matches!(status, Some(StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT))
+        messages.request.as_ref().map_or(messages.was.grpc, is_grpc)
     }
 }
 
@@ -124,6 +126,18 @@ impl Messages {
         }
     }
 
+    /// How many headers a head has.
+    pub(crate) fn count(&mut self, side: Side) -> u32 {
+        self.head(side == Side::Request).map_or(0, |head| head.count())
+    }
+
+    /// Whether the response has no body, whatever its headers say.
+    pub(crate) fn is_bodiless(&self) -> bool {
+        let is_head = self.request.as_ref().map_or(self.was.head, |head| head.method == Method::HEAD);
+        let status = self.response.as_ref().map(|head| head.status);
+        is_head || matches!(status, Some(StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT))
+    }
+
     /// Whether a head can still be changed.
     pub(crate) fn is_open(&self, is_request: bool) -> bool {
         match is_request {
@@ -134,7 +148,12 @@ impl Messages {
 
     pub(crate) fn let_request_go(&mut self, keeps: bool) -> Option<request::Parts> {
         self.request_has_left = true;
-        if keeps { self.request.clone() } else { self.request.take() }
+        if keeps {
+            return self.request.clone();
+        }
+        let request = self.request.take()?;
+        self.was = Was { head: request.method == Method::HEAD, grpc: is_grpc(&request) };
+        Some(request)
     }
 
     pub(crate) fn let_response_go(&mut self, keeps: bool) -> Option<response::Parts> {
@@ -142,11 +161,54 @@ impl Messages {
         if keeps { self.response.clone() } else { self.response.take() }
     }
 
+    /// A head, to be changed.
+    pub(crate) fn change(&mut self, is_request: bool) -> Option<Head<'_>> {
+        let [of_request, of_response] = &mut self.announced;
+        let (announced, headers) = match is_request {
+            true => (of_request, &self.request.as_ref()?.headers),
+            false => (of_response, &self.response.as_ref()?.headers),
+        };
+        announced.get_or_insert_with(|| Announced(headers.get(CONTENT_LENGTH).cloned()));
+        self.head(is_request)
+    }
+
+    /// Sees to the length that a head announces, before it leaves. What filters make of it is nothing that anybody has
+    /// counted; nor is it that of a body that they have changed.
+    pub(crate) fn settle_length(&mut self, side: Side, is_changed: bool) {
+        let is_bodiless = side == Side::Response && self.is_bodiless();
+        let [of_request, of_response] = &mut self.announced;
+        let (before, headers) = match side {
+            Side::Request => (of_request.take(), self.request.as_mut().map(|head| &mut head.headers)),
+            Side::Response => (of_response.take(), self.response.as_mut().map(|head| &mut head.headers)),
+        };
+        let Some(headers) = headers.filter(|_| !is_bodiless) else { return };
+        let is_other = |Announced(before)| !headers.get_all(CONTENT_LENGTH).iter().eq(&before);
+        if is_changed || before.is_some_and(is_other) {
+            headers.remove(CONTENT_LENGTH);
+        }
+    }
+
+    /// The length that a head announces of a body that follows.
+    pub(crate) fn length(&self, side: Side) -> Option<u64> {
+        let headers = match side {
+            Side::Request => &self.request.as_ref()?.headers,
+            Side::Response if self.is_bodiless() => return None,
+            Side::Response => &self.response.as_ref()?.headers,
+        };
+        headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    }
+
     /// A response has come; what filters wanted of it before is done to it.
     pub(crate) fn set_response(&mut self, head: response::Parts) {
-        let head = self.response.insert(head);
-        let mut head = Head::Response(head);
-        for early in &self.early {
+        let [_, of_response] = &mut self.announced;
+        *of_response = None;
+        self.response = Some(head);
+        if self.early.is_empty() {
+            return;
+        }
+        let early = std::mem::take(&mut self.early);
+        let Some(mut head) = self.change(false) else { return };
+        for early in &early {
             // They were checked when they were made; what does not fit any more is left out.
             let _ = match early {
                 Early::Add((name, value)) => head.add(name, value.as_bytes()),
@@ -157,7 +219,13 @@ impl Messages {
                 }
             };
         }
+        self.early = early;
     }
+}
+
+fn is_grpc(head: &request::Parts) -> bool {
+    let content = head.headers.get(CONTENT_TYPE);
+    content.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Headers of a gRPC answer: the status of HTTP is always 200.

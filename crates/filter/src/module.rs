@@ -16,7 +16,15 @@ pub(crate) struct Module {
     pub(crate) pre: InstancePre<Host>,
 }
 
-/// Which callbacks a module exports, of those that cost something to offer.
+/// The host functions by which a module sees what stands in a head.
+const READING: [&str; 4] = [
+    "proxy_get_header_map_size",
+    "proxy_get_header_map_pairs",
+    "proxy_get_header_map_value",
+    "proxy_get_property",
+];
+
+/// What a module exports and imports, of what costs something to offer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Has {
     pub(crate) request_body: bool,
@@ -24,8 +32,10 @@ pub(crate) struct Has {
     pub(crate) response_headers: bool,
     pub(crate) response_body: bool,
     pub(crate) response_trailers: bool,
-    /// Whether it can look back at the exchange.
+    /// Whether it is called again once the exchange is over.
     pub(crate) log: bool,
+    /// Whether it imports what shows heads.
+    pub(crate) reads: bool,
 }
 
 impl Module {
@@ -56,6 +66,7 @@ impl Module {
             response_body: has("proxy_on_response_body"),
             response_trailers: has("proxy_on_response_trailers"),
             log: has("proxy_on_log") || has("proxy_on_done") || has("proxy_on_delete"),
+            reads: module.imports().any(|import| READING.contains(&import.name())),
         };
         let pre = linker.instantiate_pre(&module).map_err(|error| Reason::Import(format!("{error:#}")))?;
         Ok(Self { key, abi, has, pre })
@@ -71,8 +82,12 @@ impl Has {
         }
     }
 
-    /// Whether it can still ask for the request once that is on its way.
-    pub(crate) fn looks_back(self) -> bool {
-        self.response_headers || self.response_body || self.response_trailers || self.log
+    /// Whether it can still ask for a message's head once that is on its way.
+    pub(crate) fn looks_back(self, side: crate::abi::Side) -> bool {
+        let is_called = match side {
+            crate::abi::Side::Request => self.response_headers || self.body(crate::abi::Side::Response),
+            crate::abi::Side::Response => self.response_body,
+        };
+        self.reads && (is_called || self.log)
     }
 }

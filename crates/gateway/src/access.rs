@@ -76,7 +76,7 @@ impl Audience {
 pub(crate) struct Entry {
     audience: Arc<Audience>,
     pub(crate) began: Instant,
-    at: SystemTime,
+    pub(crate) at: SystemTime,
     pub(crate) client: Client,
     method: Method,
     uri: Uri,

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime};
 
 use http::HeaderMap;
 
@@ -62,7 +63,12 @@ impl Client {
     }
 
     /// What filters on a route may know of it.
-    pub(crate) fn facts(&self, route: &Arc<str>, service: Option<&Arc<str>>) -> filter::Facts {
+    pub(crate) fn facts(
+        &self,
+        route: &Arc<str>,
+        service: Option<&Arc<str>>,
+        began: (Instant, SystemTime),
+    ) -> filter::Facts {
         filter::Facts {
             route: Arc::clone(route),
             service: service.cloned(),
@@ -70,6 +76,7 @@ impl Client {
             destination: self.link.local,
             connection: self.link.number,
             tls: self.link.secured.get().map(|secured| Arc::clone(&secured.tls)),
+            began,
         }
     }
 

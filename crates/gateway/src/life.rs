@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
 use services::headers::{Arrival, MAX_HOPS, hops};
@@ -204,7 +205,8 @@ impl Life {
             }
             // Boxed, since other requests would keep the room for it otherwise.
             Some(chain) => {
-                Box::pin(filtered((route, chain), comes, (request, credentials), call, entry)).await // request and response filters
+                let passing = filtered((route, chain), comes, (request, credentials), call, entry);
+                Box::pin(passing).await.map_err(Into::into) // request and response filters
             }
         };
         answer.map_err(|problem| blamed(problem, route, entry))
@@ -231,27 +233,29 @@ fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Pr
 }
 
 /// What a route answers whose requests and answers go through filters, which see its problems as answers.
-async fn filtered(
-    (route, chain): (&Route, &Arc<filter::Chain>),
+fn filtered<'a>(
+    (route, chain): (&'a Route, &Arc<filter::Chain>),
     comes: Comes,
     (request, credentials): (Request<Body>, HeaderMap),
     mut call: Call,
-    entry: &Entry,
-) -> Result<Response<Body>, Box<dyn Problem>> {
-    let facts = entry.client.facts(&route.path, route.way.service());
+    entry: &'a Entry,
+) -> impl Future<Output = Result<Response<Body>, filter::Failed>> + use<'a> {
+    let facts = entry.client.facts(&route.path, route.way.service(), (entry.began, entry.at));
     if route.way.makes_calls() {
         call.headers = Some(lent(request.headers(), comes, &credentials));
     }
+    let theirs = call.clone();
     // Filters see none of the credentials.
-    let handle = |mut request: Request<Body>| async {
-        let mut call = call.clone();
+    let handle = move |mut request: Request<Body>| {
         lend(&route.way, comes, &credentials, &mut request, &mut call);
-        let answer = route.way.handle(request, call).await;
-        let answer = answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)));
-        // What filters make of the body, its tree would not know.
-        without_tree(answer)
+        let answer = route.way.handle(request, call);
+        answer.map(|answer| {
+            let answer = answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)));
+            // What filters make of the body, its tree would not know.
+            without_tree(answer)
+        })
     };
-    Ok(chain.around(request, &call, facts, handle).await?)
+    chain.around(request, theirs, facts, handle)
 }
 
 fn without_tree(mut answer: Response<Body>) -> Response<Body> {

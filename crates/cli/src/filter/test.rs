@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
 
 use filter::{Chain, Event, Facts, FilterConfig, Filters, Observe};
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -82,7 +83,7 @@ async fn exchange(arguments: &Arguments, lines: &Arc<Lines>) -> anyhow::Result<E
         let _ = request.into_body().collect().await;
         response
     };
-    match chain.around(request, &Call::unlimited(), facts(), handle).await {
+    match chain.around(request, Call::unlimited(), facts(), handle).await {
         Ok(response) => {
             let (head, body) = response.into_parts();
             let body = body.collect().await.map(|body| body.to_bytes());
@@ -167,6 +168,7 @@ fn facts() -> Facts {
         destination: Some(address(8080)),
         connection: 1,
         tls: None,
+        began: (Instant::now(), SystemTime::now()),
     }
 }
 

@@ -188,7 +188,7 @@ fn change_head(
 ) -> Result<(), Status> {
     let is_request = map == MapType::RequestHeaders;
     if messages.is_open(is_request)
-        && let Some(mut head) = messages.head(is_request)
+        && let Some(mut head) = messages.change(is_request)
     {
         return change.apply(&mut head);
     }

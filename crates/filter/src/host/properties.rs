@@ -129,8 +129,8 @@ fn of_request(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> O
         [b"headers"] => return pairs(&messages.head(true)?),
         [b"headers", name] => return header(messages.head(true)?.get(name)),
         [b"size" | b"total_size"] => return Some(number(request_size(exchange, messages.request.as_ref()?))),
-        [b"time"] => return Some(number(super::system::nanoseconds(exchange.began.1))),
-        [b"duration"] => return Some(duration(exchange.began.0.elapsed())),
+        [b"time"] => return Some(number(super::system::nanoseconds(exchange.facts.began.1))),
+        [b"duration"] => return Some(duration(exchange.facts.began.0.elapsed())),
         [b"scheme"] => return Some(messages.aside.scheme.name().into()),
         [b"id"] => return id(exchange, messages),
         _ => {}

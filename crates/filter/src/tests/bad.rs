@@ -47,7 +47,7 @@ async fn mirror(request: Request<Body>) -> Response<Body> {
 }
 
 async fn exchange(chain: &Arc<Chain>, path: &str) -> Result<Bytes, String> {
-    let response = chain.around(request(path), &Call::unlimited(), facts(), mirror).await;
+    let response = chain.around(request(path), Call::unlimited(), facts(), mirror).await;
     let response = response.map_err(|failed| services::Problem::code(&failed).to_owned())?;
     whole(response).await.map(|answer| answer.body).map_err(|_| "broken".to_owned())
 }

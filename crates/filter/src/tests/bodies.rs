@@ -31,7 +31,7 @@ async fn an_answer_whose_body_has_changed_has_no_wrong_length() {
     let bench = Bench::new();
     let chain = bench.of(&replaces("response", "1"));
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
-    let response = chain.around(get("/"), &Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(6));
     let answer = whole(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b"!<llo>"[..]));
@@ -47,7 +47,7 @@ async fn a_body_that_nobody_changes_keeps_its_length() {
         assert_eq!(http_body::Body::size_hint(request.body()).exact(), Some(4));
         Response::new(request.into_body())
     };
-    let response = chain.around(post("four"), &Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(post("four"), Call::unlimited(), facts(), handle).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(4));
     assert_eq!(whole(response).await.unwrap().body, "four");
 }
@@ -72,7 +72,7 @@ async fn too_large_a_body_to_hold_back_is_refused() {
             let chain = bench.chain(&[filter]);
             let handle = async |request: Request<Body>| Response::new(request.into_body());
             let request = Request::post("/").body(pieces(&["0123456789", "0"])).unwrap();
-            let result = chain.around(request, &Call::unlimited(), facts(), handle).await;
+            let result = chain.around(request, Call::unlimited(), facts(), handle).await;
             let failed = result.map(drop).unwrap_err();
             assert_eq!(
                 (services::Problem::status(&failed).as_u16(), services::Problem::code(&failed)),
@@ -104,7 +104,7 @@ async fn an_answer_of_any_length_can_wait_for_a_call() {
     filter.limits.buffer = services::Bytes(10);
     let handle = async |_| Response::new(pieces(&["0123456789", "0123456789", "0123456789"]));
     let (chain, call) = (bench.chain(&[filter]), call(Duration::from_secs(60)));
-    let response = chain.around(get("/"), &call, facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), call.clone(), facts(), handle).await.unwrap();
     assert_eq!(whole(response).await.unwrap().body, "0123456789".repeat(3));
 }
 
@@ -136,7 +136,7 @@ async fn an_answer_in_place_of_another_has_nothing_of_it() {
     let handle = async |_| {
         Response::builder().header("x-from", "it").extension(7_u8).body(body::full("hello")).unwrap()
     };
-    let response = chain.around(get("/"), &Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
     assert_eq!((response.status().as_u16(), response.headers().len()), (400, 0));
     assert_eq!(response.extensions().get::<u8>(), None);
 }
@@ -258,7 +258,7 @@ async fn a_stream_is_not_held_up_by_who_lets_it_pass() {
     let (mut sender, streamed) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
     let streamed = streamed.boxed_unsync();
     let handle = async |_| Response::new(streamed);
-    let response = chain.around(get("/"), &Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
     let mut body = response.into_body();
     for piece in ["one", "two"] {
         sender.send_data(Bytes::from_static(piece.as_bytes())).await.unwrap();
@@ -266,4 +266,19 @@ async fn a_stream_is_not_held_up_by_who_lets_it_pass() {
     }
     drop(sender);
     assert!(body.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn an_answer_that_a_filter_empties_while_it_holds_the_head_back_has_no_length() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))
+        (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0)
+                (call $set_buffer (i32.const 1) (i32.const 0) (i32.const 99) (i32.const 0) (i32.const 0)))
+            (i32.const 0))"#);
+    let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
+    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
+    let answer = whole(response).await.unwrap();
+    assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b""[..]));
 }

@@ -100,7 +100,7 @@ async fn a_call_says_how_many_gateways_the_request_has_passed_and_asks_for_no_up
             (call $text (i32.const 0) «x-upgrades»)
             (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
     let call = Call { hops: 3, ..call(Duration::from_secs(60)) };
-    let response = bench.of(code).around(get("/"), &call, facts(), echo).await.unwrap();
+    let response = bench.of(code).around(get("/"), call.clone(), facts(), echo).await.unwrap();
     let answer = whole(response).await.unwrap();
     assert_eq!((answer.header("got-x-hops"), answer.header("got-x-upgrades")), ("4", "false"));
 }
@@ -160,7 +160,7 @@ async fn a_service_is_called_what_the_module_calls_it() {
         *note.lock().unwrap() = request.extensions().get::<services::headers::Named>().cloned();
         echo(request).await
     };
-    let response = chain.around(get("/"), &call(Duration::from_secs(60)), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await.unwrap();
     let answer = whole(response).await.unwrap();
     assert_eq!((answer.header("got-x-called"), answer.header("got-host")), ("any", "example.org"));
     assert_eq!(named.lock().unwrap().as_ref().unwrap().0, "other.example");
@@ -185,7 +185,7 @@ async fn trailers_wait_for_a_call_on_either_side() {
         let body = pieces(&["one"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
         let request = Request::post("/").body(body).unwrap();
         let mirror = async |request: Request<Body>| Response::new(request.into_body());
-        let response = chain.around(request, &call(Duration::from_secs(60)), facts(), mirror).await.unwrap();
+        let response = chain.around(request, call(Duration::from_secs(60)), facts(), mirror).await.unwrap();
         let whole = response.into_body().collect().await.unwrap();
         let trailers = whole.trailers().cloned().unwrap();
         assert_eq!(

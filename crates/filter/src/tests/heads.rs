@@ -186,7 +186,7 @@ async fn properties_have_envoys_encodings_and_nginxs_names() {
         certificate: Some(certificate),
     };
     let facts = Facts { tls: Some(Arc::new(tls)), ..facts() };
-    let response = chain.around(get("/p?b=c"), &call(Duration::from_secs(60)), facts, echo).await.unwrap();
+    let response = chain.around(get("/p?b=c"), call(Duration::from_secs(60)), facts, echo).await.unwrap();
     let answer = whole(response).await.unwrap();
     let shown = ["cluster", "route", "subject", "dns", "digest", "version"]
         .map(|name| answer.header(&format!("got-x-{name}")).to_owned());
@@ -266,4 +266,18 @@ async fn callbacks_come_in_the_order_of_the_specification() {
         "delete",
     ];
     assert_eq!(callbacks, wanted.map(|name| format!("proxy_on_{name}")));
+}
+
+#[tokio::test]
+async fn who_asked_in_grpc_is_told_so_by_a_filter_that_reads_no_heads() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0)
+                (call $respond (i32.const 503) «why» «down» ‹› (i32.const -1)))
+            (i32.const 0))"#);
+    let request =
+        Request::post("/s/m").header("content-type", "application/grpc").body(body::empty()).unwrap();
+    let answer = send(&chain, request).await.unwrap();
+    assert_eq!((answer.status.as_u16(), answer.header("grpc-status")), (200, "14"));
 }

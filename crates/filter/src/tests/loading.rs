@@ -111,7 +111,7 @@ async fn a_bad_configuration_leaves_those_alone_that_are_in_force() {
     let chain = bench.chain(&[with("good")]);
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
     let call = Call::unlimited();
-    let under_way = chain.around(get("/"), &call, facts(), async |request: Request<Body>| {
+    let under_way = chain.around(get("/"), call.clone(), facts(), async |request: Request<Body>| {
         receiver.await.unwrap();
         echo(request).await
     });

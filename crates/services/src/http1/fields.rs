@@ -25,10 +25,10 @@ pub enum Doubt {
 }
 
 /// Fields whose values share the memory of the text that they were found in; `None` where a name or a value
-/// is none. There is room for one more.
+/// is none. There is room for two more: the gateway's own, and a filter's.
 #[must_use]
 pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap> {
-    let mut fields = HeaderMap::with_capacity(found.len() + 1);
+    let mut fields = HeaderMap::with_capacity(found.len() + 2);
     for field in found {
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
         let value = HeaderValue::from_maybe_shared(text.slice_ref(field.value)).ok()?;

@@ -27,8 +27,8 @@ pub(super) fn variable(exchange: &Exchange, messages: &mut Messages, name: &[u8]
         "hostname" => return None,
         "msec" | "request_time" => {
             let time = match name {
-                "msec" => exchange.began.1.duration_since(std::time::UNIX_EPOCH).unwrap_or_default(),
-                _ => exchange.began.0.elapsed(),
+                "msec" => exchange.facts.began.1.duration_since(std::time::UNIX_EPOCH).unwrap_or_default(),
+                _ => exchange.facts.began.0.elapsed(),
             };
             return Some(text(format_args!("{:.3}", time.as_secs_f64())));
         }
