@@ -68,6 +68,8 @@ pub(crate) struct Load {
     next: AtomicU64,
     /// Since when the probe waits, in nanoseconds; 0 while it does not.
     waits: AtomicU64,
+    /// How long it waited last, in nanoseconds; the longest there is before it has waited once.
+    waited: AtomicU64,
     /// The longest delay that is good, in nanoseconds; 0 where nothing is to be shed.
     target: AtomicU64,
     /// The probe sleeps while nothing happens, and where nothing is to be shed.
@@ -81,6 +83,8 @@ pub(crate) struct Taken(Arc<Load>);
 
 /// Nothing is taken.
 const CLOSED: u64 = u64::MAX;
+/// What an answer may wait for others without anybody's noticing.
+const PROMPT: Duration = Duration::from_millis(2);
 /// How much may come at once when a rate is kept, in nanoseconds.
 const SLACK: u64 = 1_000_000;
 
@@ -127,6 +131,14 @@ impl Shed {
         self.load.taken.fetch_sub(1, Relaxed);
     }
 
+    /// Whether a thread is through with what is ready for it in next to no time, as far as that is measured.
+    pub(crate) fn is_prompt(&self) -> bool {
+        let load = &self.load;
+        let (waited, since) = (load.waited.load(Relaxed), load.waits.load(Relaxed));
+        let waits = || nanos(load.opened.elapsed()).saturating_sub(since);
+        load.is_watched() && waited <= nanos(PROMPT) && (since == 0 || waits() <= nanos(PROMPT))
+    }
+
     /// A connection has its first turn.
     pub(crate) fn note_connection(&self) {
         self.load.connected.fetch_add(1, Relaxed);
@@ -154,6 +166,7 @@ impl Load {
             every: AtomicU64::new(0),
             next: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            waited: AtomicU64::new(u64::MAX),
             target: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
             wake: Arc::default(),

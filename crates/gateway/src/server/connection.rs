@@ -158,7 +158,10 @@ impl Connection {
         let mut over =
             Awaited::new(phase.clone(), async move { reached(&mut phase.clone(), Phase::Over).await });
         let answer = |request, client| live(&current, request, client);
-        let mut serving = pin!(http1::serve(stream, begun, client, ending, answer));
+        // What it knows of the load outlives its config.
+        let shed = Arc::clone(&current.life().shed);
+        let is_prompt = || shed.is_prompt();
+        let mut serving = pin!(http1::serve(stream, begun, client, ending, answer, is_prompt));
         let served = poll_fn(|context| match serving.as_mut().poll(context) {
             Poll::Ready(served) => Poll::Ready(served),
             Poll::Pending => over.poll(context).map(Ok),

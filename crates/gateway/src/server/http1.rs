@@ -60,13 +60,15 @@ enum Next {
     Tunnel(Tunnel),
 }
 
-/// Serves a connection to its end. What was read of it before comes first.
+/// Serves a connection to its end. What was read of it before comes first. While `is_prompt`, answers to what came
+/// together leave together.
 pub(super) async fn serve<S, F, B>(
     stream: S,
     begun: &[u8],
     client: Client,
     ending: Awaited,
     mut answer: impl FnMut(Request<Body>, Client) -> F,
+    is_prompt: impl Fn() -> bool,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -91,6 +93,9 @@ where
         // Boxed, since an idle connection keeps the room for it otherwise.
         let answering = Box::pin(answer(request, client));
         let Some(response) = conversation.wait(answering).await? else { return Ok(()) };
+        if is_prompt() {
+            after_others().await;
+        }
         match conversation.answer(response, &asked).await? {
             Next::Request => {}
             Next::End => break,
@@ -103,6 +108,22 @@ where
     }
     // A client that reads nothing any more does not take the end of TLS either.
     timeout(HEAD, conversation.wire.shutdown()).await.unwrap_or(Ok(()))
+}
+
+/// Lets those go first who are ready already. Whose requests came together are then answered one right after the other, and a
+/// client that waits for all of them is woken by the first answer and not by each: of what a small answer costs the
+/// gateway, waking its client is a good part. HTTP/2 does that by itself, since its answers share a connection.
+async fn after_others() {
+    let mut was_here = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut was_here, true) {
+            return Poll::Ready(());
+        }
+        // Whoever wakes itself stands at the end of its thread's queue.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Refuses whatever comes on a connection.

@@ -44,6 +44,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
         let connected = count.2.saturating_sub(counted.2);
         let since = now - last;
         let delay = (now - begun).max(queued(taken + refused + connected, since));
+        load.waited.store(nanos(delay), Relaxed);
         let seen = Seen { delay, since, taken, refused };
         let was = load.every.load(Relaxed) > 0;
         let rate = match load.target.load(Relaxed) {

@@ -210,3 +210,15 @@ fn who_asks_again_at_once_is_still_answered_now_and_then() {
     let rates: Vec<f64> = (0..1000).filter_map(|_| law.learn(seen(50), TARGET)).collect();
     assert!(rates.iter().skip(20).all(|rate| *rate > 100.0), "{rates:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_waits_for_others_before_that_is_known_to_be_short() {
+    let shed = Shed::new(&ShedConfig::default(), None);
+    assert!(!shed.is_prompt());
+    tokio::spawn(shed.watch());
+    while !shed.is_prompt() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    shed.load.waited.store(nanos(2 * PROMPT), Relaxed);
+    assert!(!shed.is_prompt());
+}

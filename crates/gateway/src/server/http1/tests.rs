@@ -39,7 +39,7 @@ where
     B: http_body::Body<Data = Bytes, Error = Error> + Unpin + Send + 'static,
 {
     let (ours, theirs) = duplex(1 << 20);
-    tokio::spawn(async move { serve(theirs, &[], local(), Awaited::never(), answer).await });
+    tokio::spawn(async move { serve(theirs, &[], local(), Awaited::never(), answer, || true).await });
     ours
 }
 
@@ -385,9 +385,37 @@ async fn who_takes_no_more_is_cut_off_where_the_connection_took_more_than_the_sy
     let answer = |_, _| std::future::ready(Response::new(full("x")));
     ours.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let begun = tokio::time::Instant::now();
-    let served = serve(Greedy(theirs), &[], local(), Awaited::never(), answer).await;
+    let served = serve(Greedy(theirs), &[], local(), Awaited::never(), answer, || true).await;
     assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert_eq!(begun.elapsed(), UNREAD);
+}
+
+#[tokio::test]
+async fn answers_to_what_came_together_leave_together() {
+    let order = Arc::new(Mutex::new(String::new()));
+    let request = |name: char| {
+        let order = Arc::clone(&order);
+        async move {
+            order.lock().unwrap().push(name);
+            after_others().await;
+            order.lock().unwrap().push(name.to_ascii_uppercase());
+        }
+    };
+    let requests = ['a', 'b', 'c'].map(|name| tokio::spawn(request(name)));
+    for request in requests {
+        request.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), "abcABC");
+}
+
+#[tokio::test]
+async fn who_has_said_all_is_answered_whoever_is_ready_too() {
+    let mut peer = served(|_, _| std::future::ready(Response::new(full("x"))));
+    peer.write_all(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n").await.unwrap();
+    peer.shutdown().await.unwrap();
+    let mut said = String::new();
+    peer.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said.matches("HTTP/1.1 200").count(), 2, "{said}");
 }
 
 mod fuzz {
