@@ -52,7 +52,21 @@ impl Emitter<'_, '_, '_> {
             return self.edits.replace(span, pieces);
         }
         self.edits.words(span.start..body.start + 1, "");
-        self.edits.replace(body.end - 1..body.end, lifted);
+        let last = self.last_end(id, &body).into_iter().chain(lifted).collect();
+        self.edits.replace(body.end - 1..body.end, last);
+    }
+
+    /// The end of a block's last statement, which the block's own end was: it is not there any more.
+    fn last_end(&self, resource: ConstructId, body: &Range<usize>) -> Option<Piece> {
+        let parsed = &self.it.code.parsed;
+        let text = parsed.source.get(body.start + 1..body.end - 1)?.trim_end();
+        let end = body.start + 1 + text.len();
+        let ends = |construct: &Construct| {
+            matches!(construct.kind, ConstructKind::On { .. } | ConstructKind::Res { .. })
+                && construct.span.end == end
+        };
+        let is_ended = text.is_empty() || parsed.syntax.within(resource).any(|(_, it)| ends(it));
+        (!is_ended).then(|| Piece::words(";"))
     }
 
     /// The handlers of a block, each where it stands.
@@ -82,7 +96,10 @@ impl Emitter<'_, '_, '_> {
             pieces.push(Piece::words(" "));
             match construct.body.clone() {
                 Some(_) if inline => pieces.extend(self.inline_handler(id)),
-                Some(body) => pieces.push(Piece::Source(body.start + 1..body.end - 1)),
+                Some(body) => {
+                    pieces.push(Piece::Source(body.start + 1..body.end - 1));
+                    pieces.extend(self.last_end(id, &body));
+                }
                 None => {}
             }
         }

@@ -93,6 +93,24 @@ fn random_javascript_in_a_handler_stays_javascript() {
 }
 
 #[test]
+fn what_a_resource_ends_with_ends_there() {
+    for block in [
+        "on GET { respond 1 } f()",
+        "on GET { respond 1 } a = {}",
+        "on GET { respond 1 } f() // the last\n",
+        "",
+    ] {
+        let top = format!("service s {{ function f() {{}} var a; res '/a' {{ {block} }} f() }}");
+        let nested = format!(
+            "service s {{ function f() {{}} var a; res '/a' on GET {{ res '/b' {{ {block} }} respond 1 }} f() }}"
+        );
+        for source in [top, nested] {
+            compiled(&source);
+        }
+    }
+}
+
+#[test]
 fn a_damaged_program_is_compiled_or_every_mistake_has_words() {
     let all = [
         include_str!("../../tests/listings/3.sjs"),
