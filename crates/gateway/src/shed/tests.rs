@@ -219,6 +219,10 @@ async fn no_answer_waits_for_others_before_that_is_known_to_be_short() {
     while !shed.is_prompt() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    shed.load.waited.store(nanos(2 * PROMPT), Relaxed);
+    let load = &shed.load;
+    load.waited.store(nanos(2 * PROMPT), Relaxed);
     assert!(!shed.is_prompt());
+    load.waited.store(0, Relaxed);
+    load.target.store(0, Relaxed);
+    assert!(!shed.is_prompt(), "what is not measured any more says nothing");
 }
