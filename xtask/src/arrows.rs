@@ -9,7 +9,7 @@ use crate::metadata::{Dependency, Kind, Metadata, Package};
 
 /// The house from the ground up. A crate depends on levels below its own, never on its own.
 const LEVELS: &[&[&str]] = &[
-    &["query-abi", "json", "dedup", "openapi", "services", "script", "store"],
+    &["allocator", "query-abi", "json", "dedup", "openapi", "services", "script", "store"],
     &["sandbox", "environments"],
     &["query", "filter", "script-runtime", "aggregate", "graphql"],
     &["gateway"],

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 
+use allocator::Allocator;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -12,12 +13,11 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use mimalloc::MiMalloc;
 use tokio::net::TcpListener;
 
 /// That of the gateway.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

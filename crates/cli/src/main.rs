@@ -28,15 +28,13 @@ mod worker;
 
 use std::process::ExitCode;
 
+use allocator::Allocator;
 use clap::Parser;
-use mimalloc::MiMalloc;
 
 use exit::Exit;
 
-/// A request allocates some twenty times, and its futures are larger than what the C library's allocator has quick
-/// lists for.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 /// One request for all: a gateway that runs a client's program beside its services.
 #[derive(Debug, Parser)]
