@@ -1,23 +1,43 @@
-//! Time as RFC 3339 with milliseconds, in UTC, without an allocation: every request's line has one.
+//! Time as RFC 3339 with milliseconds, in UTC, without an allocation: every request's line has one, and most come within
+//! the second of the line before.
 
+use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::writer::digits;
 
 /// Appends `2026-01-31T12:00:00.000Z`.
 pub(super) fn write(line: &mut Vec<u8>, at: SystemTime) {
+    /// The last second that a thread wrote, and how.
+    type Written = (u64, [u8; SECOND.len()]);
+    thread_local!(static LAST: Cell<Written> = const { Cell::new((0, SECOND)) });
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (seconds, millis) = (since.as_secs(), since.subsec_millis());
+    let (before, mut text) = LAST.get();
+    if before != since.as_secs() {
+        text = second(since.as_secs());
+        LAST.set((since.as_secs(), text));
+    }
+    line.extend_from_slice(&text);
+    digits::<3>(line, since.subsec_millis().into());
+    line.push(b'Z');
+}
+
+/// How the first second is written, with the point before its milliseconds.
+const SECOND: [u8; 20] = *b"1970-01-01T00:00:00.";
+
+fn second(seconds: u64) -> [u8; SECOND.len()] {
     let (year, month, day) = date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    digits::<4>(line, year);
-    for (before, part) in [(b'-', month), (b'-', day), (b'T', hour), (b':', minute), (b':', second)] {
-        line.push(before);
-        digits::<2>(line, part);
+    let mut text = SECOND;
+    let parts =
+        [(0..4, year), (5..7, month), (8..10, day), (11..13, hour), (14..16, minute), (17..19, second)];
+    for (place, mut part) in parts {
+        for digit in text[place].iter_mut().rev() {
+            *digit = b'0' + (part % 10) as u8;
+            part /= 10;
+        }
     }
-    line.push(b'.');
-    digits::<3>(line, millis.into());
-    line.push(b'Z');
+    text
 }
 
 /// Year, month and day of a day after 1970-01-01, by counting from a March 1st: the leap day is then
@@ -42,6 +62,7 @@ mod tests {
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_399_001, "2000-02-28T23:59:59.001Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),
             (1_709_251_200_001, "2024-03-01T00:00:00.001Z"),
             (4_102_444_799_500, "2099-12-31T23:59:59.500Z"),
