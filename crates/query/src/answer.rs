@@ -21,7 +21,6 @@ use crate::guest::{Access, Answer};
 const LISTED: usize = 64;
 /// `Server-Timing`, of the W3C.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-
 /// The times of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
@@ -66,7 +65,8 @@ fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
 
 /// Keeps shared caches from an answer that is for its caller alone.
 pub(crate) fn close(headers: &mut HeaderMap) {
-    let closed = headers.get(CACHE_CONTROL).and_then(private);
+    let said = headers.get(CACHE_CONTROL).filter(|said| *said != "no-store");
+    let closed = said.and_then(private);
     closed.into_iter().for_each(|closed| drop(headers.insert(CACHE_CONTROL, closed)));
 }
 
@@ -145,7 +145,8 @@ impl Millis {
         text.push_str(itoa::Buffer::new().format(hundredths / 100));
         text.push('.');
         let rest = (hundredths % 100) as u8;
-        text.extend([rest / 10, rest % 10].map(|digit| char::from(b'0' + digit)));
+        text.push(char::from(b'0' + rest / 10));
+        text.push(char::from(b'0' + rest % 10));
     }
 }
 

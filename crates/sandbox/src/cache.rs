@@ -11,6 +11,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use foldhash::fast::RandomState;
 use tokio::sync::OnceCell;
 
 /// The key: SHA-256 of what was compiled, and for whom.
@@ -48,7 +49,7 @@ pub struct CacheStats {
 
 #[derive(Debug)]
 struct Inner<T> {
-    items: HashMap<Key, Item<T>>,
+    items: HashMap<Key, Item<T>, RandomState>,
     /// What each owner's items weigh.
     owners: HashMap<OwnerId, usize>,
     stats: CacheStats,
@@ -67,7 +68,7 @@ impl<T: Clone> Cache<T> {
     /// A cache for at most `capacity` bytes.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let inner = Inner { items: HashMap::new(), owners: HashMap::new(), stats: CacheStats::default() };
+        let inner = Inner { items: HashMap::default(), owners: HashMap::new(), stats: CacheStats::default() };
         Self { capacity, inner: Mutex::new(inner) }
     }
 
