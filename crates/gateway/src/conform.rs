@@ -2,7 +2,7 @@
 //! mean the same to everybody who reads it (RFC 9110, RFC 9112, RFC 9113).
 
 use http::uri::Authority;
-use http::{HeaderName, HeaderValue, Request, Version, header};
+use http::{HeaderValue, Request, Version, header};
 
 use crate::refusal::Refusal;
 
@@ -11,21 +11,57 @@ use crate::refusal::Refusal;
 /// # Errors
 /// The first reason why it is none.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Refusal> {
-    framing(request)?;
+    let said = Said::of(request);
+    framing(&said)?;
     target(request)?;
-    host(request)?;
-    match request.headers().get_all(header::EXPECT).iter().all(|value| is(value, b"100-continue")) {
-        true => Ok(()),
-        false => Err(Refusal::ExpectationFailed),
+    host(request, &said)?;
+    if said.expects_else { Err(Refusal::ExpectationFailed) } else { Ok(()) }
+}
+
+/// The fields that count here, found in one pass: every request is asked for all of them, and most have one.
+#[derive(Default)]
+struct Said<'a> {
+    host: Only<'a>,
+    coding: Only<'a>,
+    /// Something else than to be told to go on.
+    expects_else: bool,
+}
+
+/// A field that may stand there once.
+#[derive(Default)]
+struct Only<'a> {
+    value: Option<&'a HeaderValue>,
+    is_repeated: bool,
+}
+
+impl<'a> Said<'a> {
+    fn of<B>(request: &'a Request<B>) -> Self {
+        let mut said = Self::default();
+        for (name, value) in request.headers() {
+            if *name == header::HOST {
+                said.host.add(value);
+            } else if *name == header::TRANSFER_ENCODING {
+                said.coding.add(value);
+            } else if *name == header::EXPECT {
+                said.expects_else |= !is(value, b"100-continue");
+            }
+        }
+        said
+    }
+}
+
+impl<'a> Only<'a> {
+    fn add(&mut self, value: &'a HeaderValue) {
+        self.is_repeated = self.value.replace(value).is_some();
     }
 }
 
 /// The one coding that every recipient knows (RFC 9112, section 6.1). The connection has looked for the
 /// rest of it, which can't be seen any longer.
-fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
-    match only(request, &header::TRANSFER_ENCODING) {
-        Ok(None) => Ok(()),
-        Ok(Some(coding)) if is(coding, b"chunked") => Ok(()),
+fn framing(said: &Said<'_>) -> Result<(), Refusal> {
+    match said.coding {
+        Only { value: None, .. } => Ok(()),
+        Only { value: Some(coding), is_repeated: false } if is(coding, b"chunked") => Ok(()),
         _ => Err(Refusal::FramingDoubtful),
     }
 }
@@ -40,10 +76,11 @@ fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
 
 /// One host, said once, and over HTTP/2 the same twice (RFC 9112, 3.2; RFC 9113, 8.3.1). Over HTTP/1.1 a
 /// target in absolute form replaces it (RFC 9112, 3.2.2).
-fn host<B>(request: &Request<B>) -> Result<(), Refusal> {
-    let wrong = |_| Refusal::HostInvalid;
-    let host = only(request, &header::HOST).map_err(wrong)?;
-    let Some(host) = host else {
+fn host<B>(request: &Request<B>, said: &Said<'_>) -> Result<(), Refusal> {
+    if said.host.is_repeated {
+        return Err(Refusal::HostInvalid);
+    }
+    let Some(host) = said.host.value else {
         let has_one = request.version() != Version::HTTP_11 || request.uri().authority().is_some();
         return if has_one { Ok(()) } else { Err(Refusal::HostInvalid) };
     };
@@ -76,18 +113,6 @@ fn is_plain(authority: &Authority) -> bool {
     let is_port = |port: &str| port.is_empty() || port == ":" || authority.port_u16().is_some();
     !authority.host().is_empty() && port.is_some_and(is_port)
 }
-
-/// The only value of a field.
-fn only<'a, B>(request: &'a Request<B>, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Several> {
-    let mut values = request.headers().get_all(name).iter();
-    match (values.next(), values.next()) {
-        (first, None) => Ok(first),
-        _ => Err(Several),
-    }
-}
-
-/// A field that stands there more than once.
-struct Several;
 
 fn is(value: &HeaderValue, expected: &[u8]) -> bool {
     value.as_bytes().eq_ignore_ascii_case(expected)

@@ -40,7 +40,10 @@ pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap>
 /// Whether some line ends with a line feed alone, which some take for its end and others do not.
 #[must_use]
 pub fn has_bare_line_feed(text: &[u8]) -> bool {
-    memchr::memchr_iter(b'\n', text).any(|at| !text[..at].ends_with(b"\r"))
+    let after = |before: u8, byte: u8| byte == b'\n' && before != b'\r';
+    // All pairs, and not from line to line: lines are short, and many pairs are looked at at once.
+    let pairs = text.iter().zip(text.get(1..).unwrap_or_default());
+    text.first() == Some(&b'\n') || pairs.fold(false, |found, (before, byte)| found | after(*before, *byte))
 }
 
 /// Trailers without those that would say something of the message that was read already (RFC 9110, 6.5.1).

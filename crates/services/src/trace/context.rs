@@ -5,6 +5,7 @@ use std::fmt;
 use http::{HeaderMap, HeaderValue};
 
 use super::{TRACEPARENT, TRACESTATE};
+use crate::headers::has;
 
 /// Members of a `tracestate` at most (section 3.3.1.1).
 const MAX_MEMBERS: usize = 32;
@@ -26,6 +27,9 @@ impl Context {
     /// What a request's headers say, if they say it once and well.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
+        if !has(headers, &TRACEPARENT) {
+            return None;
+        }
         let mut values = headers.get_all(TRACEPARENT).iter();
         let (first, None) = (values.next()?, values.next()) else { return None };
         Self::parse(first.as_bytes())
