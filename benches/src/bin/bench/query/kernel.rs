@@ -1,5 +1,6 @@
 //! What a query takes of the system: page faults and system calls, for each request. Neither depends on who else uses the
-//! machine. System calls are counted by strace, which makes the server slower, and therefore in a round of their own.
+//! machine. System calls are counted by strace, which makes the server so slow that it would refuse what comes over many
+//! connections, and therefore in a round of their own with a few.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ fn kernel(tools: &Tools, way: &Way<'_>) -> Result<Kernel> {
     let requests = load(way.server, Load::Script(&script), time)?.requests;
     let faults = page_faults(way.server.pid())? - before;
     let page_faults = rounded(faults as f64 / requests.max(1) as f64);
-    let system_calls = traced(way.server, || Ok(load(way.server, Load::Script(&script), time)?.requests))?;
+    let system_calls = traced(way.server, || Ok(load(way.server, Load::Slow(&script), time)?.requests))?;
     let told =
         system_calls.map_or_else(|| "no strace".to_owned(), |calls| format!("{calls:.2} system calls"));
     say(&format!("  {:<17} {page_faults:.3} page faults, {told} a request", way.name));
