@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use services::headers::has;
+use services::headers::values;
 use services::{Body, body};
 
 use config::CorsConfig;
@@ -190,8 +190,7 @@ impl From {
 /// Where a request without `Origin` comes from: browsers leave it out where a page only embeds what it asks for, and
 /// say in `Sec-Fetch-Site` (W3C Fetch Metadata) that it is another's.
 fn unnamed(headers: &HeaderMap) -> From {
-    let site = has(headers, &SEC_FETCH_SITE).then(|| headers.get(SEC_FETCH_SITE)).flatten();
-    match site.map(HeaderValue::as_bytes) {
+    match values(headers, &SEC_FETCH_SITE).next().map(HeaderValue::as_bytes) {
         Some(b"cross-site" | b"same-site") => From::Foreign,
         _ => From::NoPage,
     }

@@ -21,6 +21,7 @@ use crate::guest::{Access, Answer};
 const LISTED: usize = 64;
 /// `Server-Timing`, of the W3C.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
 /// The times of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {

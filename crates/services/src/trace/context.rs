@@ -5,7 +5,7 @@ use std::fmt;
 use http::{HeaderMap, HeaderValue};
 
 use super::{TRACEPARENT, TRACESTATE};
-use crate::headers::has;
+use crate::headers::values;
 
 /// Members of a `tracestate` at most (section 3.3.1.1).
 const MAX_MEMBERS: usize = 32;
@@ -27,10 +27,7 @@ impl Context {
     /// What a request's headers say, if they say it once and well.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
-        if !has(headers, &TRACEPARENT) {
-            return None;
-        }
-        let mut values = headers.get_all(TRACEPARENT).iter();
+        let mut values = values(headers, &TRACEPARENT);
         let (first, None) = (values.next()?, values.next()) else { return None };
         Self::parse(first.as_bytes())
     }
