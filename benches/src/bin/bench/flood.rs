@@ -27,7 +27,11 @@ use crate::{Tools, say};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(2);
+/// The others' requests a second at most, and while it is found out what one of them takes.
 const PER_SECOND: f64 = 3_000.0;
+const AT_FIRST: f64 = 500.0;
+/// What they keep busy of a core.
+const LOAD: f64 = 0.3;
 const SERVICE: Duration = Duration::from_millis(20);
 /// Programs of a flood.
 const FLOOD: usize = 10_000;
@@ -43,8 +47,9 @@ struct Row {
     waited: usize,
     alone_p99_ms: f64,
     meanwhile_p99_ms: f64,
-    /// Of a core, while the others were alone.
+    /// Of a core, while the others were alone, and by how many of their requests.
     load_percent: f64,
+    per_second: f64,
 }
 
 /// What a stranger sends: the Nth request, and what it may be answered.
@@ -77,8 +82,10 @@ fn score(rows: &[Row], strangers: &[&str], name: &str) -> (String, Score) {
     };
     let worst =
         strangers.iter().map(added).max_by(|a, b| median(a).total_cmp(&median(b))).unwrap_or_default();
-    let against =
-        "p99 of others without the stranger, median of five rounds, 3000 requests a second".to_owned();
+    let per_second = median(&rows.iter().map(|row| row.per_second).collect::<Vec<_>>());
+    let against = format!(
+        "p99 of others without the stranger, median of five rounds, {per_second:.0} requests a second"
+    );
     let (value, spread) = (median(&worst), spread(&worst));
     (
         name.to_owned(),
@@ -107,13 +114,13 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
         for stranger in &strangers {
             // A gateway of its own: no flood finds its allowance used up by the one before.
             let server = Server::gateway(&tools.orfa, stranger.cores, &query_route(service.address))?;
-            others(&server, &waits, Duration::from_secs(1)).await?;
+            let per_second = at_the_load(&server, &waits).await?;
             let before = server.usage()?;
-            let alone = others(&server, &waits, ROUND).await?;
+            let alone = others(&server, &waits, per_second, ROUND).await?;
             let load_percent = (server.usage()?.cpu - before.cpu).as_secs_f64() / ROUND.as_secs_f64() * 100.0;
             let (stop, sent, waited) = (Arc::new(AtomicBool::new(false)), Arc::default(), Arc::default());
             let pest = pester(server.address, stranger.clone(), &stop, &sent, &waited);
-            let meanwhile = others(&server, &waits, ROUND).await?;
+            let meanwhile = others(&server, &waits, per_second, ROUND).await?;
             stop.store(true, Relaxed);
             pest.join().map_err(|_| anyhow!("the stranger panicked"))??;
             let row = Row {
@@ -124,10 +131,17 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
                 alone_p99_ms: alone,
                 meanwhile_p99_ms: meanwhile,
                 load_percent,
+                per_second,
             };
             say(&format!(
-                "  {:<6} p99 {:>6.2} ms alone ({:.0} % load), {:>6.2} ms beside {} of which {} were told to wait",
-                row.stranger, row.alone_p99_ms, row.load_percent, row.meanwhile_p99_ms, row.sent, row.waited
+                "  {:<6} p99 {:>6.2} ms alone ({:.0} % load, {:.0} a second), {:>6.2} ms beside {} of which {} were told to wait",
+                row.stranger,
+                row.alone_p99_ms,
+                row.load_percent,
+                row.per_second,
+                row.meanwhile_p99_ms,
+                row.sent,
+                row.waited
             ));
             rows.push(row);
         }
@@ -141,10 +155,20 @@ fn endless(name: &'static str, source: &'static str) -> Stranger {
     Stranger { name, most: usize::MAX, request: Arc::new(request), answers: &[422], cores: "0,1" }
 }
 
+/// Warms a server up; how many requests of the others a second are the load that they are to be, on this machine.
+async fn at_the_load(server: &Server, program: &Bytes) -> Result<f64> {
+    const WARM_UP: Duration = Duration::from_secs(1);
+    others(server, program, AT_FIRST, WARM_UP / 2).await?;
+    let before = server.usage()?.cpu;
+    others(server, program, AT_FIRST, WARM_UP).await?;
+    let share = (server.usage()?.cpu - before).as_secs_f64() / WARM_UP.as_secs_f64();
+    Ok((AT_FIRST * LOAD / share.max(f64::EPSILON)).min(PER_SECOND))
+}
+
 /// The others' p99, in ms. All of them are answered.
-async fn others(server: &Server, program: &Bytes, time: Duration) -> Result<f64> {
+async fn others(server: &Server, program: &Bytes, per_second: f64, time: Duration) -> Result<f64> {
     let request = || post("application/wasm", program.clone());
-    let answered = offer(server.address, PER_SECOND, time, request).await?;
+    let answered = offer(server.address, per_second, time, request).await?;
     let is_good = |answered: &&Answered| answered.status == Some(StatusCode::OK);
     let good: Vec<f64> = answered.iter().filter(is_good).map(|answered| answered.ms).collect();
     let refused = answered.len() - good.len();
