@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use benches::client::Client;
 use benches::programs;
-use benches::scoreboard::{self, Better, Score};
+use benches::scoreboard::{Better, Score};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -67,11 +67,14 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let waits = Bytes::from(std::fs::read(programs::build(&tools.orfa, "wait.c", folder.path())?)?);
     let constant = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
     let rows = beside(measure(tools, waits, constant))??;
-    scoreboard::rows("flood", &rows)?;
-    scoreboard::record([
-        score(&rows, &["flood"], "query.flood_p99_added_ms"),
-        score(&rows, &["spins", "grows"], "query.spin_p99_added_ms"),
-    ])
+    tools.results(
+        "flood",
+        &rows,
+        [
+            score(&rows, &["flood"], "query.flood_p99_added_ms"),
+            score(&rows, &["spins", "grows"], "query.spin_p99_added_ms"),
+        ],
+    )
 }
 
 /// The worse of some strangers.

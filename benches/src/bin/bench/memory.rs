@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use benches::client::Client;
 use benches::programs;
-use benches::scoreboard::{self, Better, Score};
+use benches::scoreboard::{Better, Score};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, Response};
@@ -63,18 +63,21 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     std::thread::sleep(Duration::from_secs(60));
     let after_burst = seen(&server, "a minute of rest".into())?;
     let growth = growth(&server, Sent { content_type: "application/wasm", program: &module }, &mut seen)?;
-    scoreboard::rows("memory", &rows)?;
-    scoreboard::record([
-        ("gateway.start_rss_mb".to_owned(), score(start, 80.0, "resident after start")),
-        (
-            "gateway.after_burst_over_pool_mb".to_owned(),
-            score(after_burst - POOL_MB, 80.0, "what the pool of the config may keep resident, 671 MB"),
-        ),
-        (
-            "gateway.growth_mb_per_million".to_owned(),
-            score(growth, 2.0, "resident after the first 100,000 requests"),
-        ),
-    ])
+    tools.results(
+        "memory",
+        &rows,
+        [
+            ("gateway.start_rss_mb".to_owned(), score(start, 80.0, "resident after start")),
+            (
+                "gateway.after_burst_over_pool_mb".to_owned(),
+                score(after_burst - POOL_MB, 80.0, "what the pool of the config may keep resident, 671 MB"),
+            ),
+            (
+                "gateway.growth_mb_per_million".to_owned(),
+                score(growth, 2.0, "resident after the first 100,000 requests"),
+            ),
+        ],
+    )
 }
 
 fn score(value: f64, target: f64, against: &str) -> Score {

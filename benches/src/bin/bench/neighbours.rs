@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 use benches::client::Client;
 use benches::programs;
-use benches::scoreboard::{self, Better, Score};
+use benches::scoreboard::{Better, Score};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -59,7 +59,6 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         .enable_all()
         .build()?;
     let rows = runtime.block_on(measure(&server, &good))?;
-    scoreboard::rows("neighbours", &rows)?;
     let added: Vec<(&str, f64)> = names(&rows).map(|name| (name, added(&rows, name))).collect();
     added.iter().for_each(|(name, added)| say(&format!("  {name:<18} p99 of others {added:>+6.2} ms")));
     let worst = added.iter().map(|(_, added)| *added).fold(f64::MIN, f64::max);
@@ -73,7 +72,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         against,
         spread: spread(&all),
     };
-    scoreboard::record([("query.bad_input_p99_added_ms.worst".to_owned(), score)])
+    tools.results("neighbours", &rows, [("query.bad_input_p99_added_ms.worst".to_owned(), score)])
 }
 
 fn names(rows: &[Row]) -> impl Iterator<Item = &'static str> + '_ {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use benches::programs;
-use benches::scoreboard::{self, Better, Score};
+use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use bytes::Bytes;
 use http::Request;
@@ -50,7 +50,6 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         median(&one),
         median(&two)
     ));
-    scoreboard::rows("threads", &rows)?;
     let against = format!("one thread, {:.1} us", median(&one));
     let score = Score {
         value: median(&ratios),
@@ -60,7 +59,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         against,
         spread: spread(&ratios),
     };
-    scoreboard::record([("query.fresh.cpu_2_threads_vs_1".to_owned(), score)])
+    tools.results("threads", &rows, [("query.fresh.cpu_2_threads_vs_1".to_owned(), score)])
 }
 
 fn route() -> Result<Query> {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use benches::client::Client;
 use benches::programs;
-use benches::scoreboard::{self, Better, Score};
+use benches::scoreboard::{Better, Score};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
 use flate2::Compression;
@@ -40,18 +40,13 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let times = runtime.block_on(ask(&server, &module))?;
     say(&format!("  unseen: median {:.2} ms, p90 {:.2} ms", median(&times), percentile(&times, 90)));
-    scoreboard::rows("unseen", &times)?;
     let modules = modules(&tools.orfa, folder.path())?;
-    scoreboard::rows("modules", &modules)?;
     let worst = modules.iter().map(|module| module.bytes).max().unwrap_or(0) as f64;
     let against = "loopback, one request at a time, compiling included";
-    scoreboard::record([
-        ("query.unseen_ms".to_owned(), score(median(&times), "ms", 4.0, against, spread(&times))),
-        (
-            "query.module_bytes.worst".to_owned(),
-            score(worst, "bytes", 1200.0, "the C modules of the demo", 0.0),
-        ),
-    ])
+    let headline = ("query.unseen_ms".to_owned(), score(median(&times), "ms", 4.0, against, spread(&times)));
+    tools.results("unseen", &times, [headline])?;
+    let headline = score(worst, "bytes", 1200.0, "the C modules of the demo", 0.0);
+    tools.results("modules", &modules, [("query.module_bytes.worst".to_owned(), headline)])
 }
 
 fn score(value: f64, unit: &str, target: f64, against: &str, spread: f64) -> Score {
