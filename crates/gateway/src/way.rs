@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use services::headers::values;
 use services::{Body, Call, Problem};
 
 use crate::access::Entry;
@@ -75,7 +74,7 @@ impl Way {
 
     /// Adds what every answer of this way carries, whoever made it: to a query's refusal, its time.
     pub(crate) fn complete(&self, entry: &Entry, headers: &mut HeaderMap) {
-        if matches!(self, Self::Query(_)) && values(headers, &SERVER_TIMING).next().is_none() {
+        if matches!(self, Self::Query(_)) && !headers.keys().any(|name| *name == SERVER_TIMING) {
             let total = format!("total;dur={:.2}", entry.age().as_secs_f64() * 1000.0);
             headers.extend(HeaderValue::from_str(&total).ok().map(|total| (SERVER_TIMING, total)));
         }

@@ -4,8 +4,6 @@
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::writer::digits;
-
 /// Appends `2026-01-31T12:00:00.000Z`.
 pub(super) fn write(line: &mut Vec<u8>, at: SystemTime) {
     /// The last second that a thread wrote, and how.
@@ -31,13 +29,22 @@ fn second(seconds: u64) -> [u8; SECOND.len()] {
     let mut text = SECOND;
     let parts =
         [(0..4, year), (5..7, month), (8..10, day), (11..13, hour), (14..16, minute), (17..19, second)];
-    for (place, mut part) in parts {
-        for digit in text[place].iter_mut().rev() {
-            *digit = b'0' + (part % 10) as u8;
-            part /= 10;
-        }
-    }
+    parts.into_iter().for_each(|(place, part)| put(&mut text[place], part));
     text
+}
+
+/// Appends the last digits of a number, zeros included.
+pub(super) fn digits<const COUNT: usize>(line: &mut Vec<u8>, number: u64) {
+    let mut digits = [0; COUNT];
+    put(&mut digits, number);
+    line.extend_from_slice(&digits);
+}
+
+fn put(digits: &mut [u8], mut number: u64) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 /// Year, month and day of a day after 1970-01-01, by counting from a March 1st: the leap day is then

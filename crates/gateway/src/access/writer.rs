@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use services::headers::put_address;
 
-use super::clock;
+use super::clock::{self, digits};
 
 /// What may wait for the sink.
 const MAX_PENDING: usize = 4 << 20;
@@ -180,16 +180,6 @@ fn begin(line: &mut Vec<u8>, name: &str) {
     line.extend_from_slice(b",\"");
     line.extend_from_slice(name.as_bytes());
     line.extend_from_slice(b"\":");
-}
-
-/// Appends the last digits of a number, zeros included.
-pub(super) fn digits<const COUNT: usize>(line: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [b'0'; COUNT];
-    for digit in digits.iter_mut().rev() {
-        *digit += (number % 10) as u8;
-        number /= 10;
-    }
-    line.extend_from_slice(&digits);
 }
 
 #[cfg(test)]

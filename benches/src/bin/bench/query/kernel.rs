@@ -1,7 +1,7 @@
 //! What a query takes of the system: page faults and system calls, for each request. System calls are counted by strace, which
 //! makes the server so slow that it would refuse what comes over many connections, and therefore in a round of their own with a
-//! few. Who else uses the machine changes neither by much: what is done each millisecond, the ticks of guests, falls on the fewer
-//! requests of a slower one.
+//! few. Page faults are the same on a slow machine. System calls are more there: what is done each millisecond, the ticks of
+//! guests, falls on fewer requests.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
