@@ -61,7 +61,7 @@ const BENCHES: &[Bench] = &[
     ("json", 20, json::run),
     ("idle", 5, idle::run),
     ("gigabyte", 10, gigabyte::run),
-    ("dead", 45, dead::run),
+    ("dead", 30, dead::run),
     ("routes", 50, routes::run),
     ("reload", 15, reload::run),
     ("overload", 90, overload::run),
@@ -72,14 +72,14 @@ const BENCHES: &[Bench] = &[
     ("dedup", 90, dedup::run),
     ("curves", 50, script::curves::run),
     ("filter", 145, filter::run),
-    ("memory", 90, memory::run),
-    ("ways", 145, ways::run),
-    ("workflows", 135, workflows::run),
+    ("memory", 75, memory::run),
+    ("ways", 140, ways::run),
+    ("workflows", 125, workflows::run),
     ("market", 40, workflows::market),
     ("script", 160, script::run),
     ("aggregate", 85, aggregate::run),
     ("graphql", 340, graphql::run),
-    ("strapi", 345, strapi::run),
+    ("strapi", 325, strapi::run),
 ];
 
 /// Measures, and writes benches/results/.
@@ -202,6 +202,12 @@ fn run(arguments: &Arguments) -> Result<()> {
         "{failed} failed, and what the results say of it is older: `make bench ONLY={failed}` tries again"
     );
     Ok(())
+}
+
+/// Whether what took so many milliseconds from afar is asked no further time: it is round trips, one after the other, and will
+/// take as long again.
+pub(crate) fn is_long(ms: f64) -> bool {
+    ms >= 700.0
 }
 
 /// Progress and figures, for whoever waits.

@@ -28,8 +28,8 @@ const ROUND: Duration = Duration::from_secs(1);
 /// Before anything is measured: so many that those who compile what runs often have done so.
 const WARM_UPS: u64 = 40_000;
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Rounds that this may take.
-const PATIENCE: usize = 30;
+/// Rounds that this may take, on a slow machine.
+const PATIENCE: usize = 12;
 const HELLO: &str = "hello world";
 
 /// A way to ask for "hello world", and who is asked.

@@ -21,19 +21,17 @@ use serde_json::Value;
 use self::asks::{Ask, BY_PROGRAM, Way};
 use self::world::{Far, World};
 use crate::progress::Progress;
-use crate::{Tools, open};
+use crate::{Tools, is_long, open};
 
 const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
 /// The demo's distance.
 const USUAL_MS: u64 = 93;
 const ROUNDS: usize = 3;
-/// A way that takes longer is asked once: a call after the other, it will take as long again.
-const LONG_MS: f64 = 1500.0;
 /// How long each way is asked from near by.
 const NEAR: Duration = Duration::from_secs(1);
 /// Before that, for those that compile what runs often.
 const WARM_UP: Duration = Duration::from_millis(300);
-const TAKES: Duration = Duration::from_secs(150);
+const TAKES: Duration = Duration::from_secs(140);
 
 /// A way of a job.
 #[derive(Default, Serialize)]
@@ -141,7 +139,7 @@ async fn distant(
     if matches!(way.ask, Ask::Capnweb) {
         runs = way.times(job, far, rounds).await?;
     }
-    while runs.ms.len() < rounds && runs.ms.last().is_none_or(|ms| *ms < LONG_MS) {
+    while runs.ms.len() < rounds && runs.ms.last().is_none_or(|ms| !is_long(*ms)) {
         let Runs { ms, all, .. } = std::mem::take(&mut runs);
         runs = way.times(job, far, 1).await?;
         ensure!(runs.answer == *expected, "another answer: {}", runs.answer);

@@ -27,16 +27,14 @@ use self::world::World;
 use crate::busy::{self, Asked, Pace};
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::progress::Progress;
-use crate::{Tools, open};
+use crate::{Tools, is_long, open};
 
 /// Where the paper's figures are: round trips in milliseconds, and N.
 const CELLS: [(u64, usize); 6] = [(93, 2), (93, 4), (93, 8), (93, 16), (35, 4), (170, 4)];
 const USUAL_SIZE: usize = 4;
 const ROUNDS: usize = 3;
-/// A call after the other takes as long each time.
-const LONG_MS: f64 = 1500.0;
 const WARM_UPS: usize = 10;
-const TAKES: Duration = Duration::from_secs(135);
+const TAKES: Duration = Duration::from_secs(125);
 const MARKET_TAKES: Duration = Duration::from_secs(40);
 
 #[derive(Serialize)]
@@ -116,7 +114,7 @@ async fn cell(
         client.open(size).await?;
         let (mut ms, mut last) = (Vec::new(), Answered::default());
         let before = delay.traffic();
-        while ms.len() < tools.rounds(ROUNDS) && ms.last().is_none_or(|ms| *ms < LONG_MS) {
+        while ms.len() < tools.rounds(ROUNDS) && ms.last().is_none_or(|ms| !is_long(*ms)) {
             let began = Instant::now();
             last = world.once(workflow, way, size, &client).await.with_context(|| way.name())?;
             ms.push(began.elapsed().as_secs_f64() * 1e3);

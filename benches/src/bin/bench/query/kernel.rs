@@ -1,7 +1,7 @@
-//! What a query takes of the system: page faults and system calls, for each request. System calls are counted by strace, which
-//! makes the server so slow that it would refuse what comes over many connections, and therefore in a round of their own with a
-//! few. Page faults are the same on a slow machine. System calls are more there: what is done each millisecond, the ticks of
-//! guests, falls on fewer requests.
+//! What a query takes of the system: page faults and system calls, for each request, over a few connections. System calls are
+//! counted by strace, which makes the server so slow that it would refuse what comes over many; a slow machine is that of itself,
+//! for programs in JavaScript. System calls are more there: what is done each millisecond, the ticks of guests, falls on fewer
+//! requests.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,10 +37,11 @@ pub(super) fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Kernel>> {
 fn kernel(tools: &Tools, way: &Way<'_>) -> Result<Kernel> {
     let (script, time) = (way.asks.script(), tools.time(ROUND));
     let before = page_faults(way.server.pid())?;
-    let requests = load(way.server, Load::Script(&script), time)?.requests;
+    let round = || Ok(load(way.server, Load::Slow(&script), time)?.requests);
+    let requests: u64 = round()?;
     let faults = page_faults(way.server.pid())? - before;
     let page_faults = rounded(faults as f64 / requests.max(1) as f64);
-    let system_calls = traced(way.server, || Ok(load(way.server, Load::Slow(&script), time)?.requests))?;
+    let system_calls = traced(way.server, round)?;
     let told =
         system_calls.map_or_else(|| "no strace".to_owned(), |calls| format!("{calls:.2} system calls"));
     say(&format!("  {:<17} {page_faults:.3} page faults, {told} a request", way.name));
