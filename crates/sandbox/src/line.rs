@@ -266,10 +266,12 @@ impl Drop for Place {
     }
 }
 
-/// Counts one more in an average. Two at once may forget one another.
+/// Counts one more in an average. Two at once may forget one another. One that was held up, by a machine that others share,
+/// counts for no more than all before it together: guests that really take longer say so again.
 fn average(nanoseconds: &AtomicU64, one: Duration) {
     let before = nanoseconds.load(Relaxed);
-    nanoseconds.store(before - before / WEIGHT + nanos(one) / WEIGHT, Relaxed);
+    let most = if before == 0 { u64::MAX } else { before.saturating_mul(WEIGHT) };
+    nanoseconds.store(before - before / WEIGHT + nanos(one).min(most) / WEIGHT, Relaxed);
 }
 
 fn nanos(span: Duration) -> u64 {

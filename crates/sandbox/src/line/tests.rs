@@ -158,3 +158,21 @@ async fn a_line_that_is_too_long_says_so_at_once() {
     line.keep_to(None);
     assert!(line.has_room(Instant::now()));
 }
+
+#[tokio::test]
+async fn one_that_the_machine_held_up_makes_a_line_no_longer() {
+    let line = Line::new(1);
+    line.keep_to(Some(TARGET));
+    line.0.takes.store(nanos(Duration::from_micros(200)), Relaxed);
+    let mut first = line.stand().await.unwrap();
+    first.since = first.since.checked_sub(2 * TARGET).unwrap();
+    drop(first);
+    let _second = line.stand().await.unwrap();
+    let waiting: Vec<_> = (0..31).map(|_| Waits::one(&line.0.waiting)).collect();
+    assert!(line.has_room(Instant::now()));
+    for _ in 0..10 {
+        average(&line.0.takes, 2 * TARGET);
+    }
+    assert!(!line.has_room(Instant::now()), "who says so again is believed");
+    drop(waiting);
+}
