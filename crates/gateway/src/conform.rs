@@ -3,6 +3,7 @@
 
 use http::uri::Authority;
 use http::{HeaderValue, Request, Version, header};
+use services::headers::Only;
 
 use crate::refusal::Refusal;
 
@@ -27,13 +28,6 @@ struct Said<'a> {
     expects_else: bool,
 }
 
-/// A field that may stand there once.
-#[derive(Default)]
-struct Only<'a> {
-    value: Option<&'a HeaderValue>,
-    is_repeated: bool,
-}
-
 impl<'a> Said<'a> {
     fn of<B>(request: &'a Request<B>) -> Self {
         let mut said = Self::default();
@@ -50,18 +44,12 @@ impl<'a> Said<'a> {
     }
 }
 
-impl<'a> Only<'a> {
-    fn add(&mut self, value: &'a HeaderValue) {
-        self.is_repeated = self.value.replace(value).is_some();
-    }
-}
-
 /// The one coding that every recipient knows (RFC 9112, section 6.1). The connection has looked for the
 /// rest of it, which can't be seen any longer.
 fn framing(said: &Said<'_>) -> Result<(), Refusal> {
-    match said.coding {
-        Only { value: None, .. } => Ok(()),
-        Only { value: Some(coding), is_repeated: false } if is(coding, b"chunked") => Ok(()),
+    match said.coding.value() {
+        Ok(None) => Ok(()),
+        Ok(Some(coding)) if is(coding, b"chunked") => Ok(()),
         _ => Err(Refusal::FramingDoubtful),
     }
 }
@@ -77,10 +65,7 @@ fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
 /// One host, said once, and over HTTP/2 the same twice (RFC 9112, 3.2; RFC 9113, 8.3.1). Over HTTP/1.1 a
 /// target in absolute form replaces it (RFC 9112, 3.2.2).
 fn host<B>(request: &Request<B>, said: &Said<'_>) -> Result<(), Refusal> {
-    if said.host.is_repeated {
-        return Err(Refusal::HostInvalid);
-    }
-    let Some(host) = said.host.value else {
+    let Some(host) = said.host.value().map_err(|_| Refusal::HostInvalid)? else {
         let has_one = request.version() != Version::HTTP_11 || request.uri().authority().is_some();
         return if has_one { Ok(()) } else { Err(Refusal::HostInvalid) };
     };

@@ -2,6 +2,7 @@
 //! none, and to look for each of them took longer than all that is done with them.
 
 use http::{HeaderMap, HeaderValue};
+use services::headers::Only;
 
 use crate::problem::QueryError;
 
@@ -10,8 +11,7 @@ use crate::problem::QueryError;
 pub(crate) struct Field<'a> {
     /// As problems call it.
     pub(crate) name: &'static str,
-    value: Option<&'a HeaderValue>,
-    is_repeated: bool,
+    only: Only<'a>,
 }
 
 /// All of them.
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
                 }
                 _ => continue,
             };
-            field.is_repeated = field.value.replace(value).is_some();
+            field.only.add(value);
         }
         fields
     }
@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
 
 impl<'a> Field<'a> {
     fn none(name: &'static str) -> Self {
-        Self { name, value: None, is_repeated: false }
+        Self { name, only: Only::default() }
     }
 
     /// What it says, if it is there.
@@ -65,10 +65,8 @@ impl<'a> Field<'a> {
     /// # Errors
     /// When it is there more than once, or no text.
     pub(crate) fn text(self) -> Result<Option<&'a str>, QueryError> {
-        if self.is_repeated {
-            return Err(self.wrong("it stands there more than once"));
-        }
-        let text = self.value.map(HeaderValue::to_str).transpose();
+        let value = self.only.value().map_err(|_| self.wrong("it stands there more than once"))?;
+        let text = value.map(HeaderValue::to_str).transpose();
         text.map_err(|_| self.wrong("it is not ASCII text"))
     }
 

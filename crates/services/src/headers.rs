@@ -227,6 +227,34 @@ pub fn values<'a>(
     is_there.then(|| headers.get_all(name)).into_iter().flatten()
 }
 
+/// A field that may stand there once, for whoever looks for several of them in one pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Only<'a> {
+    value: Option<&'a HeaderValue>,
+    is_repeated: bool,
+}
+
+/// It stands there more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeated;
+
+impl<'a> Only<'a> {
+    /// It stands there, once more.
+    #[inline]
+    pub fn add(&mut self, value: &'a HeaderValue) {
+        self.is_repeated = self.value.replace(value).is_some();
+    }
+
+    /// What it says, if it is there.
+    ///
+    /// # Errors
+    /// When it is there more than once.
+    #[inline]
+    pub fn value(self) -> Result<Option<&'a HeaderValue>, Repeated> {
+        if self.is_repeated { Err(Repeated) } else { Ok(self.value) }
+    }
+}
+
 /// The members of a list that a field is (RFC 9110, 5.6.1), in all its lines.
 pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let lines = values(headers, name).map(HeaderValue::as_bytes);
