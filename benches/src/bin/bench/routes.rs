@@ -17,7 +17,7 @@ use crate::progress::Progress;
 const FEW: usize = 10;
 const MANY: usize = 10_000;
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_secs(2);
+const ROUND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(2);
 const ASKED: [&str; 2] = ["preflight", "proxied"];
 

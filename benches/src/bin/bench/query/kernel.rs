@@ -16,7 +16,7 @@ use crate::load::{Load, load};
 use crate::process::Server;
 use crate::{Tools, say};
 
-const ROUND: Duration = Duration::from_secs(2);
+const ROUND: Duration = Duration::from_secs(1);
 /// What strace may take to attach itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
