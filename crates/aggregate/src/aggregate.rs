@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
@@ -17,7 +16,7 @@ use crate::config::LimitsConfig;
 use crate::declaration::Declaration;
 use crate::mistake::Mistake;
 use crate::plan::{self, Plan};
-use crate::problem::{AggregateError, Failed};
+use crate::problem::AggregateError;
 use crate::run::Run;
 use crate::value::Known;
 
@@ -73,8 +72,8 @@ impl Aggregate {
     }
 
     /// Answers a request. `seen` is the caller, the headers that services get some of, and how much time there is; the
-    /// rest of the allowance is made here, of the limits. The response carries a [`Report`] and, where it was not
-    /// streamed, its [`json::Tree`] in its extensions.
+    /// rest of the allowance is made here, of the limits, and a [`Report`] left with that of the request. The response
+    /// carries its [`json::Tree`] in its extensions where it was not streamed.
     ///
     /// # Errors
     /// Everything in `problem.rs`.
@@ -88,9 +87,12 @@ impl Aggregate {
         let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
         let parallel = limits.parallel as usize;
         let budget = Arc::new(Budget::since(started, time, limits.calls, limits.received.0, parallel));
+        let request_budget = Arc::clone(&seen.budget);
         let call = Call { budget: Arc::clone(&budget), ..seen };
         async move {
-            self.answer(request, call).await.map_err(|error| Failed { error, report: report(&budget) }.into())
+            let answer = self.answer(request, call).await;
+            request_budget.report(Report::of(&budget));
+            answer.map_err(Into::into)
         }
         .boxed()
     }
@@ -107,19 +109,14 @@ impl Aggregate {
             true => Some(Document::new(self.read(body).await?).map_err(AggregateError::BodyJson)?),
             false => None,
         };
-        let budget = Arc::clone(&call.budget);
         let known = Known::new(&self.plan, inputs, body);
         let calls = Calls::new(self.services.clone(), call);
         let failures = Run { known: &known, calls, is_head }.all().await?;
-        let mut response = match answer::streamed(&known, &failures)? {
-            Some(response) => response,
-            None => {
-                let (tree, failures) = answer::tree(&known, failures)?;
-                answer::response(tree, &failures, self.plan.partial, is_head)
-            }
-        };
-        response.extensions_mut().insert(report(&budget));
-        Ok(response)
+        if let Some(response) = answer::streamed(&known, &failures)? {
+            return Ok(response);
+        }
+        let (tree, failures) = answer::tree(&known, failures)?;
+        Ok(answer::response(tree, &failures, self.plan.partial, is_head))
     }
 
     async fn read(&self, mut body: Body) -> Result<Bytes, AggregateError> {
@@ -134,8 +131,4 @@ impl Aggregate {
         }
         Ok(read.freeze())
     }
-}
-
-fn report(budget: &Budget) -> Report {
-    Report { made: budget.take_made(), since: Some(budget.started), cpu: Duration::ZERO }
 }

@@ -8,7 +8,7 @@ use http::header::{ALLOW, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use json::Error as JsonError;
 use serde_json::{Map, Value, json};
-use services::{CallError, Duration, Fault, Problem, Report};
+use services::{CallError, Duration, Fault, Problem};
 
 /// Why a request has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -206,7 +206,7 @@ impl From<Failure> for AggregateError {
     }
 }
 
-impl AggregateError {
+impl Problem for AggregateError {
     fn code(&self) -> &'static str {
         match self {
             Self::Method { .. } => "method-not-allowed",
@@ -222,48 +222,30 @@ impl AggregateError {
             Self::MergeKind { .. } => "merge-not-object",
         }
     }
-}
-
-/// A request that failed, and what was done until then.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub(crate) struct Failed {
-    pub(crate) error: AggregateError,
-    pub(crate) report: Report,
-}
-
-impl Problem for Failed {
-    fn code(&self) -> &'static str {
-        self.error.code()
-    }
 
     fn status(&self) -> StatusCode {
-        match &self.error {
-            AggregateError::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            AggregateError::BodySize(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            AggregateError::Part(failure) => failure.reason.status(),
-            AggregateError::MergeConflict { .. } | AggregateError::MergeKind { .. } => {
-                StatusCode::BAD_GATEWAY
-            }
+        match self {
+            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodySize(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Part(failure) => failure.reason.status(),
+            Self::MergeConflict { .. } | Self::MergeKind { .. } => StatusCode::BAD_GATEWAY,
             _ => StatusCode::BAD_REQUEST,
         }
     }
 
     fn fault(&self) -> Fault {
-        match &self.error {
-            AggregateError::Part(failure) => failure.reason.fault(),
-            AggregateError::MergeConflict { .. } | AggregateError::MergeKind { .. } => Fault::Upstream,
+        match self {
+            Self::Part(failure) => failure.reason.fault(),
+            Self::MergeConflict { .. } | Self::MergeKind { .. } => Fault::Upstream,
             _ => Fault::Client,
         }
     }
 
     fn hint(&self) -> String {
-        match &self.error {
-            AggregateError::Part(failure) => failure.reason.hint(),
-            AggregateError::BodyJson(_) => "Send JSON, in UTF-8.",
-            AggregateError::MergeConflict { .. } => {
-                "The operator can write which stays: `conflict: first` or `last`."
-            }
+        match self {
+            Self::Part(failure) => failure.reason.hint(),
+            Self::BodyJson(_) => "Send JSON, in UTF-8.",
+            Self::MergeConflict { .. } => "The operator can write which stays: `conflict: first` or `last`.",
             _ => "",
         }
         .to_owned()
@@ -271,8 +253,8 @@ impl Problem for Failed {
 
     fn members(&self) -> Map<String, Value> {
         let mut members = Map::new();
-        match &self.error {
-            AggregateError::Part(failure) => {
+        match self {
+            Self::Part(failure) => {
                 members.insert("part".to_owned(), (*failure.part).into());
                 members.insert("service".to_owned(), (*failure.service).into());
                 members.extend(
@@ -282,7 +264,7 @@ impl Problem for Failed {
                         .map(|status| ("upstream_status".to_owned(), status.into())),
                 );
             }
-            AggregateError::InputMissing { input, .. } | AggregateError::InputInvalid { input, .. } => {
+            Self::InputMissing { input, .. } | Self::InputInvalid { input, .. } => {
                 members.insert("parameter".to_owned(), (**input).into());
             }
             _ => {}
@@ -290,13 +272,9 @@ impl Problem for Failed {
         members
     }
 
-    fn report(&self) -> Option<&Report> {
-        Some(&self.report)
-    }
-
     fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        if let AggregateError::Method { allow, .. } = &self.error {
+        if let Self::Method { allow, .. } = self {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
         headers

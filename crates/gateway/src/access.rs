@@ -234,7 +234,6 @@ impl Entry {
         self.status = head.status;
         let told = head.extensions.remove::<Told>().map(|Told(code)| Spoken { code, request_id: None });
         self.spoken = head.extensions.remove::<Spoken>().or(told);
-        self.report = head.extensions.remove::<Report>();
         Response::from_parts(head, Logged { body, entry: self })
     }
 
@@ -255,14 +254,15 @@ impl Entry {
         Some(self.status).filter(|status| status.as_u16() != CLIENT_GONE)
     }
 
-    /// Gives a recorded request's spans away. `since` is the moment that the gateway's own calls count from.
-    fn record(&self, since: Option<Instant>, took: Duration) {
+    /// Gives a recorded request's spans away.
+    fn record(&self, took: Duration) {
         let (Some(tracer), Some(context)) = (&self.audience.tracer, self.begun.trace.context()) else {
             return;
         };
         if !self.begun.trace.is_recorded() {
             return;
         }
+        let since = self.budget.as_ref().map_or(self.began, |budget| budget.started);
         let report = self.report.as_ref().and_then(|report| Some((&*report.made, report.since?)));
         tracer.take(&Finished {
             trace: &self.begun.trace,
@@ -278,7 +278,7 @@ impl Entry {
             route: self.route.as_ref().map(|route| (&*route.path, route.way)),
             status: self.answered(),
             code: self.spoken.as_ref().map(|spoken| spoken.code),
-            made: report.unwrap_or((&self.made, since.unwrap_or(self.began))),
+            made: report.unwrap_or((&self.made, since)),
         });
     }
 
@@ -345,11 +345,10 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let took = self.began.elapsed();
-        let since = self.budget.take().map(|budget| {
-            self.made = budget.take_made();
-            budget.started
-        });
-        self.record(since, took);
+        if let Some(budget) = &self.budget {
+            (self.made, self.report) = (budget.take_made(), budget.take_report());
+        }
+        self.record(took);
         self.count(took);
         if let Some(log) = &self.audience.log {
             log.write(|line| self.line(line, took));

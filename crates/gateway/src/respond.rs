@@ -26,11 +26,7 @@ pub(crate) struct Spoken {
 pub(crate) fn problem(problem: &dyn Problem) -> Response<Body> {
     let request_id = (problem.fault() == Fault::Gateway).then(|| masked(problem));
     let text = document(problem, request_id.as_deref()).to_string().into();
-    let mut response = written(problem, headers(problem), text, request_id);
-    if let Some(report) = problem.report() {
-        response.extensions_mut().insert(report.clone());
-    }
-    response
+    written(problem, headers(problem), text, request_id)
 }
 
 /// The answer that [`Overloaded`] is, written once: it is given when there is least time for writing.

@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
-use services::{Body, Budget, Call, Failed, Flights, Problem, Report, Services};
+use services::{Body, Budget, Call, Flights, Problem, Report, Services};
 
 use crate::config::{GraphqlConfig, GraphqlLimits, Introspection};
 use crate::error::GraphqlError;
@@ -163,8 +163,8 @@ impl Graphql {
     }
 
     /// Answers a request. `seen` is the caller, the headers that services get some of, and how much time there is; the
-    /// rest of the allowance is made here, of the limits. The response carries a [`Report`] and its [`json::Tree`] in its
-    /// extensions.
+    /// rest of the allowance is made here, of the limits, and a [`Report`] left with that of the request. The response
+    /// carries its [`json::Tree`] in its extensions.
     ///
     /// # Errors
     /// What is no GraphQL over HTTP; all else is told in GraphQL's own form.
@@ -178,18 +178,12 @@ impl Graphql {
         let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
         let parallel = limits.parallel as usize;
         let budget = Arc::new(Budget::since(started, time, limits.calls, limits.received.0, parallel));
+        let request_budget = Arc::clone(&seen.budget);
         let call = Call { budget: Arc::clone(&budget), ..seen };
         async move {
             let answer = self.0.answer(request, call).await;
-            let report =
-                Report { made: budget.take_made(), since: Some(budget.started), cpu: Duration::ZERO };
-            match answer {
-                Ok(mut response) => {
-                    response.extensions_mut().insert(report);
-                    Ok(response)
-                }
-                Err(error) => Err(Failed::new(error, report).into()),
-            }
+            request_budget.report(Report::of(&budget));
+            answer.map_err(Into::into)
         }
         .boxed()
     }

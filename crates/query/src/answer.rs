@@ -32,14 +32,14 @@ pub(crate) struct Times {
 }
 
 /// The response of a run that went well.
-pub(crate) fn respond(answer: Answer, timing: &str, vary: Option<HeaderValue>) -> Response<Body> {
+pub(crate) fn respond(answer: Answer, timing: String, vary: Option<HeaderValue>) -> Response<Body> {
     let Answer { status, headers, body } = answer;
     let mut response = Response::new(services::body::full(body.unwrap_or_default()));
     *response.status_mut() = status.unwrap_or(StatusCode::OK);
     *response.headers_mut() = headers;
     let headers = response.headers_mut();
     complete(headers, vary);
-    if let Ok(timing) = HeaderValue::from_str(timing) {
+    if let Ok(timing) = HeaderValue::try_from(timing) {
         headers.insert(SERVER_TIMING, timing);
     }
     response

@@ -194,11 +194,10 @@ fn records(debug: Field<'_>) -> Result<bool, QueryError> {
 
 fn layout(headers: &HeaderMap) -> Result<Layout, QueryError> {
     let value = content_type(headers).ok_or(QueryError::NoContentType)?;
-    let essence = value.split(';').next().unwrap_or("").trim();
-    if let Some(language) = language(essence) {
+    if let Some(language) = language(value) {
         return Ok(Layout::Plain(language));
     }
-    let essence = essence.to_ascii_lowercase();
+    let essence = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     if essence == FORM {
         let boundary = multer::parse_boundary(value).map_err(|error| QueryError::Form(error.to_string()))?;
         return Ok(Layout::Form(boundary));

@@ -55,8 +55,10 @@ pub(crate) enum Done {
 }
 
 impl Mode {
+    const ALL: [Self; 2] = [Self::Code, Self::Instance];
+
     fn of(word: &str) -> Option<Self> {
-        [Self::Code, Self::Instance].into_iter().find(|mode| mode.word() == word)
+        Self::ALL.into_iter().find(|mode| mode.word() == word)
     }
 
     /// As header and config have it.
@@ -114,9 +116,10 @@ impl CacheAsk {
     /// What nearly every request says that says anything: a mode, and a token as it was given. It need not be taken
     /// apart: whether it is one is seen when it is opened.
     fn usual(text: &str) -> Option<Self> {
-        let (mode, token) = text.split_once(';')?;
-        let token = token.strip_prefix("token=:")?.strip_suffix(':').filter(|token| token.len() == TEXT)?;
-        Some(Self { mode: Mode::of(mode)?, named: Some(Named::Token(token.to_owned())) })
+        let of = |mode: Mode| Some((mode, text.strip_prefix(mode.word())?));
+        let (mode, rest) = Mode::ALL.into_iter().find_map(of)?;
+        let token = rest.strip_prefix(";token=:")?.strip_suffix(':').filter(|token| token.len() == TEXT)?;
+        Some(Self { mode, named: Some(Named::Token(token.to_owned())) })
     }
 }
 

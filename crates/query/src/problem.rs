@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use query_abi::Failure;
 use serde_json::{Map, Value};
 use services::call::Outcome;
-use services::{Failed, Fault, Made, Overloaded, Problem, Report};
+use services::{Fault, Made, Overloaded, Problem};
 
 use crate::limits::Limit;
 use crate::program::check::Refusal;
@@ -345,13 +345,52 @@ fn failure_code(kind: Failure) -> &'static str {
 }
 
 /// A run that ended badly: the problem tells of its calls, of what it printed and of its time.
-pub(crate) fn failed(error: QueryError, timing: &str, console: String, report: Report) -> Failed<QueryError> {
-    let calls: Vec<Value> = report.made.iter().filter(|made| told(made)).map(call).collect();
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct Failed {
+    error: QueryError,
+    members: Map<String, Value>,
+    headers: HeaderMap,
+}
+
+impl Problem for Failed {
+    fn code(&self) -> &'static str {
+        self.error.code()
+    }
+
+    fn status(&self) -> StatusCode {
+        self.error.status()
+    }
+
+    fn fault(&self) -> Fault {
+        self.error.fault()
+    }
+
+    fn hint(&self) -> String {
+        self.error.hint()
+    }
+
+    fn members(&self) -> Map<String, Value> {
+        let mut members = self.error.members();
+        members.extend(self.members.clone());
+        members
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = self.error.headers();
+        headers.extend(self.headers.clone());
+        headers
+    }
+}
+
+/// The problem of a run that made these calls and printed this.
+pub(crate) fn failed(error: QueryError, timing: &str, console: String, made: &[Made]) -> Failed {
+    let calls: Vec<Value> = made.iter().filter(|made| told(made)).map(call).collect();
     let members = Map::from_iter([("calls".into(), calls.into()), ("console".into(), console.into())]);
     let timing = HeaderValue::from_str(timing).ok();
     let headers =
         timing.map(|timing| (HeaderName::from_static("server-timing"), timing)).into_iter().collect();
-    Failed { error, report, members, headers }
+    Failed { error, members, headers }
 }
 
 /// Which calls a problem lists: every unsafe one, since it may have changed something, and every one that

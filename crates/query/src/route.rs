@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use services::{Body, Call, Caller, ConfigProblem, Fault, Problem, Report, Services, by};
+use services::{Body, Call, Caller, ConfigProblem, Fault, Made, Problem, Report, Services, by};
 
 use crate::answer::{self, Times};
 use crate::ask::{Ask, METHODS, Which};
@@ -147,8 +147,8 @@ impl Query {
     }
 
     /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions, and its headers are those of which
-    /// services get some. `seen` is the caller and the hops; the allowance is made here, of the limits. The response
-    /// carries a [`Report`] in its extensions.
+    /// services get some. `seen` is the caller and the hops; the allowance is made here, of the limits. A [`Report`] is
+    /// left with that of the request.
     ///
     /// # Errors
     /// Everything in `problem.rs`.
@@ -194,8 +194,9 @@ impl Query {
         let is_reused = ended.is_reused;
         let (made, total) = (budget.take_made(), now.saturating_duration_since(started));
         let times = Times { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
-        let report = Report { made, since: Some(started), cpu: ended.cpu };
-        let mut response = finish(ended, access, &times, report)?;
+        let answer = finish(ended, access, &times, &made);
+        seen.budget.report(Report { made, since: Some(started), cpu: times.cpu });
+        let mut response = answer?;
         if is_named || is_reused {
             answer::close(response.headers_mut());
         }
@@ -320,19 +321,17 @@ fn finish(
     mut ended: Ended,
     access: &Access,
     times: &Times,
-    report: Report,
+    made: &[Made],
 ) -> Result<Response<Body>, Box<dyn Problem>> {
-    let timing = answer::timing(times, &report.made);
+    let timing = answer::timing(times, made);
     if let Tape::Records(recorder) = std::mem::take(&mut ended.tape) {
         ended = recorded(*recorder, ended);
     }
     if let Err(error) = ended.result {
-        return Err(failed(error, &timing, ended.console.into_text(), report).into());
+        return Err(failed(error, &timing, ended.console.into_text(), made).into());
     }
-    let vary = answer::vary(access, &report.made);
-    let mut response = answer::respond(ended.answer, &timing, vary);
-    response.extensions_mut().insert(report);
-    Ok(response)
+    let vary = answer::vary(access, made);
+    Ok(answer::respond(ended.answer, timing, vary))
 }
 
 /// The same end with the recording as its answer. What was not the program's doing is no run to be looked at.

@@ -63,8 +63,9 @@ struct Shared {
 #[derive(Debug)]
 pub struct Place {
     line: Line,
-    since: Instant,
-    begun: Instant,
+    /// Since when, and since when it runs: times since the line was opened.
+    since: Duration,
+    begun: Duration,
 }
 
 /// Who would come now would have to wait for too long.
@@ -131,7 +132,7 @@ impl Line {
         if line.places.available_permits() > 0 || target == u64::MAX {
             return true;
         }
-        let seen = line.seen(now);
+        let seen = line.seen(now.saturating_duration_since(line.opened));
         let mut law = line.law();
         let has_room = law.has_room(&seen, Duration::from_nanos(target));
         if !has_room {
@@ -145,9 +146,9 @@ impl Line {
     /// # Errors
     /// When the line is too long already.
     pub async fn stand(&self) -> Result<Place, TooLong> {
-        let (line, now) = (&*self.0, Instant::now());
+        let (line, now) = (&*self.0, self.0.opened.elapsed());
         let permit = line.places.try_acquire();
-        if permit.is_err() && !self.has_room(now) {
+        if permit.is_err() && !self.has_room(line.opened + now) {
             return Err(TooLong);
         }
         line.law().stand(&line.seen(now), permit.is_ok());
@@ -156,7 +157,7 @@ impl Line {
             Err(_) => {
                 let _waits = Waits::one(&line.waiting);
                 let permit = line.places.acquire().await.map_err(|_| TooLong)?;
-                (permit, Instant::now())
+                (permit, line.opened.elapsed())
             }
         };
         // The place gives it back: a permit that lived for itself would need another handle of the line.
@@ -164,16 +165,16 @@ impl Line {
         let mut place = Place { line: self.clone(), since, begun: since };
         if line.runs.load(Relaxed) > nanos(LITTLE) {
             tokio::task::yield_now().await;
-            place.begun = Instant::now();
+            place.begun = line.opened.elapsed();
         }
         Ok(place)
     }
 }
 
 impl Shared {
-    fn seen(&self, now: Instant) -> Seen {
+    fn seen(&self, now: Duration) -> Seen {
         Seen {
-            now: now.saturating_duration_since(self.opened),
+            now,
             left: Duration::from_nanos(self.left.load(Relaxed)),
             turn: Duration::from_nanos(self.takes.load(Relaxed)) / self.width,
             waiting: u32::try_from(self.waiting.load(Relaxed)).unwrap_or(u32::MAX),
@@ -251,17 +252,17 @@ impl Place {
     /// Whether whoever has it has had it for too long for others to wait.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
-        self.since.elapsed() > HEAVY
+        self.line.0.opened.elapsed().saturating_sub(self.since) > HEAVY
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let line = &*self.line.0;
-        let now = Instant::now();
-        average(&line.takes, now.saturating_duration_since(self.since));
-        average(&line.runs, now.saturating_duration_since(self.begun));
-        line.left.store(nanos(now.saturating_duration_since(line.opened)), Relaxed);
+        let now = line.opened.elapsed();
+        average(&line.takes, now.saturating_sub(self.since));
+        average(&line.runs, now.saturating_sub(self.begun));
+        line.left.store(nanos(now), Relaxed);
         line.places.add_permits(1);
     }
 }

@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use script::Program;
-use services::{Body, Call, ConfigProblem, Failed, Hosts, Problem, Report, Services, by};
+use services::{Body, Call, ConfigProblem, Hosts, Problem, Report, Services, by};
 
 use crate::answer::limited;
 use crate::ask::{self, Ask};
@@ -245,7 +245,7 @@ impl Script {
     }
 
     /// Answers a request. `seen` is the caller, the client's headers and the hops; the allowance of each run is made of
-    /// the limits. The response carries a [`Report`] in its extensions.
+    /// the limits. A [`Report`] is left with that of the request.
     ///
     /// # Errors
     /// Everything in `problem.rs`.
@@ -260,18 +260,20 @@ impl Script {
     async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = Instant::now();
         let is_head = request.method() == Method::HEAD;
-        let trace = seen.trace.clone();
+        let (trace, budget) = (seen.trace.clone(), Arc::clone(&seen.budget));
         let phase = trace.phase("run");
         let answered = self.run(request, seen, started).await;
         drop(phase);
-        let report = |cost: Cost| Report { made: cost.made, since: Some(started), cpu: cost.cpu };
-        let Answered { reply, version, cost } = answered
-            .map_err(|failure| Box::<dyn Problem>::from(Failed::new(failure.error, report(failure.cost))))?;
+        let report = |Cost { made, cpu }| budget.report(Report { made, since: Some(started), cpu });
+        let Answered { reply, version, cost } = answered.map_err(|run::Failure { error, cost }| {
+            report(cost);
+            error
+        })?;
+        report(cost);
         let mut response = reply.respond(&self.setup.mount, is_head);
         if let Some(version) = version.filter(|_| self.setup.show_versions) {
             response.headers_mut().insert(VERSION, HeaderValue::from(version));
         }
-        response.extensions_mut().insert(report(cost));
         Ok(response)
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
@@ -82,6 +82,7 @@ pub struct Budget {
     /// Whether any was made: whose request made none need not look for them.
     has_made: AtomicBool,
     refused: AtomicBool,
+    report: Mutex<Option<Report>>,
 }
 
 /// An upstream call that was made, or tried.
@@ -114,8 +115,8 @@ pub enum Outcome {
     Status(u16),
 }
 
-/// What a request cost, for the access log and `orfa dev`. A handler puts it into its response's
-/// extensions, or its [`crate::Problem`] carries it.
+/// What a request cost, for the access log and `orfa dev`. A handler that has an allowance of its own leaves it with
+/// the request's: [`Budget::report`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The upstream calls.
@@ -124,6 +125,14 @@ pub struct Report {
     pub since: Option<Instant>,
     /// CPU time of the program that was run, if any.
     pub cpu: Duration,
+}
+
+impl Report {
+    /// Of a handler whose calls were made by this allowance, and are not listed there any more.
+    #[must_use]
+    pub fn of(budget: &Budget) -> Self {
+        Self { made: budget.take_made(), since: Some(budget.started), cpu: Duration::ZERO }
+    }
 }
 
 impl Call {
@@ -212,7 +221,19 @@ impl Budget {
             made: Mutex::default(),
             has_made: AtomicBool::new(false),
             refused: AtomicBool::new(false),
+            report: Mutex::default(),
         }
+    }
+
+    /// Leaves what the request cost, whether it went well or not: for whoever made the allowance.
+    pub fn report(&self, report: Report) {
+        *guard(&self.report) = Some(report);
+    }
+
+    /// What was left so, given away.
+    #[must_use]
+    pub fn take_report(&self) -> Option<Report> {
+        guard(&self.report).take()
     }
 
     /// Takes one call out of the allowance; `false` if there is none left.
@@ -321,7 +342,12 @@ impl Budget {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Made>> {
-        self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Made>> {
+        guard(&self.made)
     }
+}
+
+/// Nothing that holds it can panic.
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,8 +6,6 @@
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
-use crate::Report;
-
 /// Why an upstream call brought no answer, in the few words that programs are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -63,11 +61,6 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
         Map::new()
     }
 
-    /// What the request did until it failed.
-    fn report(&self) -> Option<&Report> {
-        None
-    }
-
     /// Headers that belong to the answer: `Allow`, `Accept-Query`, `Retry-After`.
     fn headers(&self) -> HeaderMap {
         HeaderMap::new()
@@ -77,61 +70,6 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
 /// The code of what went wrong, in the extensions of an answer that tells it in a form of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told(pub &'static str);
-
-/// An error that ended a run, and what the run did until then.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct Failed<P: Problem> {
-    /// The error.
-    pub error: P,
-    /// What the run did.
-    pub report: Report,
-    /// Members of the problem document beside the error's own.
-    pub members: Map<String, Value>,
-    /// Headers of the answer beside the error's own.
-    pub headers: HeaderMap,
-}
-
-impl<P: Problem> Failed<P> {
-    /// With nothing beside the error and the report.
-    pub fn new(error: P, report: Report) -> Self {
-        Self { error, report, members: Map::new(), headers: HeaderMap::new() }
-    }
-}
-
-impl<P: Problem> Problem for Failed<P> {
-    fn code(&self) -> &'static str {
-        self.error.code()
-    }
-
-    fn status(&self) -> StatusCode {
-        self.error.status()
-    }
-
-    fn fault(&self) -> Fault {
-        self.error.fault()
-    }
-
-    fn hint(&self) -> String {
-        self.error.hint()
-    }
-
-    fn members(&self) -> Map<String, Value> {
-        let mut members = self.error.members();
-        members.extend(self.members.clone());
-        members
-    }
-
-    fn report(&self) -> Option<&Report> {
-        Some(&self.report)
-    }
-
-    fn headers(&self) -> HeaderMap {
-        let mut headers = self.error.headers();
-        headers.extend(self.headers.clone());
-        headers
-    }
-}
 
 impl<P: Problem> From<P> for Box<dyn Problem> {
     fn from(problem: P) -> Self {

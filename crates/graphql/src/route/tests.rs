@@ -36,9 +36,10 @@ async fn asked(route: &Graphql, query: &str) -> (String, usize) {
     let request =
         Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
     let body = services::body::full(body);
-    let answer = route.handle(request.body(body).expect("a request"), Call::unlimited()).await;
+    let call = Call::unlimited();
+    let answer = route.handle(request.body(body).expect("a request"), call.clone()).await;
     let answer = answer.unwrap_or_else(|_| panic!("no answer"));
-    let calls = answer.extensions().get::<Report>().map_or(0, |report| report.made.len());
+    let calls = call.budget.take_report().map_or(0, |report| report.made.len());
     let text = answer.into_body().collect().await.unwrap_or_else(|_| panic!("no body")).to_bytes();
     (String::from_utf8_lossy(&text).into_owned(), calls)
 }
