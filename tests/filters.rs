@@ -37,6 +37,14 @@ const HOLDS: &str = r#"(module
     (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
         (global.get $begun) (global.set $begun (i32.const 1))))"#;
 
+/// It breaks at an answer.
+const BREAKS: &str = r#"(module
+    (memory (export "memory") 1)
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param i32) (result i32) (i32.const 1024))
+    (func (export "proxy_on_context_create") (param i32 i32))
+    (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (unreachable)))"#;
+
 #[tokio::test]
 async fn a_filter_that_goes_wrong_has_its_answer_its_line_and_its_metrics() {
     let upstream = misbehave::start().await;
@@ -74,4 +82,22 @@ async fn a_filter_that_goes_wrong_has_its_answer_its_line_and_its_metrics() {
     assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"loops\"}"), 1);
     assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"calls\"}"), 0);
     assert_eq!(metric(&page, "orfa_filter_failed_total{filter=\"holds\"}"), 1);
+}
+
+#[tokio::test]
+async fn what_a_program_cost_is_logged_whatever_a_filter_makes_of_its_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let filter = folder.path().join("breaks.wasm");
+    std::fs::write(&filter, wat::parse_str(BREAKS).expect("a module")).expect("written");
+    let filter = filter.display();
+    let yaml = format!(
+        "listen: 127.0.0.1:0\nservices: {{ up: {{ url: 'http://127.0.0.1:9' }} }}\nroutes:\n  \
+         - {{ path: /query, query: {{ services: [up] }}, filters: [{{ wasm: '{filter}' }}] }}\n"
+    );
+    let gateway = Gateway::start(crate::orfa(), &yaml).await;
+    let (url, typed) = (format!("{}/query", gateway.url), [("content-type", "text/javascript")]);
+    let answer = http::request("POST", &url, &typed, "export default () => 1").await.expect("an answer");
+    assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (503, &"filter-failed".into()));
+    let line = gateway.logged(|line| line.contains("\"route\":\"/query\"")).await.expect("a line");
+    assert!(line.contains("\"status\":503") && line.contains("\"cpu_ms\":"), "{line}");
 }

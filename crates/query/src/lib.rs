@@ -48,7 +48,6 @@ pub use record::{ANYONE, Recording, RecordingError};
 pub use replay::{Replay, ReplayError, Replayed, javascript};
 pub use route::{Documents, Ground, Query};
 pub use runtime::{Instances, Runtime};
-pub use services::Report;
 pub use start::StartError;
 pub use stored::files as stored_files;
 pub use trust::{KeyConfig, TrustConfig, Trusted, is_low, public_key, signed};

@@ -63,8 +63,9 @@ struct Shared {
 #[derive(Debug)]
 pub struct Place {
     line: Line,
-    /// Since when, and since when it runs: times since the line was opened.
+    /// Since when, from the time on when the line was opened.
     since: Duration,
+    /// Since when whoever has it runs.
     begun: Duration,
 }
 
@@ -128,17 +129,7 @@ impl Line {
     /// Whether one more may come. Who hears no counts as one who came and went.
     #[must_use]
     pub fn has_room(&self, now: Instant) -> bool {
-        let (line, target) = (&*self.0, self.0.target.load(Relaxed));
-        if line.places.available_permits() > 0 || target == u64::MAX {
-            return true;
-        }
-        let seen = line.seen(now.saturating_duration_since(line.opened));
-        let mut law = line.law();
-        let has_room = law.has_room(&seen, Duration::from_nanos(target));
-        if !has_room {
-            law.come(&seen);
-        }
-        has_room
+        self.0.has_room(now.saturating_duration_since(self.0.opened))
     }
 
     /// Waits for a place, and then for the thread to look for new input.
@@ -148,7 +139,7 @@ impl Line {
     pub async fn stand(&self) -> Result<Place, TooLong> {
         let (line, now) = (&*self.0, self.0.opened.elapsed());
         let permit = line.places.try_acquire();
-        if permit.is_err() && !self.has_room(line.opened + now) {
+        if permit.is_err() && !line.has_room(now) {
             return Err(TooLong);
         }
         line.law().stand(&line.seen(now), permit.is_ok());
@@ -172,6 +163,19 @@ impl Line {
 }
 
 impl Shared {
+    fn has_room(&self, now: Duration) -> bool {
+        let target = self.target.load(Relaxed);
+        if self.places.available_permits() > 0 || target == u64::MAX {
+            return true;
+        }
+        let (seen, mut law) = (self.seen(now), self.law());
+        let has_room = law.has_room(&seen, Duration::from_nanos(target));
+        if !has_room {
+            law.come(&seen);
+        }
+        has_room
+    }
+
     fn seen(&self, now: Duration) -> Seen {
         Seen {
             now,

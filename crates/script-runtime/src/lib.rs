@@ -41,5 +41,4 @@ pub use confine::confined;
 pub use modules::{Module, modules};
 pub use route::{Deployed, Ground, Script};
 pub use scripts::{Scripts, StartError};
-pub use services::Report;
 pub use workers::{Launcher, NoEngine, PoolStats};

@@ -68,7 +68,7 @@ pub struct Call {
     pub budget: Arc<Budget>,
 }
 
-/// What is left of a request's allowance.
+/// What is left of a request's allowance, and what was done of it.
 #[derive(Debug)]
 pub struct Budget {
     /// When the request began: calls are timed from here.
@@ -347,7 +347,7 @@ impl Budget {
     }
 }
 
-/// Nothing that holds it can panic.
+/// What a panic could leave half done is a list of calls, which is still a list of calls.
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -47,7 +47,8 @@ pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program:
 fn draw(Shown { request: seen, cap }: &Shown, width: usize) -> String {
     let status = seen.status.as_u16();
     let report = seen.report.as_ref();
-    let calls: Vec<Call> = report.map_or(&seen.made, |report| &report.made).iter().map(call).collect();
+    let made = seen.made.iter().chain(report.iter().flat_map(|report| &report.made));
+    let calls: Vec<Call> = made.map(call).collect();
     format!(
         "{} {} {}  {}{}{}  {}\n{}",
         seen.method,
