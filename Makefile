@@ -72,9 +72,11 @@ bench: ## Measure, and write benches/results/ and docs/benchmarks.md; ONLY=proxy
 	@$(STEP) setup scripts/setup bench
 	@$(if $(call chosen,proxy query json filter strapi script aggregate graphql dedup ways workflows),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
 	@$(if $(call chosen,strapi),$(STEP) strapi scripts/setup strapi,:)
-	@$(STEP) build $(RELEASE) --bin orfa --bin floor --bin upstream --bin handwritten --bin bench
-	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)
+	@$(STEP) build $(RELEASE) --bin orfa --bin guard --bin floor --bin upstream --bin handwritten --bin bench
+	@$(STEP) dist scripts/dist $(TARGET)
+	@$(TARGET)/release/bench --orfa $(abspath $(TARGET))/dist/orfa $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)
 
-dist: setup ## The one file, stripped, with its size and SHA-256 (target/dist/orfa)
-	@$(STEP) build $(RELEASE) --bin orfa
-	@scripts/dist $(TARGET)
+dist: ## The one file: its code laid out by what runs often, stripped, with its size and SHA-256 (target/dist/orfa)
+	@$(STEP) setup scripts/setup dist
+	@$(STEP) build $(RELEASE) --bin orfa --bin guard
+	@$(STEP) dist scripts/dist $(TARGET)

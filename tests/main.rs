@@ -27,9 +27,13 @@ mod support;
 mod types;
 mod upgrade;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-/// The binary under test.
+/// The binary under test: `ORFA_BINARY` names another one than that of this build, such as `target/dist/orfa`.
 pub(crate) fn orfa() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_orfa"))
+    static BINARY: LazyLock<PathBuf> = LazyLock::new(|| {
+        std::env::var_os("ORFA_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_orfa").into()).into()
+    });
+    &BINARY
 }

@@ -1,6 +1,6 @@
 //! What the demo and the benches measure with.
 //!
-//! The gateway that is measured is the release binary `orfa`, started as an operator starts it
+//! The gateway that is measured is that of a release, started as an operator starts it
 //! ([`process`]), and asked as a client asks it ([`client`], [`call`]), at the distance of the demo through a proxy
 //! that delays and counts ([`delay`]). Both ask the same questions ([`jobs`]). What comes out goes to `benches/results/` ([`scoreboard`]), and
 //! from there to docs/benchmarks.md with its pictures ([`page`], [`svg`]).

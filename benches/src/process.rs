@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -23,7 +23,7 @@ const KEPT: usize = 20;
 pub struct Orfa {
     address: SocketAddr,
     pid: u32,
-    _child: Child,
+    child: Child,
     _folder: TempDir,
 }
 
@@ -65,7 +65,7 @@ impl Orfa {
         let pid = child.id().context("the gateway ended at once")?;
         let log = child.stderr.take().context("the gateway has no log")?;
         let address = listening(log).await?;
-        Ok(Self { address, pid, _child: child, _folder: folder })
+        Ok(Self { address, pid, child, _folder: folder })
     }
 
     /// Where it listens.
@@ -78,6 +78,18 @@ impl Orfa {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Asks it to end, and waits until it has.
+    ///
+    /// # Errors
+    /// If it is gone already, or ends otherwise than well.
+    pub async fn end(mut self) -> Result<()> {
+        let pid = rustix::process::Pid::from_raw(self.pid.cast_signed()).context("the gateway has no pid")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        let status = self.child.wait().await?;
+        ensure!(status.success(), "the gateway ended with {status}");
+        Ok(())
     }
 
     /// What it has used so far.

@@ -124,8 +124,7 @@ async fn the_checker_notices_writes_that_are_acknowledged_before_they_are_commit
 #[tokio::test]
 #[ignore = "takes minutes: `make soak`"]
 async fn nothing_is_lost_in_two_hundred_kills() {
-    let binary = std::env::var_os("ORFA_BINARY").map_or(orfa().to_owned(), Into::into);
-    assert_eq!(Soak::new(&binary, Acknowledged::ByTheGateway).run(200).await, [""; 0]);
+    assert_eq!(Soak::new(orfa(), Acknowledged::ByTheGateway).run(200).await, [""; 0]);
 }
 
 /// Who tells clients that something was written.

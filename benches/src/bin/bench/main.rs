@@ -85,6 +85,9 @@ const BENCHES: &[Bench] = &[
 /// Measures, and writes benches/results/.
 #[derive(Parser)]
 struct Arguments {
+    /// The gateway; by default the one beside this program.
+    #[arg(long)]
+    orfa: Option<PathBuf>,
     /// Only these, with commas between.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -156,16 +159,16 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let orfa = benches::process::find(None)?;
+    let beside = std::env::current_exe()?;
     let mut tools = Tools {
-        floor: orfa.with_file_name("floor"),
-        upstream: orfa.with_file_name("upstream"),
-        handwritten: orfa.with_file_name("handwritten"),
-        rivals: orfa.with_file_name("../rivals"),
+        orfa: benches::process::find(arguments.orfa.clone())?,
+        floor: beside.with_file_name("floor"),
+        upstream: beside.with_file_name("upstream"),
+        handwritten: beside.with_file_name("handwritten"),
+        rivals: beside.with_file_name("../rivals"),
         is_short: arguments.short,
         is_long: arguments.long,
         later: Duration::ZERO,
-        orfa,
     };
     if let Some(unknown) = arguments.only.iter().find(|only| !BENCHES.iter().any(|(name, ..)| name == only)) {
         let names: Vec<&str> = BENCHES.iter().map(|(name, ..)| *name).collect();

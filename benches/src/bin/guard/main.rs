@@ -3,7 +3,8 @@
 //! Times depend on the machine and on who else uses it; instructions hardly do. The gateway runs in callgrind, on one core,
 //! with everything in its way that an operator has; what it asks is played here, outside. A path that takes
 //! more than a twentieth above the baseline fails, so that such a change is made on purpose: with `--update`, in the
-//! same commit. `paths.rs` has what is asked, `callgrind.rs` counts, `baseline.rs` compares.
+//! same commit. `paths.rs` has what is asked, `callgrind.rs` counts, `baseline.rs` compares. With `--exercise` nothing is
+//! counted: `scripts/dist` learns from what is asked then which code is hot.
 
 mod baseline;
 mod callgrind;
@@ -12,7 +13,9 @@ mod paths;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use benches::process::Orfa;
 use clap::Parser;
+use futures_util::future::try_join_all;
 
 use baseline::Baseline;
 use callgrind::{Callgrind, Cost};
@@ -26,6 +29,8 @@ const ROUNDS: usize = 3;
 const REQUESTS: usize = 12;
 /// How often a path is counted that takes more than it may.
 const TIMES: usize = 3;
+/// So many ask at once where nothing is counted.
+const CLIENTS: usize = 8;
 
 /// Counts the instructions of a request on each hot path.
 #[derive(Debug, Parser)]
@@ -42,10 +47,16 @@ struct Arguments {
     /// Writes the baseline.
     #[arg(long)]
     update: bool,
+    /// Counts nothing: asks for each path so many times, of a gateway as an operator has it, and ends that.
+    #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["list", "update", "only"])]
+    exercise: Option<usize>,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if let Some(requests) = arguments.exercise {
+        return tokio::runtime::Runtime::new()?.block_on(exercise(&arguments, requests));
+    }
     callgrind::prepare()?;
     let mut baseline = Baseline::read()?;
     let counted = tokio::runtime::Runtime::new()?.block_on(count(&arguments, &baseline))?;
@@ -63,7 +74,7 @@ fn main() -> Result<()> {
 /// All paths, one after the other, in one gateway.
 async fn count(arguments: &Arguments, baseline: &Baseline) -> Result<Vec<(&'static str, Cost)>> {
     let orfa = benches::process::find(arguments.orfa.clone())?;
-    let world = World::new(&orfa).await?;
+    let world = World::new(&orfa, true).await?;
     let gateway = Callgrind::start(&orfa, &world.config).await?;
     let is_wanted =
         |path: &Path| arguments.only.is_empty() || arguments.only.iter().any(|name| name == path.name);
@@ -91,6 +102,23 @@ async fn count(arguments: &Arguments, baseline: &Baseline) -> Result<Vec<(&'stat
         counted.push((path.name, cost));
     }
     Ok(counted)
+}
+
+/// Asks for all paths, of a gateway that then ends as it does when it is asked to.
+async fn exercise(arguments: &Arguments, requests: usize) -> Result<()> {
+    let orfa = benches::process::find(arguments.orfa.clone())?;
+    let has_scripts = paths::has_node();
+    let world = World::new(&orfa, has_scripts).await?;
+    let gateway = Orfa::start(&orfa, &world.config).await?;
+    for path in world.paths(gateway.address()).await? {
+        path.begin().await.with_context(|| path.name)?;
+        let clients = (0..CLIENTS).map(|_| path.ask(requests.div_ceil(CLIENTS)));
+        try_join_all(clients).await.with_context(|| path.name)?;
+    }
+    if !has_scripts {
+        say("handlers in S were not asked: there is no Node.js 20 or newer");
+    }
+    gateway.end().await
 }
 
 /// What a request takes, and where.

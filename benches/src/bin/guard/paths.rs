@@ -42,6 +42,7 @@ const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 /// What a gateway is started with, and what it asks.
 pub(crate) struct World {
     pub(crate) config: String,
+    has_scripts: bool,
     /// The program in C, compiled.
     c: Vec<u8>,
     _service: Delay,
@@ -58,7 +59,8 @@ pub(crate) struct Path {
 }
 
 impl World {
-    pub(crate) async fn new(orfa: &File) -> Result<Self> {
+    /// Handlers in S need [Node.js](has_node).
+    pub(crate) async fn new(orfa: &File, has_scripts: bool) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = |name: &str| folder.path().join(name);
         let c = std::fs::read(build(orfa, "constant.c", folder.path())?)?;
@@ -67,8 +69,11 @@ impl World {
         std::fs::write(file("header.wasm"), wat::parse_file(program("header.wat"))?)?;
         let document = File::new(env!("CARGO_MANIFEST_DIR")).join("rivals/gateways/posts.yaml");
         let service = Delay::start(service().await?, ROUND_TRIP).await?;
-        let config = config(service.address(), folder.path(), &document);
-        Ok(Self { config, c, _service: service, _folder: folder })
+        let mut config = config(service.address(), folder.path(), &document);
+        if has_scripts {
+            config.push_str(&scripts());
+        }
+        Ok(Self { config, has_scripts, c, _service: service, _folder: folder })
     }
 
     /// All paths of a gateway.
@@ -79,7 +84,7 @@ impl World {
         let live = live(&Client::new(gateway), query(C, self.c.clone())).await?;
         let nested = json!({ "query": "{ posts { title user { name } } }" });
         let nested = Call::json(Method::POST, "/graphql", &nested);
-        Ok(vec![
+        let mut paths = vec![
             path("query.fresh", query(C, self.c.clone()), HELLO),
             path("query.live", live, HELLO),
             path("query.javascript", query(JAVASCRIPT, javascript), HELLO),
@@ -89,7 +94,9 @@ impl World {
             get("script.hello", "/hello", HELLO),
             get("script.worker", "/worker", HELLO),
             get("proxy", "/passed/posts", "title 7"),
-        ])
+        ];
+        paths.retain(|path| self.has_scripts || !path.name.starts_with("script."));
+        Ok(paths)
     }
 }
 
@@ -133,14 +140,13 @@ impl Path {
 
 /// The routes, with limits that nothing here comes near, and nothing that depends on how fast the machine is.
 fn config(service: SocketAddr, folder: &File, document: &File) -> String {
-    let (folder, document, scripts) = (folder.display(), document.display(), program("handlers.sjs"));
+    let (folder, document) = (folder.display(), document.display());
     format!(
         "listen: 127.0.0.1:0
 admin: off
 shed: {{ automatic: false }}
 runtime: {{ instances: 4 }}
 services: {{ api: {{ url: 'http://{service}', openapi: '{document}', timeout: 1m }} }}
-scripts: {{ engine: node, durability: process }}
 routes:
   - path: /query
     query:
@@ -151,11 +157,27 @@ routes:
   - {{ path: '/filtered/*', proxy: api, filters: [{{ wasm: '{folder}/header.wasm' }}] }}
   - {{ path: /aggregate, aggregate: '{folder}/posts.yaml' }}
   - {{ path: /graphql, graphql: {{ services: [api], links: '{folder}/links.yaml' }} }}
-  - path: /*
-    script: {{ file: '{}', workers: {{ least: 1, most: 1 }}, limits: {{ wall: 10m }} }}
-",
-        scripts.display()
+"
     )
+}
+
+/// The last route, and what it needs.
+fn scripts() -> String {
+    let file = program("handlers.sjs");
+    format!(
+        "  - path: /*
+    script: {{ file: '{}', workers: {{ least: 1, most: 1 }}, limits: {{ wall: 10m }} }}
+scripts: {{ engine: node, durability: process }}
+",
+        file.display()
+    )
+}
+
+/// Whether there is a Node.js that runs handlers.
+pub(crate) fn has_node() -> bool {
+    let version = std::process::Command::new("node").args(["-p", "process.versions.node"]).output();
+    let major = |text: &str| text.split('.').next()?.parse::<u32>().ok();
+    version.is_ok_and(|output| major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= 20))
 }
 
 /// Starts the service, which answers as long as this process lives.
