@@ -177,7 +177,8 @@ scripts: {{ engine: node, durability: process }}
 pub(crate) fn has_node() -> bool {
     let version = std::process::Command::new("node").args(["-p", "process.versions.node"]).output();
     let major = |text: &str| text.split('.').next()?.parse::<u32>().ok();
-    version.is_ok_and(|output| major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= 20))
+    version
+        .is_ok_and(|output| major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= 20))
 }
 
 /// Starts the service, which answers as long as this process lives.
