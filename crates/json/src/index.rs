@@ -29,15 +29,8 @@ pub(crate) fn index(text: &[u8]) -> Result<(Found, Vec<Container>), Error> {
     std::str::from_utf8(text).map_err(|error| Error::NotJson(error.valid_up_to()))?;
     let found = block::tokens(text).map_err(Error::NotJson)?;
     let blocks = &found.tokens[..];
-    let mut reader = Reader {
-        tokens: Tokens { text, blocks, number: 0, bits: blocks.first().copied().unwrap_or_default() },
-        open: Vec::with_capacity(16),
-        containers: Vec::with_capacity(text.len() / 256),
-    };
-    reader.document()?;
-    let (more, at) = reader.tokens.next();
-    let containers = reader.containers;
-    if more.is_none() { Ok((found, containers)) } else { Err(Error::NotJson(at)) }
+    let containers = containers(Tokens::from(text, blocks, 0))?;
+    Ok((found, containers))
 }
 
 /// The tokens of a text, in order.
@@ -78,6 +71,7 @@ impl<'a> Tokens<'a> {
     #[inline(always)]
     pub(crate) fn peek(&mut self) -> usize {
         while self.bits == 0 {
+            std::hint::cold_path();
             self.number += 1;
             match self.blocks.get(self.number) {
                 Some(bits) => self.bits = *bits,
@@ -94,99 +88,94 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// A container that is open.
+/// A container that is open, or what stands around the document's value, which ends with it.
+#[derive(Clone, Copy)]
 struct Open {
     /// Its place in the index.
     place: usize,
     count: u32,
-    object: bool,
+    /// The bracket that ends it.
+    closing: u8,
 }
 
-struct Reader<'a> {
-    tokens: Tokens<'a>,
-    open: Vec<Open>,
-    containers: Vec<Container>,
-}
+/// No bracket ends the document.
+const NONE: u8 = 0;
 
-impl Reader<'_> {
-    /// Passes the value that the document is.
-    fn document(&mut self) -> Result<(), Error> {
-        let mut token = self.tokens.next();
-        loop {
-            let at = token.1;
-            match token.0 {
-                Some(b'"') => {}
-                Some(b'{') => {
-                    self.begin(at, true)?;
-                    match self.tokens.next() {
-                        (Some(b'"'), _) => {
-                            self.tokens.expect(b':')?;
-                            token = self.tokens.next();
-                            continue;
-                        }
-                        (Some(b'}'), at) => self.end(at, 0),
-                        (_, at) => return Err(Error::NotJson(at)),
-                    }
+/// The containers of a text that is one value. All that the walk goes by is in variables of this function: in a struct, each token
+/// would wait for the one before to be written and read again.
+fn containers(mut tokens: Tokens<'_>) -> Result<Vec<Container>, Error> {
+    let mut containers = Vec::with_capacity(tokens.text.len() / 256);
+    let mut outer = Vec::with_capacity(16);
+    let mut open = Open { place: 0, count: 0, closing: NONE };
+    loop {
+        let (first, at) = tokens.next();
+        match first {
+            Some(b'"') => {}
+            Some(bracket @ (b'{' | b'[')) => {
+                if outer.len() == DEPTH {
+                    return Err(Error::TooDeep(at));
                 }
-                Some(b'[') => {
-                    self.begin(at, false)?;
-                    token = self.tokens.next();
-                    if token.0 != Some(b']') {
+                outer.push(open);
+                let closing = if bracket == b'{' { b'}' } else { b']' };
+                open = Open { place: containers.len(), count: 0, closing };
+                containers.push(Container { start: at as u32, end: 0, next: 0, count: 0 });
+                let behind = tokens;
+                let (next, at) = tokens.next();
+                match next {
+                    Some(b'"') if bracket == b'{' => {
+                        tokens.expect(b':')?;
                         continue;
                     }
-                    self.end(token.1, 0);
-                }
-                Some(_) if scalar(&self.tokens.text[at..]) => {}
-                _ => return Err(Error::NotJson(at)),
-            }
-            match self.behind()? {
-                Some(next) => token = next,
-                None => return Ok(()),
-            }
-        }
-    }
-
-    /// Passes what stands behind a value up to the next one, whose token it is; none when all is closed.
-    #[inline(always)]
-    fn behind(&mut self) -> Result<Option<(Option<u8>, usize)>, Error> {
-        while let Some(open) = self.open.last_mut() {
-            open.count += 1;
-            let (count, object) = (open.count, open.object);
-            match self.tokens.next() {
-                (Some(b','), _) => {
-                    if object {
-                        self.tokens.expect(b'"')?;
-                        self.tokens.expect(b':')?;
+                    Some(next) if next == closing => {
+                        end(&mut containers, open, at);
+                        open = outer.pop().unwrap_or(open);
                     }
-                    return Ok(Some(self.tokens.next()));
+                    _ if bracket == b'[' => {
+                        tokens = behind;
+                        continue;
+                    }
+                    _ => return Err(Error::NotJson(at)),
                 }
-                (Some(b'}'), at) if object => self.end(at, count),
-                (Some(b']'), at) if !object => self.end(at, count),
-                (_, at) => return Err(Error::NotJson(at)),
+            }
+            Some(_) if scalar(&tokens.text[at..]) => {}
+            _ => return Err(Error::NotJson(at)),
+        }
+        loop {
+            if open.closing == NONE {
+                let (more, at) = tokens.next();
+                return if more.is_none() { Ok(containers) } else { Err(Error::NotJson(at)) };
+            }
+            open.count += 1;
+            let (next, at) = tokens.next();
+            if next == Some(b',') {
+                if open.closing == b'}' {
+                    tokens.expect(b'"')?;
+                    tokens.expect(b':')?;
+                }
+                break;
+            }
+            if next != Some(open.closing) {
+                return Err(Error::NotJson(at));
+            }
+            end(&mut containers, open, at);
+            match outer.pop() {
+                Some(container) => open = container,
+                None => return Err(Error::NotJson(at)),
             }
         }
-        Ok(None)
     }
+}
 
-    fn begin(&mut self, at: usize, object: bool) -> Result<(), Error> {
-        if self.open.len() == DEPTH {
-            return Err(Error::TooDeep(at));
-        }
-        self.open.push(Open { place: self.containers.len(), count: 0, object });
-        self.containers.push(Container { start: at as u32, end: 0, next: 0, count: 0 });
-        Ok(())
-    }
-
-    fn end(&mut self, at: usize, count: u32) {
-        let (end, next) = (at as u32 + 1, self.containers.len() as u32);
-        let place = self.open.pop().map(|open| open.place);
-        if let Some(container) = place.and_then(|place| self.containers.get_mut(place)) {
-            if end - container.start < SHORT {
-                // All within it was short, too, and is gone: it is the last one.
-                self.containers.pop();
-            } else {
-                *container = Container { end, next, count, ..*container };
-            }
+/// Notes that a container ended.
+#[inline(always)]
+fn end(containers: &mut Vec<Container>, open: Open, at: usize) {
+    let (end, next) = (at as u32 + 1, containers.len() as u32);
+    if let Some(container) = containers.get_mut(open.place) {
+        if end - container.start < SHORT {
+            // All within it was short, too, and is gone: it is the last one.
+            containers.pop();
+        } else {
+            *container = Container { end, next, count: open.count, ..*container };
         }
     }
 }
@@ -194,6 +183,21 @@ impl Reader<'_> {
 /// Whether a text begins with a whole number, `true`, `false` or `null`.
 #[inline(always)]
 fn scalar(text: &[u8]) -> bool {
+    is_short(text) || is_scalar(text)
+}
+
+/// Whether a text begins with a whole number from 1 on of at most seven digits, and what may stand behind it in a text without white
+/// space: most numbers are seen at one glance.
+#[inline(always)]
+fn is_short(text: &[u8]) -> bool {
+    let Some(word) = text.first_chunk() else { return false };
+    let count = digits_in(*word);
+    count < 8 && count > 0 && word[0] != b'0' && matches!(word[count], b',' | b'}' | b']')
+}
+
+/// The same for all that there are.
+#[inline(never)]
+fn is_scalar(text: &[u8]) -> bool {
     let rest = match text {
         [b't', b'r', b'u', b'e', rest @ ..] => rest,
         [b'n', b'u', b'l', b'l', rest @ ..] => rest,

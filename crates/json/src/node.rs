@@ -303,14 +303,17 @@ pub struct Key<'a> {
 impl<'a> Key<'a> {
     /// Whether it is this name.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn is(self, name: &[u8]) -> bool {
         let raw = self.node.document.text.get(self.node.start + 1..self.colon).unwrap_or_default();
+        if raw.len() <= name.len() {
+            return false;
+        }
         let same = raw.iter().zip(name).take_while(|(raw, name)| raw == name && **raw != b'\\').count();
         match raw.get(same) {
-            Some(b'\\') => self.node.string().is_some_and(|known| *known == *name),
             // What follows the name is its quote.
             Some(b'"') => same == name.len(),
+            Some(b'\\') => self.node.string().is_some_and(|known| *known == *name),
             _ => false,
         }
     }
@@ -379,7 +382,7 @@ impl<'a> Children<'a> {
     }
 
     /// The next token, unless the container ends with it.
-    #[inline]
+    #[inline(always)]
     fn token(&mut self) -> Option<usize> {
         match self.tokens.as_mut()?.next() {
             (Some(b'}' | b']') | None, _) => {
@@ -391,7 +394,7 @@ impl<'a> Children<'a> {
     }
 
     /// The name of the next member, and where its value begins.
-    #[inline]
+    #[inline(always)]
     fn key(&mut self) -> Option<(Key<'a>, usize)> {
         let name = self.token()?;
         let node = Node::new(self.document, name, self.place);
@@ -401,7 +404,7 @@ impl<'a> Children<'a> {
     }
 
     /// The value that begins at `start`; the walk goes on behind it, and behind its comma.
-    #[inline]
+    #[inline(always)]
     fn value(&mut self, start: usize) -> Node<'a> {
         let node = Node::new(self.document, start, self.place);
         if matches!(node.kind(), Kind::Array | Kind::Object) {
