@@ -4,7 +4,7 @@
 STEP := scripts/step
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # One selection of packages for all release builds, so that `orfa` is built once, with one set of features.
-RELEASE := cargo build --release --locked --package orfa --package benches
+RELEASE := env $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),ORFA_RELOCATIONS=1) cargo build --release --locked --package orfa --package benches
 ONLY ?=
 SHORT ?=
 LONG ?=
@@ -73,10 +73,10 @@ bench: ## Measure, and write benches/results/ and docs/benchmarks.md; ONLY=proxy
 	@$(if $(call chosen,proxy query json filter strapi script aggregate graphql dedup ways workflows),$(STEP) rivals scripts/rivals $(TARGET)/rivals,:)
 	@$(if $(call chosen,strapi),$(STEP) strapi scripts/setup strapi,:)
 	@$(STEP) build $(RELEASE) --bin orfa --bin guard --bin floor --bin upstream --bin handwritten --bin bench
-	@$(STEP) dist scripts/dist $(TARGET)
-	@$(TARGET)/release/bench --orfa $(abspath $(TARGET))/dist/orfa $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)
+	@$(if $(SHORT),:,$(STEP) dist scripts/dist $(TARGET))
+	@$(TARGET)/release/bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short) $(if $(LONG),--long)
 
-dist: ## The one file: its code laid out by what runs often, stripped, with its size and SHA-256 (target/dist/orfa)
+dist: ## The one file: its code laid out by what runs often, without symbols, with its size and SHA-256 (target/dist/orfa)
 	@$(STEP) setup scripts/setup dist
 	@$(STEP) build $(RELEASE) --bin orfa --bin guard
 	@$(STEP) dist scripts/dist $(TARGET)

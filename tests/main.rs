@@ -30,10 +30,11 @@ mod upgrade;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The binary under test: `ORFA_BINARY` names another one than that of this build, such as `target/dist/orfa`.
+/// The binary under test: `ORFA_BINARY` is the absolute path of another one than that of this build, such as `target/dist/orfa`.
 pub(crate) fn orfa() -> &'static Path {
     static BINARY: LazyLock<PathBuf> = LazyLock::new(|| {
-        std::env::var_os("ORFA_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_orfa").into()).into()
+        let named = std::env::var_os("ORFA_BINARY").filter(|path| !path.is_empty());
+        named.unwrap_or_else(|| env!("CARGO_BIN_EXE_orfa").into()).into()
     });
     &BINARY
 }
