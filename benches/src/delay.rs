@@ -3,8 +3,8 @@
 //! Each chunk is delivered half a round trip after it came, whatever came before it: a long pipe. It is a slow one
 //! too if it has a rate: then a chunk comes when its last byte does, and what follows waits for it, whichever
 //! connection it belongs to. There is no loss and no slow start, which is kind to whoever sends many bytes.
-//! Connections are set up without delay, since kept connections are what is compared: a client's first
-//! request would otherwise pay one round trip more for TCP, and one or two for TLS.
+//! A connection stands once a SYN has gone up and its answer has come down: what its client sends before that waits, though
+//! its socket is connected at once. Who compares kept connections has [`Delay::open`] wait until they stand.
 //!
 //! One thread for each direction delivers its chunks, in the order in which they came, which with one delay for all is
 //! the order in which they are due. It is a thread because the runtime's timers are exact to a millisecond
@@ -14,7 +14,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -22,7 +22,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use crate::client::{Client, Error};
 
 const CHUNK: usize = 64 << 10;
 
@@ -47,6 +50,18 @@ pub struct Traffic {
 struct Counts {
     up: AtomicU64,
     down: AtomicU64,
+    wait: Mutex<Wait>,
+    /// Connections that were set up.
+    stood: watch::Sender<usize>,
+}
+
+/// How long clients have waited for what is behind the proxy.
+#[derive(Debug, Default)]
+struct Wait {
+    /// Since when the next bytes of an answer are waited for.
+    since: Option<Instant>,
+    is_answered: bool,
+    all: Duration,
 }
 
 /// A chunk on its way; an empty one is the end of its stream.
@@ -96,10 +111,55 @@ impl Delay {
         self.address
     }
 
+    /// Opens so many connections of a client of this proxy, and waits until they stand.
+    ///
+    /// # Errors
+    /// If one can't be opened.
+    pub async fn open(&self, client: &Client, connections: usize) -> Result<(), Error> {
+        let mut stood = self.counts.stood.subscribe();
+        let all = *stood.borrow() + connections;
+        client.open(connections).await?;
+        // Whoever counts lives as long as this.
+        let _ = stood.wait_for(|stood| *stood >= all).await;
+        Ok(())
+    }
+
     /// What has crossed it so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         Traffic { up: self.counts.up.load(Relaxed), down: self.counts.down.load(Relaxed) }
+    }
+
+    /// How long what is behind this has been waited for so far, where requests follow each other: from when the first byte of
+    /// a request enters this to when the last of its answer does, so with half the round trip.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.counts.wait().all
+    }
+}
+
+impl Counts {
+    fn went_up(&self, length: usize) {
+        self.up.fetch_add(length as u64, Relaxed);
+        let mut wait = self.wait();
+        if length > 0 && (wait.is_answered || wait.since.is_none()) {
+            (wait.since, wait.is_answered) = (Some(Instant::now()), false);
+        }
+    }
+
+    fn came_down(&self, length: usize) {
+        self.down.fetch_add(length as u64, Relaxed);
+        let (mut wait, now) = (self.wait(), Instant::now());
+        if length > 0
+            && let Some(since) = wait.since.replace(now)
+        {
+            wait.all += now.saturating_duration_since(since);
+            wait.is_answered = true;
+        }
+    }
+
+    fn wait(&self) -> MutexGuard<'_, Wait> {
+        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,16 +212,23 @@ async fn accept(listener: TcpListener, to: SocketAddr, lines: [Line; 2], counts:
 /// One connection, until both directions have ended or one is broken.
 async fn join(client: TcpStream, to: SocketAddr, lines: [Line; 2], counts: Arc<Counts>) -> io::Result<()> {
     let [line_up, line_down] = &lines;
+    // SYN and its answer, which have no bytes here.
+    let (sender, mut receiver) = unbounded_channel();
+    for line in &lines {
+        line.send(Bytes::new(), &sender);
+        let _arrived = receiver.recv().await;
+    }
+    counts.stood.send_modify(|stood| *stood += 1);
     let server = TcpStream::connect(to).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let up = pipe(from_client, to_server, line_up, &counts.up);
-    let down = pipe(from_server, to_client, line_down, &counts.down);
+    let up = pipe(from_client, to_server, line_up, |length| counts.went_up(length));
+    let down = pipe(from_server, to_client, line_down, |length| counts.came_down(length));
     tokio::try_join!(up, down).map(drop)
 }
 
-async fn pipe(from: OwnedReadHalf, to: OwnedWriteHalf, line: &Line, count: &AtomicU64) -> io::Result<()> {
+async fn pipe(from: OwnedReadHalf, to: OwnedWriteHalf, line: &Line, count: impl Fn(usize)) -> io::Result<()> {
     let (sender, receiver) = unbounded_channel();
     tokio::try_join!(read(from, line, sender, count), write(receiver, to)).map(drop)
 }
@@ -170,12 +237,12 @@ async fn read(
     mut from: OwnedReadHalf,
     line: &Line,
     to: UnboundedSender<Bytes>,
-    count: &AtomicU64,
+    count: impl Fn(usize),
 ) -> io::Result<()> {
     loop {
         let mut chunk = BytesMut::with_capacity(CHUNK);
         let length = from.read_buf(&mut chunk).await?;
-        count.fetch_add(length as u64, Relaxed);
+        count(length);
         line.send(chunk.freeze(), &to);
         if length == 0 {
             return Ok(());
@@ -208,6 +275,20 @@ mod tests {
         address
     }
 
+    #[tokio::test]
+    async fn what_is_behind_is_waited_for_while_it_has_not_answered_and_no_longer() {
+        let delay = Delay::start(echo().await, Duration::from_millis(40)).await.expect("a proxy");
+        let answers = 3;
+        for _ in 0..answers {
+            assert_eq!(exchange(delay.address(), b"hello").await, b"hello");
+        }
+        let way = Duration::from_millis(20);
+        let waited = delay.waited();
+        assert!(waited >= way * answers, "{waited:?} is less than all requests took to get there");
+        exchange(delay.address(), b"").await;
+        assert_eq!(delay.waited(), waited, "nothing was answered");
+    }
+
     async fn exchange(address: SocketAddr, text: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(address).await.expect("a connection");
         stream.write_all(text).await.expect("to write");
@@ -238,11 +319,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_takes_a_round_trip_at_least() {
+    async fn an_answer_takes_a_round_trip_at_least_and_a_new_connection_one_more() {
         let round_trip = Duration::from_millis(20);
         let delay = Delay::start(echo().await, round_trip).await.expect("a proxy");
         let began = Instant::now();
         assert_eq!(exchange(delay.address(), b"hello").await, b"hello");
-        assert!(began.elapsed() >= round_trip);
+        assert!(began.elapsed() >= round_trip * 2);
+        let client = Client::new(delay.address());
+        delay.open(&client, 2).await.expect("two connections");
+        assert_eq!(*delay.counts.stood.borrow(), 3);
     }
 }

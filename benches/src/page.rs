@@ -28,16 +28,20 @@ What ORFA costs and what it saves, beside what the documents it was built after 
 instead. `make bench` measures all of it and writes this page; `make bench ONLY=query,script` measures some of it.
 
 - One machine with two shared cores: the server has one, the load and the services behind the server have the other. Rounds of
-  the rivals take turns, so that a noisy neighbour meets all of them. A figure is the median of its rounds, and in parentheses
-  is their spread, from the smallest to the largest.
+  the rivals take turns, so that a noisy neighbour meets all of them; only what a slow line decides is measured way by way. A
+  figure is the median of its rounds, and in parentheses is their spread, from the smallest to the largest.
+- ORFA is the file that `make dist` makes, as operators have it: its code is laid out by what runs often, which
+  is learnt from requests like some of these. The bare server and the handwritten one beside it are plain release builds.
 - CPU is what the server and all processes that it started used, user and system, by the requests that were answered: where a
   machine is shared it says more than requests per second.
 - A distance is a TCP proxy that delivers every byte half a round trip later, and counts what crosses it, heads included.
-  Connections stand already.
+  Connections stand already, but those that are called cold: to set one up takes a round trip.
 - The documents' machines were others, and mostly larger or farther apart. Their figures and ours are comparable by their
   ratios only.
-- Each rival runs in production mode, its log off, with kept connections and its documented fast settings, by the config in
-  [`benches/rivals`](../benches/rivals). The raw rows are in [`benches/results`](../benches/results).
+- Each rival runs in production mode, with kept connections and its documented fast settings, by the config in
+  [`benches/rivals`](../benches/rivals), its log off; but nginx and Envoy write the access log that ORFA writes too. The raw rows
+  are in [`benches/results`](../benches/results).
+- A `–` stands where something was not, or can't be, measured.
 
 ";
 
@@ -84,7 +88,7 @@ fn page(results: &Results) -> String {
     let sections =
         [ways::section, orfa::section, s::section, dedup::section, apisix::section, marketplace::section];
     let sections: String = sections.iter().map(|section| section(results)).collect();
-    INTRODUCTION.to_owned() + &sections + &board::rivals(results)
+    INTRODUCTION.to_owned() + &sections + &board::rivals(results) + &board::machine(results)
 }
 
 #[cfg(test)]

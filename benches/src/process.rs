@@ -101,15 +101,18 @@ impl Orfa {
     }
 }
 
-/// The release binary: the one that is named, or the one beside the program that runs.
+/// The gateway: the one that is named, or the release build beside the program that runs.
 ///
 /// # Errors
-/// If it isn't there; with the command that builds it.
+/// If it isn't there; with the commands that build it.
 pub fn find(named: Option<PathBuf>) -> Result<PathBuf> {
     let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("orfa"));
     let path = named.map_or_else(beside, Ok)?;
     if !path.is_file() {
-        bail!("{} is not there; `cargo build --release -p orfa` builds it", path.display());
+        bail!(
+            "{} is not there; `cargo build --release -p orfa` builds release/orfa, `make dist` dist/orfa",
+            path.display()
+        );
     }
     Ok(path)
 }

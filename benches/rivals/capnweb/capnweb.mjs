@@ -100,7 +100,7 @@ const jobs = {
 };
 
 /** Before those that count, for an engine that compiles what runs often. */
-const WARM_UPS = 10;
+const WARM_UPS = 4;
 
 async function ask([url, job, runs]) {
   const counts = { requests: 0, gzip_saves: 0 };

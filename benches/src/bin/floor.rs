@@ -1,5 +1,4 @@
-//! The floor: a bare hyper server, of the same build as the gateway, that answers a constant to
-//! everything. What a query costs is counted from here.
+//! The floor: a bare hyper server that answers a constant to everything, a plain release build. What a query costs is counted from here.
 //!
 //! `floor 127.0.0.1:4000`
 

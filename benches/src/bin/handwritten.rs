@@ -1,6 +1,6 @@
 //! What aggregates are compared with: the marketplace's Q4 and Q5 as one who knows Rust writes them by hand, for
 //! just these shapes. Typed structs whose texts stay in the answers that they came in, joins by hash tables, the
-//! same calls at the same time, over kept connections.
+//! same calls at the same time, over kept connections. It is a plain release build, where ORFA's code is laid out.
 //!
 //! `handwritten 127.0.0.1:4000 PROFILE CATALOG ORDER`, each the address of a service.
 

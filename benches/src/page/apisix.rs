@@ -47,12 +47,18 @@ fn faults(results: &Results) -> String {
         format!("{} us by {server}", cell(added))
     };
     text + &table(&head, lines)
-        + &format!("A module that adds one header costs {} and {}.\n\n", header("orfa"), header("envoy"))
+        + &format!(
+            "A module that adds one header costs {} and {}, between the medians of all rounds; the scoreboard has the median of each round's \
+             own difference.\n\n",
+            header("orfa"),
+            header("envoy")
+        )
 }
 
 /// Passing on, beside nginx and Envoy.
 fn proxies(results: &Results) -> String {
-    let heading = "### Passing on, beside nginx and Envoy\n\nOne worker each, an access log; requests a second of CPU.\n\n";
+    let heading = "### Passing on, beside nginx and Envoy\n\nOne worker each, an access log; requests a second of CPU. *Awake* is by a load \
+        that never sleeps: otherwise a server pays for waking it, which no server does over a network.\n\n";
     let rows = results.of("proxy");
     if rows.is_empty() {
         return heading.to_owned() + &missing("proxy");

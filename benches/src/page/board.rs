@@ -4,9 +4,20 @@ use super::results::Results;
 use super::table::{cell, missing, number, row, table};
 use crate::scoreboard::{Better, Score, Scoreboard};
 
+/// What people call what the rows name otherwise.
+const NAMES: [(&str, &str); 6] = [
+    ("graphql", "GraphQL's \"hello world\""),
+    ("fastify", "Fastify, the handlers and the cluster"),
+    ("aggregate", "Fastify, the joins"),
+    ("dedup", "the deduplicators"),
+    ("hive", "Hive Gateway"),
+    ("json-rivals", "the parsers of JSON"),
+];
+
 /// The rivals with their versions, and those that could not be had.
 pub(super) fn rivals(results: &Results) -> String {
-    let heading = "## The rivals\n\n";
+    let heading = "## The rivals\n\nAnd what else was there. Not in the registries that all here is installed from, and not run: APISIX, \
+                   Ocelot and HotChocolate, which two of the documents measured; Memos and Gitea, for which there are stand-ins.\n\n";
     let rows = results.of("rivals");
     if rows.is_empty() {
         return format!("{heading}{}", missing("query"));
@@ -14,9 +25,30 @@ pub(super) fn rivals(results: &Results) -> String {
     let rows = rows.iter().map(|rival| {
         let text = |field: &str| rival[field].as_str();
         let version = text("version").unwrap_or("could not be had, and is left out");
-        row(text("name").unwrap_or_default(), [version])
+        let name = text("name").unwrap_or_default();
+        row(NAMES.iter().find(|(known, _)| *known == name).map_or(name, |(_, name)| name), [version])
     });
     format!("{heading}{}", table(&["rival", "version"], rows))
+}
+
+/// What the host of the machine took, bench by bench.
+pub(super) fn machine(results: &Results) -> String {
+    let heading = "## The machine\n\nBoth processors are a virtual machine's, whose host lends them to others too. Of the processor \
+                   time that programs here wanted, the share that others had meanwhile (*steal*), and how long each bench took:\n\n";
+    let rows = results.of("machine");
+    if rows.is_empty() {
+        return format!("{heading}{}", missing("query"));
+    }
+    let rows = rows.iter().map(|met| {
+        let seconds = met["seconds"].as_u64().unwrap_or_default();
+        let taken = met["taken_percent"].as_f64().map(|percent| format!("{percent:.1} %"));
+        let took = format!("{} min {:02} s", seconds / 60, seconds % 60);
+        row(
+            format!("`{}`", met["bench"].as_str().unwrap_or_default()),
+            [took, taken.unwrap_or_else(|| cell(None))],
+        )
+    });
+    format!("{heading}{}", table(&["bench", "took", "taken by others"], rows))
 }
 
 /// Every headline, those that miss their target first.

@@ -22,7 +22,7 @@ use crate::rivals::{Filter, Proxy, Speaks};
 use crate::{Tools, reload, say};
 
 /// Short ones, many of them: what is added is the difference of two large figures, which others on the machine change.
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 8;
 const ROUND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How many routes have the same filter.

@@ -18,7 +18,7 @@ const SLOW_CONNECTIONS: u32 = 4;
 /// Over HTTP/2: connections, and requests under way on each.
 const H2_CONNECTIONS: u32 = 4;
 const H2_STREAMS: u32 = 8;
-/// What wrk waits for an answer of [`Load::Patient`].
+/// What wrk waits for an answer: a slow one is a figure, not a failure.
 const PATIENCE: &str = "60s";
 
 /// A program as a request sends it.
@@ -41,8 +41,6 @@ pub(crate) enum Load<'a> {
     GetHttp2(&'a str),
     /// What this script of wrk's makes, in Lua.
     Script(&'a str),
-    /// The same of a server that may take long for an answer.
-    Patient(&'a str),
     /// The same of one that answers some tens a second: a few connections keep it busy, and what is under way when the time is
     /// over is little.
     Slow(&'a str),
@@ -93,10 +91,8 @@ impl Load<'_> {
             Self::Get(path) => wrk(path, &[], false),
             Self::GetErrors(path) => wrk(path, &[], true),
             Self::Script(script) => wrk("/", &["-s", &lua(&folder, script)?], false),
-            Self::Patient(script) => wrk("/", &["--timeout", PATIENCE, "-s", &lua(&folder, script)?], false),
             Self::Slow(script) => {
-                let more = ["--timeout", PATIENCE, "-s", &lua(&folder, script)?];
-                self::wrk(server, SLOW_CONNECTIONS, "/", &more, false, time)
+                self::wrk(server, SLOW_CONNECTIONS, "/", &["-s", &lua(&folder, script)?], false, time)
             }
             Self::GetHttp2(path) => h2load(server, path, time),
         }
@@ -119,7 +115,13 @@ fn wrk(
     time: Duration,
 ) -> Result<u64> {
     let mut command = pinned(LOAD_CORE, Path::new("wrk"));
-    command.args(["-t1", &format!("-c{connections}"), &format!("-d{}s", time.as_secs())]);
+    command.args([
+        "-t1",
+        &format!("-c{connections}"),
+        &format!("-d{}s", time.as_secs()),
+        "--timeout",
+        PATIENCE,
+    ]);
     command.args(more).arg(format!("http://{}{path}", server.address));
     let text = output(command, "wrk")?;
     let requests = wrk_requests(&text).with_context(|| format!("wrk said:\n{text}"))?;

@@ -44,6 +44,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use benches::machine::{self, Moment};
 use benches::scoreboard::{self, Score};
 use clap::Parser;
 use serde::Serialize;
@@ -58,7 +59,7 @@ const BENCHES: &[Bench] = &[
     ("unseen", 5, unseen::run),
     ("threads", 15, threads::run),
     ("query", 160, query::run),
-    ("json", 20, json::run),
+    ("json", 40, json::run),
     ("idle", 5, idle::run),
     ("gigabyte", 10, gigabyte::run),
     ("dead", 30, dead::run),
@@ -85,7 +86,7 @@ const BENCHES: &[Bench] = &[
 /// Measures, and writes benches/results/.
 #[derive(Parser)]
 struct Arguments {
-    /// The gateway; by default the one beside this program.
+    /// The gateway; by default the one that `make dist` makes, or for short rounds the one beside this program.
     #[arg(long)]
     orfa: Option<PathBuf>,
     /// Only these, with commas between.
@@ -160,8 +161,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let beside = std::env::current_exe()?;
+    let laid_out = (!arguments.short).then(|| beside.with_file_name("../dist/orfa"));
     let mut tools = Tools {
-        orfa: benches::process::find(arguments.orfa.clone())?,
+        orfa: benches::process::find(arguments.orfa.clone().or(laid_out))?,
         floor: beside.with_file_name("floor"),
         upstream: beside.with_file_name("upstream"),
         handwritten: beside.with_file_name("handwritten"),
@@ -182,10 +184,14 @@ fn run(arguments: &Arguments) -> Result<()> {
         let later = chosen.iter().skip(place + 1).map(|(_, takes, _)| takes).sum();
         tools.later = if tools.is_short { Duration::ZERO } else { Duration::from_secs(later) };
         say(&format!("{name} ... ({}, then{})", minutes(Duration::from_secs(*takes)), minutes(tools.later)));
-        let began = Instant::now();
+        let (began, before) = (Instant::now(), Moment::now()?);
         // What one of them meets costs nobody what the others have measured.
         let how = match bench(&tools) {
-            Ok(()) => "done".to_owned(),
+            Ok(()) if tools.is_short => "done".to_owned(),
+            Ok(()) => {
+                machine::record(before.until_now(name, began.elapsed())?)?;
+                "done".to_owned()
+            }
             Err(error) => {
                 failed.push(*name);
                 format!("failed, {error:#},")

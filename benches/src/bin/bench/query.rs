@@ -23,7 +23,7 @@ use crate::process::{NOBODY, SERVER_CORE, Server};
 use crate::progress::Progress;
 use crate::rivals::{graphql, workerd};
 
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 8;
 const ROUND: Duration = Duration::from_secs(1);
 /// Before anything is measured: so many that those who compile what runs often have done so.
 const WARM_UPS: u64 = 40_000;
@@ -196,9 +196,9 @@ impl Asks {
 /// The headlines; those of rivals that are not there are left out.
 fn scores(rows: &[Row]) -> Vec<(String, Score)> {
     let over = |server, name, target| {
-        let floor = "a bare hyper server of the same build that answers a constant";
         let values = pairs(rows, server, "floor", |ours, floor| ours - floor);
-        score(name, values, ("us", Better::Lower, target), floor.into())
+        let against = format!("a bare hyper server that answers a constant, {}", costs(rows, "floor"));
+        score(name, values, ("us", Better::Lower, target), against)
     };
     let faster = |server, name, target, rival| {
         let values = pairs(rows, server, rival, |ours, theirs| theirs / ours);

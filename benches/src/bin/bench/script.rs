@@ -20,7 +20,7 @@ use crate::process::Server;
 use crate::progress::Progress;
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(150);
+const TAKES: Duration = Duration::from_secs(170);
 
 #[derive(Serialize)]
 #[serde(untagged)]

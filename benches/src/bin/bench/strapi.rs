@@ -43,7 +43,7 @@ const SIZES: [usize; 4] = [2, 4, 8, 16];
 const ROUNDS: usize = 3;
 /// Further ones of the programs that are compared with each other: they differ by less than a Strapi's own answers do.
 const MORE_ROUNDS: usize = 4;
-const TAKES: Duration = Duration::from_secs(305);
+const TAKES: Duration = Duration::from_secs(350);
 /// The distance and the size that the paper varies the other one at.
 const USUAL_MS: u64 = 93;
 const USUAL_SIZE: usize = 4;
@@ -61,17 +61,19 @@ struct Run {
     answer: Value,
     requests: usize,
     ms: f64,
+    /// How long a host waited for Strapi meanwhile.
+    strapi_ms: f64,
     traffic: Traffic,
     /// Bytes by which gzip would have made the answers smaller.
     gzip_saves: u64,
 }
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let Some(mut world) = World::start(tools)? else {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let Some(mut world) = runtime.block_on(World::start(tools))? else {
         say("  no Strapi: `scripts/setup strapi` installs it; this bench is left out");
         return Ok(());
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let progress = Progress::new(tools, TAKES);
     let figures = runtime.block_on(measure(tools, &progress, &mut world))?;
     figures.print();
@@ -135,7 +137,7 @@ async fn rounds_of(
 
 async fn once(world: &World, place: &Place, cell: Cell, way: Way) -> Result<Run> {
     let far = place.far(way)?;
-    let (before, began) = (far.delay.traffic(), Instant::now());
+    let (before, waited, began) = (far.delay.traffic(), world.waited_ms(), Instant::now());
     let ms = || began.elapsed().as_secs_f64() * 1e3;
     let (answer, requests, ms, gzip_saves) = match way {
         Way::Program(host, shape) => {
@@ -149,5 +151,6 @@ async fn once(world: &World, place: &Place, cell: Cell, way: Way) -> Result<Run>
             (answer, session.requests(), ms(), session.gzip_saves()?)
         }
     };
-    Ok(Run { answer, requests, ms, traffic: far.delay.traffic() - before, gzip_saves })
+    let (strapi_ms, traffic) = (world.waited_ms() - waited, far.delay.traffic() - before);
+    Ok(Run { answer, requests, ms, strapi_ms, traffic, gzip_saves })
 }

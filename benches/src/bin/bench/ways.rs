@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::delay::Traffic;
 use benches::jobs::Job;
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
@@ -19,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::asks::{Ask, BY_PROGRAM, Way};
-use self::world::{Far, World};
+use self::world::World;
 use crate::progress::Progress;
 use crate::{Tools, is_long, open};
 
@@ -27,11 +26,11 @@ const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
 /// The demo's distance.
 const USUAL_MS: u64 = 93;
 const ROUNDS: usize = 3;
-/// How long each way is asked from near by.
-const NEAR: Duration = Duration::from_secs(1);
+/// How long each way is asked from near by in a round.
+const NEAR: Duration = Duration::from_millis(400);
 /// Before that, for those that compile what runs often.
 const WARM_UP: Duration = Duration::from_millis(300);
-const TAKES: Duration = Duration::from_secs(140);
+const TAKES: Duration = Duration::from_secs(200);
 
 /// A way of a job.
 #[derive(Default, Serialize)]
@@ -48,12 +47,36 @@ struct Row {
     /// The latency by the round trip, both in milliseconds.
     ms: BTreeMap<String, f64>,
     spread_ms: BTreeMap<String, f64>,
+    /// From 93 ms away by connections that are set up first; none where that was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cold_ms: Option<f64>,
     /// Without a distance.
     near_ms: f64,
     /// Calls to services that the gateway made for one request, where it tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream_calls: Option<f64>,
     cpu_us: f64,
+    spread_cpu_us: f64,
+}
+
+/// Rounds of a way without a distance.
+#[derive(Default)]
+struct Near {
+    ms: Vec<f64>,
+    cpu_us: Vec<f64>,
+    /// To services, for one request.
+    calls: f64,
+}
+
+/// Rounds of a way from far away.
+#[derive(Default)]
+struct Distant {
+    ms: Vec<f64>,
+    cold_ms: Vec<f64>,
+    /// Bytes of a run.
+    up: u64,
+    down: u64,
+    last: Runs,
 }
 
 /// Some runs of a way, one after the other.
@@ -80,78 +103,98 @@ async fn measure(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for job in Job::ALL {
         let ways = asks::of(job, &world).await?;
-        let expected = near(tools, &world, job, &ways, &mut rows).await?;
+        let new = |way: &Way| Row { job: job.name(), title: job.title(), way: way.name, ..Row::default() };
+        let mut of_job: Vec<Row> = ways.iter().map(new).collect();
+        let expected = near(tools, &world, job, &ways, &mut of_job).await?;
         for round_trip_ms in if tools.is_short { &ROUND_TRIPS_MS[..1] } else { &ROUND_TRIPS_MS[..] } {
-            let of_job = rows.iter_mut().filter(|row| row.job == job.name());
-            for (row, way) in of_job.zip(&ways) {
-                let far = world.far(way.host, *round_trip_ms).await?;
-                distant(tools, &far, job, way, row, &expected).await.with_context(|| way.name)?;
-                let name = place(*round_trip_ms);
-                progress.say(&format!(
-                    "{} {:<34} {name} ms: {:>8.1} ms",
-                    job.name(),
-                    way.name,
-                    row.ms[&name]
-                ));
-            }
+            distant(tools, &world, *round_trip_ms, job, &ways, &mut of_job, &expected).await?;
+            progress.say(&format!("{} from {round_trip_ms} ms", job.name()));
         }
+        rows.extend(of_job);
     }
     Ok(rows)
 }
 
+/// The ways with the places of their rows, to and fro from round to round, so that none always follows the same one.
+fn in_turn(ways: &[Way], round: usize) -> Vec<(usize, &Way)> {
+    let mut ways: Vec<(usize, &Way)> = ways.iter().enumerate().collect();
+    if round % 2 == 1 {
+        ways.reverse();
+    }
+    ways
+}
+
 /// Asks in all ways without a distance; what they answer.
-async fn near(tools: &Tools, world: &World, job: Job, ways: &[Way], rows: &mut Vec<Row>) -> Result<Value> {
+async fn near(tools: &Tools, world: &World, job: Job, ways: &[Way], rows: &mut [Row]) -> Result<Value> {
     let mut expected = None;
-    for way in ways {
-        let far = world.near(way.host)?;
-        way.repeat(job, &far, tools.time(WARM_UP)).await.with_context(|| way.name)?;
-        let (before, calls) = (world.server(way.host)?.usage()?, world.calls().await?);
-        let runs = way.repeat(job, &far, tools.time(NEAR)).await.with_context(|| way.name)?;
-        let cpu = world.server(way.host)?.usage()?.cpu.saturating_sub(before.cpu).as_secs_f64();
-        let expected = expected.get_or_insert_with(|| runs.answer.clone());
-        ensure!(runs.answer == *expected, "{} answers {} and not {expected}", way.name, runs.answer);
-        let all = runs.all.max(1) as f64;
-        let upstream_calls = way.is_told().then_some((world.calls().await? - calls) as f64 / all);
-        rows.push(Row {
-            job: job.name(),
-            title: job.title(),
-            way: way.name,
-            near_ms: rounded(median(&runs.ms)),
-            upstream_calls: upstream_calls.map(f64::round),
-            cpu_us: rounded(cpu * 1e6 / all),
-            ..Row::default()
-        });
+    let mut measured: Vec<Near> = ways.iter().map(|_| Near::default()).collect();
+    for round in 0..=tools.rounds(ROUNDS) {
+        for (place, way) in in_turn(ways, round) {
+            let far = world.near(way.host)?;
+            let (before, calls) = (world.server(way.host)?.usage()?, world.calls().await?);
+            let time = tools.time(if round == 0 { WARM_UP } else { NEAR });
+            let runs = way.repeat(job, &far, time).await.with_context(|| way.name)?;
+            let cpu = world.server(way.host)?.usage()?.cpu.saturating_sub(before.cpu).as_secs_f64();
+            let expected = expected.get_or_insert_with(|| runs.answer.clone());
+            ensure!(runs.answer == *expected, "{} answers {} and not {expected}", way.name, runs.answer);
+            let (all, calls) = (runs.all.max(1) as f64, (world.calls().await? - calls) as f64);
+            if let Some(near) = measured.get_mut(place).filter(|_| round > 0) {
+                near.ms.extend(runs.ms);
+                near.cpu_us.push(cpu * 1e6 / all);
+                near.calls = calls / all;
+            }
+        }
+    }
+    for ((row, near), way) in rows.iter_mut().zip(measured).zip(ways) {
+        row.near_ms = rounded(median(&near.ms));
+        row.upstream_calls = way.is_told().then_some(near.calls.round());
+        (row.cpu_us, row.spread_cpu_us) = (rounded(median(&near.cpu_us)), rounded(spread(&near.cpu_us)));
     }
     expected.context("a job can be done in no way")
 }
 
-/// Asks from far away.
+/// Asks in all ways from far away, by connections that stand; and where that is usual and takes not too long, by new ones.
 async fn distant(
     tools: &Tools,
-    far: &Far,
+    world: &World,
+    round_trip_ms: u64,
     job: Job,
-    way: &Way,
-    row: &mut Row,
+    ways: &[Way],
+    rows: &mut [Row],
     expected: &Value,
 ) -> Result<()> {
-    let rounds = tools.rounds(ROUNDS);
-    let (before, mut runs) = (far.traffic(), Runs::default());
-    if matches!(way.ask, Ask::Capnweb) {
-        runs = way.times(job, far, rounds).await?;
+    let hosts = world.far(round_trip_ms).await?;
+    let mut measured: Vec<Distant> = ways.iter().map(|_| Distant::default()).collect();
+    for round in 0..tools.rounds(ROUNDS) {
+        for (place, way) in in_turn(ways, round) {
+            let far = hosts.get(&way.host).context("a way without a host")?;
+            let Some(all) =
+                measured.get_mut(place).filter(|all| !all.ms.last().is_some_and(|ms| is_long(*ms)))
+            else {
+                continue;
+            };
+            let before = far.traffic();
+            let runs = way.times(job, far, 1).await.with_context(|| way.name)?;
+            ensure!(runs.answer == *expected, "{}: another answer: {}", way.name, runs.answer);
+            let traffic = far.traffic() - before;
+            all.ms.extend_from_slice(&runs.ms);
+            (all.up, all.down) = (traffic.up / runs.all.max(1) as u64, traffic.down / runs.all.max(1) as u64);
+            let is_long = runs.ms.last().is_some_and(|ms| is_long(*ms));
+            if round_trip_ms == USUAL_MS && !is_long && !matches!(way.ask, Ask::Capnweb) {
+                all.cold_ms.extend(way.times(job, &far.cold(), 1).await.with_context(|| way.name)?.ms);
+            }
+            all.last = runs;
+        }
     }
-    while runs.ms.len() < rounds && runs.ms.last().is_none_or(|ms| !is_long(*ms)) {
-        let Runs { ms, all, .. } = std::mem::take(&mut runs);
-        runs = way.times(job, far, 1).await?;
-        ensure!(runs.answer == *expected, "another answer: {}", runs.answer);
-        (runs.ms, runs.all) = ([ms, runs.ms].concat(), all + runs.all);
+    for (row, Distant { ms, cold_ms, up, down, last }) in rows.iter_mut().zip(measured) {
+        (row.requests, row.round_trips) = (last.requests, last.round_trips);
+        (row.bytes_up, row.bytes_down, row.gzip_down) = (up, down, down - last.gzip_saves);
+        row.ms.insert(place(round_trip_ms), rounded(median(&ms)));
+        if ms.len() > 1 {
+            row.spread_ms.insert(place(round_trip_ms), rounded(spread(&ms)));
+        }
+        row.cold_ms = row.cold_ms.or((!cold_ms.is_empty()).then(|| rounded(median(&cold_ms))));
     }
-    let Traffic { up, down } = far.traffic() - before;
-    let all = runs.all.max(1) as u64;
-    (row.requests, row.round_trips) = (runs.requests, runs.round_trips);
-    (row.bytes_up, row.bytes_down) = (up / all, down / all);
-    row.gzip_down = row.bytes_down - runs.gzip_saves;
-    row.ms.insert(place(far.round_trip_ms), rounded(median(&runs.ms)));
-    row.spread_ms.insert(place(far.round_trip_ms), rounded(spread(&runs.ms)));
     Ok(())
 }
 

@@ -21,7 +21,7 @@ use benches::delay::Delay;
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use self::asks::Answered;
+use self::asks::{Answered, Way};
 use self::workflow::{MARKET, THEIRS, Workflow};
 use self::world::World;
 use crate::busy::{self, Asked, Pace};
@@ -35,7 +35,7 @@ const USUAL_SIZE: usize = 4;
 const ROUNDS: usize = 3;
 const WARM_UPS: usize = 10;
 const TAKES: Duration = Duration::from_secs(125);
-const MARKET_TAKES: Duration = Duration::from_secs(40);
+const MARKET_TAKES: Duration = Duration::from_secs(65);
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -62,17 +62,20 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let progress = Progress::new(tools, tools.time(TAKES));
     let mut rows: Vec<Row> = Vec::new();
     rows.extend(open::run(standins(tools, &progress))??.into_iter().map(|row| Row::Far(Box::new(row))));
-    rows.extend(busy(tools, &progress)?.into_iter().map(Row::Busy));
+    rows.extend(busy_standins(tools, &progress)?.into_iter().map(Row::Busy));
     tools.results("workflows", &rows, [])
 }
 
 /// The same on the marketplace, GraphQL by ORFA itself.
 pub(crate) fn market(tools: &Tools) -> Result<()> {
     let progress = Progress::new(tools, tools.time(MARKET_TAKES));
-    let rows = open::run(async {
-        let world = World::market(tools, &MARKET).await?;
-        far(tools, &progress, &world, &MARKET).await
-    })??;
+    // The services go on while another process makes the load.
+    let _core = open::Pinned::to_the_load();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let world = runtime.block_on(World::market(tools, &MARKET))?;
+    let rows = runtime.block_on(far(tools, &progress, &world, &MARKET))?;
+    let mut rows: Vec<Row> = rows.into_iter().map(|row| Row::Far(Box::new(row))).collect();
+    rows.extend(busy(tools, &progress, &world, None, &MARKET)?.into_iter().map(Row::Busy));
     tools.results("market", &rows, [])
 }
 
@@ -99,7 +102,7 @@ async fn far(tools: &Tools, progress: &Progress, world: &World, workflows: &[Wor
     Ok(rows)
 }
 
-/// Rounds of all ways in turn.
+/// Rounds of all ways in turn, to and fro, so that none always follows the same one.
 async fn cell(
     tools: &Tools,
     world: &World,
@@ -108,20 +111,29 @@ async fn cell(
     rows: &mut Vec<Far>,
 ) -> Result<()> {
     let (place, mut expected) = (format!("{round_trip_ms:03}"), None);
+    let mut asked = Vec::new();
     for way in world.ways().filter(|way| size == USUAL_SIZE || way.is_in_figure_9()) {
         let delay = Delay::start(world.address(way)?, Duration::from_millis(round_trip_ms)).await?;
         let client = Client::new(delay.address());
-        client.open(size).await?;
-        let (mut ms, mut last) = (Vec::new(), Answered::default());
-        let before = delay.traffic();
-        while ms.len() < tools.rounds(ROUNDS) && ms.last().is_none_or(|ms| !is_long(*ms)) {
+        delay.open(&client, size).await?;
+        asked.push((way, delay, client, Vec::<f64>::new(), Answered::default()));
+    }
+    for _ in 0..tools.rounds(ROUNDS) {
+        for (way, _, client, ms, last) in &mut asked {
+            if ms.last().is_some_and(|ms| is_long(*ms)) {
+                continue;
+            }
             let began = Instant::now();
-            last = world.once(workflow, way, size, &client).await.with_context(|| way.name())?;
+            *last = world.once(workflow, *way, size, client).await.with_context(|| way.name())?;
             ms.push(began.elapsed().as_secs_f64() * 1e3);
             let expected = expected.get_or_insert_with(|| last.answer.clone());
             ensure!(last.answer == *expected, "{}: {} and not {expected}", way.name(), last.answer);
         }
-        let (traffic, all) = (delay.traffic() - before, ms.len() as u64);
+        asked.reverse();
+    }
+    asked.sort_by_key(|(way, ..)| world.ways().position(|known| known == *way));
+    for (way, delay, _, ms, last) in asked {
+        let (traffic, all) = (delay.traffic(), ms.len() as u64);
         let found =
             rows.iter().position(|row| (row.workflow, row.n, row.way) == (workflow.name, size, way.name()));
         let found = found.unwrap_or_else(|| {
@@ -133,13 +145,15 @@ async fn cell(
         (row.requests, row.bytes_up, row.bytes_down) = (last.requests, traffic.up / all, traffic.down / all);
         row.gzip_down = row.bytes_down - saved;
         row.ms.insert(place.clone(), (median(&ms) * 10.0).round() / 10.0);
-        row.spread_ms.insert(place.clone(), (spread(&ms) * 10.0).round() / 10.0);
+        if ms.len() > 1 {
+            row.spread_ms.insert(place.clone(), (spread(&ms) * 10.0).round() / 10.0);
+        }
     }
     Ok(())
 }
 
-/// Workflows a second, of those that only read: the service is a process of its own on the servers' core.
-fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
+/// Workflows a second, where the service is a process of its own on the servers' core.
+fn busy_standins(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
     std::fs::write(&file, serde_json::to_vec(&standins::reads(USUAL_SIZE))?)?;
@@ -150,13 +164,24 @@ fn busy(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
     })?;
     let reading: Vec<Workflow> = THEIRS.into_iter().filter(Workflow::reads).collect();
     let world = open::run(World::start(tools, service.address, &reading))??;
-    let client = Client::new(service.address);
+    busy(tools, progress, &world, Some(&service), &reading)
+}
+
+/// Workflows a second, of those that only read.
+fn busy(
+    tools: &Tools,
+    progress: &Progress,
+    world: &World,
+    service: Option<&Server>,
+    workflows: &[Workflow],
+) -> Result<Vec<busy::Row>> {
     let mut rows = Vec::new();
-    for workflow in &reading {
+    for workflow in workflows.iter().filter(|workflow| workflow.reads()) {
         let mut ways = Vec::new();
         for way in world.ways().filter(|way| way.is_in_table_5b()) {
+            let client = world.client(Way::AtOnce)?;
             let calls = open::run(workflow.all(&client, way, USUAL_SIZE, &world.programs))??;
-            ways.push(Asked { way: way.name().to_owned(), server: world.server(way, &service)?, calls });
+            ways.push(Asked { way: way.name().to_owned(), server: world.server(way, service), calls });
         }
         rows.extend(busy::rounds(tools, progress, workflow.name, &ways, Pace::Fast)?);
     }

@@ -21,7 +21,7 @@ use crate::study::Query;
 use crate::{Tools, open};
 
 /// Short ones, many of them: machines are shared, and what others do hits one of two ways that take turns.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(2);
 

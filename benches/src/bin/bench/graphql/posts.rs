@@ -24,7 +24,7 @@ use crate::rivals::{hive, tailcall};
 use crate::{Tools, open};
 
 const ROUNDS: usize = 3;
-const ROUND: Duration = Duration::from_secs(2);
+const ROUND: Duration = Duration::from_millis(1500);
 const WARM_UP: Duration = Duration::from_secs(2);
 const POSTS: usize = 100;
 const USERS: usize = 10;
@@ -152,7 +152,7 @@ fn measure(
         let answer = open::run(way.answer(document))?.with_context(|| way.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
         ensure!(answer == *expected, "{} answers {query} otherwise: {answer:.300}", way.name);
-        load(way.server, Load::Patient(&way.script(document)?), tools.time(WARM_UP))
+        load(way.server, Load::Script(&way.script(document)?), tools.time(WARM_UP))
             .with_context(|| way.name)?;
     }
     let mut rows = Vec::new();
@@ -160,7 +160,7 @@ fn measure(
         for way in ways {
             let script = way.script(document)?;
             let measured =
-                load(way.server, Load::Patient(&script), tools.time(ROUND)).with_context(|| way.name)?;
+                load(way.server, Load::Script(&script), tools.time(ROUND)).with_context(|| way.name)?;
             let (Round { per_second, cpu_us, .. }, Way { name, .. }) = (measured, way);
             progress
                 .say(&format!("{query:<6} {name:<15} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));

@@ -22,7 +22,7 @@ use crate::ratios::{Headline, at_most, ratio};
 use crate::{Tools, open};
 
 const ROUNDS: usize = 3;
-const ROUND: Duration = Duration::from_secs(4);
+const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(2);
 const INCREMENT: &str = "wrk.method = 'POST'\nwrk.path = '/count'\n";
 const SHORT: u64 = 100;

@@ -1,6 +1,7 @@
 //! What the ways run over: Strapi with a database of its own, ORFA and workerd beside it, and a distance
-//! before each of the three.
+//! before each of the three. The two ask Strapi through a proxy without a distance, which knows how long Strapi took.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ const WARM_UPS: usize = 10;
 
 pub(super) struct World {
     strapi: Server,
+    /// Between Strapi and the two hosts.
+    between: Delay,
     orfa: Server,
     workerd: Option<Server>,
     /// A client of Strapi's without a distance.
@@ -61,7 +64,7 @@ pub(super) struct Far {
 
 impl World {
     /// Starts all of it; none without Strapi.
-    pub(super) fn start(tools: &Tools) -> Result<Option<Self>> {
+    pub(super) async fn start(tools: &Tools) -> Result<Option<Self>> {
         let folder = tools.orfa.with_file_name("../strapi");
         if !folder.join("installed").exists() {
             return Ok(None);
@@ -69,11 +72,13 @@ impl World {
         let data = in_memory()?;
         let strapi = strapi(&folder, data.path())?;
         let token = std::fs::read_to_string(data.path().join("token")).context("Strapi wrote no token")?;
+        let between = Delay::start(strapi.address, Duration::ZERO).await?;
         Ok(Some(Self {
-            orfa: Server::gateway(&tools.orfa, CORES, &config(&strapi))?,
-            workerd: workerd(tools, CORES, &[("strapi", strapi.address)])?,
+            orfa: Server::gateway(&tools.orfa, CORES, &config(between.address()))?,
+            workerd: workerd(tools, CORES, &[("strapi", between.address())])?,
             near: Client::new(strapi.address),
             strapi,
+            between,
             programs: Programs::build(&tools.orfa)?,
             authorization: HeaderValue::try_from(format!("Bearer {}", token.trim()))?,
             tag: String::new(),
@@ -135,7 +140,7 @@ impl World {
     /// Leaves Strapi the servers' core alone, with a gateway that starts there anew.
     pub(super) fn share_a_core(&self, tools: &Tools) -> Result<Server> {
         self.strapi.confine(SERVER_CORE)?;
-        Server::gateway(&tools.orfa, SERVER_CORE, &(UNSHED.to_owned() + &config(&self.strapi)))
+        Server::gateway(&tools.orfa, SERVER_CORE, &(UNSHED.to_owned() + &config(self.strapi.address)))
     }
 
     /// All that is sent for one run of `strapi.r` by the ways of the paper's table 5b: to Strapi, or to this gateway.
@@ -171,6 +176,11 @@ impl World {
         let program = (cell.workflow, shape, host);
         let call = self.programs.call(&self.authorization, program, &input)?;
         Ok(call.send(&far.client).await.context("the program failed")?.body)
+    }
+
+    /// How long hosts have waited for Strapi so far.
+    pub(super) fn waited_ms(&self) -> f64 {
+        self.between.waited().as_secs_f64() * 1e3
     }
 
     /// Checks that so many articles have the tag, and takes it from them.
@@ -219,7 +229,7 @@ impl Far {
     async fn new(server: &Server, round_trip_ms: u64, connections: usize) -> Result<Self> {
         let delay = Delay::start(server.address, Duration::from_millis(round_trip_ms)).await?;
         let client = Client::new(delay.address());
-        client.open(connections).await?;
+        delay.open(&client, connections).await?;
         Ok(Self { client, delay })
     }
 }
@@ -247,11 +257,10 @@ fn strapi(folder: &Path, data: &Path) -> Result<Server> {
 }
 
 /// The gateway beside Strapi.
-fn config(strapi: &Server) -> String {
+fn config(strapi: SocketAddr) -> String {
     format!(
-        "services: {{ strapi: {{ url: 'http://{}', forward: [authorization] }} }}\n\
+        "services: {{ strapi: {{ url: 'http://{strapi}', forward: [authorization] }} }}\n\
          routes:\n  - path: /query\n    query:\n      services: [strapi]\n      methods: [GET, PUT]\n      modes: [code, instance]\n      \
-         limits: {{ cpu: 50ms, deadline: 10s, memory: 16MiB, calls: 200, parallel: 32 }}\n",
-        strapi.address
+         limits: {{ cpu: 50ms, deadline: 10s, memory: 16MiB, calls: 200, parallel: 32 }}\n"
     )
 }

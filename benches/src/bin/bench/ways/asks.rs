@@ -19,7 +19,7 @@ use super::{Runs, millis};
 /// The ways that send a program with each request.
 pub(super) const BY_PROGRAM: [&str; 2] = ["ORFA query, JavaScript", "ORFA query, C"];
 /// Runs of a client of Cap'n Web before those that it tells of.
-const CAPNWEB_WARM_UPS: usize = 10;
+const CAPNWEB_WARM_UPS: usize = 4;
 /// Runs of it, which is a process of its own, for so long.
 const CAPNWEB_RUNS_PER_S: f64 = 100.0;
 

@@ -18,11 +18,15 @@ use crate::process::{SERVER_CORE, Server};
 use crate::rivals::{capnweb, present, workerd};
 
 /// Who is asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Host {
     Orfa,
     Workerd,
     Capnweb,
+}
+
+impl Host {
+    const ALL: [Self; 3] = [Self::Orfa, Self::Workerd, Self::Capnweb];
 }
 
 pub(super) struct World {
@@ -40,7 +44,6 @@ pub(super) struct World {
 /// A server, near or at a distance.
 pub(super) struct Far {
     pub(super) client: Client,
-    pub(super) round_trip_ms: u64,
     pub(super) capnweb: Option<PathBuf>,
     delay: Option<Delay>,
 }
@@ -89,19 +92,29 @@ impl World {
 
     pub(super) fn near(&self, host: Host) -> Result<Far> {
         let client = Client::new(self.server(host)?.address);
-        Ok(Far { client, round_trip_ms: 0, capnweb: self.script.clone(), delay: None })
+        Ok(Far { client, capnweb: self.script.clone(), delay: None })
     }
 
-    /// A server at a distance, to which as many connections stand as any job needs.
-    pub(super) async fn far(&self, host: Host, round_trip_ms: u64) -> Result<Far> {
-        let delay = Delay::start(self.server(host)?.address, Duration::from_millis(round_trip_ms)).await?;
-        let client = Client::new(delay.address());
-        client.open(if host == Host::Orfa { jobs::MOST_AT_ONCE } else { 1 }).await?;
-        Ok(Far { client, round_trip_ms, capnweb: self.script.clone(), delay: Some(delay) })
+    /// All servers at a distance, to which as many connections stand as any job needs.
+    pub(super) async fn far(&self, round_trip_ms: u64) -> Result<BTreeMap<Host, Far>> {
+        let mut far = BTreeMap::new();
+        for host in Host::ALL.into_iter().filter(|host| self.has(*host)) {
+            let delay =
+                Delay::start(self.server(host)?.address, Duration::from_millis(round_trip_ms)).await?;
+            let client = Client::new(delay.address());
+            delay.open(&client, if host == Host::Orfa { jobs::MOST_AT_ONCE } else { 1 }).await?;
+            far.insert(host, Far { client, capnweb: self.script.clone(), delay: Some(delay) });
+        }
+        Ok(far)
     }
 }
 
 impl Far {
+    /// The same without a connection: whoever asks has to set one up first.
+    pub(super) fn cold(&self) -> Self {
+        Self { client: Client::new(self.client.address()), capnweb: self.capnweb.clone(), delay: None }
+    }
+
     /// What has crossed the distance so far.
     pub(super) fn traffic(&self) -> Traffic {
         self.delay.as_ref().map(Delay::traffic).unwrap_or_default()

@@ -65,12 +65,12 @@ impl World {
         }
     }
 
-    /// The same where the service is a server too.
-    pub(super) fn server<'a>(&'a self, way: Way, service: &'a Server) -> Result<&'a Server> {
+    /// The same as servers: the service itself, where it is one, and what GraphQL is of; ORFA otherwise.
+    pub(super) fn server<'a>(&'a self, way: Way, service: Option<&'a Server>) -> &'a Server {
         match way {
-            Way::OneByOne | Way::AtOnce => Ok(service),
-            Way::Graphql => self.rival.as_ref().context("there is no openapi-to-graphql"),
-            Way::Program(..) => Ok(&self.orfa),
+            Way::OneByOne | Way::AtOnce => service.unwrap_or(&self.orfa),
+            Way::Graphql => self.rival.as_ref().unwrap_or(&self.orfa),
+            Way::Program(..) => &self.orfa,
         }
     }
 
