@@ -53,7 +53,7 @@ pub(crate) fn rounds(
     for round in 0..=tools.rounds(ROUNDS) {
         for (Asked { way, server, calls }, script) in ways.iter().zip(&scripts) {
             let (load, time) = match pace {
-                Pace::Fast => (Load::Script(script), Duration::from_millis(1500)),
+                Pace::Fast => (Load::Script(script), Duration::from_secs(2)),
                 Pace::Slow => (Load::Slow(script), Duration::from_secs(3)),
             };
             let time = tools.time(if round == 0 { WARM_UP } else { time });

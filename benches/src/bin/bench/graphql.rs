@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::{Tools, aggregate};
 
 /// About as long as all of it takes.
-const TAKES: Duration = Duration::from_secs(305);
+const TAKES: Duration = Duration::from_secs(345);
 
 #[derive(Serialize)]
 #[serde(untagged)]

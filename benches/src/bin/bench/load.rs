@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use benches::process::Usage;
 use serde::Serialize;
 use tempfile::TempDir;
@@ -20,6 +20,9 @@ const H2_CONNECTIONS: u32 = 4;
 const H2_STREAMS: u32 = 8;
 /// What wrk waits for an answer: a slow one is a figure, not a failure.
 const PATIENCE: &str = "60s";
+/// How long a server may go on with what nobody waits for any more, and how often it is looked at.
+const EXHAUSTED: Duration = Duration::from_secs(30);
+const GLANCE: Duration = Duration::from_millis(60);
 
 /// A program as a request sends it.
 #[derive(Clone, Copy)]
@@ -59,12 +62,27 @@ pub(crate) fn round(server: &Server, sent: Sent<'_>, time: Duration) -> Result<R
     load(server, Load::Program(sent), time)
 }
 
-/// Keeps a server busy for a while.
+/// Keeps a server busy for a while, some whole seconds, and waits until it rests: who is asked next has the core to itself.
 pub(crate) fn load(server: &Server, load: Load<'_>, time: Duration) -> Result<Round> {
+    ensure!(time.subsec_nanos() == 0, "wrk and h2load count whole seconds, and this is {time:?}");
     let before = server.usage()?;
     let requests = load.run(server, time)?;
     let after = server.usage()?;
+    rest(server)?;
     Ok(measured(requests, time, before, after))
+}
+
+/// Until a server does nothing any more: what was asked of it last, some of them finish though nobody waits for it.
+fn rest(server: &Server) -> Result<()> {
+    let began = Instant::now();
+    while began.elapsed() < EXHAUSTED {
+        let before = server.usage()?.cpu;
+        std::thread::sleep(GLANCE);
+        if server.usage()?.cpu.saturating_sub(before) * 5 < GLANCE {
+            return Ok(());
+        }
+    }
+    bail!("the server is still busy {} s after it was last asked", EXHAUSTED.as_secs())
 }
 
 /// What was asked and what it cost, as a round.

@@ -43,6 +43,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use allocator::Allocator;
 use anyhow::{Result, bail, ensure};
 use benches::machine::{self, Moment};
 use benches::scoreboard::{self, Score};
@@ -50,6 +51,10 @@ use clap::Parser;
 use serde::Serialize;
 
 use crate::progress::minutes;
+
+/// That of the gateway, parts of which run in here.
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// A bench: its name, about how many seconds it takes, and what runs it.
 type Bench = (&'static str, u64, fn(&Tools) -> Result<()>);

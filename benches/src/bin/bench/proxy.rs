@@ -30,7 +30,7 @@ const CASES: [Case; 3] = [
 /// The load that never sleeps: its name in the rows, and how many rounds of it.
 const AWAKE: &str = "http1, 1 KB, awake";
 const AWAKE_ROUNDS: usize = 3;
-const ROUND: Duration = Duration::from_millis(1500);
+const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(1);
 /// A load at which no server is busy.
 const CALM: f64 = 500.0;
