@@ -28,8 +28,9 @@ What ORFA costs and what it saves, beside what the documents it was built after 
 instead. `make bench` measures all of it and writes this page; `make bench ONLY=query,script` measures some of it.
 
 - One machine with two shared cores: the server has one, the load and the services behind the server have the other. Rounds of
-  the rivals take turns, so that a noisy neighbour meets all of them; only what a slow line decides is measured way by way. A
-  figure is the median of its rounds, and in parentheses is their spread, from the smallest to the largest.
+  the rivals take turns, so that a noisy neighbour meets all of them, and none begins before the one before has come to rest;
+  only what a slow line decides is measured way by way. A figure is the median of its rounds, and in parentheses is their
+  spread, from the smallest to the largest.
 - ORFA is the file that `make dist` makes, as operators have it: its code is laid out by what runs often, which
   is learnt from requests like some of these. The bare server and the handwritten one beside it are plain release builds.
 - CPU is what the server and all processes that it started used, user and system, by the requests that were answered: where a
