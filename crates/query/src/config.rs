@@ -148,7 +148,8 @@ pub struct RuntimeConfig {
     /// Programs of a kind (C, JavaScript, plain) that run at once; further ones wait for their turn. Each
     /// place keeps some memory ready for the next program: at most 0.5 MiB in C, 2 MiB in JavaScript.
     /// Without a number: 256, or as many as keep no more than half of what the control group's `memory.max`
-    /// allows. Where the address space is too small for them, they are halved until they fit.
+    /// allows. Where the address space is too small for them, they are halved until they fit. Each thread, up to
+    /// eight, has as many places of its own if what they all keep fits into that half, too.
     #[schemars(range(min = 1, max = 10000))]
     pub instances: Option<u32>,
     /// The largest memory that any route may grant.

@@ -9,6 +9,7 @@ use sandbox::{Extern, ExternType, Module, ModuleExport};
 
 use crate::ask::Language;
 use crate::environment::CEnvironment;
+use crate::lanes::Compiled;
 use crate::problem::QueryError;
 use crate::typescript;
 use check::Refusal;
@@ -17,11 +18,11 @@ use check::Refusal;
 #[derive(Clone)]
 pub(crate) enum Program {
     /// A query module beside the C environment.
-    C(Arc<CProgram>),
+    C(Arc<Compiled<CProgram>>),
     /// JavaScript source, types stripped.
     Javascript(Arc<str>),
     /// A module that brings its own memory.
-    Plain(Arc<Module>),
+    Plain(Arc<Compiled<Module>>),
 }
 
 impl Program {
@@ -40,6 +41,25 @@ impl Program {
             Self::C(_) => 0,
             Self::Javascript(_) => 1,
             Self::Plain(_) => 2,
+        }
+    }
+
+    /// The lane where it is to run for a thread of this one, and whether it is time to take it there. JavaScript runs
+    /// in any.
+    pub(crate) fn lane(&self, own: usize) -> (usize, bool) {
+        match self {
+            Self::C(program) => program.lane(own),
+            Self::Javascript(_) => (own, false),
+            Self::Plain(module) => module.lane(own),
+        }
+    }
+
+    /// The module that was compiled, if one was.
+    pub(crate) fn module(&self) -> Option<&Module> {
+        match self {
+            Self::C(program) => program.home().map(|program| &program.module),
+            Self::Javascript(_) => None,
+            Self::Plain(module) => module.home(),
         }
     }
 }

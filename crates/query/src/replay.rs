@@ -103,7 +103,8 @@ impl Recording {
         let program = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
         let (mut guest, input) = (guest(&self)?, self.input.0.clone());
         guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
-        let ended = run(runtime, &program, Stage::new(runtime, &program, guest, None), &input, None).await;
+        let stage = Stage::new(runtime, &program, guest, None, None);
+        let ended = run(runtime, &program, stage, &input, None).await;
         judge(ended, end, exact)
     }
 }

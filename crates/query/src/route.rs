@@ -183,7 +183,8 @@ impl Query {
             let mut guest =
                 Guest::new(Arc::clone(access), self.services.clone(), call, *limits, ask.safe_only);
             guest.tape = tape;
-            Stage::new(&self.runtime, program, guest, session.map(|claim| (claim.session, claim.key)))
+            let key = claim.as_ref().map(|claim| claim.key);
+            Stage::new(&self.runtime, program, guest, key, session.map(|claim| claim.session))
         };
         let owner = session.map(|claim| claim.holder_id());
         let mut ended = run(&self.runtime, program, stage, &ask.input, owner).await;

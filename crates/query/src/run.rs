@@ -16,8 +16,8 @@ use crate::token::Session;
 use bytes::Bytes;
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
-    Extern, Func, GuestResult, Instance, Key, Metered, Module, ModuleExport, OwnerId, Store, Trap, Trapped,
-    TypedFunc, UpdateDeadline,
+    Extern, Func, GuestResult, Instance, Key, Linker, Metered, Module, ModuleExport, OwnerId, Store, Trap,
+    Trapped, TypedFunc, UpdateDeadline,
 };
 use serde_json::Value;
 use services::{Budget, Call, Overloaded, Payer, by};
@@ -48,10 +48,17 @@ enum Alloc {
     Growing,
 }
 
+enum Within {
+    /// An instance that lives already.
+    Seat(Box<Seat>),
+    /// A fresh one in this lane.
+    Lane(usize),
+}
+
 /// Where a program is to run: in an instance that lives already, or in one that is yet to be made.
 pub(crate) struct Stage {
     store: Store<Guest>,
-    seat: Option<Box<Seat>>,
+    within: Within,
     /// Whose instances it may run in.
     session: Option<(Session, Key)>,
 }
@@ -59,26 +66,33 @@ pub(crate) struct Stage {
 impl Stage {
     /// The stage of a guest.
     pub(crate) fn new(
-        runtime: &Runtime,
+        runtime: &Arc<Runtime>,
         program: &Program,
         mut guest: Guest,
-        session: Option<(Session, Key)>,
+        key: Option<Key>,
+        session: Option<Session>,
     ) -> Self {
-        match taken(runtime, session, &mut guest) {
-            Some(live) => Self::within(live, guest, session),
-            None => Self { store: store(runtime.engine(program), guest), seat: None, session },
+        let session = session.zip(key);
+        if let Some(live) = taken(runtime, session, &mut guest) {
+            return Self::within(live, guest, session);
+        }
+        let lane = runtime.lane(program, key);
+        Self {
+            store: store(runtime.lanes.at(lane).engine(program), guest),
+            within: Within::Lane(lane),
+            session,
         }
     }
 
     fn within(Live { mut store, seat }: Live, guest: Guest, session: Option<(Session, Key)>) -> Self {
         *store.data_mut() = guest;
         store.set_epoch_deadline(1);
-        Self { store, seat: Some(seat), session }
+        Self { store, within: Within::Seat(seat), session }
     }
 
     /// The same when the guest has come so far that it runs: in an instance that others were in before.
     fn again(mut self, runtime: &Runtime) -> Self {
-        if self.seat.is_some() {
+        if let Within::Seat(_) = self.within {
             return self;
         }
         match taken(runtime, self.session, self.store.data_mut()) {
@@ -106,9 +120,9 @@ pub(crate) async fn run(
     let Call { trace, payer, budget, .. } = &stage.store.data().call;
     let (trace, payer, deadline) = (trace.clone(), payer.clone(), budget.deadline);
     let waits = trace.phase("queue");
-    let mut permit = match &stage.seat {
-        Some(_) => None,
-        None => match by(deadline, pin!(runtime.place(program))).await {
+    let mut permit = match &stage.within {
+        Within::Seat(_) => None,
+        Within::Lane(_) => match by(deadline, pin!(runtime.place(program))).await {
             Some(permit) => permit,
             None => return exceeded(Limit::Deadline, stage.store, Duration::ZERO),
         },
@@ -121,15 +135,15 @@ pub(crate) async fn run(
         None => return exceeded(Limit::Deadline, stage.store, Duration::ZERO),
     }
     // While one stands in line, others leave their instances. Whoever took one before would only keep it from them.
-    let Stage { mut store, seat, .. } = stage.again(runtime);
-    if seat.is_some() {
+    let Stage { mut store, within, .. } = stage.again(runtime);
+    if let Within::Seat(_) = within {
         permit = None;
     }
     drop(waits);
     let _runs = trace.phase("run");
     let _running = runtime.ticker.run();
     let most = store.data().limits.millis(Limit::Cpu);
-    let entered = enter(runtime, program, &mut store, seat.as_deref(), input);
+    let entered = enter(runtime, program, &mut store, &within, input);
     let mut charged = Charged { metered: Metered::new(entered, most, runtime.gate.clone()), payer };
     let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
@@ -146,8 +160,11 @@ pub(crate) async fn run(
     let first = store.data().first;
     let fresh = entry.zip(permit).map(|(entry, permit)| Box::new(Seat::new(entry, permit, owner, first)));
     let (answer, console) = store.data_mut().rest();
-    let is_reused = seat.is_some();
-    let live = seat.or(fresh).map(|seat| Live { store, seat });
+    let (seat, is_reused) = match within {
+        Within::Seat(seat) => (Some(seat), true),
+        Within::Lane(_) => (fresh, false),
+    };
+    let live = seat.map(|seat| Live { store, seat });
     Ended { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
 }
 
@@ -208,16 +225,16 @@ async fn enter(
     runtime: &Runtime,
     program: &Program,
     store: &mut Store<Guest>,
-    seat: Option<&Seat>,
+    within: &Within,
     input: &Bytes,
 ) -> GuestResult<Option<Entry>> {
-    let entry = match (seat, program) {
-        (Some(seat), _) => {
+    let entry = match within {
+        Within::Seat(seat) => {
             enter_again(&seat.entry, store, input).await?;
             None
         }
         // Boxed, since a run in an instance that lives already would keep the room for it otherwise.
-        (None, program) => Some(Box::pin(enter_fresh(runtime, program, store, input)).await?),
+        Within::Lane(lane) => Some(Box::pin(enter_fresh(runtime, *lane, program, store, input)).await?),
     };
     settle_unsafe(store.data_mut()).await?;
     Ok(entry)
@@ -225,14 +242,18 @@ async fn enter(
 
 async fn enter_fresh(
     runtime: &Runtime,
+    at: usize,
     program: &Program,
     store: &mut Store<Guest>,
     input: &Bytes,
 ) -> GuestResult<Entry> {
+    let (lane, elsewhere) = (runtime.lanes.at(at), || gateway("the program is not in its lane"));
     match program {
-        Program::C(program) => enter_c(&runtime.c, program, store, input).await,
-        Program::Javascript(source) => enter_javascript(&runtime.javascript, source, store, input).await,
-        Program::Plain(module) => enter_plain(runtime, module, store, input).await,
+        Program::C(program) => enter_c(&lane.c, program.at(at).ok_or_else(elsewhere)?, store, input).await,
+        Program::Javascript(source) => enter_javascript(&lane.javascript, source, store, input).await,
+        Program::Plain(module) => {
+            enter_plain(&lane.plain.1, module.at(at).ok_or_else(elsewhere)?, store, input).await
+        }
     }
 }
 
@@ -289,12 +310,12 @@ async fn enter_javascript(
 }
 
 async fn enter_plain(
-    runtime: &Runtime,
+    linker: &Linker<Guest>,
     module: &Module,
     store: &mut Store<Guest>,
     input: &Bytes,
 ) -> GuestResult<Entry> {
-    let instance = runtime.plain.1.instantiate_async(&mut *store, module).await?;
+    let instance = linker.instantiate_async(&mut *store, module).await?;
     store.data_mut().memory = instance.get_memory(&mut *store, MEMORY);
     store.data_mut().first = store.data().linear();
     for constructors in ["_initialize", CONSTRUCTORS] {

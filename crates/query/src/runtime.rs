@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sandbox::{
-    Background, Cache, CacheStats, Content, CpuClock, Disk, Engine, Gate, Label, Line, Linker, Module, Name,
-    NotDone, Sandbox, Ticker,
+    Background, Cache, CacheStats, Content, CpuClock, Disk, Gate, Key, Label, Line, Module, Name, NotDone,
+    Sandbox, Ticker,
 };
 use services::Overloaded;
 use sha2::{Digest, Sha256};
@@ -17,21 +17,16 @@ use crate::allowance::{Allowance, Debtor};
 use crate::ask::Language;
 use crate::claim::Claim;
 use crate::config::RuntimeConfig;
-use crate::environment::{CEnvironment, JavascriptEnvironment};
-use crate::guest::Guest;
-use crate::host;
+use crate::lanes::{self, Lanes};
 use crate::live::Lives;
-use crate::pools::{self, Pools};
 use crate::problem::QueryError;
 use crate::program::{self, Program, check};
 use crate::start::StartError;
 use crate::token::Sealer;
 
-/// Where programs run: the environments, what is kept of programs, the clock.
+/// Where programs run: the lanes, what is kept of programs, the clock.
 pub struct Runtime {
-    pub(crate) c: CEnvironment,
-    pub(crate) javascript: JavascriptEnvironment,
-    pub(crate) plain: (Sandbox, Linker<Guest>),
+    pub(crate) lanes: Lanes,
     pub(crate) ticker: Ticker,
     pub(crate) gate: Gate,
     pub(crate) line: Line,
@@ -67,19 +62,17 @@ impl Runtime {
     /// When the system refuses memory or a thread.
     pub fn new(config: &RuntimeConfig) -> Result<Arc<Self>, StartError> {
         let memory = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
-        let wanted = config.instances.unwrap_or_else(|| pools::usual_instances(sandbox::memory_limit()));
-        let Pools { c, javascript, plain, instances } = Pools::reserve(wanted, memory)?;
-        let mut linker = Linker::new(plain.engine());
-        host::add(&mut linker).map_err(StartError::link("of plain modules"))?;
-        let ticker = Ticker::start(&[c.sandbox.engine(), javascript.base.sandbox.engine(), plain.engine()])?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let limit = sandbox::memory_limit();
+        let wanted = config.instances.unwrap_or_else(|| lanes::usual_instances(limit));
+        let lanes = Lanes::reserve(lanes::usual_lanes(threads, wanted, limit), wanted, memory)?;
+        let instances = lanes.instances;
+        let ticker = Ticker::start(&lanes.engines())?;
         let secret = secret(config)?;
         let folder = config.folder.as_ref();
         let disk = folder.map(|folder| Disk::open(folder, &secret, config.folder_size.0)).transpose()?;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Arc::new(Self {
-            c,
-            javascript,
-            plain: (plain, linker),
+            lanes,
             ticker,
             gate: Gate::new(threads),
             line: Line::new(threads),
@@ -138,11 +131,42 @@ impl Runtime {
         self.line.keep_to(delay);
     }
 
-    pub(crate) fn engine(&self, program: &Program) -> &Engine {
-        match program {
-            Program::C(_) => self.c.sandbox.engine(),
-            Program::Javascript(_) => self.javascript.base.sandbox.engine(),
-            Program::Plain(_) => self.plain.0.engine(),
+    /// The lane that a program is to run in: this thread's, if it is there; and what it weighs there counts as what
+    /// is cached under the key, if it is.
+    pub(crate) fn lane(self: &Arc<Self>, program: &Program, key: Option<Key>) -> usize {
+        let own = self.lanes.own();
+        let (lane, is_wanted) = program.lane(own);
+        if is_wanted {
+            let (runtime, program) = (Arc::clone(self), program.clone());
+            tokio::spawn(async move {
+                let job = {
+                    let runtime = Arc::clone(&runtime);
+                    move || runtime.take_into(own, &program, key)
+                };
+                // What can't be taken there now goes on where it is, and is tried again.
+                let _ = runtime.background.run(job).await;
+            });
+        }
+        lane
+    }
+
+    /// Takes a program into another lane.
+    fn take_into(&self, at: usize, program: &Program, key: Option<Key>) {
+        let lane = self.lanes.at(at);
+        let Some(module) = program.module() else { return };
+        let is_taken = match program {
+            Program::C(compiled) => {
+                let again = lane.c.sandbox.again(module);
+                let linked = again.and_then(|module| program::link(&lane.c, module).ok());
+                linked.is_some_and(|program| compiled.take_into(at, program))
+            }
+            Program::Plain(compiled) => {
+                lane.plain.0.again(module).is_some_and(|module| compiled.take_into(at, module))
+            }
+            Program::Javascript(_) => false,
+        };
+        if let Some(key) = key.filter(|_| is_taken) {
+            self.cache.add_weight(key, code_size(module));
         }
     }
 
@@ -169,6 +193,7 @@ impl Runtime {
         let order = Order {
             name: claim.name(),
             debtor: claim.owner.debtor(),
+            lane: self.lanes.own(),
             language: claim.language,
             is_charged: claim.trusted.is_none(),
             is_kept: claim.mode.is_some(),
@@ -187,7 +212,7 @@ impl Runtime {
         let mut compiled = false;
         let make = || async {
             let turn = self.turn(&order).await?;
-            if let Some(restored) = self.restored(name).await {
+            if let Some(restored) = self.restored(name, order.lane).await {
                 return Ok(restored);
             }
             if order.sent.is_none() {
@@ -214,10 +239,10 @@ impl Runtime {
     }
 
     /// What an earlier process of this gateway compiled.
-    async fn restored(self: &Arc<Self>, name: Name) -> Option<(Known, usize)> {
+    async fn restored(self: &Arc<Self>, name: Name, lane: usize) -> Option<(Known, usize)> {
         self.disk.as_ref()?;
         let runtime = Arc::clone(self);
-        tokio::task::spawn_blocking(move || runtime.restore(&name)).await.ok()?
+        tokio::task::spawn_blocking(move || runtime.restore(&name, lane)).await.ok()?
     }
 
     /// Writes a program to the disk that was made for a request which didn't want it kept, as this one does.
@@ -237,10 +262,10 @@ impl Runtime {
     ) -> Result<(Known, usize), QueryError> {
         let runtime = Arc::clone(self);
         let job = move || {
-            let Order { name, debtor, language, is_charged, is_kept, sent } = order;
+            let Order { name, debtor, lane, language, is_charged, is_kept, sent } = order;
             let bytes = sent.unwrap_or_default();
             let clock = CpuClock::now();
-            let made = runtime.compile(language, &bytes);
+            let made = runtime.compile(lane, language, &bytes);
             let took = clock.elapsed() + elsewhere(language, bytes.len());
             if is_charged {
                 runtime.allowance.charge(debtor, took, Instant::now());
@@ -264,53 +289,57 @@ impl Runtime {
     /// A program of the operator's, at once.
     pub(crate) fn stored(&self, language: Language, bytes: &[u8]) -> Result<Program, QueryError> {
         let started = Instant::now();
-        let made = self.compile(language, bytes);
+        let made = self.compile(self.lanes.own(), language, bytes);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.compiling_nanos.fetch_add(took, Relaxed);
         made.map(|(program, _)| program)
     }
 
-    fn compile(&self, language: Language, bytes: &[u8]) -> Result<(Program, usize), QueryError> {
+    fn compile(&self, home: usize, language: Language, bytes: &[u8]) -> Result<(Program, usize), QueryError> {
         if language != Language::Wasm {
             return Ok(weighed(Program::Javascript(program::javascript(language, bytes)?)));
         }
-        let facts = check::check(bytes, &|name| self.c.export(name).is_some())?;
-        let sandbox = if facts.environment { &self.c.sandbox } else { &self.plain.0 };
+        let lane = self.lanes.at(home);
+        let facts = check::check(bytes, &|name| lane.c.export(name).is_some())?;
+        let sandbox = if facts.environment { &lane.c.sandbox } else { &lane.plain.0 };
         let module = sandbox.compile(bytes);
         let module = module.map_err(|error| check::Refusal::Malformed(error.to_string()))?;
         if facts.environment {
-            return Ok(weighed(Program::C(Arc::new(program::link(&self.c, module)?))));
+            let program = program::link(&lane.c, module)?;
+            return Ok(weighed(Program::C(self.lanes.compiled(home, program))));
         }
-        Ok(weighed(Program::Plain(Arc::new(module))))
+        Ok(weighed(Program::Plain(self.lanes.compiled(home, module))))
     }
 
     /// Writes a program to the disk. The tag is its class.
     fn keep(&self, name: &Name, known: &Known) {
         let Some(disk) = self.disk.as_ref().filter(|_| !known.is_kept.swap(true, Relaxed)) else { return };
         let content = match &known.program {
-            Program::C(program) => Content::Code(&program.module),
-            Program::Plain(module) => Content::Code(module),
             Program::Javascript(source) => Content::Text(source.as_bytes()),
+            compiled => match compiled.module() {
+                Some(module) => Content::Code(module),
+                None => return,
+            },
         };
         let label = Label { tag: known.program.class(), size: known.size };
         disk.write(name, label, content, |key| self.cache.last_use(key));
     }
 
     /// Reads a program from the disk. What another version of the engine wrote is removed.
-    fn restore(&self, name: &Name) -> Option<(Known, usize)> {
+    fn restore(&self, name: &Name, home: usize) -> Option<(Known, usize)> {
         let disk = self.disk.as_ref()?;
         let kept = disk.read(name)?;
+        let lane = self.lanes.at(home);
         let module = |sandbox: &Sandbox| sandbox.restore(&kept);
         let Label { tag, size } = kept.label();
         let program = match tag {
-            C => module(&self.c.sandbox)
-                .and_then(|module| program::link(&self.c, module).ok())
-                .map(Arc::new)
-                .map(Program::C),
+            C => module(&lane.c.sandbox)
+                .and_then(|module| program::link(&lane.c, module).ok())
+                .map(|program| Program::C(self.lanes.compiled(home, program))),
             JAVASCRIPT => {
                 std::str::from_utf8(kept.bytes()).ok().map(|source| Program::Javascript(source.into()))
             }
-            PLAIN => module(&self.plain.0).map(Arc::new).map(Program::Plain),
+            PLAIN => module(&lane.plain.0).map(|module| Program::Plain(self.lanes.compiled(home, module))),
             _ => None,
         };
         if program.is_none() {
@@ -349,6 +378,8 @@ impl Known {
 struct Order {
     name: Name,
     debtor: Debtor,
+    /// Where it is made: the lane of the thread that its request came by.
+    lane: usize,
     language: Language,
     /// Whether compiling it counts against its owner's allowance.
     is_charged: bool,
@@ -377,16 +408,17 @@ const PLAIN: u8 = 2;
 /// A program and its weight: its code, and what is kept beside it.
 fn weighed(program: Program) -> (Program, usize) {
     const OVERHEAD: usize = 1024;
-    let size = |module: &Module| {
-        let image = module.image_range();
-        image.end as usize - image.start as usize
-    };
     let weight = match &program {
-        Program::C(program) => size(&program.module),
-        Program::Plain(module) => size(module),
         Program::Javascript(source) => source.len(),
+        compiled => compiled.module().map_or(0, code_size),
     };
     (program, weight + OVERHEAD)
+}
+
+/// Bytes of a module's code.
+fn code_size(module: &Module) -> usize {
+    let image = module.image_range();
+    image.end as usize - image.start as usize
 }
 
 /// What tokens are sealed with and the folder's files are signed with: the operator's secret, the folder's
@@ -399,6 +431,32 @@ fn secret(config: &RuntimeConfig) -> Result<[u8; 32], StartError> {
             let mut secret = [0; 32];
             getrandom::fill(&mut secret).map_err(|error| std::io::Error::other(error.to_string()))?;
             Ok(secret)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN_PROGRAM: &str =
+        r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32)))"#;
+
+    #[tokio::test]
+    async fn a_program_that_is_used_much_comes_into_each_lane() {
+        let runtime = Runtime::new(&RuntimeConfig::default()).unwrap();
+        let bytes = wat::parse_str(PLAIN_PROGRAM).unwrap();
+        let make = || async {
+            let made = runtime.compile(0, Language::Wasm, &bytes);
+            made.map(|(program, weight)| (Known::new(program, 0), weight))
+        };
+        let program = runtime.cache.get_or_make([1; 32], 0, make).await.unwrap().program;
+        for lane in 1..runtime.lanes.engines().len() / 3 {
+            assert_eq!(program.lane(lane).0, 0);
+            let before = runtime.cache().bytes;
+            runtime.take_into(lane, &program, Some([1; 32]));
+            assert_eq!(program.lane(lane).0, lane);
+            assert!(runtime.cache().bytes > before, "it weighs what it takes");
         }
     }
 }

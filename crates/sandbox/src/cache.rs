@@ -131,6 +131,14 @@ impl<T: Clone> Cache<T> {
         drop(gone);
     }
 
+    /// An item has become so many bytes heavier, if it is still there.
+    pub fn add_weight(&self, key: Key, bytes: usize) {
+        let found = self.lock().items.get(&key).map(|item| (item.cell.clone(), item.weight));
+        if let Some((cell, weight)) = found {
+            self.weigh(key, &cell, weight + bytes);
+        }
+    }
+
     /// What it holds and did.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
@@ -282,6 +290,18 @@ mod tests {
             put(&cache, key, u64::from(key), 10).await;
             assert!(cache.stats().bytes <= 100);
         }
+    }
+
+    #[tokio::test]
+    async fn what_grows_pushes_others_out_and_what_is_gone_does_not_grow() {
+        let cache = Cache::new(100);
+        put(&cache, 1, 1, 40).await;
+        put(&cache, 2, 2, 40).await;
+        assert_eq!(cache.get([2; 32], Instant::now()), Some(2));
+        cache.add_weight([2; 32], 30);
+        assert_eq!((cache.get([1; 32], Instant::now()), cache.stats().bytes), (None, 70));
+        cache.add_weight([1; 32], 30);
+        assert_eq!((cache.stats().items, cache.stats().bytes), (1, 70));
     }
 
     #[tokio::test]

@@ -84,6 +84,17 @@ impl Sandbox {
         loaded.or_else(|_| self.compile(wasm))
     }
 
+    /// A module of another engine of the same class, in this one.
+    #[must_use]
+    pub fn again(&self, module: &Module) -> Option<Module> {
+        let code = module.serialize().ok()?;
+        // SAFETY: `deserialize` runs the machine code that it is given. This is the code of a module that this process
+        // runs already, and nobody else has had these bytes. wasmtime checks version, settings and CPU features.
+        #[expect(unsafe_code, reason = "compiled code that this process runs already")]
+        let loaded = unsafe { Module::deserialize(&self.engine, &code) };
+        loaded.ok()
+    }
+
     /// Loads a module that a [`crate::Disk`] kept; `None` where it was made by another version, or for another
     /// machine.
     #[must_use]
