@@ -21,19 +21,24 @@ use crate::trust::KeyConfig;
 const CONSOLE: usize = 4096;
 
 /// What the programs of a route may reach.
-#[derive(Debug)]
 pub(crate) struct Access {
     pub(crate) services: HashMap<String, Arc<Service>>,
+    /// By which they are called.
+    pub(crate) all: Services,
     pub(crate) methods: Vec<http::Method>,
     /// The services' names with commas between, as the JavaScript environment takes them.
     pub(crate) names: String,
 }
 
 impl Access {
-    pub(crate) fn new(services: HashMap<String, Arc<Service>>, methods: Vec<http::Method>) -> Self {
+    pub(crate) fn new(
+        services: HashMap<String, Arc<Service>>,
+        all: Services,
+        methods: Vec<http::Method>,
+    ) -> Self {
         let sorted: BTreeMap<_, _> = services.iter().collect();
         let names = sorted.values().map(|service| &**service.name()).collect::<Vec<_>>().join(",");
-        Self { services, methods, names }
+        Self { services, all, methods, names }
     }
 
     /// What is left of it for the programs that a key has signed.
@@ -44,7 +49,8 @@ impl Access {
             |name: &str| key.methods.as_ref().is_none_or(|names| names.iter().any(|known| known == name));
         let services = self.services.iter().filter(|(name, _)| service(name));
         let methods = self.methods.iter().filter(|name| method(name.as_str()));
-        Self::new(services.map(|(name, it)| (name.clone(), it.clone())).collect(), methods.cloned().collect())
+        let services = services.map(|(name, it)| (name.clone(), it.clone())).collect();
+        Self::new(services, self.all.clone(), methods.cloned().collect())
     }
 }
 
@@ -52,7 +58,6 @@ impl Access {
 pub(crate) struct Guest {
     pub(crate) memory: Option<Memory>,
     pub(crate) access: Arc<Access>,
-    pub(crate) services: Services,
     pub(crate) call: Call,
     pub(crate) limits: Limits,
     pub(crate) safe_only: bool,
@@ -91,17 +96,10 @@ impl Answer {
 }
 
 impl Guest {
-    pub(crate) fn new(
-        access: Arc<Access>,
-        services: Services,
-        call: Call,
-        limits: Limits,
-        safe_only: bool,
-    ) -> Self {
+    pub(crate) fn new(access: Arc<Access>, call: Call, limits: Limits, safe_only: bool) -> Self {
         Self {
             memory: None,
             access,
-            services,
             call,
             limits,
             safe_only,

@@ -100,11 +100,12 @@ impl Recording {
     ) -> Result<Replay, ReplayError> {
         let exact = self.is_of(&program);
         let end = self.end.clone();
-        let program = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
+        let known = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
+        let program = &known.program;
         let (mut guest, input) = (guest(&self)?, self.input.0.clone());
         guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
-        let stage = Stage::new(runtime, &program, guest, None, None);
-        let ended = run(runtime, &program, stage, &input, None).await;
+        let stage = Stage::new(runtime, program, guest, None, None);
+        let ended = run(runtime, program, stage, &input, None).await;
         judge(ended, end, exact)
     }
 }
@@ -151,7 +152,7 @@ fn guest(recording: &Recording) -> Result<Guest, ReplayError> {
         budget: Arc::new(crate::run::budget(&limits, std::time::Instant::now())),
         ..Call::unlimited()
     };
-    Ok(Guest::new(access, services, call, limits, recording.safe_only))
+    Ok(Guest::new(access, call, limits, recording.safe_only))
 }
 
 fn first(problems: &[services::ConfigProblem]) -> String {

@@ -26,7 +26,7 @@ use crate::problem::{QueryError, failed, short};
 use crate::program::Program;
 use crate::record::{ProgramFacts, Recorder, Tape};
 use crate::run::{self, Ended, Stage, run};
-use crate::runtime::Runtime;
+use crate::runtime::{Known, Runtime};
 use crate::stored::Stored;
 use crate::trust::Trusted;
 use describe::Pages;
@@ -44,7 +44,6 @@ pub struct Query {
     by_key: HashMap<Arc<str>, Arc<Access>>,
     trusted: Arc<Trusted>,
     stored: Stored,
-    services: Services,
     documents: Documents,
     pages: Pages,
     runtime: Arc<Runtime>,
@@ -69,7 +68,7 @@ pub struct Ground<'a> {
 
 /// A program that may run: how, and what is told of it.
 struct Ready<'a> {
-    program: Program,
+    program: Arc<Known>,
     ask: Ask,
     limits: Limits,
     access: &'a Arc<Access>,
@@ -115,7 +114,6 @@ impl Query {
             trusted: Arc::clone(trusted),
             stored,
             config: config.clone(),
-            services: services.clone(),
             documents: documents.clone(),
             pages: Pages::default(),
             runtime: Arc::clone(runtime),
@@ -172,6 +170,7 @@ impl Query {
     async fn answer(&self, ready: &mut Ready<'_>, seen: &Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = seen.budget.started;
         let Ready { program, ask, limits, access, headers, claim, compiled } = ready;
+        let program = &program.program;
         let is_named = seen.caller != Caller::Anonymous;
         let budget = Arc::new(run::budget(limits, started));
         // What an instance remembers of other runs would be missing in a replay.
@@ -180,8 +179,7 @@ impl Query {
         let stage = {
             let call = seen.within(Arc::clone(&budget), std::mem::take(headers));
             let tape = self.tape(ask, claim.as_ref(), program, access, limits);
-            let mut guest =
-                Guest::new(Arc::clone(access), self.services.clone(), call, *limits, ask.safe_only);
+            let mut guest = Guest::new(Arc::clone(access), call, *limits, ask.safe_only);
             guest.tape = tape;
             let key = claim.as_ref().map(|claim| claim.key);
             Stage::new(&self.runtime, program, guest, key, session.map(|claim| claim.session))
@@ -233,7 +231,7 @@ impl Query {
             let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
             let ask = by(time, pin!(Ask::read_input(head, body, &config))).await.ok_or_else(late)??;
             self.may_record(&ask, None, &seen.caller)?;
-            let (program, access) = (program.clone(), &self.access);
+            let (program, access) = (Arc::clone(program), &self.access);
             let limits = granted(&config, &ask)?;
             let headers = std::mem::take(&mut head.headers);
             return Ok(Ready { program, ask, limits, access, headers, claim: None, compiled: None });
@@ -252,7 +250,7 @@ impl Query {
         };
         let limits = granted(&config, &ask)?;
         let headers = std::mem::take(&mut head.headers);
-        Ok(Ready { program: known.program, ask, limits, access, headers, claim: Some(claim), compiled })
+        Ok(Ready { program: known, ask, limits, access, headers, claim: Some(claim), compiled })
     }
 
     /// Whose program it is, and by what right. To check a signature costs more than to send a wrong one: who sends many
@@ -362,7 +360,7 @@ pub(crate) fn access(config: &QueryConfig, services: &Services, problems: &mut V
             }
         }
     }
-    Access::new(known, methods(config, problems))
+    Access::new(known, services.clone(), methods(config, problems))
 }
 
 fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Method> {

@@ -144,7 +144,7 @@ pub(crate) async fn run(
     let _running = runtime.ticker.run();
     let most = store.data().limits.millis(Limit::Cpu);
     let entered = enter(runtime, program, &mut store, &within, input);
-    let mut charged = Charged { metered: Metered::new(entered, most, runtime.gate.clone()), payer };
+    let mut charged = Charged { metered: Metered::new(entered, most, &runtime.gate), payer };
     let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
     drop(charged);
@@ -169,12 +169,12 @@ pub(crate) async fn run(
 }
 
 /// A run that somebody pays for: also one that is dropped because its client went away.
-struct Charged<F: Future> {
-    metered: Metered<F>,
+struct Charged<'g, F: Future> {
+    metered: Metered<'g, F>,
     payer: Option<Arc<dyn Payer>>,
 }
 
-impl<F: Future> Drop for Charged<F> {
+impl<F: Future> Drop for Charged<'_, F> {
     fn drop(&mut self) {
         if let Some(payer) = &self.payer {
             payer.charge(self.metered.spent());

@@ -33,7 +33,7 @@ pub struct Runtime {
     places: [Arc<Semaphore>; 3],
     pub(crate) lives: Lives,
     pub(crate) sealer: Sealer,
-    cache: Cache<Known>,
+    cache: Cache<Arc<Known>>,
     disk: Option<Disk>,
     background: Background,
     allowance: Allowance,
@@ -184,7 +184,7 @@ impl Runtime {
         claim: &Claim,
         sent: Option<Bytes>,
         now: Instant,
-    ) -> Result<(Known, Option<Duration>), QueryError> {
+    ) -> Result<(Arc<Known>, Option<Duration>), QueryError> {
         if let Some(known) = self.cache.get(claim.key, now) {
             self.outlasts(claim, &known).await;
             return Ok((known, None));
@@ -207,7 +207,7 @@ impl Runtime {
     }
 
     /// The program of an order, and whether it was compiled for it.
-    async fn fetch(self: Arc<Self>, order: Order) -> Result<(Known, bool), QueryError> {
+    async fn fetch(self: Arc<Self>, order: Order) -> Result<(Arc<Known>, bool), QueryError> {
         let (name, debtor) = (order.name, order.debtor);
         let mut compiled = false;
         let make = || async {
@@ -239,16 +239,16 @@ impl Runtime {
     }
 
     /// What an earlier process of this gateway compiled.
-    async fn restored(self: &Arc<Self>, name: Name, lane: usize) -> Option<(Known, usize)> {
+    async fn restored(self: &Arc<Self>, name: Name, lane: usize) -> Option<(Arc<Known>, usize)> {
         self.disk.as_ref()?;
         let runtime = Arc::clone(self);
         tokio::task::spawn_blocking(move || runtime.restore(&name, lane)).await.ok()?
     }
 
     /// Writes a program to the disk that was made for a request which didn't want it kept, as this one does.
-    async fn outlasts(self: &Arc<Self>, claim: &Claim, known: &Known) {
+    async fn outlasts(self: &Arc<Self>, claim: &Claim, known: &Arc<Known>) {
         if claim.mode.is_some() && self.disk.is_some() && !known.is_kept.load(Relaxed) {
-            let (runtime, known, name) = (Arc::clone(self), known.clone(), claim.name());
+            let (runtime, known, name) = (Arc::clone(self), Arc::clone(known), claim.name());
             // What can't be written is not kept.
             let _ = tokio::task::spawn_blocking(move || runtime.keep(&name, &known)).await;
         }
@@ -259,7 +259,7 @@ impl Runtime {
         self: &Arc<Self>,
         order: Order,
         turn: OwnedMutexGuard<()>,
-    ) -> Result<(Known, usize), QueryError> {
+    ) -> Result<(Arc<Known>, usize), QueryError> {
         let runtime = Arc::clone(self);
         let job = move || {
             let Order { name, debtor, lane, language, is_charged, is_kept, sent } = order;
@@ -271,8 +271,7 @@ impl Runtime {
                 runtime.allowance.charge(debtor, took, Instant::now());
             }
             runtime.compiling_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-            let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let made = made.map(|(program, weight)| (Known::new(program, size), weight));
+            let made = made.map(|(program, weight)| (Known::new(program, size(&bytes)), weight));
             if let (Ok((known, _)), true) = (&made, is_kept) {
                 runtime.keep(&name, known);
             }
@@ -287,12 +286,12 @@ impl Runtime {
     }
 
     /// A program of the operator's, at once.
-    pub(crate) fn stored(&self, language: Language, bytes: &[u8]) -> Result<Program, QueryError> {
+    pub(crate) fn stored(&self, language: Language, bytes: &[u8]) -> Result<Arc<Known>, QueryError> {
         let started = Instant::now();
         let made = self.compile(self.lanes.own(), language, bytes);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.compiling_nanos.fetch_add(took, Relaxed);
-        made.map(|(program, _)| program)
+        made.map(|(program, _)| Known::new(program, size(bytes)))
     }
 
     fn compile(&self, home: usize, language: Language, bytes: &[u8]) -> Result<(Program, usize), QueryError> {
@@ -326,7 +325,7 @@ impl Runtime {
     }
 
     /// Reads a program from the disk. What another version of the engine wrote is removed.
-    fn restore(&self, name: &Name, home: usize) -> Option<(Known, usize)> {
+    fn restore(&self, name: &Name, home: usize) -> Option<(Arc<Known>, usize)> {
         let disk = self.disk.as_ref()?;
         let kept = disk.read(name)?;
         let lane = self.lanes.at(home);
@@ -353,18 +352,17 @@ impl Runtime {
 }
 
 /// A program that is kept in memory.
-#[derive(Clone)]
 pub(crate) struct Known {
     pub(crate) program: Program,
     /// Bytes of it, as it was sent.
     size: u32,
     /// Whether it is on the disk, too, or on its way there.
-    is_kept: Arc<AtomicBool>,
+    is_kept: AtomicBool,
 }
 
 impl Known {
-    fn new(program: Program, size: u32) -> Self {
-        Self { program, size, is_kept: Arc::default() }
+    fn new(program: Program, size: u32) -> Arc<Self> {
+        Arc::new(Self { program, size, is_kept: AtomicBool::default() })
     }
 
     /// Checks it by the limit of another route than the one that it came by.
@@ -387,6 +385,11 @@ struct Order {
     is_kept: bool,
     /// `None` where it is named and not sent.
     sent: Option<Bytes>,
+}
+
+/// Bytes of a program, as it was sent.
+fn size(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
 /// The CPU time that a language takes on a thread of its own, where no clock of ours sees it: types are taken out
@@ -450,11 +453,11 @@ mod tests {
             let made = runtime.compile(0, Language::Wasm, &bytes);
             made.map(|(program, weight)| (Known::new(program, 0), weight))
         };
-        let program = runtime.cache.get_or_make([1; 32], 0, make).await.unwrap().program;
+        let program = &runtime.cache.get_or_make([1; 32], 0, make).await.unwrap().program;
         for lane in 1..runtime.lanes.engines().len() / 3 {
             assert_eq!(program.lane(lane).0, 0);
             let before = runtime.cache().bytes;
-            runtime.take_into(lane, &program, Some([1; 32]));
+            runtime.take_into(lane, program, Some([1; 32]));
             assert_eq!(program.lane(lane).0, lane);
             assert!(runtime.cache().bytes > before, "it weighs what it takes");
         }

@@ -14,8 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::ask::Language;
 use crate::owner::Hash;
-use crate::program::Program;
-use crate::runtime::Runtime;
+use crate::runtime::{Known, Runtime};
 
 /// The fewest digits of a hash that name a version.
 const DIGITS: usize = 16;
@@ -23,7 +22,7 @@ const DIGITS: usize = 16;
 /// The stored programs of a route.
 #[derive(Default)]
 pub(crate) struct Stored {
-    names: HashMap<String, Vec<(Hash, Program)>>,
+    names: HashMap<String, Vec<(Hash, Arc<Known>)>>,
 }
 
 impl Stored {
@@ -87,7 +86,7 @@ impl Stored {
     }
 
     /// The program that a name, or a name and a hash, stands for.
-    pub(crate) fn find(&self, name: &str) -> Option<&Program> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Known>> {
         let Some((name, digits)) = name.split_once('@') else {
             return self.names.get(name)?.first().map(|(_, program)| program);
         };

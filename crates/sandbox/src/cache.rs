@@ -25,8 +25,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 const SWEPT: usize = 8;
 const FULL: usize = 9;
 
-/// A bounded cache.
+/// A bounded cache. Each use writes to it: nothing that is only read lies beside it in memory.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Cache<T> {
     capacity: usize,
     inner: Mutex<Inner<T>>,

@@ -43,7 +43,9 @@ const WEIGHT: u64 = 16;
 #[derive(Clone, Debug)]
 pub struct Line(Arc<Shared>);
 
+/// Each guest writes to it: nothing else lies beside it in memory.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Shared {
     places: Semaphore,
     width: u32,

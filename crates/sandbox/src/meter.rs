@@ -44,11 +44,11 @@ struct Begun {
 pub struct OverCpu;
 
 /// A future that is charged for its polls.
-pub struct Metered<F> {
+pub struct Metered<'g, F> {
     future: Pin<Box<F>>,
     spent: Duration,
     limit: Duration,
-    gate: Gate,
+    gate: &'g Gate,
     turn: Option<Turn>,
 }
 
@@ -114,9 +114,9 @@ impl Begun {
     }
 }
 
-impl<F: Future> Metered<F> {
+impl<'g, F: Future> Metered<'g, F> {
     /// Charges `future`, and ends it when its polls took more than `limit`.
-    pub fn new(future: F, limit: Duration, gate: Gate) -> Self {
+    pub fn new(future: F, limit: Duration, gate: &'g Gate) -> Self {
         Self { future: Box::pin(future), spent: Duration::ZERO, limit, gate, turn: None }
     }
 
@@ -131,15 +131,14 @@ impl<F: Future> Metered<F> {
         if self.spent < HEAVY {
             return Poll::Ready(None);
         }
-        let gate = &self.gate;
-        let turn = self.turn.get_or_insert_with(|| gate.turn());
+        let turn = self.turn.get_or_insert_with(|| self.gate.turn());
         let permit = ready!(turn.as_mut().poll(context));
         self.turn = None;
         Poll::Ready(permit)
     }
 }
 
-impl<F: Future> Future for Metered<F> {
+impl<F: Future> Future for Metered<'_, F> {
     type Output = Result<F::Output, OverCpu>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -159,13 +158,17 @@ impl<F: Future> Future for Metered<F> {
 #[cfg(test)]
 mod tests {
     use std::hint::black_box;
+    use std::sync::LazyLock;
 
     use futures_util::FutureExt;
 
     use super::*;
 
-    fn metered<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Metered<impl Future<Output = T>> {
-        Metered::new(std::future::poll_fn(poll), Duration::from_millis(20), Gate::new(2))
+    fn metered<T>(
+        poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Metered<'static, impl Future<Output = T>> {
+        static GATE: LazyLock<Gate> = LazyLock::new(|| Gate::new(2));
+        Metered::new(std::future::poll_fn(poll), Duration::from_millis(20), &GATE)
     }
 
     fn spin(span: Duration) {

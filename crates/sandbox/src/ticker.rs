@@ -26,7 +26,9 @@ pub struct Ticker {
 #[derive(Debug)]
 pub struct Running<'a>(&'a State);
 
+/// Each guest writes to it: nothing else lies beside it in memory.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 struct State {
     running: AtomicUsize,
     asleep: AtomicBool,

@@ -115,7 +115,7 @@ fn start(guest: &mut Guest, url: &str, wanted: Wanted) -> Result<i32, QueryError
     let sent = url.len() + size(&headers) + body.len();
     guest.hold(sent)?;
     let request = Request { method, path_and_query: target.path_and_query, headers, body };
-    let call = guest.services.start(&guest.call, &service, request);
+    let call = guest.access.all.start(&guest.call, &service, request);
     let call = call.map_err(|source| refused(guest, url, source))?;
     if guest.tape.plays() {
         return Ok(guest.futures.start(safe, sent, std::future::pending()));
