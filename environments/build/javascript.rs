@@ -10,7 +10,7 @@ use crate::crates::crate_source;
 use crate::toolchain::{Result, Toolchain};
 
 /// Files of `javascript/`. `prelude.js` is embedded by `env.c`.
-const FILES: &[&str] = &["env.c", "calls.c", "lazy.c", "url.c", "library.c", "wasi.c"];
+const FILES: &[&str] = &["env.c", "calls.c", "lazy.c", "write.c", "url.c", "library.c", "wasi.c"];
 /// The engine without its own command line and its operating system library.
 const ENGINE: &[&str] = &["quickjs.c", "libregexp.c", "libunicode.c", "dtoa.c"];
 /// `wasi-libc` has no signals and no process times; these names make its headers offer the rest. The

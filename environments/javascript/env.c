@@ -394,7 +394,7 @@ void orfa_javascript_run(char *input, uint32_t input_len) {
 /* Evaluates the prelude and keeps its hooks. */
 static bool start_prelude(JSContext *ctx) {
     JSValue native = JS_NewObject(ctx);
-    if (library_init(ctx, native) < 0 || calls_init(ctx) < 0 || lazy_init(ctx) < 0)
+    if (library_init(ctx, native) < 0 || calls_init(ctx) < 0 || lazy_init(ctx) < 0 || write_init(ctx) < 0)
         return false;
     JSValue prelude = JS_Eval(ctx, PRELUDE, sizeof PRELUDE - 1, "orfa", JS_EVAL_TYPE_GLOBAL);
     JSValue made = JS_Call(ctx, prelude, JS_UNDEFINED, 1, (JSValueConst *)&native);

@@ -2,7 +2,8 @@
 //! `crates/query-abi` the truth), the state of the run, and the functions that cross files.
 //!
 //! `env.c` is the life of a run, `calls.c` the calls to services, `url.c` where they go, `lazy.c` the JSON of
-//! large answers, `library.c` and `prelude.js` what programs find as globals, `wasi.c` what wasi-libc asks of a system.
+//! large answers, `write.c` the JSON that is sent, `library.c` and `prelude.js` what programs find as globals,
+//! `wasi.c` what wasi-libc asks of a system.
 #ifndef ORFA_JAVASCRIPT_HOST_H
 #define ORFA_JAVASCRIPT_HOST_H
 
@@ -39,7 +40,7 @@ enum {
 };
 enum {
     JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_UNSIGNED, JSON_NEGATIVE, JSON_REAL, JSON_BIG, JSON_STRING, JSON_UNPAIRED,
-    JSON_ARRAY, JSON_OBJECT,
+    JSON_ARRAY, JSON_OBJECT, JSON_MISSING,
 };
 
 HOST(done) void host_done(const void *data, uint32_t len);
@@ -49,6 +50,7 @@ HOST(Response_get) int32_t host_response_get(int32_t future, HostResponse *respo
 HOST(Response_read) int32_t host_response_read(int32_t future, int32_t part, void *data, uint32_t len);
 HOST(Json_root) int32_t host_json_root(int32_t future, HostJson *value, void *data, uint32_t len);
 HOST(Json_member) int32_t host_json_member(int32_t future, uint32_t node, const char *name, uint32_t name_len, int32_t last, HostJson *value, void *data, uint32_t len);
+HOST(Json_column) int32_t host_json_column(int32_t future, uint32_t node, const char *name, uint32_t name_len, int32_t last, HostJson *values, uint32_t count, void *data, uint32_t len);
 HOST(Json_children) int32_t host_json_children(int32_t future, uint32_t node, void *data, uint32_t len);
 HOST(Json_text) int32_t host_json_text(int32_t future, uint32_t node, void *data, uint32_t len);
 HOST(Future_wait) int32_t host_future_wait(const int32_t *futures, uint32_t count, int32_t all);
@@ -94,8 +96,18 @@ char *response_part(int32_t handle, int part, uint32_t len);
 int lazy_init(JSContext *ctx);
 /* The JSON of a response. Where `*kept`, it holds the handle and deletes it in the end. */
 JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept);
+bool lazy_is(JSValueConst value);
+/* Whether nothing, or one scalar, was read of a lazy object. */
+bool lazy_is_untouched(JSValueConst lazy);
+/* Writes one that is untouched as it was spelt. */
+bool lazy_write(JSValueConst lazy, Text *text);
+/* Fetches all members that are not there yet; false and an exception where there is no memory. */
+bool lazy_fetch(JSContext *ctx, JSValueConst lazy);
+
+/* write.c */
+int write_init(JSContext *ctx);
 /* Writes a value as JSON.stringify does, with lazy objects that nothing was read of as they were spelt. False where
-   there are none, the value has no JSON form, or an exception was thrown. */
+   the value has no JSON form, or an exception was thrown. */
 bool json_write(JSContext *ctx, JSValueConst value, Text *text);
 
 /* library.c */
@@ -104,6 +116,8 @@ int library_init(JSContext *ctx, JSValue native);
 JSValue string_from_utf8(JSContext *ctx, const char *data, size_t len);
 /* UTF-8 of a string, unpaired surrogates replaced by U+FFFD. Ends with JS_FreeCString. */
 const char *string_to_utf8(JSContext *ctx, size_t *len, JSValueConst string);
+/* Whether UTF-8 as the engine writes it has an unpaired surrogate: ED A0 80 to ED BF BF. */
+bool has_unpaired(const char *text, size_t len);
 /* The bytes that a Uint8Array, another view or an ArrayBuffer shows; false where it is none of them. */
 bool bytes_of(JSContext *ctx, JSValueConst value, const uint8_t **data, size_t *len);
 

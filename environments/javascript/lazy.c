@@ -4,19 +4,24 @@
 //! and kept in `known`, an ordinary object; what is more than reading (counting, changing) first fetches all
 //! the rest, and from then on `known` is the object. Arrays are real ones, made when they are first met:
 //! their items are cheap, since objects among them are lazy.
+//!
+//! To read the same member of one object after the other would cost a call of the host each. The second time in a row
+//! it is read ahead.
 #include "host.h"
 
 /* The answers from this length on stay with the host: smaller ones are parsed sooner than asked about. */
 static const size_t LAZY_BYTES = 4096;
 
-enum { CHUNK = 128, DEPTH = 64 };
+enum { CHUNK = 128, COLUMNS = 8, COLUMN = 64, COLUMN_TEXTS = 2048 };
 
 typedef struct Document Document;
 
 typedef struct {
     Document *document;
     uint32_t node;
-    bool read, whole;                                                /* something was read; `known` has all */
+    JSAtom read;                                                     /* the last one, which may be gone */
+    uint16_t following;                                              /* items of its array right behind it */
+    bool whole;                                                      /* `known` has all */
     JSValue known;                                                   /* null until something is */
 } Lazy;
 
@@ -30,9 +35,19 @@ struct Document {
     Chunk *chunks;
 };
 
-static JSClassID lazy_class, plain_class;
-/* Documents that are there. */
-static uint32_t documents;
+/* A member that objects beside each other were asked for: values of the `count` objects from `first` on, more of
+   them each time; where it has none, `first` is who would be asked next. */
+typedef struct {
+    JSAtom name;
+    Document *document;
+    Lazy *first;
+    uint32_t count, ahead;
+    HostJson values[COLUMN];
+    char texts[COLUMN_TEXTS];
+} Column;
+
+static JSClassID lazy_class;
+static Column columns[COLUMNS];
 
 static Lazy *lazy_of(JSValueConst object) { return JS_GetOpaque(object, lazy_class); }
 
@@ -59,12 +74,15 @@ static JSValue lazy_new(JSContext *ctx, Document *document, uint32_t node) {
 }
 
 static void document_free(JSRuntime *runtime, Document *document) {
+    for (Column *column = columns; column < columns + COLUMNS; column++) {
+        if (column->document == document)
+            column->document = NULL;
+    }
     for (Chunk *chunk = document->chunks, *next; chunk; chunk = next) {
         next = chunk->next;
         js_free_rt(runtime, chunk);
     }
     js_free_rt(runtime, document);
-    documents--;
 }
 
 /* What only its spelling says in full: a number beyond the doubles, or a string with an unpaired surrogate. */
@@ -111,20 +129,31 @@ static HostJson *children_of(JSContext *ctx, Document *document, uint32_t node, 
     }
 }
 
+/* Has each of these objects, which were made one after the other, know how many stand behind it in its chunk. */
+static void put_in_line(JSValue *objects, uint32_t count) {
+    for (uint32_t i = count, following = 0; i-- > 0;) {
+        Lazy *lazy = lazy_of(objects[i]);
+        lazy->following = following = i + 1 < count && lazy + 1 == lazy_of(objects[i + 1]) ? following + 1 : 0;
+    }
+}
+
 static JSValue array_new(JSContext *ctx, Document *document, const HostJson *array) {
     uint32_t count = array->len, room = count * sizeof(HostJson);
     HostJson *items = children_of(ctx, document, array->node, &room);
     JSValue *values = items ? js_malloc(ctx, count * sizeof *values + 1) : NULL;
-    uint32_t made = 0;
+    uint32_t made = 0, objects = 0;
     while (values && made < count) {
         values[made] = value_new(ctx, document, &items[made]);
         if (JS_IsException(values[made]))
             break;
-        made++;
+        objects += items[made++].kind == JSON_OBJECT;
     }
     JSValue result = JS_EXCEPTION;
-    if (values && made == count)
+    if (values && made == count) {
+        if (objects == count)
+            put_in_line(values, count);
         result = JS_NewArrayFrom(ctx, count, values);
+    }
     else
         while (made)
             JS_FreeValue(ctx, values[--made]);
@@ -180,15 +209,6 @@ static bool fetch_all(JSContext *ctx, Lazy *lazy) {
     return good;
 }
 
-/* An unpaired surrogate is written as ED A0 80 to ED BF BF. */
-static bool has_unpaired(const char *text, size_t len) {
-    for (const char *at = text; (at = memchr(at, 0xed, text + len - at)); at++) {
-        if (at + 1 < text + len && (uint8_t)at[1] >= 0xa0)
-            return true;
-    }
-    return false;
-}
-
 /* A name as the host takes it. The last one stays, and its atom with it: often many objects are asked the same. */
 static struct { JSAtom atom; const char *text; size_t len; bool symbol; } last;
 
@@ -209,30 +229,80 @@ static bool name_as_text(JSContext *ctx, JSAtom atom) {
     return text;
 }
 
-/* Asks the host for one property: 1 and `*value`, 0 where there is none, or -1. */
-static int fetch(JSContext *ctx, Lazy *lazy, JSAtom atom, JSValue *value) {
-    if (!name_as_text(ctx, atom))
-        return last.symbol ? 0 : -1;                                 /* a symbol is none of JSON's */
-    if (has_unpaired(last.text, last.len))                           /* the host's names are UTF-8 */
-        return fetch_all(ctx, lazy) ? take_known(ctx, lazy, atom, value) : -1;
+/* Takes what the host wrote of a property: 1 and `*value`, 0 where there is none, or -1. */
+static int take_read(JSContext *ctx, Lazy *lazy, const HostJson *read, JSValue *value) {
+    if (read->kind == JSON_MISSING)
+        return 0;
+    *value = value_new(ctx, lazy->document, read);
+    return JS_IsException(*value) ? -1 : 1;
+}
+
+/* Asks the host for the property whose name is the last one. */
+static int fetch_one(JSContext *ctx, Lazy *lazy, JSValue *value) {
     HostJson found;
     char text[512], *room = text;
     int32_t handle = lazy->document->handle;
     int32_t code = host_json_member(handle, lazy->node, last.text, last.len, 1, &found, room, sizeof text);
-    bool fits = code != OK || found.kind != JSON_STRING || found.text;
+    if (code != OK)
+        return 0;
+    bool fits = found.kind != JSON_STRING || found.text;
     if (!fits && (room = js_malloc(ctx, found.len + 1)))
-        code = host_json_member(handle, lazy->node, last.text, last.len, 1, &found, room, found.len + 1);
-    if (room && code == OK)
-        *value = value_new(ctx, lazy->document, &found);
+        host_json_member(handle, lazy->node, last.text, last.len, 1, &found, room, found.len + 1);
+    int taken = room ? take_read(ctx, lazy, &found, value) : -1;
     if (room != text)
         js_free(ctx, room);
-    return !room || (code == OK && JS_IsException(*value)) ? -1 : code == OK;
+    return taken;
 }
 
-/* Keeps what was fetched, since it has to be the same the next time; a scalar only if the object is read again. */
+/* Where values of this name are read ahead, of one document at a time. */
+static Column *column_of(JSContext *ctx, const Lazy *lazy, JSAtom name) {
+    Column *column = &columns[name % COLUMNS];
+    if (column->document != lazy->document || column->name != name) {
+        JS_FreeAtom(ctx, column->name);
+        column->name = JS_DupAtom(ctx, name), column->document = lazy->document, column->first = NULL;
+    }
+    return column;
+}
+
+/* What was read ahead of an object; NULL where nothing was. */
+static const HostJson *already_read(const Column *column, const Lazy *lazy) {
+    uint32_t past = ((uintptr_t)lazy - (uintptr_t)column->first) / sizeof *lazy;
+    return column->first && past < column->count ? &column->values[past] : NULL;
+}
+
+/* Reads ahead where the object is the next in its line. */
+static const HostJson *read_ahead(Column *column, Lazy *lazy) {
+    bool next = column->first && lazy == column->first + column->count;
+    column->ahead = !next ? 1 : column->ahead * 4 < COLUMN ? column->ahead * 4 : COLUMN;
+    column->first = lazy + 1, column->count = 0;
+    uint32_t count = lazy->following < column->ahead ? lazy->following + 1 : column->ahead;
+    if (count < 2)
+        return NULL;
+    int32_t read = host_json_column(lazy->document->handle, lazy->node, last.text, last.len, 1, column->values, count, column->texts, COLUMN_TEXTS);
+    if (read < 1)
+        return NULL;
+    column->first = lazy, column->count = read;
+    return column->values;
+}
+
+/* Asks the host for one property: 1 and `*value`, 0 where there is none, or -1. */
+static int fetch(JSContext *ctx, Lazy *lazy, JSAtom atom, JSValue *value) {
+    Column *column = column_of(ctx, lazy, atom);
+    const HostJson *read = already_read(column, lazy);
+    if (!read && !name_as_text(ctx, atom))
+        return last.symbol ? 0 : -1;                                 /* a symbol is none of JSON's */
+    if (!read && has_unpaired(last.text, last.len))                  /* the host's names are UTF-8 */
+        return fetch_all(ctx, lazy) ? take_known(ctx, lazy, atom, value) : -1;
+    if (!read)
+        read = read_ahead(column, lazy);
+    return read ? take_read(ctx, lazy, read, value) : fetch_one(ctx, lazy, value);
+}
+
+/* Keeps what was fetched: an object has to be the same the next time, and a scalar is there at once if it was asked for
+   twice in a row. */
 static bool remember(JSContext *ctx, Lazy *lazy, JSAtom name, JSValueConst value) {
-    bool again = lazy->read;
-    lazy->read = true;
+    bool again = lazy->read == name;
+    lazy->read = name;
     if (!again && !JS_IsObject(value))
         return true;
     if (JS_IsNull(lazy->known))
@@ -324,7 +394,6 @@ JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept) {
     if (!document)
         return JS_EXCEPTION;
     *document = (Document){.handle = handle, .objects = 1};          /* held while its root is made */
-    documents++;
     JSValue value = value_new(ctx, document, &root);
     *kept = --document->objects > 0;
     if (!*kept)
@@ -334,70 +403,14 @@ JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept) {
 
 /* ---- as text ---- */
 
-static bool write_value(JSContext *ctx, Text *text, JSValueConst value, int depth);
+bool lazy_is(JSValueConst value) { return JS_GetClassID(value) == lazy_class; }
 
-/* What JSON.stringify writes; false where that is nothing, or an exception. */
-static bool write_plain(JSContext *ctx, Text *text, JSValueConst value) {
-    JSValue json = JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
-    size_t len;
-    const char *utf8 = JS_IsString(json) ? string_to_utf8(ctx, &len, json) : NULL;
-    if (utf8)
-        text_add(text, utf8, len);
-    JS_FreeCString(ctx, utf8);
-    JS_FreeValue(ctx, json);
-    return utf8;
-}
+bool lazy_is_untouched(JSValueConst lazy) { return JS_IsNull(lazy_of(lazy)->known); }
 
-static bool write_array(JSContext *ctx, Text *text, JSValueConst array, int depth) {
-    int64_t len = 0;
-    JS_GetLength(ctx, array, &len);
-    text_puts(text, "[");
-    for (int64_t i = 0; i < len; i++) {
-        if (i)
-            text_puts(text, ",");
-        JSValue item = JS_GetPropertyInt64(ctx, array, i);
-        if (!JS_IsException(item) && !write_value(ctx, text, item, depth) && !JS_HasException(ctx))
-            text_puts(text, "null");
-        JS_FreeValue(ctx, item);
-        if (JS_HasException(ctx))
-            return false;
-    }
-    text_puts(text, "]");
-    return true;
-}
+bool lazy_fetch(JSContext *ctx, JSValueConst lazy) { return fetch_all(ctx, lazy_of(lazy)); }
 
-/* `"name":value`, if the value has a JSON form. */
-static void write_member(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool comma, int depth) {
-    size_t before = text->len;
-    JSValue key = JS_AtomToString(ctx, name);
-    text_puts(text, comma ? "," : "");
-    bool written = write_plain(ctx, text, key);
-    text_puts(text, ":");
-    if (!written || !write_value(ctx, text, value, depth))
-        text->len = before;
-    JS_FreeValue(ctx, key);
-}
-
-static bool write_object(JSContext *ctx, Text *text, JSValueConst object, int depth) {
-    JSPropertyEnum *names;
-    uint32_t count;
-    if (JS_GetOwnPropertyNames(ctx, &names, &count, object, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY) < 0)
-        return false;
-    text_puts(text, "{");
-    size_t begin = text->len;
-    for (uint32_t i = 0; i < count && !JS_HasException(ctx); i++) {
-        JSValue value = JS_GetProperty(ctx, object, names[i].atom);
-        if (!JS_IsException(value))
-            write_member(ctx, text, names[i].atom, value, text->len > begin, depth);
-        JS_FreeValue(ctx, value);
-    }
-    JS_FreePropertyEnum(ctx, names, count);
-    text_puts(text, "}");
-    return !JS_HasException(ctx);
-}
-
-/* The text of a lazy object of which nothing was read yet. */
-static bool write_untouched(Text *text, const Lazy *lazy) {
+bool lazy_write(JSValueConst object, Text *text) {
+    const Lazy *lazy = lazy_of(object);
     uint32_t len = host_json_text(lazy->document->handle, lazy->node, NULL, 0);
     char *room = malloc(len);
     if (room) {
@@ -406,27 +419,6 @@ static bool write_untouched(Text *text, const Lazy *lazy) {
     }
     free(room);
     return room;
-}
-
-/* Writes a value as JSON.stringify does, but for lazy objects that are untouched. What is none of arrays and
-   plain objects, or nested deeply (a circle, perhaps), is left to JSON.stringify. */
-static bool write_value(JSContext *ctx, Text *text, JSValueConst value, int depth) {
-    if (!JS_IsObject(value) || depth == 0)
-        return write_plain(ctx, text, value);
-    const Lazy *lazy = lazy_of(value);
-    JSValue to_json = JS_IsNull(lazy ? lazy->known : JS_UNDEFINED) ? JS_UNDEFINED : JS_GetPropertyStr(ctx, value, "toJSON");
-    bool plain = JS_IsArray(value) || JS_GetClassID(value) == plain_class || lazy;
-    bool own = !JS_IsUndefined(to_json) || !plain;
-    JS_FreeValue(ctx, to_json);
-    if (own)
-        return write_plain(ctx, text, value);
-    if (lazy && JS_IsNull(lazy->known))
-        return write_untouched(text, lazy);
-    return JS_IsArray(value) ? write_array(ctx, text, value, depth - 1) : write_object(ctx, text, value, depth - 1);
-}
-
-bool json_write(JSContext *ctx, JSValueConst value, Text *text) {
-    return documents && write_value(ctx, text, value, DEPTH);
 }
 
 int lazy_init(JSContext *ctx) {
@@ -439,7 +431,6 @@ int lazy_init(JSContext *ctx) {
     static const JSClassDef definition = {.class_name = "Object", .finalizer = finalize, .gc_mark = mark, .exotic = &exotic};
     JSRuntime *runtime = JS_GetRuntime(ctx);
     JSValue object = JS_NewObject(ctx);
-    plain_class = JS_GetClassID(object);
     JS_NewClassID(runtime, &lazy_class);
     int failed = JS_NewClass(runtime, lazy_class, &definition);
     JS_SetClassProto(ctx, lazy_class, JS_GetPrototype(ctx, object));

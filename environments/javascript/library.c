@@ -145,6 +145,14 @@ static JSValue native_decode(JSContext *ctx, JSValueConst this_val, int argc, JS
     return JS_ToBool(ctx, argv[1]) ? JS_UNDEFINED : repaired(ctx, data, len, valid);
 }
 
+bool has_unpaired(const char *text, size_t len) {
+    for (const char *at = text; (at = memchr(at, 0xed, text + len - at)); at++) {
+        if (at + 1 < text + len && (uint8_t)at[1] >= 0xa0)
+            return true;
+    }
+    return false;
+}
+
 const char *string_to_utf8(JSContext *ctx, size_t *len, JSValueConst string) {
     const char *text = JS_ToCStringLen(ctx, len, string);
     /* An unpaired surrogate comes out as three bytes, ED A0 80 to ED BF BF; so does its replacement. Text

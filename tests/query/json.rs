@@ -113,6 +113,62 @@ async fn an_array_of_a_large_answer_is_as_one_that_was_parsed() {
     assert_eq!(house.answer(both(text, checks)).await, "[]");
 }
 
+/// Reading ahead shows in nothing but its time.
+#[tokio::test]
+async fn the_same_members_of_many_objects_are_as_those_that_were_parsed_in_any_order() {
+    let house = House::own(
+        "  - { path: /write, query: { services: [up], methods: [POST], limits: { cpu: 10s, deadline: 30s, memory: 64MiB } } }",
+    )
+    .await;
+    let item = |id: usize| {
+        let mut item = json!({
+            "id": id, "name": format!("item {id} {}", "n".repeat(if id == 40 { 3000 } else { id % 50 })), "real": id as f64 + 0.5,
+            "more": { "deep": [id] }, "parts": [{ "id": 1, "name": "one" }, { "id": 2 }, { "id": 3, "é": 1 }],
+        });
+        if id.is_multiple_of(3) {
+            item["some"] = json!({ "id": id });
+        }
+        if id % 7 == 2 {
+            item["id"] = json!(format!("\u{e9} {id}"));
+        }
+        item.to_string()
+    };
+    let items = |len: usize| (0..len).map(item).collect::<Vec<_>>().join(",");
+    let odd = r#"{"id": 1, "id": 2, "name": "\ud800", "real": 123456789012345678901234567890}, {}"#;
+    let text = format!(
+        r#"{{"list": [{}, {odd}, {}], "mixed": [{}, 7, [{{"id": 8}}], {}], "one": [{}]}}"#,
+        items(150),
+        items(140),
+        items(9),
+        items(9),
+        items(1),
+    );
+    let checks = "
+        (v) => v.list.map((i) => i.id), (v) => v.list.map((i) => [i.id, i.name, i.real, i.none, i.some?.id, i.more.deep[0]]),
+        (v) => v.list.map((i) => i.parts.map((p) => [p.id, p.name, p['é'], i.id])), (v) => v.list.toReversed().map((i) => i.name),
+        (v) => v.list.map((i, at) => at % 3 ? i.id : [i.name, i.id, i.id]), (v) => v.list.filter((i) => i.id > 20).map((i) => i.id),
+        (v) => v.list.map((i, at) => v.list[at * 7 % v.list.length].id), (v) => v.list.find((i) => i.id === 77).name,
+        (v) => [...v.list, ...v.mixed, ...v.one].map((i) => i.id), (v) => v.list.map((i) => [i.some === i.some, i.more === i.more]),
+        (v) => v.list.map((i, at) => { if (at % 4 === 0) v.list[at + 1] && (v.list[at + 1].id = 'set'); return i.id; }),
+        (v) => v.list.map((i, at) => { if (at % 4 === 0) delete v.list[at + 1]?.id; return [i.id, Object.keys(i)]; }),
+        (v) => { v.list.sort((a, b) => String(a.id) < String(b.id) ? -1 : 1); return v.list.map((i) => i.id); },
+        (v) => { const some = v.list.splice(3, 5); v.list.push(...some); return v.list.map((i) => [i.id, i.real]); },
+        (v) => v.list.map((i) => Object.keys(i).map((name) => i[name]?.length ?? i[name])), (v) => v.list.map((i) => ({ ...i, id: -i.id })),
+        (v) => { for (const i of v.list) i.id; return [v.list.map((i) => i.id), v.list]; }, (v) => v.list.map((i) => i[Symbol.iterator] ?? i.id)";
+    assert_eq!(house.answer(both(&text, checks)).await, "[]");
+    // One document is gone, another one comes to stand where it stood.
+    let source = "export default async (_, { up }) => {
+        const sums = [];
+        for (let round = 0; round < 6; round++) {
+          const body = JSON.stringify(Array.from({ length: 200 }, (_, id) => ({ id: id * round, name: `item ${id}` })));
+          sums.push((await (await up.fetch('/body', { method: 'POST', body })).json()).reduce((sum, item) => sum + item.id, 0));
+        }
+        return sums;
+    }";
+    let query = Query::javascript(source).at("/write");
+    assert_eq!(house.answer(query).await, json!([0, 19900, 39800, 59700, 79600, 99500]).to_string());
+}
+
 #[tokio::test]
 async fn a_large_answer_that_is_handed_on_keeps_its_spelling() {
     let house = House::shared().await;
@@ -134,8 +190,8 @@ async fn what_holds_parts_of_a_large_answer_is_written_as_json_is() {
             r#"{"part":{"x": 1.0},"n":1,"s":"é\"","list":[{"x": 1.0},null,null,null]}"#,
         ),
         (
-            "[v.part, v.list, new Date(0), Object(1n === 2n), { toJSON: () => v.part }, new Map()]",
-            r#"[{"x": 1.0},[{"id": 1},{"id": 2}],"1970-01-01T00:00:00.000Z",false,{"x":1},{}]"#,
+            "[v.part, v.list, new Date(0), Object(1n === 2n), { toJSON: (name) => [name, v.part] }, new Map()]",
+            r#"[{"x": 1.0},[{"id": 1},{"id": 2}],"1970-01-01T00:00:00.000Z",false,["4",{"x":1}],{}]"#,
         ),
         ("(v.part.x, v.part.x, v.part)", r#"{"x":1}"#),
         ("(v.list[0].id = 7, v.list)", r#"[{"id":7},{"id": 2}]"#),
@@ -161,6 +217,62 @@ async fn what_holds_parts_of_a_large_answer_is_written_as_json_is() {
     );
     let document = house.refuse(Query::javascript(&circle).at("/write"), 422, "program-bad-answer").await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("circular")), "{document}");
+}
+
+#[tokio::test]
+async fn an_answer_is_written_as_json_stringify_writes_it() {
+    let house = House::shared().await;
+    let values = r#"
+        'plain', 'qu"ote, back\\slash, \n\r\t\b\f\0\x1f\x7f', 'é ü 漢 😀', 'x'.repeat(300) + '"' + 'y'.repeat(300),
+        '\ud800', 'a\udc00"\n', '\ud83d\ude00', '\u2028', 'left'.concat('right'.repeat(5000)),
+        0, -0, 1, -1, 2147483647, -2147483648, 2147483648, 1.5, -1e-7, 1e21, 5e-324, 1.7976931348623157e308, NaN, Infinity, -Infinity,
+        true, false, null, undefined, Symbol('s'), () => 1, class {},
+        [], {}, [[], [{}]], [undefined, () => 1, , 3], Object.assign([1], { more: 1 }),
+        { a: undefined, b: () => 1, c: Symbol('s'), d: 1 }, { [Symbol('s')]: 1 }, { '': 1, 'é"\n': 2, '\ud800': 3, 10: 4, 2: 5, __proto__: { no: 1 } },
+        { ['__proto__']: 1 }, Object.create({ inherited: 1 }, { own: { value: 1, enumerable: true }, hidden: { value: 2 } }), Object.create(null),
+        { get a() { return this.b; }, b: 1 }, new (class A { x = 1; #y = 2; get z() { return 3; } static s = 4; }),
+        new Date(0), [new Date(0)], new Date(NaN), new Map([[1, 2]]), new Set([1]), /x/, new Error('e'), new Uint8Array([1, 2]), new ArrayBuffer(2),
+        Object('boxed'), Object(1), Object(true), new Proxy({ a: 1 }, {}), new Proxy([1, 2], {}), new Proxy(() => 1, {}),
+        { toJSON(name) { return `named ${JSON.stringify(name)}`; } }, [{ toJSON(name) { return name; } }],
+        { inner: { toJSON(name) { return { name, toJSON: 'not called' }; } } }, { date: new Date(1) , toJSON: 'no function' },
+        { toJSON() {} }, { a: { toJSON() {} }, b: 1 }, [{ toJSON() {} }], { toJSON: () => ({ toJSON: () => 1 }) }, { toJSON: () => new Date(0) },
+        { ['toJSON']: { deep: 1 } }, Object.assign(() => 1, { toJSON: () => 'of a function' }), JSON.rawJSON('1.000'), { raw: JSON.rawJSON('1e1000') },
+        (() => { let deep = { toJSON: (name) => `at ${name}` }; for (let i = 0; i < 90; i++) deep = i % 2 ? [deep] : { deep }; return deep; })(),
+        (() => { let deep = 'the end'; for (let i = 0; i < 500; i++) deep = [deep]; return deep; })(),
+        (() => { const same = { same: 1 }; return [same, same, { same }]; })(),
+    "#;
+    let answer = async |prepare: &str, returned: &str| {
+        let source = format!("{prepare}; const values = () => [{values}]; export default () => {returned};");
+        house.answer(Query::javascript(&source)).await
+    };
+    let patched = "Object.prototype.toJSON = function (name) { return this instanceof Date ? 'day' : name === '3' ? undefined : { is: 1 }; }";
+    for prepare in ["", patched, "String.prototype.toJSON = Number.prototype.toJSON = () => 'not called'"] {
+        let known = answer(prepare, "new Response(JSON.stringify(values()))").await;
+        assert_eq!(answer(prepare, "values()").await, known, "{prepare}");
+        let known = answer(prepare, "new Response(JSON.stringify({ 'a name': values() }))").await;
+        assert_eq!(answer(prepare, "({ 'a name': values() })").await, known, "{prepare}");
+    }
+    for (returned, told) in [
+        ("({ toJSON() {} })", "no JSON form"),
+        ("1n", "BigInt"),
+        ("[{ deep: [1n] }]", "BigInt"),
+        ("((a) => (a.push({ a }), a))([])", "circular"),
+        ("((a) => (a.d = Object.assign(new Date(0), { toJSON: () => a }), a))({})", "circular"),
+    ] {
+        let query = Query::javascript(&format!("export default () => {returned};"));
+        let document = house.refuse(query, 422, "program-bad-answer").await;
+        assert!(
+            document["detail"].as_str().is_some_and(|text| text.contains(told)),
+            "{returned}: {document}"
+        );
+    }
+    for returned in
+        ["{ get a() { throw new Error('mine'); } }", "[{ toJSON() { throw new Error('mine'); } }]"]
+    {
+        let query = Query::javascript(&format!("export default () => ({returned});"));
+        let document = house.refuse(query, 422, "program-threw").await;
+        assert!(document["detail"].as_str().is_some_and(|text| text.contains("mine")), "{document}");
+    }
 }
 
 #[tokio::test]
