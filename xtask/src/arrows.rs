@@ -30,6 +30,7 @@ const BESIDE: &[(&str, Uses)] = &[
     ("testkit", Uses::Only(&[])),
     ("marketplace", Uses::Only(&[])),
     ("conformance", Uses::Only(&[])),
+    ("hostile", Uses::Only(&["testkit"])),
     ("fuzz", Uses::Only(&[])),
     ("xtask", Uses::Only(&["query-abi"])),
     ("benches", Uses::All),

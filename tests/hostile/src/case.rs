@@ -1,0 +1,98 @@
+//! One attack, and how it has to end.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use anyhow::Result;
+use futures_util::future::BoxFuture;
+use testkit::http::Response;
+
+use crate::target::Target;
+
+/// The function that plays an attack to its end.
+pub type Attack = fn(Arc<Target>) -> BoxFuture<'static, Result<Ending>>;
+
+/// An attack, the endings that are right, and what it may make the gateway hold.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Area and behaviour, `graphql/chain of fragments that are spread twice`.
+    pub name: &'static str,
+    /// What is sent.
+    pub attack: Attack,
+    /// The endings that the documentation allows.
+    pub endings: &'static [Ending],
+    /// Rows of [`BOUNDS`](crate::BOUNDS) that it fills, each with how often.
+    pub holds: &'static [(&'static str, u64)],
+}
+
+/// How the gateway ended an attack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// An answer that is no problem document and has no GraphQL errors: its status.
+    Answer(u16),
+    /// An RFC 9457 document: status and code.
+    Problem(u16, Cow<'static, str>),
+    /// A GraphQL answer with errors: the code of the first one.
+    Errors(Cow<'static, str>),
+    /// An HTTP/2 stream that was reset: the error code (RFC 9113, section 7).
+    StreamReset(u32),
+    /// An HTTP/2 connection that was ended with GOAWAY: the error code.
+    GoAway(u32),
+    /// A connection that was closed without an answer.
+    Closed,
+}
+
+impl Ending {
+    /// A problem document with this code.
+    #[must_use]
+    pub const fn problem(status: u16, code: &'static str) -> Self {
+        Self::Problem(status, Cow::Borrowed(code))
+    }
+
+    /// GraphQL errors of which the first has this code.
+    #[must_use]
+    pub const fn errors(code: &'static str) -> Self {
+        Self::Errors(Cow::Borrowed(code))
+    }
+
+    /// The ending that an answer is.
+    #[must_use]
+    pub fn of(response: &Response) -> Self {
+        let status = response.status.as_u16();
+        let document = serde_json::from_slice::<serde_json::Value>(&response.body).unwrap_or_default();
+        if response.header("content-type").starts_with("application/problem+json") {
+            let code = document["code"].as_str().unwrap_or_default();
+            return Self::Problem(status, code.to_owned().into());
+        }
+        match document["errors"].get(0) {
+            Some(error) => {
+                let code = error["extensions"]["code"].as_str().unwrap_or_default();
+                Self::Errors(code.to_owned().into())
+            }
+            None => Self::Answer(status),
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer(status) => write!(out, "{status}"),
+            Self::Problem(status, code) => write!(out, "{status} {code}"),
+            Self::Errors(code) => write!(out, "GraphQL errors, {code} first"),
+            Self::StreamReset(code) => write!(out, "RST_STREAM {code}"),
+            Self::GoAway(code) => write!(out, "GOAWAY {code}"),
+            Self::Closed => out.write_str("a closed connection"),
+        }
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Case")
+            .field("name", &self.name)
+            .field("endings", &self.endings)
+            .finish_non_exhaustive()
+    }
+}

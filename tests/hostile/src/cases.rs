@@ -1,0 +1,68 @@
+//! The cases, a file an area.
+
+/// A case: its name, its attack on a target, and the endings that are right.
+macro_rules! case {
+    ($name:literal, |$target:ident| $attack:expr, [$($ending:expr),+ $(,)?]) => {
+        $crate::case::Case {
+            name: $name,
+            attack: |$target| Box::pin(async move { $attack.await }),
+            endings: &[$($ending),+],
+            holds: &[],
+        }
+    };
+}
+
+mod aggregate;
+mod bombs;
+mod filter;
+mod graphql;
+mod http1;
+mod http2;
+mod javascript;
+mod module;
+mod proxy;
+mod script;
+mod tls;
+
+use crate::case::Case;
+
+/// All cases, by area.
+#[must_use]
+pub fn all() -> Vec<Case> {
+    let areas: [&[Case]; 10] = [
+        aggregate::CASES,
+        filter::CASES,
+        graphql::CASES,
+        http1::CASES,
+        http2::CASES,
+        javascript::CASES,
+        module::CASES,
+        proxy::CASES,
+        script::CASES,
+        tls::CASES,
+    ];
+    areas.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_cases_share_a_name() {
+        let mut names: Vec<&str> = all().iter().map(|case| case.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn cases_hold_what_the_table_of_bounds_has() {
+        for case in all() {
+            for (row, _) in case.holds {
+                assert!(crate::BOUNDS.iter().any(|bound| bound.name == *row), "{}: no row {row}", case.name);
+            }
+        }
+    }
+}

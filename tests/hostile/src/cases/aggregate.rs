@@ -1,0 +1,31 @@
+//! Aggregates that are asked for too much, or whose services answer with it.
+
+use crate::case::{Case, Ending};
+
+const INPUT: Ending = Ending::problem(400, "input-invalid");
+
+pub(super) const CASES: &[Case] = &[
+    case!("aggregate/input beyond its maximum", |it| it.ending("GET", "/items?n=100001", &[], ""), [INPUT]),
+    case!("aggregate/input that is no number", |it| it.ending("GET", "/items?n=1e999", &[], ""), [INPUT]),
+    case!("aggregate/input twice", |it| it.ending("GET", "/items?n=1&n=2", &[], ""), [INPUT]),
+    case!(
+        "aggregate/input that there is not",
+        |it| it.ending("GET", "/items?m=1", &[], ""),
+        [INPUT, Ending::Answer(200)]
+    ),
+    case!(
+        "aggregate/more items than calls",
+        |it| it.ending("GET", "/items?n=1000", &[], ""),
+        [Ending::problem(502, "each-too-many")]
+    ),
+    case!(
+        "aggregate/a hundred thousand items",
+        |it| it.ending("GET", "/items?n=100000", &[], ""),
+        [Ending::problem(502, "each-too-many")]
+    ),
+    case!(
+        "aggregate/another method",
+        |it| it.ending("DELETE", "/items", &[], ""),
+        [Ending::problem(405, "method-not-allowed")]
+    ),
+];

@@ -1,0 +1,42 @@
+//! Bodies that are small as they come and large as they are meant.
+
+use std::io::Write;
+
+/// What a bomb stands for, in bytes.
+const SIZE: usize = 64 << 20;
+
+/// Zeros in gzip.
+pub(super) fn gzip() -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    fill(&mut encoder);
+    encoder.finish().unwrap_or_default()
+}
+
+/// Zeros in zstd.
+pub(super) fn zstd() -> Vec<u8> {
+    let zeros = vec![0; SIZE];
+    zstd::bulk::compress(&zeros, 1).unwrap_or_default()
+}
+
+/// A frame of zstd whose header asks for a window of 2 GiB (RFC 8878, section 3.1.1.1.2), with one raw block in it.
+pub(super) fn wide_window() -> Vec<u8> {
+    let magic = 0xFD2F_B528_u32.to_le_bytes();
+    let descriptor = [0x00, (31 - 10) << 3];
+    let block = [0x09, 0x00, 0x00, b'x'];
+    [&magic[..], &descriptor, &block].concat()
+}
+
+/// Zeros in brotli.
+pub(super) fn brotli() -> Vec<u8> {
+    let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 5, 22);
+    fill(&mut encoder);
+    encoder.into_inner()
+}
+
+fn fill(encoder: &mut impl Write) {
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..SIZE >> 20 {
+        // A vector takes everything.
+        let _ = encoder.write_all(&zeros);
+    }
+}

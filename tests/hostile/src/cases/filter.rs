@@ -1,0 +1,26 @@
+//! Requests through filters that are made to work hard.
+
+use anyhow::Result;
+
+use crate::case::{Case, Ending};
+use crate::target::Target;
+
+pub(super) const CASES: &[Case] = &[
+    case!("filter/head of many fields", |it| many_fields(&it), [Ending::problem(431, "head-too-large")]),
+    case!(
+        "filter/body that stands still",
+        |it| it.ending("POST", "/filtered/echo", &[("content-length", "5")], "x"),
+        [Ending::problem(408, "body-too-slow")]
+    ),
+    case!(
+        "filter/body in pieces",
+        |it| it.ending("POST", "/filtered/echo", &[], "x".repeat(1 << 20)),
+        [Ending::Answer(200), Ending::problem(413, "body-too-large")]
+    ),
+];
+
+async fn many_fields(target: &Target) -> Result<Ending> {
+    let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();
+    let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    target.ending("GET", "/filtered/json?n=1", &headers, "").await
+}

@@ -1,0 +1,311 @@
+//! GraphQL documents and variables that are dear to read, validate, plan or answer.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::case::{Case, Ending};
+use crate::target::Target;
+
+const LIMIT: Ending = Ending::errors("graphql-limit");
+const INVALID: Ending = Ending::errors("graphql-invalid");
+const SYNTAX: Ending = Ending::errors("graphql-syntax");
+const OPERATION: Ending = Ending::errors("graphql-operation");
+const VARIABLES: Ending = Ending::errors("graphql-variables");
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "graphql/chain of fragments that ends in an undefined one",
+        |it| rest(&it, fragment_chain(30, false)),
+        [LIMIT, INVALID]
+    ),
+    case!("graphql/chain of fragments", |it| rest(&it, fragment_chain(30, true)), [LIMIT]),
+    case!(
+        "graphql/chain of fragments in an operation that is not chosen",
+        |it| rest(
+            &it,
+            format!(
+                "{} query Chosen {{ __typename }}",
+                fragment_chain(26, true).replace("query", "query Other")
+            )
+        ),
+        [OPERATION, LIMIT]
+    ),
+    case!(
+        "graphql/chain of fragments beside a chosen operation",
+        |it| named(
+            &it,
+            format!(
+                "{} query Chosen {{ __typename }}",
+                fragment_chain(26, true).replace("query", "query Other")
+            ),
+            "Chosen"
+        ),
+        [LIMIT]
+    ),
+    case!(
+        "graphql/chain of fragments that nobody spreads",
+        |it| rest(
+            &it,
+            format!(
+                "{{ __typename }} {}",
+                fragment_chain(26, true)
+                    .split_once('}')
+                    .map_or("", |(_, rest)| rest.split_once('}').map_or("", |(_, rest)| rest))
+            )
+        ),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/fragments in a circle",
+        |it| {
+            rest(
+        &it, "{ items(n: 1) { ...a } } fragment a on Item { parent { ...b } } fragment b on Item { parent { ...a } }".into())
+        },
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/fragment that spreads itself",
+        |it| rest(&it, "{ items(n: 1) { ...a } } fragment a on Item { ...a }".into()),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/conflicting aliases in an operation that is not chosen",
+        |it| named(
+            &it,
+            format!(
+                "query Chosen {{ __typename }} query Other {{ {} }}",
+                repeated(1_600, |n| format!("x: items(n: {n}) {{ id }} "))
+            ),
+            "Chosen"
+        ),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/conflicting aliases",
+        |it| rest(&it, format!("{{ {} }}", repeated(400, |n| format!("x: items(n: {n}) {{ id }} ")))),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/undefined spreads",
+        |it| rest(&it, format!("{{ items(n: 1) {{ {} }} }}", repeated(2_400, |n| format!("...u{n} ")))),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/unused fragments",
+        |it| rest(
+            &it,
+            format!("{{ __typename }} {}", repeated(1_000, |n| format!("fragment f{n} on Item {{ id }} ")))
+        ),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/unused variables",
+        |it| rest(&it, format!("query({}) {{ __typename }}", repeated(1_000, |n| format!("$v{n}: Int ")))),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/deep selections",
+        |it| rest(&it, format!("{{ items(n: 1) {} id {} }}", "{ parent ".repeat(500), "}".repeat(500))),
+        [LIMIT, SYNTAX]
+    ),
+    case!("graphql/deep brackets", |it| rest(&it, "{".repeat(10_000)), [LIMIT, SYNTAX]),
+    case!(
+        "graphql/deep literal",
+        |it| rest(&it, format!("{{ items(n: {}1{}) {{ id }} }}", "[".repeat(5_000), "]".repeat(5_000))),
+        [LIMIT, SYNTAX, INVALID]
+    ),
+    case!(
+        "graphql/deep type of a variable",
+        |it| rest(&it, format!("query($v: {}Int{}) {{ __typename }}", "[".repeat(5_000), "]".repeat(5_000))),
+        [LIMIT, SYNTAX, INVALID]
+    ),
+    case!("graphql/many tokens", |it| rest(&it, format!("{{ {} }}", "__typename ".repeat(50_000))), [LIMIT]),
+    case!(
+        "graphql/many aliases",
+        |it| rest(&it, format!("{{ {} }}", repeated(2_000, |n| format!("a{n}: __typename ")))),
+        [LIMIT]
+    ),
+    case!(
+        "graphql/many root fields",
+        |it| rest(&it, format!("{{ {} }}", repeated(300, |n| format!("a{n}: items(n: 1) {{ id }} ")))),
+        [LIMIT]
+    ),
+    case!(
+        "graphql/many directives on one field",
+        |it| rest(&it, format!("{{ __typename {} }}", "@include(if: true) ".repeat(2_000))),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/many arguments of one name",
+        |it| rest(&it, format!("{{ items({}) {{ id }} }}", "n: 1 ".repeat(2_000))),
+        [LIMIT, INVALID]
+    ),
+    case!(
+        "graphql/many operations",
+        |it| named(&it, repeated(1_000, |n| format!("query q{n} {{ items(n: 1) {{ id }} }} ")), "q7"),
+        [LIMIT, Ending::Answer(200)]
+    ),
+    case!(
+        "graphql/operations of one name",
+        |it| rest(&it, "query a { __typename } ".repeat(500)),
+        [LIMIT, INVALID, OPERATION]
+    ),
+    case!(
+        "graphql/aliases below a long list",
+        |it| rest(&it, format!("{{ items(n: 50000) {{ {} }} }}", repeated(80, |n| format!("a{n}: name ")))),
+        [LIMIT, Ending::errors("graphql-output"), Ending::errors("response-too-large")]
+    ),
+    case!(
+        "graphql/introspection that nests",
+        |it| rest(
+            &it,
+            format!("{{ __schema {{ types {} name {} }} }}", "{ fields { type ".repeat(6), "} }".repeat(6))
+        ),
+        [LIMIT]
+    ),
+    case!(
+        "graphql/introspection where it is off",
+        |it| federated(&it, "{ __schema { types { name } } }".into()),
+        [Ending::errors("introspection-off")]
+    ),
+    case!(
+        "graphql/plan over recursive types",
+        |it| federated(&it, recursive(6)),
+        [
+            LIMIT,
+            Ending::errors("graphql-plan"),
+            Ending::errors("upstream-not-graphql"),
+            Ending::errors("upstream-status")
+        ]
+    ),
+    case!(
+        "graphql/plan over many keys",
+        |it| federated(
+            &it,
+            format!("{{ nodes {{ {} }} }}", repeated(60, |n| format!("a{n}: next {{ weight name }} ")))
+        ),
+        [
+            LIMIT,
+            Ending::errors("graphql-plan"),
+            Ending::errors("upstream-not-graphql"),
+            Ending::errors("upstream-status")
+        ]
+    ),
+    case!(
+        "graphql/variable of another type",
+        |it| variables(&it, "query($n: Int) { items(n: $n) { id } }", json!({ "n": { "a": [] } })),
+        [VARIABLES]
+    ),
+    case!(
+        "graphql/variable that nests",
+        |it| raw(
+            &it,
+            format!(
+                r#"{{"query":"query($n: Int) {{ items(n: $n) {{ id }} }}","variables":{{"n":{}1{}}}}}"#,
+                "[".repeat(20_000),
+                "]".repeat(20_000)
+            )
+        ),
+        [Ending::errors("graphql-json"), VARIABLES]
+    ),
+    case!(
+        "graphql/many variables that are not declared",
+        |it| raw(
+            &it,
+            format!(
+                r#"{{"query":"{{ __typename }}","variables":{{{}"z":1}}}}"#,
+                repeated(50_000, |n| format!("\"v{n}\":{n},"))
+            )
+        ),
+        [Ending::Answer(200), Ending::problem(413, "body-too-large")]
+    ),
+    case!(
+        "graphql/body of a list",
+        |it| raw(&it, format!("[{}1]", "1,".repeat(1_000))),
+        [Ending::errors("graphql-batch")]
+    ),
+    case!(
+        "graphql/body of nested lists",
+        |it| raw(&it, "[".repeat(100_000)),
+        [Ending::errors("graphql-json"), Ending::errors("graphql-batch")]
+    ),
+    case!(
+        "graphql/number that is too large",
+        |it| variables(&it, "query($n: Int) { items(n: $n) { id } }", json!({ "n": 1e300 })),
+        [VARIABLES]
+    ),
+    case!(
+        "graphql/empty list in a path",
+        |it| it.graphql("/graphql", "mutation { deleteItems(ids: []) }", json!({})),
+        [Ending::errors("argument-unfit"), Ending::errors("argument-missing"), INVALID, LIMIT]
+    ),
+    case!(
+        "graphql/mutation by GET",
+        |it| it.ending("GET", "/graphql?query=mutation%7BdeleteItems(ids:%5B1%5D)%7D", &[], ""),
+        [Ending::problem(405, "method-not-allowed")]
+    ),
+    case!(
+        "graphql/hash of another document",
+        |it| raw(
+            &it,
+            json!({ "query": "{ __typename }",
+        "extensions": { "persistedQuery": { "version": 1, "sha256Hash": "0".repeat(64) } } })
+            .to_string()
+        ),
+        [Ending::errors("persisted-mismatch")]
+    ),
+    case!(
+        "graphql/document of no characters",
+        |it| rest(&it, String::new()),
+        [SYNTAX, OPERATION, INVALID, Ending::errors("graphql-parameter")]
+    ),
+    case!(
+        "graphql/document of control characters",
+        |it| rest(&it, "\u{0}\u{1}{ __typename }".into()),
+        [SYNTAX]
+    ),
+];
+
+/// A document for the route over REST.
+async fn rest(target: &Target, document: String) -> Result<Ending> {
+    target.graphql("/graphql", &document, json!({})).await
+}
+
+/// A document for the route over a supergraph.
+async fn federated(target: &Target, document: String) -> Result<Ending> {
+    target.graphql("/federated", &document, json!({})).await
+}
+
+async fn named(target: &Target, document: String, operation: &str) -> Result<Ending> {
+    raw(target, json!({ "query": document, "operationName": operation }).to_string()).await
+}
+
+async fn variables(target: &Target, document: &str, variables: Value) -> Result<Ending> {
+    target.graphql("/graphql", document, variables).await
+}
+
+/// A request's body as it is.
+async fn raw(target: &Target, body: String) -> Result<Ending> {
+    target.ending("POST", "/graphql", &[("content-type", "application/json")], body).await
+}
+
+fn repeated(times: usize, make: impl Fn(usize) -> String) -> String {
+    (0..times).map(make).collect()
+}
+
+/// A chain of fragments that each spread the next one twice; the last one is there or undefined.
+fn fragment_chain(levels: usize, is_closed: bool) -> String {
+    let link = |level: usize| {
+        let next = level + 1;
+        format!("fragment f{level} on Item {{ a: parent {{ ...f{next} }} b: parent {{ ...f{next} }} }} ")
+    };
+    let last = if is_closed { format!("fragment f{levels} on Item {{ id }} ") } else { String::new() };
+    format!("query {{ items(n: 1) {{ ...f0 }} }} {}{last}", repeated(levels, link))
+}
+
+/// Fields of two subgraphs at every level of a type that leads to itself twice.
+fn recursive(levels: usize) -> String {
+    let inner = (0..levels)
+        .fold("weight".to_owned(), |inner, _| format!("name weight next {{ {inner} }} all {{ {inner} }}"));
+    format!("{{ nodes {{ {inner} }} }}")
+}

@@ -1,0 +1,231 @@
+//! HTTP/1.1 requests that are malformed, contradictory, endless, or more than one.
+
+use anyhow::{Result, ensure};
+use tokio::io::AsyncWriteExt;
+
+use crate::case::{Case, Ending};
+use crate::target::Target;
+use crate::wire;
+
+const MALFORMED: Ending = Ending::problem(400, "request-malformed");
+const DOUBTFUL: Ending = Ending::problem(400, "framing-doubtful");
+const TOO_LARGE: Ending = Ending::problem(431, "head-too-large");
+const BROKEN: Ending = Ending::problem(400, "body-malformed");
+const HOST: Ending = Ending::problem(400, "host-invalid");
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "http1/request behind refused trailers",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nContent-Length: 5\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a trailer without a name",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n: x\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a trailer with a space before its colon",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\na : x\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a folded trailer",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\na: x\r\n y\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind trailers that end without CR",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\na: x\n\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a chunk size with a sign",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n+1\r\nx\r\n0\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a chunk size in C's notation",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n0x1\r\nx\r\n0\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a chunk size that overflows",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n10000000000000001\r\nx\r\n0\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a chunk that is longer than it says",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1\r\nxy\r\n0\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a chunk that ends without CR",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1\r\nx\n0\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a chunk size line that ends without CR",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1\nx\r\n0\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/request behind a chunk extension with a bare line feed",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\n\r\n1;a=\"\nx\"\r\nx\r\n0\r\n\r\n"),
+        [BROKEN]
+    ),
+    case!(
+        "http1/length and chunks",
+        |it| smuggled(&it, "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        [DOUBTFUL]
+    ),
+    case!(
+        "http1/two lengths",
+        |it| smuggled(&it, "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx"),
+        [DOUBTFUL]
+    ),
+    case!("http1/two lengths in one field", |it| smuggled(&it, "Content-Length: 1, 2\r\n\r\nx"), [DOUBTFUL]),
+    case!("http1/length with a sign", |it| smuggled(&it, "Content-Length: +1\r\n\r\nx"), [DOUBTFUL]),
+    case!(
+        "http1/length that overflows",
+        |it| smuggled(&it, "Content-Length: 18446744073709551617\r\n\r\nx"),
+        [DOUBTFUL]
+    ),
+    case!(
+        "http1/chunks twice",
+        |it| smuggled(&it, "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        [DOUBTFUL]
+    ),
+    case!(
+        "http1/chunks that are not the last coding",
+        |it| smuggled(&it, "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n"),
+        [DOUBTFUL]
+    ),
+    case!(
+        "http1/coding with a vertical tab",
+        |it| smuggled(&it, "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n"),
+        [MALFORMED, DOUBTFUL]
+    ),
+    case!(
+        "http1/coding behind a space before the colon",
+        |it| smuggled(&it, "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
+        [MALFORMED]
+    ),
+    case!(
+        "http1/folded coding",
+        |it| smuggled(&it, "Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n"),
+        [MALFORMED]
+    ),
+    case!("http1/line without CR", |it| smuggled(&it, "X: y\nContent-Length: 0\r\n\r\n"), [DOUBTFUL]),
+    case!("http1/NUL in a field", |it| smuggled(&it, "X: a\0b\r\n\r\n"), [MALFORMED]),
+    case!("http1/no host", |it| first(&it, "GET /up/json HTTP/1.1\r\n\r\n"), [HOST]),
+    case!("http1/two hosts", |it| first(&it, "GET /up/json HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), [HOST]),
+    case!("http1/host with a path", |it| first(&it, "GET /up/json HTTP/1.1\r\nHost: a/b\r\n\r\n"), [HOST]),
+    case!(
+        "http1/target with a user",
+        |it| first(&it, "GET http://u:p@localhost/up/json HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        [Ending::problem(400, "target-invalid")]
+    ),
+    case!(
+        "http1/CONNECT",
+        |it| first(&it, "CONNECT up:80 HTTP/1.1\r\nHost: up:80\r\nConnection: close\r\n\r\n"),
+        [Ending::problem(405, "method-not-allowed")]
+    ),
+    case!(
+        "http1/TRACE",
+        |it| first(&it, "TRACE /up/json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+        [Ending::problem(405, "method-not-allowed")]
+    ),
+    case!(
+        "http1/another expectation",
+        |it| first(&it, "POST /up/echo HTTP/1.1\r\nHost: a\r\nExpect: tea\r\nContent-Length: 1\r\n\r\n"),
+        [Ending::problem(417, "expectation-failed")]
+    ),
+    case!("http1/another version", |it| first(&it, "GET /up/json HTTP/3.0\r\nHost: a\r\n\r\n"), [MALFORMED]),
+    case!("http1/bytes that are no request", |it| first(&it, "\x16\x03\x01\0\x05hello\r\n\r\n"), [MALFORMED]),
+    case!(
+        "http1/line that is too long",
+        |it| long(&it, "GET /up/json?", "HTTP/1.1\r\nHost: a\r\n\r\n"),
+        [TOO_LARGE]
+    ),
+    case!(
+        "http1/field that is too long",
+        |it| long(&it, "GET /up/json HTTP/1.1\r\nX: ", "\r\nHost: a\r\n\r\n"),
+        [TOO_LARGE]
+    ),
+    case!("http1/head that never ends", |it| long(&it, "GET /up/json HTTP/1.1\r\nX: ", ""), [TOO_LARGE]),
+    case!("http1/too many fields", |it| many_fields(&it), [TOO_LARGE]),
+    case!(
+        "http1/chunk extension that never ends",
+        |it| long(&it, "POST /up/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;", ""),
+        [BROKEN]
+    ),
+    case!(
+        "http1/trailers that never end",
+        |it| long(&it, "POST /up/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: ", ""),
+        [BROKEN]
+    ),
+    case!(
+        "http1/body that breaks off",
+        |it| broken_off(&it, "Content-Length: 10\r\n\r\nhalf"),
+        [Ending::problem(400, "body-broken"), Ending::Closed]
+    ),
+    case!(
+        "http1/chunks that break off",
+        |it| broken_off(&it, "Transfer-Encoding: chunked\r\n\r\n9\r\nhalf"),
+        [Ending::problem(400, "body-broken"), Ending::Closed]
+    ),
+    case!("http1/a thousand requests at once", |it| pipelined(&it), [Ending::Answer(200)]),
+    case!("http1/client that leaves before its answer", |it| leaves(&it), [Ending::Closed]),
+];
+
+/// Sends bytes; how the first answer ends.
+async fn first(target: &Target, bytes: &str) -> Result<Ending> {
+    Ok(target.raw(bytes.as_bytes()).await?.0)
+}
+
+/// Sends a request with this rest of its head and its body, and another request behind it, which must not be answered.
+async fn smuggled(target: &Target, rest: &str) -> Result<Ending> {
+    let first = format!("POST /up/echo HTTP/1.1\r\nHost: localhost\r\n{rest}");
+    let second = "GET /up/status/299 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let (ending, text) = target.raw(format!("{first}{second}").as_bytes()).await?;
+    ensure!(wire::answers(&text) <= 1, "the request behind it was answered: {text}");
+    Ok(ending)
+}
+
+/// A megabyte between two texts.
+async fn long(target: &Target, before: &str, after: &str) -> Result<Ending> {
+    first(target, &format!("{before}{}{after}", "a".repeat(1 << 20))).await
+}
+
+async fn many_fields(target: &Target) -> Result<Ending> {
+    let fields: String = (0..1000).map(|number| format!("X-{number}: y\r\n")).collect();
+    first(target, &format!("GET /up/json HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await
+}
+
+/// A body of which the rest never comes: the client closes its half.
+async fn broken_off(target: &Target, rest: &str) -> Result<Ending> {
+    let mut stream = target.connect().await?;
+    stream.write_all(format!("POST /up/echo HTTP/1.1\r\nHost: a\r\n{rest}").as_bytes()).await?;
+    stream.shutdown().await?;
+    Ok(wire::ending(&wire::read_all(&mut stream).await))
+}
+
+/// Requests that are all sent before an answer is read.
+async fn pipelined(target: &Target) -> Result<Ending> {
+    const COUNT: usize = 1000;
+    let one = "GET /up/json?n=1 HTTP/1.1\r\nHost: localhost\r\n";
+    let bytes = format!("{one}\r\n").repeat(COUNT - 1) + one + "Connection: close\r\n\r\n";
+    let (ending, text) = target.raw(bytes.as_bytes()).await?;
+    ensure!(wire::answers(&text) == COUNT, "{} answers to {COUNT} requests", wire::answers(&text));
+    Ok(ending)
+}
+
+/// Requests whose service never answers, of clients that are gone.
+async fn leaves(target: &Target) -> Result<Ending> {
+    for _ in 0..100 {
+        let mut stream = target.connect().await?;
+        stream.write_all(b"GET /up/hang HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    }
+    Ok(Ending::Closed)
+}

@@ -1,0 +1,323 @@
+//! HTTP/2 connections that flood, starve, contradict themselves or read nothing.
+
+use anyhow::{Result, ensure};
+
+use crate::case::{Case, Ending};
+use crate::http2::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameConnection, GOAWAY, HEADERS, NO_WINDOW, PING, PRIORITY,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get, request,
+};
+use crate::target::Target;
+
+/// Error codes of RFC 9113, section 7.
+const PROTOCOL_ERROR: u32 = 1;
+const FLOW_CONTROL_ERROR: u32 = 3;
+const STREAM_CLOSED: u32 = 5;
+const FRAME_SIZE_ERROR: u32 = 6;
+const COMPRESSION_ERROR: u32 = 9;
+const ENHANCE_YOUR_CALM: u32 = 11;
+const MALFORMED: &[Ending] = &[Ending::StreamReset(PROTOCOL_ERROR), Ending::GoAway(PROTOCOL_ERROR)];
+/// The head ends here, and there is no body.
+const WHOLE: u8 = END_STREAM | END_HEADERS;
+
+/// A request with one field that it may not have.
+macro_rules! malformed {
+    ($name:literal, $field:expr) => {
+        Case {
+            name: $name,
+            attack: |it| {
+                Box::pin(
+                    async move { one(&it, &frame(HEADERS, WHOLE, 1, &get("/up/json", &[$field]))).await },
+                )
+            },
+            endings: MALFORMED,
+            holds: &[],
+        }
+    };
+}
+
+pub(super) const CASES: &[Case] = &[
+    malformed!("http2/field of the connection", ("connection", "close")),
+    malformed!("http2/keep-alive", ("keep-alive", "1")),
+    malformed!("http2/chunks", ("transfer-encoding", "chunked")),
+    malformed!("http2/upgrade", ("upgrade", "h2c")),
+    malformed!("http2/te that is not trailers", ("te", "gzip")),
+    malformed!("http2/name in capitals", ("Upper", "case")),
+    malformed!("http2/name with a space", ("a b", "c")),
+    malformed!("http2/value with a line break", ("a", "b\r\nc: d")),
+    malformed!("http2/unknown pseudo field", (":unknown", "b")),
+    malformed!("http2/path twice", (":path", "/up/status/299")),
+    malformed!("http2/length without a body", ("content-length", "5")),
+    case!(
+        "http2/no path",
+        |it| one(
+            &it,
+            &frame(
+                HEADERS,
+                WHOLE,
+                1,
+                &[field(":method", "GET"), field(":scheme", "http"), field(":authority", "a")].concat()
+            )
+        ),
+        [Ending::StreamReset(PROTOCOL_ERROR), Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/two hosts",
+        |it| one(&it, &frame(HEADERS, WHOLE, 1, &get("/up/json", &[("host", "b")]))),
+        [Ending::problem(400, "host-invalid")]
+    ),
+    case!(
+        "http2/body longer than it says",
+        |it| one(
+            &it,
+            &[
+                frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[("content-length", "1")])),
+                frame(DATA, END_STREAM, 1, b"two")
+            ]
+            .concat()
+        ),
+        [Ending::StreamReset(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/body shorter than it says",
+        |it| one(
+            &it,
+            &[
+                frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[("content-length", "9")])),
+                frame(DATA, END_STREAM, 1, b"two")
+            ]
+            .concat()
+        ),
+        [Ending::StreamReset(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/data on the connection's stream",
+        |it| connection(&it, &frame(DATA, 0, 0, b"x")),
+        [Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/data on a stream that is idle",
+        |it| connection(&it, &frame(DATA, 0, 1, b"x")),
+        [Ending::GoAway(PROTOCOL_ERROR), Ending::GoAway(STREAM_CLOSED)]
+    ),
+    case!(
+        "http2/stream of the server",
+        |it| connection(&it, &frame(HEADERS, WHOLE, 2, &get("/up/json", &[]))),
+        [Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/stream below the last one",
+        |it| connection(
+            &it,
+            &[
+                frame(HEADERS, WHOLE, 5, &get("/up/json", &[])),
+                frame(HEADERS, WHOLE, 3, &get("/up/json", &[]))
+            ]
+            .concat()
+        ),
+        [Ending::GoAway(PROTOCOL_ERROR), Ending::GoAway(STREAM_CLOSED)]
+    ),
+    case!(
+        "http2/window that overflows",
+        |it| connection(&it, &frame(WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255])),
+        [Ending::GoAway(FLOW_CONTROL_ERROR)]
+    ),
+    case!(
+        "http2/window that grows by nothing",
+        |it| connection(&it, &frame(WINDOW_UPDATE, 0, 0, &[0; 4])),
+        [Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/settings of half a size",
+        |it| connection(&it, &frame(SETTINGS, 0, 0, &[0; 5])),
+        [Ending::GoAway(FRAME_SIZE_ERROR), Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/ping of another size",
+        |it| connection(&it, &frame(PING, 0, 0, &[0; 7])),
+        [Ending::GoAway(FRAME_SIZE_ERROR), Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/frame that is too large",
+        |it| connection(&it, &frame(DATA, 0, 1, &[0; 20_000])),
+        [Ending::GoAway(FRAME_SIZE_ERROR)]
+    ),
+    case!(
+        "http2/padding longer than its frame",
+        |it| connection(&it, &frame(HEADERS, WHOLE | 8, 1, &[200, 0])),
+        [Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/another frame within a head",
+        |it| connection(
+            &it,
+            &[frame(HEADERS, 0, 1, &get("/up/json", &[])), frame(PING, 0, 0, &[0; 8])].concat()
+        ),
+        [Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/field of an index that is not there",
+        |it| connection(&it, &frame(HEADERS, WHOLE, 1, &[0xff, 0xff, 0x03])),
+        [Ending::GoAway(COMPRESSION_ERROR), Ending::GoAway(PROTOCOL_ERROR)]
+    ),
+    case!(
+        "http2/stream that depends on itself",
+        |it| connection(&it, &[frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 0]), frame(PING, 0, 0, &[0; 7])].concat()),
+        [Ending::GoAway(PROTOCOL_ERROR), Ending::GoAway(FRAME_SIZE_ERROR)]
+    ),
+    case!(
+        "http2/requests taken back at once",
+        |it| flood(&it, 20_000, |number| {
+            let stream = number * 2 + 1;
+            [
+                frame(HEADERS, WHOLE, stream, &get("/up/hang", &[])),
+                frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]),
+            ]
+            .concat()
+        }),
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::Closed]
+    ),
+    case!(
+        "http2/requests that make the server reset",
+        |it| flood(&it, 20_000, |number| {
+            let stream = number * 2 + 1;
+            let head = frame(HEADERS, END_HEADERS, stream, &request("POST", "/up/echo", &[]));
+            [head, frame(WINDOW_UPDATE, 0, stream, &[0; 4])].concat()
+        }),
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed]
+    ),
+    case!(
+        "http2/head that never ends",
+        |it| flood(&it, 20_000, |number| match number {
+            0 => frame(HEADERS, 0, 1, &get("/up/json", &[])),
+            _ => frame(CONTINUATION, 0, 1, &field("x-more", "of it")),
+        }),
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed]
+    ),
+    case!(
+        "http2/head of empty frames that never ends",
+        |it| flood(&it, 100_000, |number| match number {
+            0 => frame(HEADERS, 0, 1, &get("/up/json", &[])),
+            _ => frame(CONTINUATION, 0, 1, &[]),
+        }),
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed]
+    ),
+    case!(
+        "http2/head that swells by references",
+        |it| one(&it, &frame(HEADERS, WHOLE, 1, &swelling())),
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::problem(431, "head-too-large")]
+    ),
+    case!(
+        "http2/pings that are not read",
+        |it| borne(&it, &frame(PING, 0, 0, &[7; 8])),
+        [Ending::Answer(200), Ending::Closed]
+    ),
+    case!(
+        "http2/settings that are not read",
+        |it| borne(&it, &frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])),
+        [Ending::Answer(200), Ending::Closed]
+    ),
+    case!(
+        "http2/frames of an unknown kind",
+        |it| borne(&it, &frame(0x42, 0, 0, b"nothing")),
+        [Ending::Answer(200), Ending::Closed]
+    ),
+    case!(
+        "http2/priorities of streams that are not there",
+        |it| borne(&it, &frame(PRIORITY, 0, 99, &[0, 0, 0, 7, 1])),
+        [Ending::Answer(200), Ending::Closed]
+    ),
+    case!(
+        "http2/leaves again and again",
+        |it| borne(&it, &frame(GOAWAY, 0, 0, &[0; 8])),
+        [Ending::Answer(200), Ending::Closed]
+    ),
+    case!(
+        "http2/data of no bytes",
+        |it| empty_data(&it),
+        [
+            Ending::GoAway(ENHANCE_YOUR_CALM),
+            Ending::StreamReset(ENHANCE_YOUR_CALM),
+            Ending::Answer(200),
+            Ending::Closed
+        ]
+    ),
+    case!("http2/a hundred answers that are not taken", |it| untaken(&it), [Ending::Closed]),
+];
+
+/// Sends frames on a connection of its own; how stream 1 ends.
+async fn one(target: &Target, bytes: &[u8]) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &[]).await?;
+    connection.send(bytes).await;
+    Ok(connection.ending(1).await)
+}
+
+/// Sends frames on a connection of its own; how the connection ends.
+async fn connection(target: &Target, bytes: &[u8]) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &[]).await?;
+    connection.send(bytes).await;
+    Ok(connection.end().await)
+}
+
+/// Sends so many of a kind, until the gateway has had enough; how the connection ends.
+async fn flood(target: &Target, count: u32, make: impl Fn(u32) -> Vec<u8>) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &[]).await?;
+    for number in 0..count {
+        if !connection.send(&make(number)).await {
+            return Ok(connection.end().await);
+        }
+    }
+    Ok(connection.end().await)
+}
+
+/// Sends a frame a hundred thousand times, and then a request, which is answered unless the connection was ended.
+async fn borne(target: &Target, bytes: &[u8]) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &[]).await?;
+    for _ in 0..100 {
+        if !connection.send(&bytes.repeat(1000)).await {
+            break;
+        }
+    }
+    connection.send(&frame(HEADERS, WHOLE, 1, &get("/up/json?n=1", &[]))).await;
+    Ok(match connection.ending(1).await {
+        Ending::GoAway(_) => Ending::Closed,
+        ending => ending,
+    })
+}
+
+/// One field of 4 KB in the table, and references to it: each takes a byte and stands for all of it.
+fn swelling() -> Vec<u8> {
+    let mut head = get("/up/json?n=1", &[]);
+    let value = vec![b'a'; 3900];
+    // Indexed, 62 from now on (RFC 7541, 6.2.1); the length in an integer of two bytes more.
+    head.extend([0x40, 1, b'x', 0x7f]);
+    head.extend([(((3900 - 127) & 0x7f) | 0x80) as u8, ((3900 - 127) >> 7) as u8]);
+    head.extend(value);
+    head.extend(vec![0xbe; 10_000]);
+    head
+}
+
+async fn empty_data(target: &Target) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &[]).await?;
+    connection.send(&frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[]))).await;
+    for _ in 0..100 {
+        if !connection.send(&frame(DATA, 0, 1, &[]).repeat(1000)).await {
+            break;
+        }
+    }
+    connection.send(&frame(DATA, END_STREAM, 1, &[])).await;
+    Ok(connection.ending(1).await)
+}
+
+/// A hundred requests whose answers find no window; the client leaves.
+async fn untaken(target: &Target) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &NO_WINDOW).await?;
+    for number in 0..100 {
+        let head = get("/up/json?n=1000", &[]);
+        ensure!(
+            connection.send(&frame(HEADERS, WHOLE, number * 2 + 1, &head)).await,
+            "the connection has ended"
+        );
+    }
+    Ok(Ending::Closed)
+}

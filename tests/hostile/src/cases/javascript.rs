@@ -1,0 +1,233 @@
+//! Query programs in JavaScript and TypeScript that spin, swell, nest, or ask for too much.
+
+use anyhow::Result;
+
+use crate::case::{Case, Ending};
+use crate::target::Target;
+
+const CPU: Ending = Ending::problem(422, "limit-cpu");
+const MEMORY: Ending = Ending::problem(422, "limit-memory");
+const SYNTAX: Ending = Ending::problem(422, "program-syntax");
+const THREW: Ending = Ending::problem(422, "program-threw");
+const TRAPPED: Ending = Ending::problem(422, "program-trapped");
+
+/// A program and how it may end.
+macro_rules! program {
+    ($name:literal, $source:expr, [$($ending:expr),+ $(,)?]) => {
+        case!($name, |it| it.program($source), [$($ending),+])
+    };
+}
+
+pub(super) const CASES: &[Case] = &[
+    program!("javascript/loop without an end", "export default () => { for (;;); }", [CPU]),
+    program!(
+        "javascript/regular expression that backtracks",
+        "export default () => /^(a+)+$/.test('a'.repeat(40) + 'b')",
+        [CPU, Ending::Answer(200)]
+    ),
+    program!("javascript/recursion without an end", "const f = () => f() + 1; export default f", [THREW]),
+    program!(
+        "javascript/promises without an end",
+        "export default async () => { const f = async () => { await 0; return f(); }; await f(); }",
+        [CPU, MEMORY]
+    ),
+    program!(
+        "javascript/promise that nobody settles",
+        "export default () => new Promise(() => {})",
+        [Ending::problem(422, "program-stalled")]
+    ),
+    program!(
+        "javascript/array that grows without an end",
+        "export default () => { const a = []; for (;;) a.push(new Uint8Array(1 << 20)); }",
+        [MEMORY, THREW, CPU]
+    ),
+    program!(
+        "javascript/text that doubles without an end",
+        "export default () => { let s = 'a'; for (;;) s += s; }",
+        [MEMORY, THREW, CPU]
+    ),
+    program!(
+        "javascript/answer beyond its limit",
+        "export default () => 'a'.repeat(1 << 17)",
+        [Ending::problem(422, "limit-output")]
+    ),
+    program!(
+        "javascript/answer that nests",
+        "export default () => { let a = []; for (let i = 0; i < 100000; i++) a = [a]; return a }",
+        [THREW, TRAPPED, CPU]
+    ),
+    program!(
+        "javascript/answer that is a circle",
+        "export default () => { const a = []; a.push(a); return a }",
+        [Ending::problem(422, "program-bad-answer")]
+    ),
+    program!(
+        "javascript/log without an end",
+        "export default () => { for (;;) console.log('x'.repeat(10000)) }",
+        [CPU, MEMORY]
+    ),
+    program!(
+        "javascript/call too many",
+        "export default async (_, { up }) => { for (let i = 0; i < 21; i++) await up.get('/json', { n: 1 }) }",
+        [Ending::problem(422, "limit-calls")]
+    ),
+    program!(
+        "javascript/calls that are all made at once",
+        "export default (_, { up }) => Promise.all(Array.from({ length: 1000 }, () => up.get('/json', { n: 1 })))",
+        [Ending::problem(422, "limit-calls")]
+    ),
+    program!(
+        "javascript/service that sends too much",
+        "export default async (_, { up }) => (await up.get('/gigabyte')).length",
+        [Ending::problem(422, "limit-received")]
+    ),
+    program!(
+        "javascript/service that never answers",
+        "export default (_, { up }) => up.get('/hang')",
+        [Ending::problem(422, "limit-deadline")]
+    ),
+    program!(
+        "javascript/path with U+0000",
+        "export default async (_, { up }) => (await up.get('/echo/' + 'secret\\0' + '.public')).path",
+        [
+            Ending::Answer(200),
+            THREW,
+            Ending::problem(400, "path-control-character"),
+            Ending::problem(422, "path-control-character"),
+            Ending::problem(403, "path-control-character")
+        ]
+    ),
+    program!(
+        "javascript/path with dot segments",
+        "export default (_, { up }) => up.get('/a/../../b')",
+        [Ending::problem(422, "path-dot-segment"), Ending::problem(400, "path-dot-segment")]
+    ),
+    program!(
+        "javascript/service that is not open",
+        "export default (_, { dead }) => dead.get('/x')",
+        [THREW]
+    ),
+    program!(
+        "javascript/address that is no service",
+        "export default () => fetch('http://127.0.0.1:1/')",
+        [THREW, Ending::problem(422, "service-unknown"), Ending::problem(422, "url-host")]
+    ),
+    program!(
+        "javascript/header with a line break",
+        "export default (_, { up }) => up.get('/echo', {}, { headers: { a: 'b\\r\\nc: d' } })",
+        [THREW, Ending::Answer(200), Ending::problem(422, "program-bad-text")]
+    ),
+    program!(
+        "javascript/prototype of everything changed",
+        "Object.prototype.toJSON = () => 'mine'; Array.prototype.push = null; export default () => [1]",
+        [Ending::Answer(200)]
+    ),
+    program!("javascript/import of a file", "import fs from 'node:fs'; export default () => fs", [SYNTAX]),
+    program!("javascript/no default export", "const x = 1", [Ending::problem(422, "program-bad-answer")]),
+    program!("javascript/no text", "\u{0}\u{1}\u{2}", [SYNTAX]),
+    case!(
+        "javascript/source of nested brackets",
+        |it| nested(&it, "[", 30_000, "text/javascript"),
+        [SYNTAX, TRAPPED]
+    ),
+    case!(
+        "javascript/source of nested functions",
+        |it| nested(&it, "()=>", 15_000, "text/javascript"),
+        [SYNTAX, TRAPPED]
+    ),
+    case!(
+        "javascript/types of nested brackets",
+        |it| nested(&it, "[", 30_000, "text/typescript"),
+        [SYNTAX, TRAPPED]
+    ),
+    case!(
+        "javascript/types of nested angles",
+        |it| nested(&it, "<", 60_000, "text/typescript"),
+        [SYNTAX, TRAPPED]
+    ),
+    case!(
+        "javascript/types of nested parentheses",
+        |it| nested(&it, "(", 60_000, "text/typescript"),
+        [SYNTAX, TRAPPED]
+    ),
+    case!(
+        "javascript/program beyond its limit",
+        |it| nested(&it, ";", 70_000, "text/javascript"),
+        [Ending::problem(413, "program-too-large")]
+    ),
+    case!(
+        "javascript/body beyond its limit",
+        |it| nested(&it, ";", 300_000, "text/javascript"),
+        [Ending::problem(413, "body-too-large"), Ending::problem(413, "program-too-large")]
+    ),
+    case!(
+        "javascript/bytes that are no text",
+        |it| it.ending("POST", "/query", &[("content-type", "text/javascript")], &b"\xff\xfe\xfd"[..]),
+        [Ending::problem(400, "program-not-text")]
+    ),
+    case!(
+        "javascript/form without an end",
+        |it| it.ending(
+            "POST",
+            "/query",
+            &[("content-type", "multipart/form-data; boundary=x")],
+            "--x\r\nContent-Disposition: form-data; name=program\r\nContent-Type: text/javascript\r\n\r\n"
+        ),
+        [Ending::problem(400, "form-malformed")]
+    ),
+    case!(
+        "javascript/gzip bomb",
+        |it| it.ending(
+            "POST",
+            "/query",
+            &[("content-type", "text/javascript"), ("content-encoding", "gzip")],
+            super::bombs::gzip()
+        ),
+        [Ending::problem(413, "body-too-large")]
+    ),
+    case!(
+        "javascript/zstd bomb",
+        |it| it.ending(
+            "POST",
+            "/query",
+            &[("content-type", "text/javascript"), ("content-encoding", "zstd")],
+            super::bombs::zstd()
+        ),
+        [Ending::problem(413, "body-too-large")]
+    ),
+    case!(
+        "javascript/zstd with a window of two gigabytes",
+        |it| it.ending(
+            "POST",
+            "/query",
+            &[("content-type", "text/javascript"), ("content-encoding", "zstd")],
+            super::bombs::wide_window()
+        ),
+        [Ending::problem(400, "content-encoding-broken"), Ending::problem(413, "body-too-large")]
+    ),
+    case!(
+        "javascript/brotli bomb",
+        |it| it.ending(
+            "POST",
+            "/query",
+            &[("content-type", "text/javascript"), ("content-encoding", "br")],
+            super::bombs::brotli()
+        ),
+        [Ending::problem(413, "body-too-large")]
+    ),
+    case!(
+        "javascript/coding that is not what it says",
+        |it| it.ending(
+            "POST",
+            "/query",
+            &[("content-type", "text/javascript"), ("content-encoding", "gzip")],
+            "not gzip at all"
+        ),
+        [Ending::problem(400, "content-encoding-broken")]
+    ),
+];
+
+/// A program of one text over and over.
+async fn nested(target: &Target, text: &str, times: usize, language: &str) -> Result<Ending> {
+    target.ending("POST", "/query", &[("content-type", language)], text.repeat(times)).await
+}

@@ -1,0 +1,172 @@
+//! Query programs in WebAssembly that are dear to check or compile, or that misuse the host.
+
+use anyhow::{Context, Result};
+
+use crate::case::{Case, Ending};
+use crate::target::Target;
+
+const MALFORMED: Ending = Ending::problem(422, "module-malformed");
+const IMPORT: Ending = Ending::problem(422, "module-import");
+
+/// A module in WebAssembly text and how it may end.
+macro_rules! module {
+    ($name:literal, $source:expr, [$($ending:expr),+ $(,)?]) => {
+        case!($name, |it| text(&it, $source), [$($ending),+])
+    };
+}
+
+pub(super) const CASES: &[Case] = &[
+    case!("module/body that is no module", |it| it.module(b"\0asm\x01\0\0\0\xff\xff".to_vec()), [MALFORMED]),
+    case!("module/component", |it| it.module(b"\0asm\x0d\0\x01\0".to_vec()), [MALFORMED]),
+    case!(
+        "module/section that is longer than the module",
+        |it| it.module(b"\0asm\x01\0\0\0\x01\xff\xff\xff\xff\x0f".to_vec()),
+        [MALFORMED]
+    ),
+    module!(
+        "module/loop without an end",
+        r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32) (loop $l (br $l))))"#,
+        [Ending::problem(422, "limit-cpu")]
+    ),
+    module!(
+        "module/recursion without an end",
+        r#"(module (memory (export "memory") 1) (func $f (export "orfa") (param i32 i32) (call $f (local.get 0) (local.get 1))))"#,
+        [Ending::problem(422, "program-trapped")]
+    ),
+    module!(
+        "module/memory that grows without an end",
+        r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32) (loop $l (drop (memory.grow (i32.const 16))) (br $l))))"#,
+        [Ending::problem(422, "limit-memory"), Ending::problem(422, "limit-cpu")]
+    ),
+    module!(
+        "module/memory that begins too large",
+        r#"(module (memory (export "memory") 65536) (func (export "orfa") (param i32 i32)))"#,
+        [Ending::problem(422, "limit-memory"), MALFORMED]
+    ),
+    module!(
+        "module/no memory",
+        r#"(module (func (export "orfa") (param i32 i32)))"#,
+        [Ending::problem(422, "module-memory")]
+    ),
+    module!(
+        "module/no entry",
+        r#"(module (memory (export "memory") 1))"#,
+        [Ending::problem(422, "module-no-entry")]
+    ),
+    module!(
+        "module/entry of another type",
+        r#"(module (memory (export "memory") 1) (func (export "orfa") (param i64)))"#,
+        [Ending::problem(422, "module-signature")]
+    ),
+    module!(
+        "module/import that there is not",
+        r#"(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 1) (func (export "orfa") (param i32 i32)))"#,
+        [IMPORT]
+    ),
+    module!(
+        "module/start that spins",
+        r#"(module (memory (export "memory") 1) (func $s (loop $l (br $l))) (start $s) (func (export "orfa") (param i32 i32)))"#,
+        [Ending::problem(422, "limit-cpu"), MALFORMED]
+    ),
+    module!(
+        "module/trap",
+        r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32) unreachable))"#,
+        [Ending::problem(422, "program-trapped")]
+    ),
+    module!(
+        "module/table that is too large",
+        r#"(module (memory (export "memory") 1) (table 10000000 funcref) (func (export "orfa") (param i32 i32)))"#,
+        [Ending::problem(422, "module-table"), Ending::problem(422, "limit-memory"), MALFORMED]
+    ),
+    case!(
+        "module/many functions with many locals",
+        |it| it.module(many_locals(8_100, 50_000)),
+        [Ending::problem(422, "module-too-complex"), MALFORMED]
+    ),
+    case!(
+        "module/one function with as many locals as there may be",
+        |it| it.module(many_locals(1, 50_000)),
+        [
+            Ending::problem(422, "module-too-complex"),
+            Ending::Answer(200),
+            Ending::problem(422, "program-no-answer")
+        ]
+    ),
+    case!(
+        "module/many functions",
+        |it| it.module(many_locals(15_000, 0)),
+        [Ending::problem(422, "module-too-complex"), Ending::problem(422, "program-no-answer")]
+    ),
+    case!(
+        "module/deep blocks",
+        |it| it.module(deep_blocks(20_000)),
+        [Ending::problem(422, "module-too-complex"), Ending::problem(422, "program-no-answer"), MALFORMED]
+    ),
+    case!(
+        "module/branch tables to everywhere",
+        |it| it.module(branch_tables(200, 200)),
+        [Ending::problem(422, "module-too-complex"), Ending::problem(422, "program-no-answer"), MALFORMED]
+    ),
+];
+
+async fn text(target: &Target, source: &str) -> Result<Ending> {
+    target.module(wat::parse_str(source).context("the module's text")?).await
+}
+
+/// The sections of a module whose functions have these bodies, each as the code section has it.
+fn module(bodies: &[Vec<u8>]) -> Vec<u8> {
+    let mut types = vec![1, 0x60, 2, 0x7f, 0x7f, 0];
+    let mut functions = leb(bodies.len());
+    functions.extend(bodies.iter().map(|_| 0));
+    let mut exports = vec![2, 6];
+    exports.extend(b"memory\x02\x00\x04orfa\x00\x00");
+    let mut code = leb(bodies.len());
+    for body in bodies {
+        code.extend(leb(body.len()));
+        code.extend(body);
+    }
+    let mut module = b"\0asm\x01\0\0\0".to_vec();
+    for (id, section) in
+        [(1, &mut types), (3, &mut functions), (5, &mut vec![1, 0, 1]), (7, &mut exports), (10, &mut code)]
+    {
+        module.push(id);
+        module.extend(leb(section.len()));
+        module.append(section);
+    }
+    module
+}
+
+/// An unsigned number of WebAssembly's binary format.
+fn leb(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = (number & 0x7f) as u8;
+        number >>= 7;
+        bytes.push(if number == 0 { low } else { low | 0x80 });
+        if number == 0 {
+            return bytes;
+        }
+    }
+}
+
+fn many_locals(functions: usize, locals: usize) -> Vec<u8> {
+    let body = match locals {
+        0 => vec![0, 0x0b],
+        _ => [vec![1], leb(locals), vec![0x7f, 0x0b]].concat(),
+    };
+    module(&vec![body; functions])
+}
+
+fn deep_blocks(depth: usize) -> Vec<u8> {
+    module(&[[vec![0], [0x02, 0x40].repeat(depth), vec![0x0b; depth + 1]].concat()])
+}
+
+/// Blocks, and in the innermost one as many tables of branches to each of them.
+fn branch_tables(depth: usize, tables: usize) -> Vec<u8> {
+    let mut table = vec![0x20, 0x00, 0x0e];
+    table.extend(leb(depth));
+    (0..depth).for_each(|target| table.extend(leb(target)));
+    table.push(0);
+    module(&[[vec![0], [0x02, 0x40].repeat(depth), table.repeat(tables), vec![0x0b; depth + 1]].concat()])
+}

@@ -1,0 +1,120 @@
+//! Proxied requests that want past their route: paths, upgrades, forwarded headers, hosts, bodies.
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use crate::case::{Case, Ending};
+use crate::target::Target;
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "proxy/encoded dot segments",
+        |it| it.ending("GET", "/up/%2e%2e/json", &[], ""),
+        [Ending::problem(400, "path-dot-segment")]
+    ),
+    case!(
+        "proxy/dot segments",
+        |it| raw_path(&it, "/up/../json"),
+        [Ending::problem(400, "path-dot-segment")]
+    ),
+    case!(
+        "proxy/path that begins with two slashes",
+        |it| raw_path(&it, "//evil.example/up/json"),
+        [Ending::problem(400, "path-ambiguous"), Ending::problem(404, "route-not-found")]
+    ),
+    case!(
+        "proxy/rest that begins with a slash",
+        |it| raw_path(&it, "/up//evil.example/x"),
+        [Ending::problem(400, "path-ambiguous")]
+    ),
+    case!(
+        "proxy/backslash in a path",
+        |it| raw_path(&it, "/up/a\\b"),
+        [Ending::problem(400, "path-backslash")]
+    ),
+    case!("proxy/encoded slash in a path", |it| raw_path(&it, "/up/a%2fb"), [Ending::Answer(404)]),
+    case!(
+        "proxy/NUL in a path",
+        |it| raw_path(&it, "/up/a%00b"),
+        [Ending::problem(400, "path-control-character")]
+    ),
+    case!("proxy/upgrade to HTTP/2", |it| upgrade(&it, "h2c"), [Ending::Answer(200)]),
+    case!("proxy/upgrade to HTTP/2 by another name", |it| upgrade(&it, "HTTP/2.0"), [Ending::Answer(200)]),
+    case!("proxy/upgrade to TLS", |it| upgrade(&it, "TLS/1.3"), [Ending::Answer(200)]),
+    case!("proxy/upgrade to what nobody knows", |it| upgrade(&it, "raw"), [Ending::Answer(200)]),
+    case!("proxy/upgrade among others", |it| upgrade(&it, "websocket, h2c"), [Ending::Answer(200)]),
+    case!(
+        "proxy/spoofed Forwarded",
+        |it| spoofed(&it, "forwarded", "for=203.0.113.9;proto=https;host=evil"),
+        [Ending::Answer(200)]
+    ),
+    case!(
+        "proxy/spoofed X-Forwarded-For",
+        |it| spoofed(&it, "x-forwarded-for", "203.0.113.9"),
+        [Ending::Answer(200)]
+    ),
+    case!("proxy/spoofed X-Real-IP", |it| spoofed(&it, "x-real-ip", "203.0.113.9"), [Ending::Answer(200)]),
+    case!(
+        "proxy/spoofed X-Forwarded-Host",
+        |it| spoofed(&it, "x-forwarded-host", "203.0.113.9"),
+        [Ending::Answer(200)]
+    ),
+    case!(
+        "proxy/service that answers garbage",
+        |it| it.ending("GET", "/up/garbage", &[], ""),
+        [Ending::problem(502, "upstream-broken")]
+    ),
+    case!(
+        "proxy/service that is not there",
+        |it| it.ending("GET", "/dead/x", &[], ""),
+        [Ending::problem(502, "upstream-unreachable")]
+    ),
+    case!(
+        "proxy/service that resets",
+        |it| it.ending("GET", "/up/reset", &[], ""),
+        [Ending::problem(502, "upstream-broken")]
+    ),
+    case!(
+        "proxy/request that passed many gateways",
+        |it| it.ending(
+            "GET",
+            "/up/json",
+            &[("cdn-loop", "orfa, orfa, orfa, orfa, orfa, orfa, orfa, orfa, orfa")],
+            ""
+        ),
+        [Ending::problem(508, "loop-detected")]
+    ),
+    case!(
+        "proxy/path of no route",
+        |it| it.ending("GET", "/nowhere", &[], ""),
+        [Ending::problem(404, "route-not-found")]
+    ),
+];
+
+async fn raw_path(target: &Target, path: &str) -> Result<Ending> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    Ok(target.raw(request.as_bytes()).await?.0)
+}
+
+/// A request that offers another protocol: it is answered as if it did not, and the service hears nothing of it.
+async fn upgrade(target: &Target, protocol: &str) -> Result<Ending> {
+    let request = format!(
+        "GET /up/echo HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: {protocol}\r\n\
+         HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n"
+    );
+    let (ending, text) = target.raw(request.as_bytes()).await?;
+    let text = text.to_ascii_lowercase();
+    let offer = protocol.to_ascii_lowercase();
+    ensure!(!text.contains("http2-settings"), "the service sees HTTP2-Settings: {text}");
+    ensure!(!text.contains(&format!("\"upgrade\":\"{offer}\"")), "the service sees the offer: {text}");
+    ensure!(!text.contains("h2c"), "the service sees h2c: {text}");
+    Ok(ending)
+}
+
+/// A header by which a client says where it is: the service does not hear it.
+async fn spoofed(target: &Target, name: &str, value: &str) -> Result<Ending> {
+    let answer = target.ask("GET", "/filtered/echo", &[(name, value)], "").await?;
+    let echo: Value = serde_json::from_slice(&answer.body)?;
+    ensure!(!echo["headers"].to_string().contains("203.0.113.9"), "the service hears it: {echo}");
+    Ok(Ending::of(&answer))
+}

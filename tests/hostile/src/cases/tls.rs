@@ -1,0 +1,61 @@
+//! TLS handshakes that stall, break off, or turn out to be something else.
+
+use anyhow::{Result, ensure};
+use futures_util::future::try_join_all;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::case::{Case, Ending};
+use crate::target::Target;
+use crate::wire;
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "tls/plain HTTP",
+        |it| sent(&it, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        [Ending::problem(400, "tls-required")]
+    ),
+    case!(
+        "tls/handshake of garbage",
+        |it| sent(&it, b"\x16\x03\x01\x02\x00\xff\xff\xff\xff\xff\xff\xff\xff"),
+        [Ending::Closed]
+    ),
+    case!(
+        "tls/handshake of an older version",
+        |it| sent(&it, b"\x16\x03\x00\x00\x05\x01\x00\x00\x01\x03"),
+        [Ending::Closed]
+    ),
+    case!("tls/record that is too long", |it| sent(&it, b"\x16\x03\x01\xff\xff\x01"), [Ending::Closed]),
+    case!("tls/fifty handshakes that are never finished", |it| half_open(&it), [Ending::Answer(200)]),
+    case!("tls/protocol that is not spoken", |it| protocol(&it), [Ending::Closed]),
+];
+
+/// Sends bytes to the port for TLS, closes, and reads how that ends.
+async fn sent(target: &Target, bytes: &[u8]) -> Result<Ending> {
+    let mut stream = TcpStream::connect(target.secure).await?;
+    stream.write_all(bytes).await?;
+    stream.shutdown().await?;
+    Ok(wire::ending(&wire::read_all(&mut stream).await))
+}
+
+/// Handshakes that begin and stop: the next client is served meanwhile.
+async fn half_open(target: &Target) -> Result<Ending> {
+    let open = try_join_all((0..50).map(|_| async {
+        let mut stream = TcpStream::connect(target.secure).await?;
+        stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00").await?;
+        anyhow::Ok(stream)
+    }))
+    .await?;
+    let mut stream = target.connect_tls(&[b"http/1.1"]).await?;
+    stream.write_all(b"GET /up/json?n=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    let ending = wire::ending(&wire::read_all(&mut stream).await);
+    drop(open);
+    Ok(ending)
+}
+
+/// Where the client and the gateway share no protocol, no connection comes about (RFC 7301, section 3.2).
+async fn protocol(target: &Target) -> Result<Ending> {
+    let connected = target.connect_tls(&[b"spdy/3"]).await;
+    ensure!(connected.is_err(), "the handshake went well");
+    Ok(Ending::Closed)
+}

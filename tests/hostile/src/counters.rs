@@ -1,0 +1,80 @@
+//! What the gateway's own metrics say of work that clients cause.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use testkit::http;
+
+/// How long the gateway may take to let go of what an attack left behind.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The counters that every attack has to leave in their bounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests that have begun and are not over.
+    pub requests_under_way: u64,
+    /// Jobs that wait for a background thread.
+    pub jobs_queued: u64,
+    /// Jobs that background threads run.
+    pub jobs_running: u64,
+    /// Polls that used more CPU time than a poll may, since the start.
+    pub long_polls: u64,
+}
+
+impl Counters {
+    /// Reads them from the admin listener.
+    ///
+    /// # Errors
+    /// When it does not answer with metrics.
+    pub async fn read(admin: &str) -> Result<Self> {
+        let page = http::request("GET", &format!("{admin}/metrics"), &[], "").await;
+        let page = page.map_err(anyhow::Error::from_boxed).context("the admin listener")?;
+        ensure!(page.status == 200, "the admin listener answers {}", page.status);
+        let page = page.text();
+        Ok(Self {
+            requests_under_way: sum(&page, "orfa_requests_under_way"),
+            jobs_queued: sum(&page, "orfa_offload_queued"),
+            jobs_running: sum(&page, "orfa_offload_running"),
+            long_polls: sum(&page, "orfa_long_polls_total"),
+        })
+    }
+
+    /// Waits until nothing is under way or queued any more; the counters then.
+    ///
+    /// # Errors
+    /// When something still is after a minute.
+    pub async fn settled(admin: &str) -> Result<Self> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let counters = Self::read(admin).await?;
+            if counters.requests_under_way == 0 && counters.jobs_queued == 0 && counters.jobs_running == 0 {
+                return Ok(counters);
+            }
+            ensure!(Instant::now() < until, "not settled after {PATIENCE:?}: {counters:?}");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The sum of all samples of a family.
+fn sum(page: &str, family: &str) -> u64 {
+    let samples = page.lines().filter_map(|line| {
+        let rest = line.strip_prefix(family)?;
+        let is_sample = rest.starts_with(' ') || rest.starts_with('{');
+        is_sample.then(|| rest.rsplit_once(' ')?.1.parse::<f64>().ok())?
+    });
+    samples.sum::<f64>() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_the_samples_of_one_family_only() {
+        let page =
+            "# TYPE orfa_a counter\norfa_a{route=\"/x\"} 2\norfa_a{route=\"/y\"} 3\norfa_ab 7\norfa_b 1\n";
+        assert_eq!(sum(page, "orfa_a"), 5);
+        assert_eq!(sum(page, "orfa_c"), 0);
+    }
+}

@@ -1,0 +1,118 @@
+//! HTTP/2 frame by frame (RFC 9113), by a client that may break every rule.
+
+use anyhow::Result;
+use testkit::patiently;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::case::Ending;
+use crate::target::Target;
+
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+/// SETTINGS_INITIAL_WINDOW_SIZE of 0: no answer has room to leave.
+pub(crate) const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
+
+/// A frame.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A literal field that no table keeps (RFC 7541, 6.2.2). Name and value are shorter than 127 bytes.
+pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
+    let length = |text: &str| u8::try_from(text.len().min(126)).unwrap_or_default();
+    let cut = |text: &str| text.as_bytes().get(..126).unwrap_or(text.as_bytes()).to_vec();
+    [vec![0, length(name)], cut(name), vec![length(value)], cut(value)].concat()
+}
+
+/// The fields of `GET path`, and more.
+pub(crate) fn get(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    request("GET", path, more)
+}
+
+/// The fields of a request, and more.
+pub(crate) fn request(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let fields = [(":method", method), (":scheme", "http"), (":authority", "localhost"), (":path", path)];
+    fields.iter().chain(more).flat_map(|(name, value)| field(name, value)).collect()
+}
+
+/// A connection of frames.
+pub(crate) struct FrameConnection(TcpStream);
+
+impl FrameConnection {
+    /// Connects, and sends the preface and these settings.
+    pub(crate) async fn open(target: &Target, settings: &[u8]) -> Result<Self> {
+        let mut stream = target.connect().await?;
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
+        stream.write_all(&frame(SETTINGS, 0, 0, settings)).await?;
+        Ok(Self(stream))
+    }
+
+    /// Sends bytes as long as the gateway takes them; whether it took all.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).await.is_ok()
+    }
+
+    /// Kind, flags, stream and payload of the next frame; `None` once the connection has ended.
+    pub(crate) async fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        patiently("a frame", self.0.read_exact(&mut head)).await.ok()?;
+        let [a, b, c, kind, flags, stream @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        patiently("a frame's payload", self.0.read_exact(&mut payload)).await.ok()?;
+        Some((kind, flags, u32::from_be_bytes(stream), payload))
+    }
+
+    /// How the gateway ends a stream, or the connection before it.
+    pub(crate) async fn ending(&mut self, stream: u32) -> Ending {
+        let (mut has_head, mut body) = (false, Vec::new());
+        while let Some((kind, flags, of, payload)) = self.next().await {
+            match kind {
+                GOAWAY => return Ending::GoAway(word(&payload, 4)),
+                RST_STREAM if of == stream => return Ending::StreamReset(word(&payload, 0)),
+                HEADERS if of == stream => has_head = true,
+                DATA if of == stream => body.extend_from_slice(&payload),
+                _ => {}
+            }
+            if of == stream && has_head && flags & END_STREAM != 0 && matches!(kind, DATA | HEADERS) {
+                return answer(&body);
+            }
+        }
+        Ending::Closed
+    }
+
+    /// How the gateway ends the connection; frames of streams are read over.
+    pub(crate) async fn end(&mut self) -> Ending {
+        while let Some((kind, _, _, payload)) = self.next().await {
+            if kind == GOAWAY {
+                return Ending::GoAway(word(&payload, 4));
+            }
+        }
+        Ending::Closed
+    }
+}
+
+/// What an answer's body says of it, as its head is compressed: a problem document has its own status.
+fn answer(body: &[u8]) -> Ending {
+    let document = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+    let status = document["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+    match (status, document["code"].as_str()) {
+        (Some(status), Some(code)) => Ending::Problem(status, code.to_owned().into()),
+        _ => Ending::Answer(200),
+    }
+}
+
+/// A word of four bytes of a payload.
+fn word(payload: &[u8], at: usize) -> u32 {
+    payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes)
+}

@@ -1,0 +1,22 @@
+//! An adversarial suite: what a client that means harm can send to a gateway, and how each attack has to end.
+//!
+//! A [`Case`] is an attack (a function of a running [`Target`]), the endings that the documentation allows for it, and the
+//! [bounds](Bound) of the memory that it may make the gateway hold. The cases are in `cases/`, a file an area. The binary
+//! plays all of them against a debug build and checks endings and counters, without timing anything. `make hostile` plays
+//! them against a release build beside a light load, by the same functions.
+
+mod bounds;
+mod case;
+mod cases;
+mod counters;
+mod http2;
+mod run;
+mod target;
+mod wire;
+
+pub use bounds::{BOUNDS, Bound};
+pub use case::{Attack, Case, Ending};
+pub use cases::all;
+pub use counters::Counters;
+pub use run::{Report, Verdict, play, play_all};
+pub use target::Target;

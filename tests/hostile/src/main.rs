@@ -1,0 +1,52 @@
+//! `hostile`: plays the adversarial suite against a binary, and says which cases did not end as they have to.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use hostile::{Case, Report, Target, all, play_all};
+
+/// Play the adversarial suite against a gateway.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The gateway's binary.
+    #[arg(long)]
+    binary: PathBuf,
+    /// Only cases whose name has this in it.
+    #[arg(long)]
+    only: Option<String>,
+    /// List the cases, and play none.
+    #[arg(long)]
+    list: bool,
+    /// Say how each case ended.
+    #[arg(long)]
+    verbose: bool,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let Arguments { binary, only, list, verbose } = Arguments::parse();
+    let is_wanted = |case: &Case| only.as_ref().is_none_or(|only| case.name.contains(only));
+    let cases: Vec<Case> = all().into_iter().filter(is_wanted).collect();
+    if list {
+        cases.iter().for_each(|case| anstream::println!("{}", case.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let target = Arc::new(Target::start(&binary).await?);
+    let Report { verdicts, aftermath } = play_all(&target, &cases).await?;
+    let mut failed = 0;
+    for (case, verdict) in cases.iter().zip(verdicts) {
+        match verdict {
+            Ok(ending) if verbose => anstream::println!("{}: {ending}", case.name),
+            Ok(_) => {}
+            Err(reason) => {
+                failed += 1;
+                anstream::println!("FAILS  {}: {reason}", case.name);
+            }
+        }
+    }
+    aftermath.iter().for_each(|reason| anstream::println!("FAILS  afterwards: {reason}"));
+    anstream::println!("{} passed, {} failed", cases.len() - failed, failed + aftermath.len());
+    Ok(if failed + aftermath.len() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

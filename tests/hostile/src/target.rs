@@ -1,0 +1,218 @@
+//! The gateway under attack: one of every kind of route, on a clear and on a TLS port, before a service that misbehaves.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use bytes::Bytes;
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::{Value, json};
+use testkit::http::{self, Response};
+use testkit::misbehave::{self, Upstream};
+use testkit::{Gateway, patiently};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::case::Ending;
+use crate::wire;
+
+/// A running gateway and all that stands behind it.
+#[derive(Debug)]
+pub struct Target {
+    /// The gateway.
+    pub gateway: Gateway,
+    /// The service `up`.
+    pub upstream: Upstream,
+    /// Where the admin listener is: `http://127.0.0.1:PORT`.
+    pub admin: String,
+    /// The port for TLS.
+    pub secure: SocketAddr,
+    certificate: CertificateDer<'static>,
+}
+
+/// The config and the files beside it.
+const CONFIG: &str = include_str!("../world/orfa.yaml");
+const FILES: [(&str, &str); 5] = [
+    ("up.yaml", include_str!("../world/up.yaml")),
+    ("supergraph.graphql", include_str!("../world/supergraph.graphql")),
+    ("items.yaml", include_str!("../world/items.yaml")),
+    ("shop.sjs", include_str!("../world/shop.sjs")),
+    ("busy.wat", include_str!("../world/busy.wat")),
+];
+
+impl Target {
+    /// Starts a service and a gateway before it.
+    ///
+    /// # Errors
+    /// When the certificate or the filter can't be made, or the gateway says of no port where it is.
+    pub async fn start(binary: &Path) -> Result<Self> {
+        let upstream = misbehave::start().await;
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(["localhost".to_owned()])?.self_signed(&key)?;
+        let folder = std::env::temp_dir().join(format!("orfa-hostile-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let filter = folder.join("busy.wasm");
+        std::fs::write(&filter, wat::parse_str(FILES[4].1)?)?;
+        let config =
+            CONFIG.replace("{service}", &upstream.url()).replace("{filter}", &filter.display().to_string());
+        let (pem, key_pem) = (certificate.pem(), key.serialize_pem());
+        let files: Vec<(&str, &str)> =
+            FILES.into_iter().chain([("tls.crt", &*pem), ("tls.key", &*key_pem)]).collect();
+        let gateway = Gateway::start_with(binary, &config, &files).await;
+        // What was read at the start is not read again.
+        std::fs::remove_dir_all(&folder)?;
+        let admin = address(&gateway, |line| line.contains("admin listening")).await?;
+        let clear = gateway.address.to_string();
+        let secure =
+            address(&gateway, |line| line.contains("\"listening\"") && !line.contains(&clear)).await?;
+        let target = Self {
+            admin: format!("http://{admin}"),
+            secure,
+            certificate: certificate.der().clone(),
+            gateway,
+            upstream,
+        };
+        let url = format!("{}/readyz", target.admin);
+        patiently("a gateway that is ready", async {
+            while http::request("GET", &url, &[], "").await.is_ok_and(|answer| answer.status != 200) {}
+        })
+        .await;
+        Ok(target)
+    }
+
+    /// A connection to the clear port.
+    ///
+    /// # Errors
+    /// When the gateway takes none.
+    pub async fn connect(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect(self.gateway.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// A TLS connection that offers these protocols.
+    ///
+    /// # Errors
+    /// When the handshake fails.
+    pub async fn connect_tls(&self, protocols: &[&[u8]]) -> Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone())?;
+        let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        let stream = TcpStream::connect(self.secure).await?;
+        let name = ServerName::try_from("localhost").context("a name")?;
+        Ok(TlsConnector::from(Arc::new(config)).connect(name, stream).await?)
+    }
+
+    /// Sends a request on a connection of its own.
+    ///
+    /// # Errors
+    /// When no answer comes.
+    pub async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Response> {
+        let url = format!("{}{path}", self.gateway.url);
+        http::request(method, &url, headers, body).await.map_err(|error| anyhow!("{method} {path}: {error}"))
+    }
+
+    /// How the gateway ends a request.
+    ///
+    /// # Errors
+    /// When the exchange can't be made at all.
+    pub async fn ending(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Ending> {
+        Ok(match self.ask(method, path, headers, body).await {
+            Ok(answer) => Ending::of(&answer),
+            Err(_) => Ending::Closed,
+        })
+    }
+
+    /// How it ends a GraphQL document.
+    ///
+    /// # Errors
+    /// When the exchange can't be made at all.
+    pub async fn graphql(&self, path: &str, document: &str, variables: Value) -> Result<Ending> {
+        let body = json!({ "query": document, "variables": variables }).to_string();
+        self.ending("POST", path, &[("content-type", "application/json")], body).await
+    }
+
+    /// How it ends a JavaScript program.
+    ///
+    /// # Errors
+    /// When the exchange can't be made at all.
+    pub async fn program(&self, source: &str) -> Result<Ending> {
+        self.ending("POST", "/query", &[("content-type", "text/javascript")], source.to_owned()).await
+    }
+
+    /// How it ends a WebAssembly program.
+    ///
+    /// # Errors
+    /// When the exchange can't be made at all.
+    pub async fn module(&self, module: Vec<u8>) -> Result<Ending> {
+        self.ending("POST", "/query", &[("content-type", "application/wasm")], module).await
+    }
+
+    /// Sends bytes as they are over HTTP/1.1, and reads the first answer and whatever else comes.
+    ///
+    /// # Errors
+    /// When there is no connection.
+    pub async fn raw(&self, bytes: &[u8]) -> Result<(Ending, String)> {
+        let mut stream = self.connect().await?;
+        // A gateway that refuses early may close while this is written.
+        let _ = stream.write_all(bytes).await;
+        let text = wire::read_all(&mut stream).await;
+        Ok((wire::ending(&text), text))
+    }
+
+    /// That every kind of route still answers a neighbour as it should.
+    ///
+    /// # Errors
+    /// When one does not.
+    pub async fn still_serves(&self) -> Result<()> {
+        let key = ("x-api-key", "neighbour-of-the-suite");
+        let json = ("content-type", "application/json");
+        for (method, path, headers, body) in [
+            ("GET", "/up/json?n=1", vec![key], String::new()),
+            ("GET", "/filtered/json?n=1", vec![key], String::new()),
+            ("GET", "/items?n=1", vec![key], String::new()),
+            ("GET", "/s/words", vec![key], String::new()),
+            ("POST", "/graphql", vec![key, json], json!({ "query": "{ items(n: 1) { id } }" }).to_string()),
+            (
+                "POST",
+                "/query",
+                vec![key, ("content-type", "text/javascript")],
+                "export default () => 1".to_owned(),
+            ),
+        ] {
+            let answer = self.ask(method, path, &headers, body).await?;
+            let ending = Ending::of(&answer);
+            anyhow::ensure!(
+                ending == Ending::Answer(200),
+                "{method} {path} ends with {ending}: {}",
+                answer.text()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The address in the first such line of the log.
+async fn address(gateway: &Gateway, wanted: impl Fn(&str) -> bool) -> Result<SocketAddr> {
+    let line = gateway.logged(wanted).await.context("the log ended")?;
+    let line: Value = serde_json::from_str(&line)?;
+    let fields = line.get("fields").unwrap_or(&line);
+    fields["address"].as_str().and_then(|text| text.parse().ok()).context("no address in the log")
+}

@@ -1,0 +1,47 @@
+//! Bytes of HTTP/1.1 as they come, read by a client that forgives everything.
+
+use testkit::patiently;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::case::Ending;
+
+/// Everything that comes until the peer closes or resets the connection.
+pub(crate) async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut bytes = Vec::new();
+    // What came before an error counts.
+    let _ = patiently("the end of a connection", stream.read_to_end(&mut bytes)).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// How the first answer of a connection ends a request.
+pub(crate) fn ending(text: &str) -> Ending {
+    let Some(status) = text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()) else {
+        return Ending::Closed;
+    };
+    let is_problem = text.to_ascii_lowercase().contains("content-type: application/problem+json");
+    let code = text.split_once("\"code\":\"").and_then(|(_, rest)| rest.split_once('"'));
+    match code {
+        Some((code, _)) if is_problem => Ending::Problem(status, code.to_owned().into()),
+        _ => Ending::Answer(status),
+    }
+}
+
+/// How many answers a connection brought.
+pub(crate) fn answers(text: &str) -> usize {
+    text.matches("HTTP/1.1 ").count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_ending_off_the_first_answer() {
+        let problem =
+            "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\r\n{\"code\":\"x\"}";
+        assert_eq!(ending(problem), Ending::problem(400, "x"));
+        assert_eq!(ending("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), Ending::Answer(200));
+        assert_eq!(ending("what?"), Ending::Closed);
+        assert_eq!(answers("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), 2);
+    }
+}
