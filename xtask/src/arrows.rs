@@ -9,7 +9,7 @@ use crate::metadata::{Dependency, Kind, Metadata, Package};
 
 /// The house from the ground up. A crate depends on levels below its own, never on its own.
 const LEVELS: &[&[&str]] = &[
-    &["allocator", "query-abi", "json", "dedup", "openapi", "services", "script", "store"],
+    &["allocator", "query-abi", "json", "dedup", "openapi", "services", "script", "store", "offload"],
     &["sandbox", "environments"],
     &["query", "filter", "script-runtime", "aggregate", "graphql"],
     &["gateway"],
@@ -20,6 +20,8 @@ const LEVELS: &[&[&str]] = &[
 const SIDEWAYS: &[(&str, &str, &[Kind])] = &[
     // Its build script takes snapshots and compiles them with the very engine that will run them.
     ("environments", "sandbox", &[Kind::Build, Kind::Dev]),
+    // A call says who pays for the work that it causes.
+    ("services", "offload", &[Kind::Normal]),
     // What it encodes is JSON's own tree, and to read texts a second way would be a second source of mistakes.
     ("dedup", "json", &[Kind::Normal]),
 ];

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use json::Document;
+use offload::OffloadPool;
 use services::{Body, Budget, Call, Calls, Problem, Report, Services};
 
 use crate::answer;
@@ -27,6 +28,8 @@ pub struct Aggregate {
     services: Services,
     pub(crate) documents: Documents,
     pub(crate) path: Box<str>,
+    #[expect(dead_code, reason = "long work of a request goes there")]
+    offload: OffloadPool,
 }
 
 /// The services' OpenAPI documents, by their names.
@@ -41,6 +44,8 @@ pub struct Ground<'a> {
     pub services: &'a Services,
     /// What they say of themselves.
     pub documents: &'a Documents,
+    /// Where work goes that clients cause.
+    pub offload: &'a OffloadPool,
 }
 
 impl Aggregate {
@@ -53,10 +58,10 @@ impl Aggregate {
         limits: &LimitsConfig,
         ground: &Ground<'_>,
     ) -> Result<Self, Vec<Mistake>> {
-        let Ground { path, services, documents } = *ground;
+        let Ground { path, services, documents, offload } = *ground;
         let plan = Plan::new(declared, &plan::Ground { path, services, limits })?;
-        let (services, documents) = (services.clone(), documents.clone());
-        Ok(Self { plan, declared: declared.clone(), services, documents, path: path.into() })
+        let (services, documents, offload) = (services.clone(), documents.clone(), offload.clone());
+        Ok(Self { plan, declared: declared.clone(), services, documents, path: path.into(), offload })
     }
 
     /// The methods that it takes.

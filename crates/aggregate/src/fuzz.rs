@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::Request;
 
 use crate::template::{BodyTemplate, Names, Piece, Url};
-use crate::tests::rig::{Rig, Stage, services};
+use crate::tests::rig::{Rig, Stage, pool, services};
 use crate::{Aggregate, Declaration, Ground, LimitsConfig};
 
 const NAMES: Names<'_> = Names { inputs: &["limit"], parts: &["a", "b"] };
@@ -70,7 +70,8 @@ fn any_declaration_is_refused_or_can_be_explained() {
     ::fuzz::check(words, |text: &[u8]| {
         let text = format!(r#"{{"parts":{{"a":{{"get":"profile/a"}},{}}}}}"#, String::from_utf8_lossy(text));
         let Ok(declared) = serde_json::from_str::<Declaration>(&text) else { return };
-        let ground = Ground { path: "/here", services: &services, documents: &BTreeMap::new() };
+        let ground =
+            Ground { path: "/here", services: &services, documents: &BTreeMap::new(), offload: &pool() };
         if let Ok(aggregate) = Aggregate::new(&declared, &LimitsConfig::default(), &ground) {
             assert_eq!(aggregate.explain().steps.len(), declared.parts.len());
         }

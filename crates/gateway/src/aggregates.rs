@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use aggregate::{Aggregate, AggregateConfig, Declaration, Ground};
 use services::Services;
 
-use crate::build::{add, mistakes};
+use crate::build::{add, mistakes, pool};
 use crate::config::{Config, Mistake, RouteConfig, Source, beside, read_file};
 use crate::documents;
 
@@ -53,14 +53,14 @@ pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     let source = &config.source;
     let services = Services::read(&config.services, source.folder());
     let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
-    let documents = documents::read(config)?;
+    let (documents, offload) = (documents::read(config)?, pool(config)?);
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for declared in read(config)? {
         let Some(RouteConfig { path, aggregate: Some(aggregate), .. }) = config.routes.get(declared.route)
         else {
             continue;
         };
-        let ground = Ground { path, services: &services, documents: &documents };
+        let ground = Ground { path, services: &services, documents: &documents, offload: &offload };
         match declared.aggregate(aggregate, &ground) {
             Ok(made) => {
                 let file = source.folder().join(aggregate.file());

@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
+use offload::OffloadPool;
 use services::Services;
 
 use crate::access::Audience;
@@ -34,6 +35,9 @@ pub enum BuildError {
     /// The config has mistakes that show only when it is put to work.
     #[error("{}", lines(.0))]
     Config(Vec<Mistake>),
+    /// The threads for work that clients cause do not start.
+    #[error("the threads for compiling and planning do not start: {0}")]
+    Offload(io::Error),
     /// The query runtime does not start.
     #[error("the query runtime does not start: {0}")]
     Runtime(#[from] query::StartError),
@@ -50,6 +54,7 @@ pub enum BuildError {
 
 struct Builder<'a> {
     services: Services,
+    offload: OffloadPool,
     runtime: Option<Arc<query::Runtime>>,
     filters: Option<Arc<filter::Filters>>,
     scripts: Option<Arc<script_runtime::Scripts>>,
@@ -81,6 +86,7 @@ impl Life {
             trusted: TrustedProxies::new(&config.trusted_proxies),
             drain: config.drain.clone(),
             services: builder.services,
+            offload: builder.offload,
             runtime: builder.runtime,
             filters: builder.filters,
             scripts: builder.scripts,
@@ -105,13 +111,18 @@ impl<'a> Builder<'a> {
         scripts::warn(&compiled);
         let declared = aggregates::read(config).map_err(BuildError::Config)?;
         let graphqls = graphqls::read(config).map_err(BuildError::Config)?;
-        let runtime = runtime(config, previous.and_then(|life| life.runtime.as_ref()))?;
+        let offload = match previous {
+            Some(life) => life.offload.clone(),
+            None => OffloadPool::start(config.runtime.offload()).map_err(BuildError::Offload)?,
+        };
+        let runtime = runtime(config, &offload, previous.and_then(|life| life.runtime.as_ref()))?;
         let filters = filters(config, previous.and_then(|life| life.filters.as_ref()))?;
         let scripts = scripts(config, previous.and_then(|life| life.scripts.as_ref()))?;
         let trusted = query::Trusted::new(&config.trust);
         let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
         Ok(Self {
             services,
+            offload,
             runtime,
             filters,
             scripts,
@@ -189,14 +200,19 @@ impl<'a> Builder<'a> {
         if let Some(config) = &route.aggregate
             && let Some(declared) = self.declared.iter().find(|declared| declared.route == index)
         {
-            let (services, documents) = (&self.services, &self.documents);
-            let ground = aggregate::Ground { path: &route.path, services, documents };
+            let (services, documents, offload) = (&self.services, &self.documents, &self.offload);
+            let ground = aggregate::Ground { path: &route.path, services, documents, offload };
             return declared.aggregate(config, &ground).map(Box::new).map(Way::Aggregate);
         }
         if let Some(config) = &route.graphql {
-            let (services, documents) = (&self.services, &self.documents);
-            let graphql =
-                self.graphqls.graphql(self.source, index, config, services, documents, &self.schemas);
+            let shared = graphqls::Shared {
+                source: self.source,
+                services: &self.services,
+                documents: &self.documents,
+                schemas: &self.schemas,
+                offload: &self.offload,
+            };
+            let graphql = self.graphqls.graphql(index, config, &shared);
             return graphql
                 .inspect(|graphql| graphqls::warn(&route.path, graphql))
                 .map(Box::new)
@@ -261,6 +277,7 @@ fn identity(config: &Config, previous: Option<&Life>) -> Result<Identity, BuildE
 /// The query runtime, with its compiled programs, lives as long as the process.
 fn runtime(
     config: &Config,
+    offload: &OffloadPool,
     previous: Option<&Arc<query::Runtime>>,
 ) -> Result<Option<Arc<query::Runtime>>, BuildError> {
     let is_needed = config.routes.iter().any(|route| route.query.is_some());
@@ -271,7 +288,7 @@ fn runtime(
     }
     let mut settings = config.runtime.clone();
     settings.folder = settings.folder.map(|folder| config.source.folder().join(folder));
-    let runtime = is_needed.then(|| query::Runtime::new(&settings)).transpose()?;
+    let runtime = is_needed.then(|| query::Runtime::new(&settings, offload.clone())).transpose()?;
     runtime.iter().for_each(|runtime| runtime.keep_to(delay));
     if let Some((instances, wanted)) = runtime.as_deref().map(query::Runtime::instances)
         && instances < wanted
@@ -289,6 +306,15 @@ fn ports(config: &Config, previous: Option<&Life>) -> Result<Ports, BuildError> 
     let previous = previous.map(|life| &life.ports);
     Ports::new(&config.listen, config.source.folder(), previous)
         .map_err(|problems| BuildError::Config(mistakes(&config.source, "", problems)))
+}
+
+/// Threads of its own for what is made of a config without a gateway around it.
+///
+/// # Errors
+/// When the system refuses them.
+pub(crate) fn pool(config: &Config) -> Result<OffloadPool, Vec<Mistake>> {
+    OffloadPool::start(config.runtime.offload())
+        .map_err(|error| vec![config.source.mistake("", BuildError::Offload(error).to_string(), None)])
 }
 
 pub(crate) fn mistakes(

@@ -13,9 +13,10 @@ use graphql::{
     At, DocumentFile, Graphql, GraphqlConfig, Ground, Links, RemoteService, RemoteServices, Schemas,
 };
 use json::pointer::below;
+use offload::OffloadPool;
 use services::Services;
 
-use crate::build::{add, mistakes};
+use crate::build::{add, mistakes, pool};
 use crate::config::{Config, Mistake, Source, beside, read_file, read_long_file};
 use crate::documents;
 
@@ -23,6 +24,16 @@ use crate::documents;
 pub(crate) struct Read {
     remotes: RemoteServices,
     routes: Vec<Files>,
+}
+
+/// What all GraphQL routes of a gateway share.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) services: &'a Services,
+    pub(crate) documents: &'a graphql::Documents,
+    pub(crate) schemas: &'a Arc<Schemas>,
+    pub(crate) offload: &'a OffloadPool,
 }
 
 /// The files of a route.
@@ -72,9 +83,11 @@ pub fn made(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     let services = Services::read(&config.services, source.folder());
     let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
     let (documents, read, schemas) = (documents::read(config)?, Arc::new(read(config)?), Arc::default());
+    let (documents, schemas, offload) = (&documents, &schemas, &pool(config)?);
+    let shared = Shared { source, services: &services, documents, schemas, offload };
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for (route, graphql) in routes_of(config) {
-        match read.graphql(source, route, graphql, &services, &documents, &schemas) {
+        match read.graphql(route, graphql, &shared) {
             Ok(graphql) => {
                 let path = config.routes.get(route).map(|route| route.path.clone()).unwrap_or_default();
                 all.push(Ready { path, graphql, route, read: Arc::clone(&read) });
@@ -118,13 +131,11 @@ impl Read {
     /// All that is wrong with its schema.
     pub(crate) fn graphql(
         &self,
-        source: &Source,
         route: usize,
         config: &GraphqlConfig,
-        services: &Services,
-        documents: &graphql::Documents,
-        schemas: &Arc<Schemas>,
+        shared: &Shared<'_>,
     ) -> Result<Graphql, Vec<Mistake>> {
+        let Shared { source, services, documents, schemas, offload } = *shared;
         let files = self.routes.iter().find(|files| files.route == route);
         let ground = Ground {
             services,
@@ -134,6 +145,7 @@ impl Read {
             supergraph: files.and_then(|files| files.supergraph.clone()),
             listed: files.map(|files| files.listed.clone()).unwrap_or_default(),
             schemas,
+            offload,
         };
         Graphql::new(config, ground).map_err(|wrong| self.told(source, route, wrong))
     }

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use futures_util::FutureExt;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
+use offload::OffloadPool;
 use services::headers::{Arrival, MAX_HOPS, hops};
 use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services};
 use tokio::sync::Notify;
@@ -46,6 +47,7 @@ pub(crate) struct Life {
     pub(crate) drain: DrainConfig,
     // What the next config takes over as far as it still asks for it: see `build.rs`.
     pub(crate) services: Services,
+    pub(crate) offload: OffloadPool,
     pub(crate) runtime: Option<Arc<query::Runtime>>,
     pub(crate) filters: Option<Arc<filter::Filters>>,
     pub(crate) scripts: Option<Arc<script_runtime::Scripts>>,

@@ -9,6 +9,7 @@ use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
+use offload::OffloadPool;
 use services::{Body, Budget, Call, Flights, Problem, Report, Services};
 
 use crate::config::{GraphqlConfig, GraphqlLimits, Introspection};
@@ -41,6 +42,8 @@ struct Inner {
     introspection: Introspection,
     has_page: bool,
     limits: GraphqlLimits,
+    #[expect(dead_code, reason = "planning goes there")]
+    offload: OffloadPool,
 }
 
 /// What a route is made of beside its config.
@@ -59,6 +62,8 @@ pub struct Ground<'a> {
     pub listed: Vec<DocumentFile>,
     /// What services said of themselves before.
     pub schemas: &'a Arc<Schemas>,
+    /// Where work goes that clients cause.
+    pub offload: &'a OffloadPool,
 }
 
 impl Graphql {
@@ -68,7 +73,7 @@ impl Graphql {
     /// # Errors
     /// See `docs/errors.md`, "Of GraphQL".
     pub fn new(config: &GraphqlConfig, ground: Ground<'_>) -> Result<Self, Vec<Mistake>> {
-        let Ground { services, documents, remotes, links, supergraph, listed, schemas } = ground;
+        let Ground { services, documents, remotes, links, supergraph, listed, schemas, offload } = ground;
         let from = match supergraph {
             Some((file, text)) => From::Supergraph(file, text, remotes.clone()),
             None => From::Services(recipe::origins(&config.services, services, documents, remotes)?),
@@ -97,6 +102,7 @@ impl Graphql {
             introspection: config.introspection.clone(),
             has_page: config.graphiql,
             limits,
+            offload: offload.clone(),
         })))
     }
 

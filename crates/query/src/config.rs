@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use offload::OffloadConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use services::{Bytes, Duration};
@@ -165,12 +166,21 @@ pub struct RuntimeConfig {
     /// Without it the folder keeps one, or tokens end with the process.
     #[schemars(length(min = 32))]
     pub secret: Option<String>,
-    /// Programs that are compiled at once.
+    /// Threads of low priority for work that clients cause beside their requests: compiling programs, planning GraphQL
+    /// documents.
     #[schemars(range(min = 1, max = 64))]
     pub compile_threads: u32,
-    /// How much compiling one caller's unseen programs may take in ten seconds; programs that a key under `trust:`
-    /// has signed are not counted.
+    /// How much CPU time of those threads one caller's unseen programs and documents may take in ten seconds; programs
+    /// that a key under `trust:` has signed are not counted.
     pub compile_time: Duration,
+}
+
+impl RuntimeConfig {
+    /// The settings of the pool that programs are compiled by.
+    #[must_use]
+    pub fn offload(&self) -> OffloadConfig {
+        OffloadConfig { threads: self.compile_threads.max(1) as usize, quota: self.compile_time.0 }
+    }
 }
 
 impl Default for RuntimeConfig {

@@ -6,10 +6,9 @@
 //! fresh or one of `live.rs`, the host functions of `host.rs`, limits) → `answer.rs` (HTTP again). `route.rs` is the way itself,
 //! `runtime.rs` what all routes share, `stored.rs` the programs that the operator deploys,
 //! `route/describe.rs` what a route says of itself. `problem.rs` holds all that can go wrong on it,
-//! `config.rs` what an operator writes, `limits.rs` the limits that exist twice, `allowance.rs` what compiling may take. The protocol
+//! `config.rs` what an operator writes, `limits.rs` the limits that exist twice. The protocol
 //! and the ABI stand in docs/query.md and in `query-abi`.
 
-mod allowance;
 mod answer;
 mod ask;
 mod cached;

@@ -7,11 +7,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use offload::QuotaKey;
 use sandbox::{Key, OwnerId};
-use services::{Call, Caller, network};
+use services::{Call, Caller, network, quota_key};
 use sha2::{Digest, Sha256};
 
-use crate::allowance::Debtor;
 use crate::ask::Language;
 
 /// SHA-256 of a program's bytes.
@@ -50,16 +50,12 @@ impl Owner {
     }
 
     /// Who pays for what it sends.
-    pub(crate) fn debtor(&self) -> Debtor {
-        Debtor { owner: self.id(), block: self.block() }
-    }
-
-    /// The first 48 bits of an IPv6 address, as a number: that many are given to one customer often, who so has
-    /// thousands of networks.
-    fn block(&self) -> Option<OwnerId> {
-        let Self::Network(IpAddr::V6(v6)) = self else { return None };
-        let hash = Sha256::new().chain_update([6]).chain_update(&v6.octets()[..6]).finalize();
-        hash.first_chunk().map(|first| u64::from_be_bytes(*first))
+    pub(crate) fn quota_key(&self) -> QuotaKey {
+        match self {
+            Self::Key(name) => QuotaKey::new(&("key", name)),
+            Self::Caller(caller) => quota_key(caller, None),
+            Self::Network(network) => quota_key(&Caller::Anonymous, Some(*network)),
+        }
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -124,12 +120,6 @@ mod tests {
     fn a_household_is_one_owner() {
         let one = network("2001:db8::1".parse().unwrap());
         assert_eq!(one, network("2001:db8::ffff:1".parse().unwrap()));
-        let debtor = |text: &str| Owner::Network(network(text.parse().unwrap())).debtor();
-        let next = debtor("2001:db8:0:1::1");
-        assert_ne!(next.owner, debtor("2001:db8::1").owner);
-        assert_eq!(next.block, debtor("2001:db8::1").block, "its neighbour may be itself");
-        assert_ne!(next.block, debtor("2001:db8:1::1").block);
-        assert_eq!(debtor("192.0.2.1").block, None);
         let mapped = network("::ffff:192.0.2.1".parse().unwrap());
         assert_eq!(mapped, network("192.0.2.1".parse().unwrap()));
     }

@@ -21,7 +21,6 @@ use crate::claim::{Claim, Judge};
 use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
 use crate::guest::{Access, Answer, Guest};
 use crate::limits::{Limit, Limits};
-use crate::owner::Owner;
 use crate::problem::{QueryError, failed, short};
 use crate::program::Program;
 use crate::record::{ProgramFacts, Recorder, Tape};
@@ -241,7 +240,7 @@ impl Query {
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
         let _compiles = seen.trace.phase("compile");
-        let found = by(time, pin!(self.runtime.program(&claim, which.program, started))).await;
+        let found = by(time, pin!(self.runtime.program(&claim, which.program, started, time))).await;
         let (known, compiled) = found.ok_or_else(late)??;
         known.check_size(config.program.0)?;
         let (access, config) = match &claim.trusted {
@@ -259,8 +258,8 @@ impl Query {
         if which.trust.is_none() {
             return self.judge().claim(which, seen);
         }
-        let (sender, signatures) = (Owner::of(seen).debtor(), &self.runtime.signatures);
-        if let Some(wait) = signatures.wait(sender, Instant::now()) {
+        let (sender, signatures) = (seen.quota_key(), &self.runtime.signatures);
+        if let Some(wait) = signatures.retry_after(sender, Instant::now()) {
             return Err(QueryError::SignatureRate { wait });
         }
         let claim = self.judge().claim(which, seen);

@@ -5,15 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sandbox::{
-    Background, Cache, CacheStats, Content, CpuClock, Disk, Gate, Key, Label, Line, Module, Name, NotDone,
-    Sandbox, Ticker,
-};
+use offload::{CpuClock, JobContext, JobRequest, OffloadError, OffloadPool, QuotaBook, QuotaKey};
+use sandbox::{Cache, CacheStats, Content, Disk, Gate, Key, Label, Line, Module, Name, Sandbox, Ticker};
 use services::Overloaded;
 use sha2::{Digest, Sha256};
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::allowance::{Allowance, Debtor};
 use crate::ask::Language;
 use crate::claim::Claim;
 use crate::config::RuntimeConfig;
@@ -23,6 +20,9 @@ use crate::problem::QueryError;
 use crate::program::{self, Program, check};
 use crate::start::StartError;
 use crate::token::Sealer;
+
+/// The time that a program may take to come into another lane.
+const REPLICATION_TIME: Duration = Duration::from_secs(60);
 
 /// Where programs run: the lanes, what is kept of programs, the clock.
 pub struct Runtime {
@@ -35,10 +35,9 @@ pub struct Runtime {
     pub(crate) sealer: Sealer,
     cache: Cache<Arc<Known>>,
     disk: Option<Disk>,
-    background: Background,
-    allowance: Allowance,
+    offload: OffloadPool,
     /// What may be spent on signatures that turn out to be wrong.
-    pub(crate) signatures: Allowance,
+    pub(crate) signatures: QuotaBook,
     compiling_nanos: AtomicU64,
     pub(crate) memory: u64,
     instances: (u32, u32),
@@ -56,11 +55,11 @@ pub struct Instances {
 }
 
 impl Runtime {
-    /// Reserves the pools and loads the environments.
+    /// Reserves the pools and loads the environments. Programs are compiled by the threads of `offload`.
     ///
     /// # Errors
     /// When the system refuses memory or a thread.
-    pub fn new(config: &RuntimeConfig) -> Result<Arc<Self>, StartError> {
+    pub fn new(config: &RuntimeConfig, offload: OffloadPool) -> Result<Arc<Self>, StartError> {
         let memory = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let limit = sandbox::memory_limit();
@@ -81,9 +80,8 @@ impl Runtime {
             sealer: Sealer::new(&secret),
             cache: Cache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
             disk,
-            background: Background::start(config.compile_threads.max(1) as usize)?,
-            allowance: Allowance::new(config.compile_time.0),
-            signatures: Allowance::new(config.compile_time.0),
+            offload,
+            signatures: QuotaBook::new(config.compile_time.0),
             compiling_nanos: AtomicU64::new(0),
             memory: config.memory.0,
             instances: (instances, wanted),
@@ -141,10 +139,16 @@ impl Runtime {
             tokio::spawn(async move {
                 let job = {
                     let runtime = Arc::clone(&runtime);
-                    move || runtime.take_into(own, &program, key)
+                    move |_: &JobContext| runtime.take_into(own, &program, key)
+                };
+                let request = JobRequest {
+                    kind: "replicate",
+                    payer: QuotaKey::new(&"replicate").exempt(),
+                    estimate: Duration::ZERO,
+                    deadline: Instant::now() + REPLICATION_TIME,
                 };
                 // What can't be taken there now goes on where it is, and is tried again.
-                let _ = runtime.background.run(job).await;
+                let _ = runtime.offload.run(request, job).await;
             });
         }
         lane
@@ -184,65 +188,56 @@ impl Runtime {
         claim: &Claim,
         sent: Option<Bytes>,
         now: Instant,
+        deadline: Instant,
     ) -> Result<(Arc<Known>, Option<Duration>), QueryError> {
         if let Some(known) = self.cache.get(claim.key, now) {
             self.outlasts(claim, &known).await;
             return Ok((known, None));
         }
         let started = Instant::now();
+        let owner_key = claim.owner.quota_key();
         let order = Order {
             name: claim.name(),
-            debtor: claim.owner.debtor(),
+            payer: if claim.trusted.is_none() { owner_key } else { owner_key.exempt() },
+            deadline,
             lane: self.lanes.own(),
             language: claim.language,
-            is_charged: claim.trusted.is_none(),
             is_kept: claim.mode.is_some(),
             sent,
         };
-        // A client that goes away takes nothing with it: what was begun is finished, charged and kept.
-        let made = tokio::spawn(Arc::clone(self).fetch(order)).await;
-        let (known, compiled) = made.unwrap_or_else(|error| Err(QueryError::Gateway(error.to_string())))?;
+        let (known, compiled) = self.fetch(order).await?;
         self.outlasts(claim, &known).await;
         Ok((known, compiled.then(|| started.elapsed())))
     }
 
     /// The program of an order, and whether it was compiled for it.
-    async fn fetch(self: Arc<Self>, order: Order) -> Result<(Arc<Known>, bool), QueryError> {
-        let (name, debtor) = (order.name, order.debtor);
+    async fn fetch(self: &Arc<Self>, order: Order) -> Result<(Arc<Known>, bool), QueryError> {
+        let (name, payer) = (order.name, order.payer);
         let mut compiled = false;
         let make = || async {
-            let turn = self.turn(&order).await?;
-            if let Some(restored) = self.restored(name, order.lane).await {
+            if let Some(wait) = self.offload.quota().retry_after(payer, Instant::now()) {
+                return Err(QueryError::CompileRate { wait });
+            }
+            if let Some(restored) = self.restored(&order).await {
                 return Ok(restored);
             }
             if order.sent.is_none() {
-                self.allowance.charge(debtor, Duration::ZERO, Instant::now());
+                self.offload.quota().charge(payer, Duration::ZERO, Instant::now());
                 return Err(QueryError::ProgramUnknown);
             }
             compiled = true;
-            self.made(order, turn).await
+            self.made(order).await
         };
         let known = self.cache.get_or_make(name.key, name.owner, make).await?;
         Ok((known, compiled))
     }
 
-    /// The owner's turn: what it sends is made one after the other.
-    async fn turn(&self, order: &Order) -> Result<OwnedMutexGuard<()>, QueryError> {
-        let turn = || {
-            let turn = self.allowance.turn(order.debtor, order.is_charged, Instant::now());
-            turn.map_err(|wait| QueryError::CompileRate { wait })
-        };
-        let held = turn()?.lock_owned().await;
-        // Those who came with it may have used up what was left.
-        turn()?;
-        Ok(held)
-    }
-
     /// What an earlier process of this gateway compiled.
-    async fn restored(self: &Arc<Self>, name: Name, lane: usize) -> Option<(Arc<Known>, usize)> {
+    async fn restored(self: &Arc<Self>, order: &Order) -> Option<(Arc<Known>, usize)> {
         self.disk.as_ref()?;
-        let runtime = Arc::clone(self);
-        tokio::task::spawn_blocking(move || runtime.restore(&name, lane)).await.ok()?
+        let (runtime, name, lane) = (Arc::clone(self), order.name, order.lane);
+        let request = order.request("restore", order.payer.exempt(), Duration::ZERO);
+        self.offload.run(request, move |_| runtime.restore(&name, lane)).await.ok()?
     }
 
     /// Writes a program to the disk that was made for a request which didn't want it kept, as this one does.
@@ -254,34 +249,38 @@ impl Runtime {
         }
     }
 
-    /// Checks and compiles a program in the background, so that requests go on meanwhile, at its owner's charge.
-    async fn made(
-        self: &Arc<Self>,
-        order: Order,
-        turn: OwnedMutexGuard<()>,
-    ) -> Result<(Arc<Known>, usize), QueryError> {
+    /// Checks and compiles a program on the pool, at its owner's charge. A program that was begun is finished and kept,
+    /// though its client may be gone by then: compiling can't be interrupted, and the client may come again.
+    async fn made(self: &Arc<Self>, order: Order) -> Result<(Arc<Known>, usize), QueryError> {
         let runtime = Arc::clone(self);
-        let job = move || {
-            let Order { name, debtor, lane, language, is_charged, is_kept, sent } = order;
+        let bytes = order.sent.as_ref().map_or(0, Bytes::len);
+        let request = order.request("compile", order.payer, estimate(order.language, bytes));
+        let job = move |job: &JobContext| {
+            let Order { name, lane, language, is_kept, sent, .. } = order;
             let bytes = sent.unwrap_or_default();
             let clock = CpuClock::now();
             let made = runtime.compile(lane, language, &bytes);
-            let took = clock.elapsed() + elsewhere(language, bytes.len());
-            if is_charged {
-                runtime.allowance.charge(debtor, took, Instant::now());
-            }
+            let elsewhere = elsewhere(language, bytes.len());
+            job.add_cpu(elsewhere);
+            let took = clock.elapsed() + elsewhere;
             runtime.compiling_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
             let made = made.map(|(program, weight)| (Known::new(program, size(&bytes)), weight));
             if let (Ok((known, _)), true) = (&made, is_kept) {
                 runtime.keep(&name, known);
             }
+            if let (Ok((known, weight)), true) = (&made, job.is_cancelled()) {
+                runtime.cache.put(name.key, name.owner, Arc::clone(known), *weight);
+            }
             runtime.cache.sweep(name.owner);
-            drop(turn);
             made
         };
-        self.background.run(job).await.unwrap_or_else(|not| match not {
-            NotDone::Full => Err(Overloaded.into()),
-            NotDone::Panicked => Err(QueryError::Gateway("a program could not be compiled".into())),
+        self.offload.run(request, job).await.unwrap_or_else(|error| {
+            Err(match error {
+                OffloadError::QuotaExceeded { retry_after } => QueryError::CompileRate { wait: retry_after },
+                // The request's own deadline is this one, and is told of by who keeps it.
+                OffloadError::QueueFull | OffloadError::DeadlineExceeded => Overloaded.into(),
+                OffloadError::Panicked => QueryError::Gateway("a program could not be compiled".into()),
+            })
         })
     }
 
@@ -376,16 +375,31 @@ impl Known {
 /// A program that is to be found or made.
 struct Order {
     name: Name,
-    debtor: Debtor,
+    /// Who pays for compiling it.
+    payer: QuotaKey,
+    /// The request's.
+    deadline: Instant,
     /// Where it is made: the lane of the thread that its request came by.
     lane: usize,
     language: Language,
-    /// Whether compiling it counts against its owner's allowance.
-    is_charged: bool,
     /// Whether it is to outlast a restart.
     is_kept: bool,
     /// `None` where it is named and not sent.
     sent: Option<Bytes>,
+}
+
+impl Order {
+    fn request(&self, kind: &'static str, payer: QuotaKey, estimate: Duration) -> JobRequest {
+        JobRequest { kind, payer, estimate, deadline: self.deadline }
+    }
+}
+
+/// The CPU time that compiling takes, as far as its bytes show it.
+fn estimate(language: Language, bytes: usize) -> Duration {
+    match language {
+        Language::Wasm => Duration::from_nanos(500).saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        Language::Typescript | Language::Javascript => elsewhere(language, bytes),
+    }
 }
 
 /// Bytes of a program, as it was sent.
@@ -441,6 +455,8 @@ fn secret(config: &RuntimeConfig) -> Result<[u8; 32], StartError> {
 
 #[cfg(test)]
 mod tests {
+    use offload::OffloadConfig;
+
     use super::*;
 
     const PLAIN_PROGRAM: &str =
@@ -448,7 +464,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_is_used_much_comes_into_each_lane() {
-        let runtime = Runtime::new(&RuntimeConfig::default()).unwrap();
+        let runtime =
+            Runtime::new(&RuntimeConfig::default(), OffloadPool::start(OffloadConfig::default()).unwrap())
+                .unwrap();
         let bytes = wat::parse_str(PLAIN_PROGRAM).unwrap();
         let make = || async {
             let made = runtime.compile(0, Language::Wasm, &bytes);

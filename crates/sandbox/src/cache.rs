@@ -113,6 +113,14 @@ impl<T: Clone> Cache<T> {
         made
     }
 
+    /// Puts an item there that nobody waits for, unless it is there or being made.
+    pub fn put(&self, key: Key, owner: OwnerId, item: T, weight: usize) {
+        let cell = self.cell(key, owner);
+        if cell.set(item).is_ok() {
+            self.weigh(key, &cell, weight);
+        }
+    }
+
     /// Lets the least worthy items go where there are too many, or where this owner has more than its share.
     pub fn sweep(&self, owner: OwnerId) {
         let (now, share) = (Instant::now(), self.capacity / 2);

@@ -5,7 +5,6 @@
 //! a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the [`Ticker`] only makes
 //! it yield, and before they run they stand in a [`Line`]. Compiled code is kept in a [`Cache`] and on [`Disk`]. [`snapshot()`] and [`precompile`] are what `environments/build.rs` does at build time.
 
-mod background;
 mod cache;
 mod class;
 mod disk;
@@ -16,13 +15,13 @@ mod room;
 mod snapshot;
 mod ticker;
 
-pub use background::{Background, NotDone};
 pub use cache::{Cache, CacheStats, Key, OwnerId};
 pub use class::{Class, Pool};
 pub use disk::{Content, Disk, DiskError, Kept, Label, Name, secret_in};
 pub use engine::{Error, Sandbox, precompile};
 pub use line::{Line, Place, TooLong};
-pub use meter::{CpuClock, Gate, Metered, OverCpu};
+pub use meter::{Gate, Metered, OverCpu};
+pub use offload::CpuClock;
 pub use room::{has_address_space, memory_limit};
 pub use snapshot::snapshot;
 pub use ticker::{Running, Ticker};

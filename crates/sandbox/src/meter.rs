@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use offload::CpuClock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// From here on a guest is heavy.
@@ -28,10 +28,6 @@ type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 /// Where heavy guests take turns.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<Semaphore>);
-
-/// The thread's CPU time.
-#[derive(Clone, Copy, Debug)]
-pub struct CpuClock(Duration);
 
 /// When a poll began, by the wall's clock and at the latest by the CPU clock.
 struct Begun {
@@ -65,23 +61,6 @@ impl Gate {
     }
 }
 
-impl CpuClock {
-    /// Reads the clock.
-    #[must_use]
-    pub fn now() -> Self {
-        let now = clock_gettime(ClockId::ThreadCPUTime);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
-        Self(Duration::new(seconds, nanos))
-    }
-
-    /// The CPU time since then, on the same thread.
-    #[must_use]
-    pub fn elapsed(self) -> Duration {
-        Self::now().0.saturating_sub(self.0)
-    }
-}
-
 thread_local! {
     /// The last reading of this thread's CPU clock, and when that was.
     static LAST: Cell<Option<(Instant, CpuClock)>> = const { Cell::new(None) };
@@ -104,7 +83,7 @@ impl Begun {
             return wall;
         }
         let (_, cpu) = Self::read(now);
-        wall.min(cpu.0.saturating_sub(self.cpu.0))
+        wall.min(cpu.since(self.cpu))
     }
 
     fn read(wall: Instant) -> (Instant, CpuClock) {

@@ -6,17 +6,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
+use offload::QuotaKey;
 use tokio::sync::Semaphore;
 
 use crate::error::CallError;
-use crate::headers::Arrival;
+use crate::headers::{Arrival, network};
 use crate::trace::Trace;
 
 /// On whose behalf a request is made. Two callers are equal only if they are the same one: a token's
@@ -167,6 +168,12 @@ impl Call {
         }
     }
 
+    /// Who pays for the work that it causes in the gateway.
+    #[must_use]
+    pub fn quota_key(&self) -> QuotaKey {
+        quota_key(&self.caller, self.arrival.map(|arrival| arrival.client))
+    }
+
     /// Whether the caller may send this method to this service.
     ///
     /// # Errors
@@ -181,6 +188,22 @@ impl Call {
             return Err(CallError::ServiceMethodForbidden { service, method });
         }
         Ok(())
+    }
+}
+
+/// Who pays for the work that a client causes: the caller, or without a name its network, which in IPv6 is one of a block
+/// of 48 bits. That many networks often belong to one customer.
+#[must_use]
+pub fn quota_key(caller: &Caller, client: Option<IpAddr>) -> QuotaKey {
+    match (caller, client.map(network)) {
+        (Caller::Anonymous, Some(network)) => {
+            let key = QuotaKey::new(&network);
+            match network {
+                IpAddr::V6(v6) => key.in_block(&v6.octets().first_chunk::<6>()),
+                IpAddr::V4(_) => key,
+            }
+        }
+        (caller, _) => QuotaKey::new(caller),
     }
 }
 
@@ -350,4 +373,25 @@ impl Budget {
 /// What a panic could leave half done is a list of calls, which is still a list of calls.
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_pays_as_one_and_as_a_part_of_its_block() {
+        let key = |text: &str| quota_key(&Caller::Anonymous, Some(text.parse().unwrap()));
+        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
+        assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
+        let keys = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8:0:1::1", "2001:db8:1::1"].map(key);
+        let distinct: std::collections::HashSet<QuotaKey> = keys.into_iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+        assert!(keys[2].shares_block(keys[3]), "its neighbour may be itself");
+        assert!(!keys[3].shares_block(keys[4]) && !keys[0].shares_block(keys[1]));
+        let address = Some("192.0.2.1".parse().unwrap());
+        let named = Caller::Named("a".into());
+        assert_eq!(quota_key(&named, address), quota_key(&named, None), "a name pays, wherever it is");
+        assert_ne!(quota_key(&named, None), quota_key(&Caller::Subject("a".into()), None));
+    }
 }

@@ -37,7 +37,7 @@ mod upgrade;
 mod fuzz;
 
 pub use body::Body;
-pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights};
+pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights, quota_key};
 pub use calls::{Calls, Coalescer};
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceConfig};

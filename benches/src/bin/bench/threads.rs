@@ -78,7 +78,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 fn route() -> Result<Query> {
     let config = BTreeMap::from([("nobody".to_owned(), ServiceConfig::at("http://127.0.0.1:9"))]);
     let services = Services::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
-    let runtime = Runtime::new(&RuntimeConfig::default())?;
+    let runtime = {
+        let config = RuntimeConfig::default();
+        Runtime::new(&config, offload::OffloadPool::start(config.offload())?)?
+    };
     let config: QueryConfig = serde_json::from_str(r#"{"services":["nobody"]}"#)?;
     let (trusted, documents) = (std::sync::Arc::default(), query::Documents::new());
     let ground = Ground {

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use offload::{OffloadConfig, OffloadPool};
 use serde_json::Value;
 use services::transport::Endpoint;
 use services::{Body, Call, Problem, ServiceConfig, Services, Transport, TransportError};
@@ -99,6 +100,10 @@ pub(crate) fn services(stage: &Arc<Stage>) -> Services {
     services.with_transport(Arc::new(Wire(Arc::clone(stage))))
 }
 
+pub(crate) fn pool() -> OffloadPool {
+    OffloadPool::start(OffloadConfig::default()).unwrap()
+}
+
 /// A declaration, written in JSON.
 pub(crate) fn declaration(text: &str) -> Declaration {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -106,7 +111,7 @@ pub(crate) fn declaration(text: &str) -> Declaration {
 
 pub(crate) fn mistakes(path: &str, text: &str) -> Vec<Mistake> {
     let stage = Arc::new(Stage { answers: Mutex::default(), seen: Mutex::default() });
-    let ground = Ground { path, services: &services(&stage), documents: &BTreeMap::new() };
+    let ground = Ground { path, services: &services(&stage), documents: &BTreeMap::new(), offload: &pool() };
     Aggregate::new(&declaration(text), &LimitsConfig::default(), &ground).err().unwrap_or_default()
 }
 
@@ -124,7 +129,8 @@ impl Rig {
         };
         let answers = Mutex::new(answers.iter().map(says).collect());
         let stage = Arc::new(Stage { answers, seen: Mutex::default() });
-        let ground = Ground { path, services: &services(&stage), documents: &BTreeMap::new() };
+        let ground =
+            Ground { path, services: &services(&stage), documents: &BTreeMap::new(), offload: &pool() };
         let aggregate = Aggregate::new(&declaration(text), &limits, &ground);
         let aggregate = aggregate.unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
         Self { stage, aggregate }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use super::rig::{Stage, declaration, services};
+use super::rig::{Stage, declaration, pool, services};
 use crate::{Aggregate, Ground, LimitsConfig};
 
 const DECLARED: &str = r#"{

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use offload::OffloadPool;
 use query::{Language, Recording, Replay, ReplayError, Replayed, Runtime, RuntimeConfig};
 
 use crate::call::{self, Problem, Program};
@@ -24,7 +25,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let memory = RuntimeConfig::default().memory.0.max(recording.memory());
     let config =
         RuntimeConfig { instances: Some(1), memory: services::Bytes(memory), ..RuntimeConfig::default() };
-    let runtime = Runtime::new(&config)?;
+    let runtime = Runtime::new(&config, OffloadPool::start(config.offload())?)?;
     let changed = !recording.is_of(&program.bytes);
     if changed {
         terminal::complain(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use filter::{FilterStats, Metric, Value};
+use offload::OffloadStats;
 use script_runtime::PoolStats;
 use services::stats::Reading;
 use services::{EndpointStats, ServiceStats};
@@ -30,6 +31,7 @@ pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, 
         config(page, &reloads)?;
         page.gauge("orfa_ready", "Whether /readyz says yes", [([], u64::from(is_ready))])?;
         upstream(page, &life.services.stats())?;
+        offload(page, &life.offload.stats())?;
         programs(page, &life)?;
         filters(page, &life)?;
         scripts(page, &life)
@@ -95,6 +97,19 @@ fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
     page.gauge("orfa_upstream_endpoint_under_way", help, each(|end| u64::from(end.outstanding)))?;
     let help = "Whether an endpoint gets requests";
     page.gauge("orfa_upstream_endpoint_healthy", help, each(|end| u64::from(end.healthy)))
+}
+
+/// The threads for work that clients cause.
+fn offload(page: &mut Page<'_>, stats: &OffloadStats) -> fmt::Result {
+    let help = "Jobs that wait for a thread of low priority";
+    page.gauge("orfa_offload_queued", help, [([], stats.queued as u64)])?;
+    page.gauge("orfa_offload_running", "Jobs that such a thread has", [([], stats.running as u64)])?;
+    let jobs = stats.kinds.iter().map(|(kind, stats)| ([("kind", *kind)], stats.jobs));
+    page.counter("orfa_offload_jobs", "Jobs that were given to such a thread, by kind", jobs)?;
+    let cpu = stats.kinds.iter().map(|(kind, stats)| ([("kind", *kind)], stats.cpu.as_secs_f64()));
+    page.counter("orfa_offload_cpu_seconds", "CPU time of those jobs", cpu)?;
+    let rejected = stats.rejected.iter().map(|(reason, count)| ([("reason", *reason)], *count));
+    page.counter("orfa_offload_rejected", "Jobs without a result, by reason", rejected)
 }
 
 /// The query runtime: its cache of compiled programs, and its instances.

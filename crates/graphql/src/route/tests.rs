@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::FutureExt;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http_body_util::BodyExt;
+use offload::OffloadConfig;
 
 use super::*;
 use crate::RemoteService;
@@ -26,6 +27,7 @@ fn route(rig: &Rig, config: &str) -> Graphql {
         supergraph: None,
         listed: Vec::new(),
         schemas: &Arc::default(),
+        offload: &OffloadPool::start(OffloadConfig::default()).expect("a thread"),
     };
     Graphql::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"))
 }

@@ -1,0 +1,22 @@
+//! One place for work that clients cause: compiling, planning, type stripping, and whatever else takes a thread for
+//! longer than a moment.
+//!
+//! [`OffloadPool::run`] runs a job on a thread of low priority. Jobs wait in a bounded queue (`queue.rs`), are charged to
+//! their payer before they start (`quota.rs`; [`QuotaKey`] names the payer), have a deadline, and leave the queue when
+//! their caller's future is dropped. A job that can look stops when [`JobContext::is_cancelled`].
+
+mod clock;
+mod job;
+mod key;
+mod pool;
+mod queue;
+mod quota;
+mod stats;
+mod worker;
+
+pub use clock::CpuClock;
+pub use job::{JobContext, JobRequest, OffloadError};
+pub use key::QuotaKey;
+pub use pool::{OffloadConfig, OffloadPool};
+pub use quota::QuotaBook;
+pub use stats::{JobKindStats, OffloadStats};

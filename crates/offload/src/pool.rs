@@ -1,0 +1,214 @@
+//! The pool: what a caller does with it, and what happens to its job.
+//!
+//! A job is charged and queued by its caller's task, and given to a thread as soon as one is free. What is to be done
+//! when a thread is done is done by a task of the runtime, and by the job's caller if that comes first: the threads
+//! themselves take no lock (see `worker.rs`).
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::job::{JobContext, JobRequest, OffloadError};
+use crate::queue::{Admission, JobQueue, JobRank, QueuedJob};
+use crate::quota::QuotaBook;
+use crate::stats::OffloadStats;
+use crate::worker::{self, Assignment, Delivery, Work};
+
+/// The settings of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffloadConfig {
+    /// The number of threads.
+    pub threads: usize,
+    /// The CPU time that one payer may cause in ten seconds.
+    pub quota: Duration,
+}
+
+/// A pool of threads of low priority. Clones are handles of the same one; the threads end with the last of them.
+#[derive(Clone)]
+pub struct OffloadPool(Arc<Shared>);
+
+struct Shared {
+    workers: Vec<Sender<Assignment>>,
+    quota: QuotaBook,
+    state: Mutex<State>,
+}
+
+struct State {
+    jobs: JobQueue,
+    stats: OffloadStats,
+}
+
+/// A job that its caller waits for: dropped, it is given up.
+struct Waiting<'a> {
+    pool: &'a OffloadPool,
+    rank: JobRank,
+    context: Arc<JobContext>,
+    is_done: bool,
+}
+
+impl Default for OffloadConfig {
+    fn default() -> Self {
+        Self { threads: 1, quota: Duration::from_millis(500) }
+    }
+}
+
+impl OffloadPool {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system refuses them.
+    pub fn start(config: OffloadConfig) -> io::Result<Self> {
+        let threads = config.threads.max(1);
+        let workers = (0..threads).map(worker::start).collect::<io::Result<Vec<_>>>()?;
+        let state = State { jobs: JobQueue::new(threads), stats: OffloadStats::default() };
+        let quota = QuotaBook::new(config.quota);
+        Ok(Self(Arc::new(Shared { workers, quota, state: Mutex::new(state) })))
+    }
+
+    /// Runs a job on one of the threads and waits for its result, until the deadline at the latest.
+    ///
+    /// The payer is charged the estimate at once, and what the job took when it is over. Where this future is dropped,
+    /// a job that waits is taken back, and one that runs can see it.
+    ///
+    /// # Errors
+    /// When the payer has used up its quota, too many jobs wait, the deadline passes, or the job panics.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        request: JobRequest,
+        job: impl FnOnce(&JobContext) -> T + Send + 'static,
+    ) -> Result<T, OffloadError> {
+        let (sender, result) = oneshot::channel();
+        let work = Box::new(move |context: &JobContext| -> Delivery {
+            let result = match context.is_cancelled() {
+                true => Err(OffloadError::DeadlineExceeded),
+                // A panic ends this job alone.
+                false => catch_unwind(AssertUnwindSafe(|| job(context))).map_err(|_| OffloadError::Panicked),
+            };
+            Box::new(move || drop(sender.send(result)))
+        });
+        let mut waiting = self.submit(request, work)?;
+        let result = tokio::select! {
+            biased;
+            // What was displaced is dropped, and has no result.
+            result = result => result.unwrap_or(Err(OffloadError::QueueFull)),
+            () = tokio::time::sleep_until(request.deadline.into()) => Err(OffloadError::DeadlineExceeded),
+        };
+        waiting.is_done = true;
+        if let Err(error) = &result {
+            self.lock().stats.reject(error.reason());
+        }
+        if !matches!(result, Err(OffloadError::DeadlineExceeded)) {
+            self.finish(waiting.rank.number);
+        }
+        result
+    }
+
+    /// The accounts of all payers, for work that is done elsewhere.
+    #[must_use]
+    pub fn quota(&self) -> &QuotaBook {
+        &self.0.quota
+    }
+
+    /// What it has to do, and did.
+    #[must_use]
+    pub fn stats(&self) -> OffloadStats {
+        let state = self.lock();
+        let (queued, running) = (state.jobs.queued(), state.jobs.running());
+        OffloadStats { queued, running, ..state.stats.clone() }
+    }
+
+    /// Charges for a job and queues it.
+    fn submit(&self, request: JobRequest, work: Work) -> Result<Waiting<'_>, OffloadError> {
+        let JobRequest { payer, estimate, deadline, .. } = request;
+        let charged = self.0.quota.try_charge(payer, estimate, Instant::now());
+        let owed_until = charged.map_err(|retry_after| {
+            let error = OffloadError::QuotaExceeded { retry_after };
+            self.lock().stats.reject(error.reason());
+            error
+        })?;
+        let context = Arc::new(JobContext::new(deadline));
+        let job = QueuedJob { request, context: Arc::clone(&context), work };
+        let admission = self.lock().jobs.push(owed_until, job);
+        let rank = match admission {
+            Admission::Queued(rank) => rank,
+            Admission::Displaced(rank, displaced) => {
+                self.refund(&displaced.request);
+                rank
+            }
+            Admission::Refused => {
+                self.refund(&request);
+                self.lock().stats.reject(OffloadError::QueueFull.reason());
+                return Err(OffloadError::QueueFull);
+            }
+        };
+        self.start_jobs();
+        Ok(Waiting { pool: self, rank, context, is_done: false })
+    }
+
+    /// Gives jobs to threads for as long as there are both.
+    fn start_jobs(&self) {
+        while let Some((number, worker, assignment, finished)) = self.next_job() {
+            if let Some(sender) = self.0.workers.get(worker) {
+                // A thread lives as long as its sender.
+                let _ = sender.send(assignment);
+            }
+            let pool = self.clone();
+            tokio::spawn(async move {
+                let _ = finished.await;
+                pool.finish(number);
+            });
+        }
+    }
+
+    fn next_job(&self) -> Option<(u64, usize, Assignment, oneshot::Receiver<()>)> {
+        let mut state = self.lock();
+        let (number, worker, work) = state.jobs.start()?;
+        let context = state.jobs.context(number)?;
+        drop(state);
+        let (sender, finished) = oneshot::channel();
+        Some((number, worker, Assignment { context, work, finished: sender }, finished))
+    }
+
+    /// Notes that a thread is done with a job, the first time that it is told so, and gives it another one.
+    fn finish(&self, number: u64) {
+        let mut state = self.lock();
+        let Some(job) = state.jobs.finish(number) else { return };
+        let cpu = job.context.cpu();
+        state.stats.count(job.request.kind, cpu);
+        drop(state);
+        self.0.quota.correct(job.request.payer, job.request.estimate, cpu, Instant::now());
+        self.start_jobs();
+    }
+
+    /// Gives back what a job was charged that was never begun.
+    fn refund(&self, request: &JobRequest) {
+        self.0.quota.correct(request.payer, request.estimate, Duration::ZERO, Instant::now());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.context.abandon();
+        let mut state = self.pool.lock();
+        if !self.is_done {
+            state.stats.reject("cancelled");
+        }
+        let withdrawn = state.jobs.withdraw(self.rank);
+        drop(state);
+        // Its work is dropped here, out of the lock.
+        if let Some(job) = withdrawn {
+            self.pool.refund(&job.request);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

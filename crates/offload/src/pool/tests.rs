@@ -1,0 +1,213 @@
+//! That jobs are bounded, fair, charged, cancelled and contained, whatever threads do meanwhile.
+
+use std::sync::mpsc;
+
+use futures_util::FutureExt;
+use futures_util::future::{join_all, select_all};
+
+use super::*;
+use crate::key::QuotaKey;
+use crate::queue::{MAX_QUEUED, MAX_QUEUED_PER_PAYER};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn pool(threads: usize, quota: Duration) -> OffloadPool {
+    OffloadPool::start(OffloadConfig { threads, quota }).unwrap()
+}
+
+fn of(payer: u64) -> JobRequest {
+    let estimate = Duration::from_millis(1);
+    JobRequest { kind: "test", payer: QuotaKey::new(&payer), estimate, deadline: Instant::now() + HOUR }
+}
+
+/// A job that keeps a thread until the sender is dropped.
+async fn block(pool: &OffloadPool, payer: u64) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
+    let (go, gone) = mpsc::channel::<()>();
+    let (begins, begun) = oneshot::channel();
+    let pool = pool.clone();
+    let blocked = tokio::spawn(async move {
+        let job = move |_: &JobContext| begins.send(()).is_ok() && gone.recv().is_err();
+        assert_eq!(pool.run(of(payer), job).await, Ok(true));
+    });
+    begun.await.unwrap();
+    (go, blocked)
+}
+
+#[tokio::test]
+async fn contains_a_panic_in_its_job() {
+    let pool = pool(1, HOUR);
+    assert_eq!(pool.run(of(1), |_| -> u8 { panic!("on purpose") }).await, Err(OffloadError::Panicked));
+    assert_eq!(pool.run(of(1), |_| 7).await, Ok(7));
+    assert_eq!(pool.stats().rejected["panic"], 1);
+}
+
+#[tokio::test]
+async fn runs_jobs_with_less_priority_than_their_callers() {
+    let pool = pool(1, HOUR);
+    let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
+    assert!(pool.run(of(1), move |_| nice()).await.unwrap() > nice());
+}
+
+#[tokio::test]
+async fn bounds_the_queue_of_one_payer_and_keeps_room_for_others() {
+    let pool = pool(1, HOUR);
+    let (go, blocked) = block(&pool, 0).await;
+    let many: Vec<_> = (0..=MAX_QUEUED_PER_PAYER).map(|_| pool.run(of(1), |_| ()).boxed()).collect();
+    let (full, at, others) = select_all(many).await;
+    assert_eq!((full, at), (Err(OffloadError::QueueFull), MAX_QUEUED_PER_PAYER));
+    let other = pool.run(of(2), |_| ());
+    drop(go);
+    assert_eq!(other.await, Ok(()));
+    assert!(join_all(others).await.iter().all(Result::is_ok));
+    blocked.await.unwrap();
+    assert_eq!(pool.stats().rejected["queue-full"], 1);
+}
+
+#[tokio::test]
+async fn bounds_the_whole_queue_and_displaces_whoever_owes_most() {
+    let pool = pool(1, HOUR);
+    let (go, blocked) = block(&pool, 0).await;
+    let greedy = (0..MAX_QUEUED_PER_PAYER).map(|_| 1);
+    let payers = greedy.chain(2..).take(MAX_QUEUED);
+    let mut waiting: Vec<_> = payers.map(|payer| pool.run(of(payer), |_| ()).boxed()).collect();
+    assert!(waiting.iter_mut().all(|job| job.now_or_never().is_none()));
+    let mut newcomer = pool.run(of(u64::MAX), |_| ()).boxed();
+    assert!((&mut newcomer).now_or_never().is_none(), "it is queued");
+    let (displaced, at, rest) = select_all(waiting).await;
+    assert_eq!((displaced, at), (Err(OffloadError::QueueFull), MAX_QUEUED_PER_PAYER - 1));
+    assert_eq!(pool.stats().queued, MAX_QUEUED);
+    drop((go, rest));
+    assert_eq!(newcomer.await, Ok(()));
+    blocked.await.unwrap();
+}
+
+#[tokio::test]
+async fn serves_a_payer_s_first_job_before_another_s_tenth() {
+    let pool = pool(1, HOUR);
+    let (go, blocked) = block(&pool, 0).await;
+    let (sender, order) = mpsc::channel();
+    let job = |payer: u64| {
+        let sender = sender.clone();
+        pool.run(of(payer), move |_| sender.send(payer).unwrap()).boxed()
+    };
+    let mut jobs: Vec<_> = [1; 10].into_iter().chain([2, 3]).map(job).collect();
+    assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
+    drop(go);
+    join_all(jobs).await;
+    blocked.await.unwrap();
+    let order: Vec<u64> = order.try_iter().collect();
+    assert_eq!(order, [[1, 2, 3].as_slice(), &[1; 9]].concat());
+}
+
+#[tokio::test]
+async fn gives_a_block_of_networks_sixteen_jobs_a_round() {
+    let pool = pool(1, HOUR);
+    let (go, blocked) = block(&pool, 0).await;
+    let (sender, order) = mpsc::channel();
+    let job = |payer: u64| {
+        let sender = sender.clone();
+        let key = QuotaKey::new(&payer);
+        let request = JobRequest { payer: if payer > 1 { key.in_block(&"block") } else { key }, ..of(payer) };
+        pool.run(request, move |_| sender.send(payer).unwrap()).boxed()
+    };
+    let mut jobs: Vec<_> = (2..42).chain([1]).map(job).collect();
+    assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
+    drop(go);
+    join_all(jobs).await;
+    blocked.await.unwrap();
+    assert_eq!(order.try_iter().position(|payer| payer == 1), Some(16));
+}
+
+#[tokio::test]
+async fn gives_one_payer_one_thread_at_a_time() {
+    let pool = pool(2, HOUR);
+    let (go, blocked) = block(&pool, 1).await;
+    let mut second = pool.run(of(1), |_| ()).boxed();
+    assert!((&mut second).now_or_never().is_none());
+    assert_eq!(pool.run(of(2), |_| ()).await, Ok(()), "the other thread is free");
+    assert_eq!(pool.stats().queued, 1);
+    drop(go);
+    assert_eq!(second.await, Ok(()));
+    blocked.await.unwrap();
+}
+
+#[tokio::test]
+async fn takes_a_job_back_that_nobody_waits_for() {
+    let pool = pool(1, HOUR);
+    let (go, blocked) = block(&pool, 0).await;
+    let kept = Arc::new(());
+    let job = {
+        let kept = Arc::clone(&kept);
+        pool.run(of(1), move |_| drop(kept))
+    };
+    let mut job = job.boxed();
+    assert!((&mut job).now_or_never().is_none());
+    assert_eq!(pool.stats().queued, 1);
+    drop(job);
+    let stats = pool.stats();
+    assert_eq!((stats.queued, stats.rejected["cancelled"]), (0, 1));
+    assert_eq!(Arc::strong_count(&kept), 1, "what it held is let go");
+    drop(go);
+    blocked.await.unwrap();
+}
+
+#[tokio::test]
+async fn shows_a_running_job_that_its_caller_is_gone() {
+    let pool = pool(1, HOUR);
+    let (begins, begun) = oneshot::channel();
+    let (ends, ended) = oneshot::channel();
+    let job = pool.run(of(1), move |job| {
+        let _ = begins.send(());
+        while !job.is_cancelled() {
+            std::thread::yield_now();
+        }
+        let _ = ends.send(());
+    });
+    tokio::select! { _ = job => {}, _ = begun => {} }
+    ended.await.unwrap();
+}
+
+#[tokio::test]
+async fn gives_up_a_job_at_its_deadline() {
+    let pool = pool(1, HOUR);
+    let (go, blocked) = block(&pool, 0).await;
+    let deadline = Instant::now() + Duration::from_millis(5);
+    let late = pool.run(JobRequest { deadline, ..of(1) }, |_| ()).await;
+    assert_eq!(late, Err(OffloadError::DeadlineExceeded));
+    let stats = pool.stats();
+    assert_eq!((stats.queued, stats.rejected["deadline"]), (0, 1));
+    drop(go);
+    blocked.await.unwrap();
+}
+
+#[tokio::test]
+async fn begins_no_job_whose_deadline_has_passed() {
+    let pool = pool(1, HOUR);
+    let late = JobRequest { deadline: Instant::now(), ..of(1) };
+    let (sender, begun) = mpsc::channel();
+    let ended = pool.run(late, move |_| sender.send(())).await;
+    assert_eq!(ended, Err(OffloadError::DeadlineExceeded));
+    assert!(begun.recv().is_err(), "it was dropped and not run");
+}
+
+#[tokio::test]
+async fn charges_before_a_job_starts_and_corrects_after_it() {
+    let pool = pool(1, Duration::from_millis(100));
+    let costly = JobRequest { estimate: Duration::from_millis(150), ..of(1) };
+    let (go, blocked) = block(&pool, 0).await;
+    let mut first = pool.run(costly, |_| ()).boxed();
+    assert!((&mut first).now_or_never().is_none());
+    let refused = pool.run(of(1), |_| ()).await;
+    assert!(matches!(refused, Err(OffloadError::QuotaExceeded { .. })), "{refused:?}");
+    drop(go);
+    assert_eq!(first.await, Ok(()));
+    blocked.await.unwrap();
+    assert_eq!(pool.run(of(1), |_| ()).await, Ok(()), "it took less than the estimate");
+    let spin = |job: &JobContext| job.add_cpu(Duration::from_secs(1));
+    assert_eq!(pool.run(of(2), spin).await, Ok(()));
+    assert!(pool.quota().retry_after(QuotaKey::new(&2_u64), Instant::now()).is_some(), "it took more");
+    let stats = pool.stats();
+    assert_eq!(stats.kinds["test"].jobs, 4);
+    assert!(stats.kinds["test"].cpu >= Duration::from_secs(1));
+    assert_eq!(stats.rejected["quota"], 1);
+}
