@@ -10,6 +10,7 @@ mod kept;
 mod lifted;
 mod limits;
 mod lower;
+mod response_keys;
 pub(crate) mod shape;
 mod supergraph;
 pub(crate) mod types;
@@ -41,6 +42,7 @@ use data::{Position, Step};
 use kept::Kept;
 use lifted::lifted;
 use lower::{Broken, Lowering};
+use response_keys::{ReservedNames, ResponseKeys};
 use shape::{Shape, ShapeId, Shaping};
 use types::{Ty, Types};
 
@@ -58,6 +60,7 @@ pub(crate) struct Planner {
     /// For what that one finds no way to.
     again: Option<Hive>,
     types: Arc<Types>,
+    reserved: ReservedNames,
     subgraphs: HashMap<Arc<str>, Subgraph>,
     rules: ValidationPlan,
     limits: GraphqlLimits,
@@ -123,6 +126,7 @@ impl Planner {
             hive,
             again,
             types: Arc::new(types),
+            reserved: ReservedNames::of(&document),
             subgraphs: subgraphs.collect(),
             rules: default_rules_validation_plan(),
             limits: *limits,
@@ -164,8 +168,9 @@ impl Planner {
             tracing::error!(reason, "a document could not be planned");
             vec![GraphqlError::new(Code::Plan, "the gateway can't plan this document; its log says why")]
         };
-        let (positions, steps) = self.lowered(&document, &operation, name).map_err(broken)?;
-        let mut shaping = Shaping::new(&self.types, &positions, &document);
+        let keys = ResponseKeys::of(&document, &self.reserved);
+        let (positions, steps) = self.lowered(&document, &keys, &operation, name).map_err(broken)?;
+        let mut shaping = Shaping::new(&self.types, &positions, &document, &keys);
         let root = shaping.root(operation.selections, root);
         let (shapes, scans) = (std::mem::take(&mut shaping.shapes), shaping.scans);
         Ok(Plan {
@@ -223,14 +228,16 @@ impl Planner {
     fn lowered(
         &self,
         document: &Document,
+        keys: &ResponseKeys<'_>,
         operation: &Operation<'_>,
         name: Option<&str>,
     ) -> Result<(Vec<Position>, Vec<Step>), Broken> {
         let mut lowering = Lowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
-        if let Some(document) = without_introspection(document, name)
-            && let Some(node) = self.planned(&document, name, operation.kind)?
-        {
-            lowering.node(&node)?;
+        if let Some(mut document) = without_introspection(document, name) {
+            keys.rename(&mut document);
+            if let Some(node) = self.planned(&document, name, operation.kind)? {
+                lowering.node(&node)?;
+            }
         }
         Ok((lowering.positions, lowering.steps))
     }

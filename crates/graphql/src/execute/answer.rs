@@ -119,7 +119,7 @@ impl<'r> Writer<'r> {
         // Nobody is asked for a type on which nothing depends.
         let is_untold = |variant: &Variant| variant.only.is_none() && !self.run.tells(shape.position);
         let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
-        self.told(shape.position, values);
+        self.told(id, values);
         let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {
             self.untyped(shape.parent, ty);
             return false;

@@ -1,6 +1,7 @@
 //! Plans are made of composed schemas and run against a table of answers.
 
 mod ahead;
+mod aliases;
 mod copied;
 mod federated;
 mod nested;

@@ -55,7 +55,7 @@ pub(crate) struct Position {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) from: From,
-    /// What it has, by the key in the answer.
+    /// What it has, by the key that it is planned by.
     pub(crate) fields: HashMap<Arc<str>, Vec<Entry>>,
     pub(crate) teller: Option<Teller>,
 }
@@ -79,11 +79,15 @@ pub(crate) enum From {
 /// A field in a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
+    /// The name of the field in the schema.
+    pub(crate) field: Box<str>,
     /// Of objects of these types.
     pub(crate) only: Only,
     pub(crate) lookup: Lookup,
     /// Whether the service was asked for it by another key, so that a field of this key may stand beside it.
     pub(crate) is_renamed: bool,
+    /// Whether it depends on variables if the service was asked for it.
+    pub(crate) is_conditional: bool,
     /// The names of an enum's values, by what the service says.
     pub(crate) spelling: Option<Arc<HashMap<Box<str>, Box<str>>>>,
 }
@@ -263,8 +267,12 @@ impl Slot {
             Some(entries) => entries,
             None => self.fields.entry(key.into()).or_default(),
         };
-        if !entries.iter().any(|known| known.only == entry.only && known.lookup == entry.lookup) {
-            entries.push(entry);
+        let is_same = |known: &&mut Entry| {
+            (&known.field, &known.only, &known.lookup) == (&entry.field, &entry.only, &entry.lookup)
+        };
+        match entries.iter_mut().find(is_same) {
+            Some(known) => known.is_conditional &= entry.is_conditional,
+            None => entries.push(entry),
         }
     }
 

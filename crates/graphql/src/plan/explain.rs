@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Plan;
 use super::data::{Call, Group, PositionId, Step};
+use super::response_keys::client_key;
 use crate::subgraph::From;
 use crate::{Ask, How};
 
@@ -59,14 +60,14 @@ impl Plan {
         let position = &self.positions[group.position];
         let slot = &position.slots[group.slot];
         let mut path = self.path(group.position);
-        path.extend(slot.field().map(ToString::to_string));
+        path.extend(slot.field().map(|key| client_key(key).to_owned()));
         if path.is_empty() { "the answer".to_owned() } else { path.join(".") }
     }
 
     fn path(&self, position: PositionId) -> Vec<String> {
         let Some((parent, key)) = &self.positions[position].parent else { return Vec::new() };
         let mut path = self.path(*parent);
-        path.push(key.to_string());
+        path.push(client_key(key).to_owned());
         path
     }
 }

@@ -234,9 +234,11 @@ impl<'a> Lowering<'a> {
     fn value(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, field: &FieldSelection) -> Done {
         let key = field.selection_identifier();
         let entry = Entry {
+            field: field.name.as_str().into(),
             only: spot.only.clone(),
             lookup: Lookup::Itself,
             is_renamed: false,
+            is_conditional: spot.is_conditional,
             spelling: self.spelling(fetch, spot.parent, &field.name),
         };
         self.positions[spot.position].slots[spot.slot].add(key, entry);

@@ -14,9 +14,12 @@ use graphql_tools::static_graphql::query::{
     Definition, Document, Field as Asked, FragmentDefinition, Selection, SelectionSet,
 };
 
+use super::Plan;
 use super::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId};
+use super::response_keys::ResponseKeys;
 use super::types::{Ty, TypeId, Types};
 use super::values::quoted;
+use crate::error::Segment;
 use collect::Collected;
 pub(crate) use copied::{Copied, Plain};
 
@@ -61,6 +64,8 @@ pub(crate) struct Scan {
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) key: Arc<str>,
+    /// The key that it is planned by.
+    pub(crate) planned: Arc<str>,
     /// The key as a member's name, with its colon.
     pub(crate) quoted: Bytes,
     pub(crate) name: Box<str>,
@@ -115,6 +120,7 @@ struct Part {
 pub(crate) struct Shaping<'d> {
     types: &'d Types,
     positions: &'d [Position],
+    keys: &'d ResponseKeys<'d>,
     fragments: HashMap<&'d str, &'d FragmentDefinition>,
     sets: HashMap<usize, &'d SelectionSet>,
     known: HashMap<(Option<PositionId>, TypeId, Vec<Part>), ShapeId>,
@@ -123,8 +129,40 @@ pub(crate) struct Shaping<'d> {
     pub(crate) scans: usize,
 }
 
+impl Plan {
+    /// Adds to the path of an object what a service says below it, by the keys of the answer. Where that leads to what no client
+    /// selected, it ends.
+    pub(crate) fn extend_path(
+        &self,
+        path: &mut Vec<Segment>,
+        of: ShapeId,
+        planned: impl Iterator<Item = Segment>,
+    ) {
+        let mut shapes = vec![of];
+        for segment in planned {
+            let Segment::Key(key) = &segment else {
+                path.push(segment);
+                continue;
+            };
+            let variants = shapes.iter().flat_map(|shape| &self.shapes[*shape].variants);
+            let fields = variants.flat_map(|variant| &variant.fields);
+            let fields: Vec<&Field> = fields.filter(|field| field.planned == *key).collect();
+            let Some(field) = fields.first() else { return };
+            path.push(Segment::Key(Arc::clone(&field.key)));
+            shapes = fields.iter().filter_map(|field| field.shape).collect();
+            shapes.sort_unstable();
+            shapes.dedup();
+        }
+    }
+}
+
 impl<'d> Shaping<'d> {
-    pub(crate) fn new(types: &'d Types, positions: &'d [Position], document: &'d Document) -> Self {
+    pub(crate) fn new(
+        types: &'d Types,
+        positions: &'d [Position],
+        document: &'d Document,
+        keys: &'d ResponseKeys<'d>,
+    ) -> Self {
         let fragments = document.definitions.iter().filter_map(|definition| match definition {
             Definition::Fragment(fragment) => Some((fragment.name.as_str(), fragment)),
             Definition::Operation(_) => None,
@@ -132,6 +170,7 @@ impl<'d> Shaping<'d> {
         Self {
             types,
             positions,
+            keys,
             fragments: fragments.collect(),
             sets: HashMap::new(),
             known: HashMap::new(),
@@ -262,11 +301,12 @@ impl<'d> Shaping<'d> {
         let when = when.map(|(place, (_, when))| (place, when.clone())).collect();
         let declared =
             self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
-        let child = position.and_then(|position| self.positions[position].children.get(key).copied());
+        let planned: Arc<str> = self.keys.planned(first).into();
+        let child = position.and_then(|position| self.positions[position].children.get(&planned).copied());
         let source = match first.name.as_str() {
             "__typename" => Source::Typename,
             "__schema" | "__type" => Source::Introspection(self.whole(&fields)),
-            _ => self.slots(position, key, child),
+            _ => self.slots(position, &first.name, &planned, child),
         };
         let ty = match &source {
             Source::Typename => Ty::NonNull(Box::new(Ty::Named(self.types.find("String")?))),
@@ -282,10 +322,17 @@ impl<'d> Shaping<'d> {
         member.push(b':');
         let (key, name) = (key.into(), first.name.as_str().into());
         let (quoted, copied) = (member.into(), None);
-        Some(Field { key, quoted, name, ty, source, shape, child, copied, when, location })
+        Some(Field { key, planned, quoted, name, ty, source, shape, child, copied, when, location })
     }
 
-    fn slots(&self, position: Option<PositionId>, key: &str, child: Option<PositionId>) -> Source {
+    /// Where a field is read that was asked for by its name and this key.
+    fn slots(
+        &self,
+        position: Option<PositionId>,
+        name: &str,
+        key: &str,
+        child: Option<PositionId>,
+    ) -> Source {
         let below = |slot| {
             let slots = &self.positions[child?].slots;
             slots.iter().position(|known| known.from == From::Parent(slot))
@@ -296,7 +343,7 @@ impl<'d> Shaping<'d> {
             let is_seen = move |entry: &&Entry| {
                 let hides =
                     |other: &Entry| other.is_renamed && (other.only.is_none() || other.only == entry.only);
-                entry.is_renamed || !entries.iter().any(hides)
+                *entry.field == *name && (entry.is_renamed || !entries.iter().any(hides))
             };
             entries.iter().filter(is_seen).map(move |entry| Read {
                 number: 0,

@@ -13,7 +13,7 @@ impl<'r> Writer<'r> {
     pub(super) async fn root(&mut self, id: ShapeId, values: &[Val<'r>]) -> bool {
         let shape = &self.run.plan.shapes[id];
         let Some(variant) = shape.variants.first() else { return false };
-        self.told(shape.position, values);
+        self.told(id, values);
         self.scan(variant, values);
         let place = Place { ty: shape.parent, values, base: 0 };
         self.out.push(b'{');

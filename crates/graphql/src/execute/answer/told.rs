@@ -7,23 +7,26 @@ use serde_json::Value as Json;
 use super::{Step, Val, Writer};
 use crate::SourceError;
 use crate::error::{Code, GraphqlError, Segment};
-use crate::plan::data::{PositionId, Slot};
-use crate::plan::shape::Field;
+use crate::plan::data::Slot;
+use crate::plan::shape::{Field, ShapeId};
 use crate::plan::types::TypeId;
 
 impl<'r> Writer<'r> {
     /// What services told of an object, and of fields that they were asked for by themselves, beside the values.
-    pub(super) fn told(&mut self, position: Option<PositionId>, values: &[Val<'r>]) {
+    pub(super) fn told(&mut self, shape: ShapeId, values: &[Val<'r>]) {
+        let plan = self.run.plan;
         for (slot, value) in values.iter().enumerate() {
             if let Val::At(_, _, Some(error)) = value
                 && let Some(error) = self.run.errors.get(*error as usize)
             {
-                let mut entry = self.upstream(error);
-                let slot = position.and_then(|position| self.run.plan.positions[position].slots.get(slot));
-                entry.path.extend(slot.and_then(Slot::field).map(|key| Segment::Key(Arc::clone(key))));
+                let entry = self.upstream(error);
+                let position = plan.shapes[shape].position.map(|position| &plan.positions[position]);
+                let slot = position.and_then(|position| position.slots.get(slot));
+                let field = slot.and_then(Slot::field).map(|key| Segment::Key(Arc::clone(key)));
                 self.errors.extend(error.told.iter().map(|told| {
                     let mut entry = in_words(&entry, told);
-                    entry.path.extend(below(told));
+                    let planned = field.clone().into_iter().chain(below(told));
+                    plan.extend_path(&mut entry.path, shape, planned);
                     entry
                 }));
             }
@@ -39,11 +42,11 @@ impl<'r> Writer<'r> {
                 continue;
             };
             let mut entry = self.upstream(error);
-            let mut position = group.position;
+            let (mut position, mut root) = (group.position, None);
             while let Some((parent, key)) = &plan.positions[position].parent {
-                position = *parent;
-                entry.path = vec![Segment::Key(Arc::clone(key))];
+                (position, root) = (*parent, Some(Segment::Key(Arc::clone(key))));
             }
+            plan.extend_path(&mut entry.path, plan.root, root.into_iter());
             self.errors.push(entry);
         }
     }

@@ -7,7 +7,7 @@ use super::rig::Rig;
 const LINK: &str = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.3", import: ["@key", "@requires",
   "@provides", "@external", "@shareable", "@override", "@inaccessible", "@interfaceObject"]) "#;
 
-fn rig(services: &[(&str, &str)], data: Value) -> Rig {
+pub(super) fn rig(services: &[(&str, &str)], data: Value) -> Rig {
     let services: Vec<(&str, String)> =
         services.iter().map(|(name, sdl)| (*name, format!("{LINK}{sdl}"))).collect();
     Rig::federated(&services, data)

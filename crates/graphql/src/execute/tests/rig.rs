@@ -117,6 +117,13 @@ impl Rig {
         Self { planner, answers, graphs: Value::Null, kinds, played: None, asked: Mutex::default() }
     }
 
+    /// Has services forget what they changed.
+    pub(super) fn reset(&self) {
+        if let Some(played) = &self.played {
+            *played.sum.lock().unwrap() = 0;
+        }
+    }
+
     /// What services were asked that they can't answer.
     pub(super) fn wrong(&self) -> Vec<String> {
         let played = self.played.as_ref();

@@ -10,28 +10,58 @@ use crate::compose::tests::{cases, composed};
 
 const RUNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/runs");
 
-#[tokio::test]
-async fn whatever_federation_allows_is_answered_as_one_server_with_all_data_answers() {
-    let mut wrong = String::new();
-    for [name, case, expected] in cases(RUNS) {
+/// Services, their data, and what they are asked.
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) asks: Vec<Ask>,
+    data: Value,
+    supergraphs: [(&'static str, String); 2],
+}
+
+/// A query, and what one server with all data answers.
+pub(super) struct Ask {
+    pub(super) query: String,
+    pub(super) variables: String,
+    pub(super) answer: String,
+}
+
+impl Case {
+    /// What is asked of Apollo's composition, and of ours.
+    pub(super) fn rigs(&self) -> impl Iterator<Item = (&'static str, &str, Rig)> {
+        self.supergraphs.iter().map(|(whose, supergraph)| {
+            (*whose, supergraph.as_str(), Rig::ready(supergraph, self.data.clone()))
+        })
+    }
+}
+
+pub(super) fn each_case() -> impl Iterator<Item = Case> {
+    cases(RUNS).into_iter().map(|[name, case, expected]| {
         let (services, rest) = case.split_once("# data\n").expect("data");
         let (data, asks) = rest.split_once("\n# ask").expect("something to ask");
         let data: Value = serde_json::from_str(data).expect("JSON");
         let (apollos, answers) = expected.split_once("\n# answers\n").expect("answers");
         let apollos = apollos.strip_prefix("# supergraph\n").expect("a supergraph").to_owned();
-        for (whose, supergraph) in
-            [("Apollo's", apollos), ("ours", composed(services).expect("a supergraph"))]
-        {
-            let rig = Rig::ready(&supergraph, data.clone());
-            let asks = asks.split("\n# ask");
-            assert_eq!(
-                asks.clone().count(),
-                answers.lines().count(),
-                "`node remake.mjs` makes what is expected"
-            );
-            for (ask, answer) in asks.zip(answers.lines()) {
-                if let Some(difference) = difference(&rig, ask, answer).await {
-                    let _ = writeln!(wrong, "== {name}, {whose}\n{}\n{difference}", ask.trim());
+        let asks = asks.split("\n# ask");
+        assert_eq!(asks.clone().count(), answers.lines().count(), "`node remake.mjs` makes what is expected");
+        let ask = |(ask, answer): (&str, &str)| {
+            let (ask, _) = ask.split_once("\n# answer").unwrap_or((ask, ""));
+            let (query, variables) = ask.split_once("\n# variables\n").unwrap_or((ask, "{}"));
+            Ask { query: query.to_owned(), variables: variables.to_owned(), answer: answer.to_owned() }
+        };
+        let asks = asks.zip(answers.lines()).map(ask).collect();
+        let ours = composed(services).expect("a supergraph");
+        Case { name, asks, data, supergraphs: [("Apollo's", apollos), ("ours", ours)] }
+    })
+}
+
+#[tokio::test]
+async fn whatever_federation_allows_is_answered_as_one_server_with_all_data_answers() {
+    let mut wrong = String::new();
+    for case in each_case() {
+        for (whose, _, rig) in case.rigs() {
+            for ask in &case.asks {
+                if let Some(difference) = difference(&rig, ask).await {
+                    let _ = writeln!(wrong, "== {}, {whose}\n{}\n{difference}", case.name, ask.query.trim());
                 }
             }
         }
@@ -39,18 +69,16 @@ async fn whatever_federation_allows_is_answered_as_one_server_with_all_data_answ
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-async fn difference(rig: &Rig, ask: &str, expected: &str) -> Option<String> {
-    let (ask, _) = ask.split_once("\n# answer").unwrap_or((ask, ""));
-    let (query, variables) = ask.split_once("\n# variables\n").unwrap_or((ask, "{}"));
-    let answer = rig.ask_with(query, variables).await;
+async fn difference(rig: &Rig, ask: &Ask) -> Option<String> {
+    let answer = rig.ask_with(&ask.query, &ask.variables).await;
     let wrong = rig.wrong();
-    let is_same = comparable(&answer) == comparable(expected);
+    let is_same = comparable(&answer) == comparable(&ask.answer);
     (!is_same || !wrong.is_empty())
-        .then(|| format!("  {expected}\n  {answer}\n  {wrong:#?}\n  {:#?}", rig.asked_in_order()))
+        .then(|| format!("  {}\n  {answer}\n  {wrong:#?}\n  {:#?}", ask.answer, rig.asked_in_order()))
 }
 
 /// An answer with no more of its errors than their messages and paths, in the order of these.
-fn comparable(answer: &str) -> Value {
+pub(super) fn comparable(answer: &str) -> Value {
     let Ok(mut answer) = serde_json::from_str::<Value>(answer) else { return answer.into() };
     if let Some(errors) = answer.get_mut("errors").and_then(Value::as_array_mut) {
         for error in errors.iter_mut() {

@@ -81,7 +81,7 @@ impl Lowering<'_> {
         for (position, slot, batch) in spots {
             let (Some(alias), Some(rest)) = (node.aliases.get(batch), rests.get(batch)) else { continue };
             let parent = Arc::clone(self.types.name(self.positions[position].declared));
-            let spot = Spot { position, slot, parent: &parent, only: None };
+            let spot = Spot { position, slot, parent: &parent, only: None, is_conditional: false };
             let fetch = Fetch { outputs: alias.outputs, ..fetch };
             self.select(fetch, &spot, rest.as_ref().unwrap_or(&alias.field.selections), &mut Vec::new())?;
         }
@@ -153,7 +153,7 @@ impl Lowering<'_> {
         let keys = keys.ok_or_else(|| unreadable(name, "it"))?;
         let call = Call::Keys(how.clone(), Arguments::default());
         let slot = self.keyed(fetch, target, &only, call, Reading { needs: &needs, keys }, &[])?;
-        let spot = Spot { position: target.position, slot, parent: name, only };
+        let spot = Spot { position: target.position, slot, parent: name, only, is_conditional: false };
         self.teller(fetch, &spot);
         self.select(fetch, &spot, &SelectionSet { items: own }, &mut Vec::new())?;
         Ok(has_links)

@@ -46,7 +46,9 @@ impl Lowering<'_> {
         };
         let slot =
             self.keyed(fetch, target, only, call, reading, &conditions(&field.skip_if, &field.include_if))?;
-        self.value(fetch, &Spot { position: target.position, slot, parent, only: only.clone() }, field)
+        let spot =
+            Spot { position: target.position, slot, parent, only: only.clone(), is_conditional: false };
+        self.value(fetch, &spot, field)
     }
 
     /// A step for each object, by fields of it.

@@ -23,7 +23,7 @@ impl Lowering<'_> {
             let text = self.text(fetch, &node.operation, None, &parent);
             let document = Document::new(path, &text, variables, is_query);
             let slot = self.root(fetch.subgraph, Call::Document(document), position, &[]);
-            let spot = Spot { position, slot, parent: &parent, only: None };
+            let spot = Spot { position, slot, parent: &parent, only: None, is_conditional: false };
             return self.select(fetch, &spot, &operation.selection_set, &mut Vec::new());
         }
         let selections = inlined(&operation.selection_set, fetch.fragments);
@@ -58,7 +58,8 @@ impl Lowering<'_> {
             let call = Call::Operation(Arc::clone(operation), arguments);
             let slot =
                 self.root(fetch.subgraph, call, position, &conditions(&field.skip_if, &field.include_if));
-            self.value(fetch, &Spot { position, slot, parent, only: None }, field)?;
+            let spot = Spot { position, slot, parent, only: None, is_conditional: false };
+            self.value(fetch, &spot, field)?;
         }
         Ok(())
     }

@@ -25,6 +25,8 @@ pub(super) struct Spot<'p> {
     /// The type by which its fields are known.
     pub(super) parent: &'p str,
     pub(super) only: Only,
+    /// Whether it depends on variables if its fields are asked for.
+    pub(super) is_conditional: bool,
 }
 
 impl Lowering<'_> {
@@ -40,6 +42,9 @@ impl Lowering<'_> {
             match item {
                 SelectionItem::Field(field) => self.field(fetch, spot, field, path)?,
                 SelectionItem::InlineFragment(fragment) => {
+                    let is_conditional = fragment.skip_if.is_some() || fragment.include_if.is_some();
+                    let spot =
+                        &Spot { is_conditional: spot.is_conditional || is_conditional, ..spot.clone() };
                     self.narrow(fetch, spot, &fragment.type_condition, &fragment.selections, path)?;
                 }
                 SelectionItem::FragmentSpread(name) => {
@@ -97,6 +102,8 @@ impl Lowering<'_> {
         {
             return self.own_link(fetch, spot, field, link);
         }
+        let is_conditional = field.skip_if.is_some() || field.include_if.is_some();
+        let spot = &Spot { is_conditional: spot.is_conditional || is_conditional, ..spot.clone() };
         path.push(said.to_owned());
         let key = renamed(fetch.outputs, path).unwrap_or(said).to_owned();
         let is_renamed = said != key;
@@ -126,9 +133,11 @@ impl Lowering<'_> {
             return self.members(fetch, spot, &field.name, key, is_renamed);
         }
         let entry = Entry {
+            field: field.name.as_str().into(),
             only: spot.only.clone(),
             lookup: Lookup::Member(field.selection_identifier().into()),
             is_renamed,
+            is_conditional: spot.is_conditional,
             spelling: self.spelling(fetch, spot.parent, &field.name),
         };
         self.positions[spot.position].slots[spot.slot].add(key, entry);
@@ -143,17 +152,19 @@ impl Lowering<'_> {
             binding.and_then(|binding| binding.fields.get(name)).map_or(name, |member| member)
         };
         let slot = &mut self.positions[spot.position].slots[spot.slot];
-        let own = member(spot.parent);
+        let (own, is_conditional) = (member(spot.parent), spot.is_conditional);
         for object in objects {
             let of_object = member(self.types.name(*object));
             if of_object != own {
                 let only = both(&spot.only, &Some([*object].into()));
                 let lookup = Lookup::Member(of_object.into());
-                slot.add(key, Entry { only, lookup, is_renamed, spelling: spelling.clone() });
+                let (field, spelling) = (name.into(), spelling.clone());
+                slot.add(key, Entry { field, only, lookup, is_renamed, is_conditional, spelling });
             }
         }
         let lookup = Lookup::Member(own.into());
-        slot.add(key, Entry { only: spot.only.clone(), lookup, is_renamed, spelling });
+        let (field, only) = (name.into(), spot.only.clone());
+        slot.add(key, Entry { field, only, lookup, is_renamed, is_conditional, spelling });
     }
 
     /// A link of a service's objects that the service itself answers: no border for the planner, but a step.
@@ -171,9 +182,11 @@ impl Lowering<'_> {
                 continue;
             }
             let entry = Entry {
+                field: need.clone(),
                 only: spot.only.clone(),
                 lookup: Lookup::Member(need_alias(need).into()),
                 is_renamed: false,
+                is_conditional: spot.is_conditional,
                 spelling: None,
             };
             self.positions[spot.position].slots[spot.slot].add(&key(need), entry);
@@ -207,7 +220,7 @@ impl Lowering<'_> {
             }
             From::Parent(_) => false,
         };
-        let spot = Spot { position, slot, parent: &name, only: None };
+        let spot = Spot { position, slot, parent: &name, only: None, is_conditional: false };
         self.teller(fetch, &spot);
         self.select(fetch, &spot, &field.selections, path)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Broken, Lowering, Target};
 use crate::plan::data::{
-    From, Level, Only, Position, PositionId, Representation, SlotId, Step, StepId, Value, Walk,
+    Entry, From, Level, Only, Position, PositionId, Representation, SlotId, Step, StepId, Value, Walk,
 };
 use crate::plan::types::Types;
 
@@ -30,6 +30,11 @@ struct Way<'w> {
     /// The slots that matter, by position.
     marks: HashMap<PositionId, BTreeSet<SlotId>>,
     after: BTreeSet<StepId>,
+}
+
+/// Whether a slot has a field of all its objects, whatever variables say.
+fn is_always(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| entry.only.is_none() && !entry.is_conditional)
 }
 
 impl Lowering<'_> {
@@ -66,7 +71,7 @@ impl Way<'_> {
             let Some(entries) = slot.fields.get(key) else { continue };
             is_found = true;
             self.marks.entry(position).or_default().insert(number);
-            if entries.iter().any(|entry| entry.only.is_none()) && self.is_sure(position, number) {
+            if is_always(entries) && self.is_sure(position, number) {
                 break;
             }
         }
@@ -78,7 +83,10 @@ impl Way<'_> {
         let Position { slots, parent, .. } = &self.positions[position];
         match (slots[slot].from, parent) {
             (From::Found(step, _), _) => self.steps.get(step).is_none_or(|step| step.conditions.is_empty()),
-            (From::Parent(above), Some((parent, _))) => self.is_sure(*parent, above),
+            (From::Parent(above), Some((parent, key))) => {
+                let entries = self.positions[*parent].slots[above].fields.get(key);
+                entries.is_some_and(|entries| is_always(entries)) && self.is_sure(*parent, above)
+            }
             (From::Parent(_), None) => true,
         }
     }

@@ -34,7 +34,7 @@ pub(crate) enum Plain {
 impl Shaping<'_> {
     /// The slot that an object with these fields is copied from, if it can be; then the fields know what of it they are.
     pub(super) fn copies(&self, position: Option<PositionId>, fields: &mut [Field]) -> Option<SlotId> {
-        let position = position?;
+        position?;
         let mut slot = None;
         for field in &mut *fields {
             if !field.when.iter().all(|(_, when)| when.is_empty()) {
@@ -50,7 +50,7 @@ impl Shaping<'_> {
                 return None;
             }
             slot = Some(read.slot);
-            let plain = self.plain(position, field, read.slot)?;
+            let plain = self.plain(field, read.slot)?;
             let member = Spelling::new(&[&quoted(name)[..], b":"].concat());
             let is_kept = *member.text() == *field.quoted;
             let scalar = match plain {
@@ -62,7 +62,7 @@ impl Shaping<'_> {
         slot
     }
 
-    fn plain(&self, position: PositionId, field: &Field, slot: SlotId) -> Option<Plain> {
+    fn plain(&self, field: &Field, slot: SlotId) -> Option<Plain> {
         let Some(shape) = field.shape else {
             return match self.types.kind_of(field.ty.named()) {
                 Kind::Scalar(scalar) => Some(Plain::Scalar(*scalar)),
@@ -70,7 +70,7 @@ impl Shaping<'_> {
                 _ => None,
             };
         };
-        let child = &self.positions[*self.positions[position].children.get(&field.key)?];
+        let child = &self.positions[field.child?];
         let (known, [only]) = (&self.shapes[shape], child.slots.as_slice()) else { return None };
         let [variant] = known.variants.as_slice() else { return None };
         let is_whole = only.from == From::Parent(slot)

@@ -1,0 +1,198 @@
+//! The response keys by which a client's fields are planned, so that none of them can be taken for another field.
+//!
+//! Steps ask for more than a client selected: what keys, `@requires` and links are made of, by its own names, and `__typename`. A
+//! client may give these names to other fields by aliases, and a GraphQL document may give one name to different fields of
+//! different objects. So the planner gets each field under a key that belongs to this name and these arguments alone. Where nothing
+//! is in the way that is the client's key; `shape` knows which key of the answer each stands for.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+use graphql_tools::static_graphql::query::{
+    Definition, Document, Field, OperationDefinition, Selection, SelectionSet, Value,
+};
+use graphql_tools::static_graphql::schema::{
+    Definition as SchemaDefinition, Directive, Document as SchemaDocument, TypeDefinition, Value as Given,
+};
+
+/// The beginning of all names that the gateway gives to fields of its own.
+const OWN: &str = "orfa_";
+/// The arguments of `@join__type` and `@join__field` that are selections.
+const FIELD_SETS: [&str; 3] = ["key", "requires", "provides"];
+
+/// The names that steps may ask for although no client selected them.
+#[derive(Debug, Default)]
+pub(crate) struct ReservedNames(HashSet<Box<str>>);
+
+/// The keys of a document's fields.
+#[derive(Debug)]
+pub(crate) struct ResponseKeys<'d> {
+    reserved: &'d ReservedNames,
+    /// By the client's key the fields that have it, each with its number.
+    fields: HashMap<&'d str, HashMap<Signature<'d>, usize>>,
+}
+
+/// What makes two fields of one object the same: the name, and the arguments as text.
+type Signature<'d> = (&'d str, String);
+
+impl ReservedNames {
+    /// The names in the field sets of a supergraph.
+    pub(crate) fn of(supergraph: &SchemaDocument) -> Self {
+        let mut names = HashSet::new();
+        let mut add = |directives: &[Directive]| {
+            let arguments = directives.iter().flat_map(|directive| &directive.arguments);
+            for (_, value) in arguments.filter(|(name, _)| FIELD_SETS.contains(&name.as_str())) {
+                let Given::String(text) = value else { continue };
+                let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+                names.extend(words.filter(|word| !word.is_empty()).map(Box::from));
+            }
+        };
+        for definition in &supergraph.definitions {
+            let SchemaDefinition::TypeDefinition(definition) = definition else { continue };
+            let (directives, fields) = match definition {
+                TypeDefinition::Object(object) => (&object.directives, &object.fields),
+                TypeDefinition::Interface(interface) => (&interface.directives, &interface.fields),
+                _ => continue,
+            };
+            add(directives);
+            fields.iter().for_each(|field| add(&field.directives));
+        }
+        Self(names)
+    }
+
+    /// Whether a step may use this key for another field than the one of this name without arguments.
+    fn has(&self, key: &str) -> bool {
+        key.starts_with('_') || key.starts_with(OWN) || self.0.contains(key)
+    }
+}
+
+impl<'d> ResponseKeys<'d> {
+    /// The keys of all fields of a document.
+    pub(crate) fn of(document: &'d Document, reserved: &'d ReservedNames) -> Self {
+        let mut keys = Self { reserved, fields: HashMap::new() };
+        for definition in &document.definitions {
+            keys.add(match definition {
+                Definition::Fragment(fragment) => &fragment.selection_set,
+                Definition::Operation(OperationDefinition::Query(query)) => &query.selection_set,
+                Definition::Operation(OperationDefinition::Mutation(mutation)) => &mutation.selection_set,
+                Definition::Operation(OperationDefinition::SelectionSet(selections)) => selections,
+                Definition::Operation(OperationDefinition::Subscription(_)) => continue,
+            });
+        }
+        keys
+    }
+
+    fn add(&mut self, selections: &'d SelectionSet) {
+        for item in &selections.items {
+            match item {
+                Selection::Field(field) => {
+                    let key = response_key(field);
+                    let known = self.fields.entry(key).or_insert_with(|| match self.reserved.has(key) {
+                        true => HashMap::from([((key, String::new()), 0)]),
+                        false => HashMap::new(),
+                    });
+                    let next = known.len();
+                    known.entry(signature(field)).or_insert(next);
+                    self.add(&field.selection_set);
+                }
+                Selection::InlineFragment(fragment) => self.add(&fragment.selection_set),
+                Selection::FragmentSpread(_) => {}
+            }
+        }
+    }
+
+    /// The key by which a field of the document is planned.
+    pub(crate) fn planned<'f>(&self, field: &'f Field) -> Cow<'f, str> {
+        let key = response_key(field);
+        let number = self.fields.get(key).and_then(|known| known.get(&signature(field)));
+        match number {
+            None | Some(0) => Cow::Borrowed(key),
+            Some(number) => Cow::Owned(format!("{OWN}{number}_{key}")),
+        }
+    }
+
+    /// Gives the planner's copy of the document its keys. `__typename` is asked for as steps do it themselves.
+    pub(crate) fn rename(&self, document: &mut Document) {
+        for definition in &mut document.definitions {
+            self.rename_all(match definition {
+                Definition::Fragment(fragment) => &mut fragment.selection_set,
+                Definition::Operation(OperationDefinition::Query(query)) => &mut query.selection_set,
+                Definition::Operation(OperationDefinition::Mutation(mutation)) => &mut mutation.selection_set,
+                Definition::Operation(OperationDefinition::SelectionSet(selections)) => selections,
+                Definition::Operation(OperationDefinition::Subscription(_)) => continue,
+            });
+        }
+    }
+
+    fn rename_all(&self, selections: &mut SelectionSet) {
+        for item in &mut selections.items {
+            match item {
+                Selection::Field(field) if field.name == "__typename" => {
+                    (field.alias, field.directives) = (None, Vec::new());
+                }
+                Selection::Field(field) => {
+                    let key = self.planned(field).into_owned();
+                    field.alias = (key != field.name).then_some(key);
+                    self.rename_all(&mut field.selection_set);
+                }
+                Selection::InlineFragment(fragment) => self.rename_all(&mut fragment.selection_set),
+                Selection::FragmentSpread(_) => {}
+            }
+        }
+    }
+}
+
+/// The client's key for one that a field is planned by.
+pub(crate) fn client_key(planned: &str) -> &str {
+    let key =
+        planned.strip_prefix(OWN).map(|rest| rest.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+    key.and_then(|key| key.strip_prefix('_')).unwrap_or(planned)
+}
+
+fn response_key(field: &Field) -> &str {
+    field.alias.as_deref().unwrap_or(&field.name)
+}
+
+fn signature(field: &Field) -> Signature<'_> {
+    let mut text = String::new();
+    write_members(&field.arguments, &mut text);
+    (&field.name, text)
+}
+
+/// Writes arguments, or the fields of an input object; their order means nothing.
+fn write_members(members: &[(String, Value)], out: &mut String) {
+    let mut members: Vec<&(String, Value)> = members.iter().collect();
+    members.sort_by_key(|(name, _)| name);
+    for (name, value) in members {
+        out.push_str(name);
+        out.push(':');
+        write_value(value, out);
+        out.push(' ');
+    }
+}
+
+fn write_value(value: &Value, out: &mut String) {
+    match value {
+        Value::List(items) => {
+            out.push('[');
+            for item in items {
+                write_value(item, out);
+                out.push(' ');
+            }
+            out.push(']');
+        }
+        Value::Object(members) => {
+            out.push('{');
+            write_members(members, out);
+            out.push('}');
+        }
+        // A text of Rust's is in quotes, with escapes.
+        Value::String(text) => {
+            let _ = write!(out, "{text:?}");
+        }
+        scalar => {
+            let _ = write!(out, "{scalar}");
+        }
+    }
+}
