@@ -84,6 +84,8 @@ pub struct Parameter {
     pub name: Box<str>,
     /// Where it stands there.
     pub place: In,
+    /// Whether the service needs it.
+    pub is_required: bool,
     /// A list of values is the name several times over, and not once with commas.
     pub is_repeated: bool,
     /// Where its value comes from.

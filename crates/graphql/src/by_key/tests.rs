@@ -18,7 +18,13 @@ fn get(path: &str, place: In, name: &str) -> Ask {
     let parameters = match name {
         "" => vec![],
         name => {
-            vec![Parameter { name: name.into(), place, is_repeated: false, from: From::Key("id".into()) }]
+            vec![Parameter {
+                name: name.into(),
+                place,
+                is_required: false,
+                is_repeated: false,
+                from: From::Key("id".into()),
+            }]
         }
     };
     Ask::Rest(Arc::new(Operation {

@@ -10,7 +10,7 @@ use crate::subgraph::Parameter;
 fn any_value_stays_in_its_place_of_the_url() {
     let parameter = |name: &str, place| {
         let from = From::Argument(name.into());
-        Parameter { name: name.into(), place, is_repeated: false, from }
+        Parameter { name: name.into(), place, is_required: false, is_repeated: false, from }
     };
     let operation = Operation {
         method: Method::GET,

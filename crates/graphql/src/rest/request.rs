@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use json::{Kind, Node};
@@ -13,6 +14,9 @@ use services::{CallError, PathError, Request};
 use crate::reason::Reason;
 use crate::sources::Arguments;
 use crate::subgraph::{From, Operation, Parameter};
+
+/// No URL may be longer (`http`'s own limit), so that none is written beyond that.
+const LONGEST_URL: usize = u16::MAX as usize - 1;
 
 /// What makes a request of an operation.
 pub(crate) struct Renderer<'a> {
@@ -52,6 +56,10 @@ impl<'a> Renderer<'a> {
         let mut cookies = String::new();
         for parameter in &self.operation.parameters {
             let Some(value) = self.value(parameter) else { continue };
+            if parameter.place != In::Path && value.is_empty_list() {
+                self.may_leave_out(parameter)?;
+                continue;
+            }
             match parameter.place {
                 In::Path => {}
                 In::Query => query.add(parameter, &value)?,
@@ -90,7 +98,8 @@ impl<'a> Renderer<'a> {
             let is_it = |parameter: &&Parameter| parameter.place == In::Path && *parameter.name == *name;
             let parameter = self.operation.parameters.iter().find(is_it);
             let parameter = parameter.ok_or_else(|| Reason::NoValue(name.into()))?;
-            let value = self.value(parameter).ok_or_else(|| Reason::NoValue(name.into()))?;
+            let value = self.value(parameter).filter(Value::is_whole);
+            let value = value.ok_or_else(|| Reason::NoValue(name.into()))?;
             for (place, text) in texts(parameter, &value)?.iter().enumerate() {
                 if !is_segment(text) {
                     return Err(Reason::NoSegment(name.into()));
@@ -106,10 +115,20 @@ impl<'a> Renderer<'a> {
         Ok(url)
     }
 
-    /// The JSON body; empty where there is none.
+    /// Whether a parameter may be left out whose value is an empty list, which has no spelling (RFC 6570, 2.3). Without it the
+    /// request may mean everything: then nothing is changed, and a service that needs it is not asked.
+    fn may_leave_out(&self, parameter: &Parameter) -> Result<(), Reason> {
+        let is_safe = matches!(self.operation.method, Method::GET | Method::HEAD);
+        match is_safe && !parameter.is_required {
+            true => Ok(()),
+            false => Err(Reason::NoValue(parameter.name.clone())),
+        }
+    }
+
+    /// The JSON body; empty where there is none, or `null` is given for one.
     fn body(&self) -> Bytes {
-        let argument = self.operation.body.as_deref();
-        argument.and_then(|name| self.arguments.get(name)).map_or_else(Bytes::new, Node::slice)
+        let argument = self.operation.body.as_deref().and_then(|name| self.arguments.get(name));
+        argument.filter(|node| node.kind() != Kind::Null).map_or_else(Bytes::new, Node::slice)
     }
 
     /// A parameter's value; none where it is left out.
@@ -124,6 +143,28 @@ impl<'a> Renderer<'a> {
             (From::Argument(name), _) => self.arguments.get(name)?,
         };
         (node.kind() != Kind::Null).then_some(Value::Node(node))
+    }
+}
+
+impl Value<'_> {
+    /// Whether nothing of it would be written.
+    fn is_empty_list(&self) -> bool {
+        match self {
+            Self::Node(node) => {
+                node.kind() == Kind::Array && node.items().all(|item| item.kind() == Kind::Null)
+            }
+            Self::Fixed(value) => value.as_array().is_some_and(Vec::is_empty),
+            Self::Texts(texts) => texts.is_empty(),
+        }
+    }
+
+    /// Whether it is something, and so are all its items.
+    fn is_whole(&self) -> bool {
+        let has_null = match self {
+            Self::Node(node) => node.items().any(|item| item.kind() == Kind::Null),
+            Self::Fixed(_) | Self::Texts(_) => false,
+        };
+        !has_null && !self.is_empty_list()
     }
 }
 
@@ -142,45 +183,52 @@ impl Query<'_> {
         }
         let (name, texts) = (encode(&parameter.name), texts(parameter, value)?);
         match parameter.is_repeated {
-            true => texts.iter().for_each(|text| self.pair(&name, [&**text])),
+            true => texts.iter().try_for_each(|text| self.pair(&name, [&**text])),
             false => self.pair(&name, texts.iter().map(|text| &**text)),
         }
-        Ok(())
     }
 
-    /// An object: its members by their own names, or all of it below the parameter's, in brackets (OpenAPI's `deepObject`,
-    /// and below that as common servers read it).
+    /// An object: all of it below the parameter's name, in brackets (OpenAPI's `deepObject`, and below that as common servers read
+    /// it). Its members by their own names would be any parameters that a client likes.
     fn object(&mut self, parameter: &Parameter, name: &str, node: Node<'_>) -> Result<(), Reason> {
+        if parameter.is_repeated {
+            return Err(Reason::WrongKind(parameter.name.clone(), node.kind().name()));
+        }
         for (key, value) in node.members() {
             let key = encode(&key.node().plain().unwrap_or_default());
-            match parameter.is_repeated {
-                true => self.below(parameter, &key, value)?,
-                false => self.below(parameter, &format!("{name}%5B{key}%5D"), value)?,
-            }
+            self.below(parameter, &format!("{name}%5B{key}%5D"), value)?;
         }
         Ok(())
     }
 
     fn below(&mut self, parameter: &Parameter, name: &str, node: Node<'_>) -> Result<(), Reason> {
-        match (node.kind(), parameter.is_repeated) {
-            (Kind::Null, _) => {}
-            (Kind::Object, false) => self.object(parameter, name, node)?,
-            (Kind::Array, false) => {
+        // Of what is deep each value repeats the names above it.
+        self.has_room(name)?;
+        match node.kind() {
+            Kind::Null => {}
+            Kind::Object => self.object(parameter, name, node)?,
+            Kind::Array => {
                 for (place, item) in node.items().enumerate() {
                     self.below(parameter, &format!("{name}%5B{place}%5D"), item)?;
                 }
             }
-            (kind, _) => {
+            kind => {
                 let text =
                     node.plain().ok_or_else(|| Reason::WrongKind(parameter.name.clone(), kind.name()))?;
-                self.pair(name, [&*text]);
+                self.pair(name, [&*text])?;
             }
         }
         Ok(())
     }
 
+    fn has_room(&self, name: &str) -> Result<(), Reason> {
+        let invalid = || Reason::Call(CallError::Path(PathError::Invalid).into());
+        (self.url.len() + name.len() <= LONGEST_URL).then_some(()).ok_or_else(invalid)
+    }
+
     /// A name and its value, or its values with commas.
-    fn pair<'t>(&mut self, name: &str, texts: impl IntoIterator<Item = &'t str>) {
+    fn pair<'t>(&mut self, name: &str, texts: impl IntoIterator<Item = &'t str>) -> Result<(), Reason> {
+        self.has_room(name)?;
         self.url.push(if std::mem::take(&mut self.is_first) { '?' } else { '&' });
         self.url.push_str(name);
         self.url.push('=');
@@ -190,6 +238,7 @@ impl Query<'_> {
             }
             self.url.push_str(&encode(text));
         }
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::rig::{Rig, shown};
 use crate::subgraph::Parameter;
 
 fn parameter(name: &str, place: In, from: From) -> Parameter {
-    Parameter { name: name.into(), place, is_repeated: false, from }
+    Parameter { name: name.into(), place, is_required: false, is_repeated: false, from }
 }
 
 fn argument(name: &str, place: In) -> Parameter {
@@ -70,13 +70,81 @@ async fn lists_stand_in_queries_with_commas_or_name_by_name() {
 }
 
 #[tokio::test]
-async fn objects_stand_in_queries_below_their_name_or_member_by_member() {
+async fn an_exploded_object_adds_no_parameters_of_its_own() {
+    let mut operation = get("/", vec![argument("since", In::Query), argument("q", In::Query)]);
+    operation.parameters[0].is_repeated = true;
+    for text in [r#"{"since":{"admin":1},"q":"x"}"#, r#"{"since":{"q":"y"}}"#, r#"{"since":[{"admin":1}]}"#] {
+        assert_eq!(url(&operation, text).await, "argument-unfit", "{text}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_list_in_a_path_asks_for_no_other_resource() {
+    let mut operation = get("/items/{ids}", vec![argument("ids", In::Path)]);
+    for method in [Method::GET, Method::DELETE] {
+        operation.method = method.clone();
+        for ids in ["[]", "[null]", "[1,null]", "[[]]"] {
+            let text = format!(r#"{{"ids":{ids}}}"#);
+            let code = if ids == "[[]]" { "argument-unfit" } else { "argument-missing" };
+            assert_eq!(url(&operation, &text).await, code, "{text}");
+        }
+        for ids in [r#""""#, r#"".""#, r#""..""#, r#"["a",""]"#, r#"["..","a"]"#, r#"["a/b"]"#, r#""\u0000""#]
+        {
+            assert_eq!(url(&operation, &format!(r#"{{"ids":{ids}}}"#)).await, "argument-unfit", "{ids}");
+        }
+        assert_eq!(url(&operation, r#"{"ids":[1,"b,c"]}"#).await, format!("{method} /items/1,b%2Cc"));
+    }
+}
+
+#[tokio::test]
+async fn an_empty_list_beside_the_path_is_left_out_where_that_changes_nothing() {
+    for place in [In::Query, In::Header, In::Cookie] {
+        for is_repeated in [false, true] {
+            let mut operation = get("/items", vec![argument("ids", place)]);
+            operation.parameters[0].is_repeated = is_repeated;
+            for text in [r#"{"ids":[]}"#, r#"{"ids":[null]}"#] {
+                let rig = Rig::new(&[]).await;
+                operation.method = Method::GET;
+                let _ = root(&rig.ground(), "shop", &operation, &arguments(text)).await;
+                let seen = rig.last();
+                assert_eq!(seen.line, "GET /items");
+                assert!(!seen.headers.contains_key("ids") && !seen.headers.contains_key("cookie"));
+                operation.method = Method::DELETE;
+                assert_eq!(url(&operation, text).await, "argument-missing");
+            }
+            operation.method = Method::GET;
+            operation.parameters[0].is_required = true;
+            assert_eq!(url(&operation, r#"{"ids":[]}"#).await, "argument-missing");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_null_is_none() {
+    let operation = Operation { method: Method::POST, body: Some("input".into()), ..get("/", vec![]) };
+    let rig = Rig::new(&[]).await;
+    let _ = root(&rig.ground(), "shop", &operation, &arguments(r#"{"input":null}"#)).await;
+    let seen = rig.last();
+    assert_eq!((&*seen.body, seen.headers.get("content-type")), ("", None));
+}
+
+/// A deep object repeats the names above each of its values: written out, this one of 400 KB would be 200 MB.
+#[tokio::test]
+async fn a_deep_object_writes_no_url_longer_than_any_can_be() {
+    let operation = get("/", vec![argument("filters", In::Query)]);
+    let name = "n".repeat(200);
+    let open = format!("{{\"{name}\":").repeat(900);
+    let text = format!("{{\"filters\":{open}[{}1]{}}}", "1,".repeat(1000), "}".repeat(900));
+    assert_eq!(url(&operation, &text).await, "url-invalid");
+}
+
+#[tokio::test]
+async fn objects_stand_in_queries_below_their_name() {
     let mut operation = get("/", vec![argument("filters", In::Query)]);
     let text = r#"{"filters":{"name":{"$eq":"x"},"ids":[1,2],"none":null}}"#;
     let expected = "GET /?filters%5Bname%5D%5B%24eq%5D=x&filters%5Bids%5D%5B0%5D=1&filters%5Bids%5D%5B1%5D=2";
     assert_eq!(url(&operation, text).await, expected);
     operation.parameters[0].is_repeated = true;
-    assert_eq!(url(&operation, r#"{"filters":{"a":1,"b":"2"}}"#).await, "GET /?a=1&b=2");
     assert_eq!(url(&operation, text).await, "argument-unfit");
 }
 

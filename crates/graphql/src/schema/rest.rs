@@ -129,6 +129,7 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
         parameters.push(Parameter {
             name: taking.name.as_str().into(),
             place: taking.place,
+            is_required: taking.is_required,
             is_repeated: taking.is_repeated,
             from: Source::Argument(argument.into()),
         });
