@@ -127,7 +127,8 @@ export class Run {
   /** Commits early: from here on the run is a reader of what it has made. */
   commit() {
     if (this.transaction === undefined) return;
-    this.worker.outbox.begin(COMMIT, this.id).text(this.#close()).end();
+    const changes = this.#close((transaction) => transaction.commitEarly());
+    this.worker.outbox.begin(COMMIT, this.id).text(changes).end();
     this.#committed = true;
     this.#holdVersions();
   }
@@ -166,8 +167,13 @@ export class Run {
   finish() {
     if (this.ended) return;
     if (!this.#answered && this.#hasSet()) this.respond(undefined);
+    let changes;
+    try {
+      changes = this.transaction === undefined ? "" : this.#close((transaction) => transaction.commit());
+    } catch (error) {
+      return this.fail(error);
+    }
     const answer = this.#answer !== undefined ? HAS_ANSWER : 0;
-    const changes = this.transaction !== undefined ? this.#close() : "";
     const flags = answer | (changes !== "" ? HAS_CHANGES : 0) | (this.#answered ? 0 : NOTHING_ANSWERED);
     const frame = this.worker.outbox.begin(END, this.id).u8(flags);
     if (answer !== 0) this.#writeAnswer(frame);
@@ -248,10 +254,10 @@ export class Run {
     this.worker.outbox.begin(TWICE, this.id).text(stackOf(new Error())).end();
   }
 
-  /** Ends the transaction, and gives its change set. */
-  #close() {
+  /** Ends the transaction, and gives its change set. @param {(transaction: Transaction) => string} commit */
+  #close(commit) {
     const transaction = /** @type {Transaction} */ (this.transaction);
-    const changes = transaction.commit();
+    const changes = commit(transaction);
     this.version = changes === "" ? this.#base : transaction.version;
     this.transaction = undefined;
     return changes;

@@ -4,9 +4,12 @@
 // runs that read an older version read around what was written since. Nothing is ever copied for a reader. What is
 // noted goes when neither an active run, nor a version that is not durable yet, needs it.
 //
+// The order of an object's members is part of what runs see. So a member that is deleted keeps its place, with the value
+// `undefined`, which no state has, until no run can come back to it; `hollow` knows the objects that have such members.
+//
 // A cell's value stands in its holder as an ordinary member, so that the cell itself is written like anything in it.
 
-const { hasOwn, keys, assign } = Object;
+const { hasOwn, assign } = Object;
 const { isArray } = Array;
 const { ownKeys } = Reflect;
 const { parse } = JSON;
@@ -38,6 +41,8 @@ export class Cell {
   #readers = new Map();
   /** @type {Cell | undefined} what runs read that are older than this whole value */
   older;
+  /** @type {WeakSet<object> | undefined} objects that may have members without a value */
+  hollow;
 
   constructor(value, version) {
     this.holder = { value };
@@ -45,6 +50,12 @@ export class Cell {
     this.version = version;
     /** The oldest version that can be read. */
     this.since = version;
+  }
+
+  /** Sets the whole value; `undefined` is none. */
+  set(value, version) {
+    this.note(this.holder, VALUE, this.holder.value, version);
+    this.holder.value = value;
   }
 
   /** Takes note of what stands at a place, before `version` changes it. The first change of a version counts. */
@@ -64,6 +75,12 @@ export class Cell {
     this.note(target, WHOLE, isArray(target) ? target.slice() : { ...target }, version);
   }
 
+  /** What `target[key]` is; ABSENT if there is none. */
+  now(target, key) {
+    const value = hasOwn(target, key) ? target[key] : undefined;
+    return value === undefined ? ABSENT : value;
+  }
+
   /** What `target[key]` was at a version; ABSENT if there was none. */
   at(target, key, version) {
     const places = this.#history.get(target);
@@ -74,19 +91,50 @@ export class Cell {
       const whole = first(places.get(WHOLE), version);
       // Within a version the single place was noted first, else it would not have been.
       if (entry !== undefined && (whole === undefined || entry.version <= whole.version)) return entry.old;
-      if (whole !== undefined) return hasOwn(whole.old, key) ? whole.old[key] : ABSENT;
+      if (whole !== undefined) return this.now(whole.old, key);
     }
-    return hasOwn(target, key) ? target[key] : ABSENT;
+    return this.now(target, key);
+  }
+
+  /** The keys that an object has, in their order. */
+  keys(target) {
+    return this.hollow?.has(target) ? ownKeys(target).filter((key) => target[key] !== undefined) : ownKeys(target);
   }
 
   /** The keys that an object had at a version. */
   keysAt(target, version) {
     const places = this.#history.get(target);
-    if (places === undefined) return ownKeys(target);
+    if (places === undefined) return this.keys(target);
     if (isArray(target)) return [...Array(this.at(target, "length", version)).keys()].map(String).concat("length");
-    const names = new Set(ownKeys(first(places.get(WHOLE), version)?.old ?? target));
-    for (const key of places.keys()) if (key !== WHOLE) names.add(key);
-    return [...names].filter((key) => this.at(target, key, version) !== ABSENT);
+    const names = ownKeys(first(places.get(WHOLE), version)?.old ?? target);
+    return names.filter((key) => this.at(target, key, version) !== ABSENT);
+  }
+
+  /** Sets a member of an object; one that is new comes last. */
+  put(target, key, value, version) {
+    const old = this.now(target, key);
+    if (old === ABSENT && this.hollow?.has(target) && hasOwn(target, key)) {
+      // It was deleted, and its place is kept.
+      this.noteWhole(target, version);
+      delete target[key];
+    } else {
+      this.note(target, key, old, version);
+    }
+    target[key] = value;
+  }
+
+  /** Deletes a member of an object. */
+  remove(target, key, version) {
+    const old = this.now(target, key);
+    if (old === ABSENT) return;
+    this.note(target, key, old, version);
+    const noted = this.#history.get(target)?.get(key)?.at(-1);
+    if (noted !== undefined && noted.version === version && noted.old === ABSENT) {
+      delete target[key];
+    } else {
+      target[key] = undefined;
+      (this.hollow ??= new WeakSet()).add(target);
+    }
   }
 
   /** Undoes all that a version has changed. */
@@ -125,11 +173,22 @@ export class Cell {
       log[this.#dropped++] = /** @type {any} */ (undefined);
       const places = /** @type {Map<unknown, Entry[]>} */ (this.#history.get(entry.target));
       /** @type {Entry[]} */ (places.get(entry.key)).shift();
+      this.#close(entry, places);
       this.#tidy(entry, places);
     }
+    if (this.#dropped === log.length) this.hollow = undefined;
     if (this.#dropped * 2 > log.length) {
       log.splice(0, this.#dropped);
       this.#dropped = 0;
+    }
+  }
+
+  /** Nobody comes back to what was noted: places of members that are deleted go. */
+  #close({ target, key }, places) {
+    if (!this.hollow?.has(target)) return;
+    for (const name of key === WHOLE ? ownKeys(target) : [key]) {
+      const isNeeded = places.get(name)?.length > 0 || places.get(WHOLE)?.length > 0;
+      if (!isNeeded && target[name] === undefined) delete target[name];
     }
   }
 
@@ -164,7 +223,7 @@ function restore({ target, key, old }) {
     target.length = old.length;
     for (let i = 0; i < old.length; i++) target[i] = old[i];
   } else {
-    for (const name of keys(target)) delete target[name];
+    for (const name of ownKeys(target)) delete target[name];
     assign(target, old);
   }
 }
@@ -213,10 +272,10 @@ function change(cell, op, version) {
     target = target[key];
     key = step;
   }
-  if (op.length === 2) {
-    cell.note(target, key, hasOwn(target, key) ? target[key] : ABSENT, version);
-    if (target === cell.holder) target.value = undefined;
-    else delete target[key];
+  if (target === cell.holder) {
+    cell.set(op[2], version);
+  } else if (op.length === 2) {
+    cell.remove(target, key, version);
   } else if (op.length === 4) {
     cell.noteWhole(target, version);
     splice(target, key, op[2], op[3]);
@@ -229,17 +288,15 @@ function change(cell, op, version) {
 
 /** Sets a member, which may be the next one of an array. */
 export function put(cell, target, key, value, version) {
-  if (isArray(target)) {
-    if (Number(key) === target.length) {
-      cell.note(target, "length", target.length, version);
-      target.push(value);
-      return;
-    }
-    cell.note(target, String(key), target[key], version);
+  if (!isArray(target)) {
+    cell.put(target, key, value, version);
+  } else if (Number(key) === target.length) {
+    cell.note(target, "length", target.length, version);
+    target.push(value);
   } else {
-    cell.note(target, key, hasOwn(target, key) ? target[key] : ABSENT, version);
+    cell.note(target, String(key), target[key], version);
+    target[key] = value;
   }
-  target[key] = value;
 }
 
 /** As many arguments may be spread; engines limit them. */

@@ -1,39 +1,27 @@
 // What a writer changes: in place in the cells, and as the change set that the gateway keeps and ships.
 //
-// An object that the run has put in itself is in the change set by reference, so that what is changed in it later needs
-// neither a further entry nor an old value. `shift`, `unshift` and `splice` are one entry with what they put in, unless
-// there are many; `sort` and `reverse` make the whole array one. Sets of one place are one entry, unless something was removed from the same
-// object in between.
-//
-// Not kept is the order of an object's members: undoing a deletion puts the member at the end.
+// References are those of JavaScript until the handler ends: what it assigns stands in the raw tree as the very object
+// (`assigned`), what it moves or takes out as what it is. So one object may stand in several places, or in none, and a
+// circle may be made and undone. When the transaction commits, settle.js finds out what has become of the places that
+// were changed (drafts.js), and puts copies there: the state is a tree again.
 
-import { VALUE, cut, put, splice } from "./state.js";
-import { StateError, copied, kept, keptKey, step } from "./values.js";
-import { free, keyIn } from "./views.js";
+import { ArrayDraft, ObjectDraft } from "./drafts.js";
+import { Settlement, isInState } from "./settle.js";
+import { Cell, cut, put, splice } from "./state.js";
+import { NODE, StateError, check, keptKey, refusal, scalar, step } from "./values.js";
 
 const { isArray } = Array;
-const { hasOwn } = Object;
-const { stringify } = JSON;
-/** After so many times an array that is spliced once more is one entry: each time moves what stands behind it. */
-const SPLICES = 16;
+const { hasOwn, freeze } = Object;
 
 export class Transaction {
-  /** @type {unknown[][]} the change set */
-  #ops = [];
-  /** @type {Map<object, Map<string | number, unknown[]>>} the entry that set a place */
-  #places = new Map();
-  /** Roots of the trees that this run has put in. */
-  #fresh = new Set();
-  /** Arrays that are in the change set as a whole. */
-  #whole = new Set();
-  /** @type {Map<object, number>} how often arrays were spliced */
-  #spliced = new Map();
-  /** @type {[import("./state.js").Cell, number][]} cells written, and their versions before */
+  /** Objects of the handler's that it has put into the state; none before it has put, or moved, the first. @type {Set<object> | undefined} */
+  assigned;
+  /** What was changed of objects and arrays that were there before. @type {Map<object, ObjectDraft | ArrayDraft>} */
+  drafts = new Map();
+  /** Whole values of cells that have changed, or something in them: their slots, with what they were. @type {Map<number, unknown>} */
+  roots = new Map();
+  /** @type {[Cell, number][]} cells written, and their versions before */
   #touched = [];
-  /** Of the place that was located last. */
-  #isNew = false;
-  #isCovered = false;
-  #depth = 0;
 
   /** @param {number} version that it makes */
   constructor(run, version) {
@@ -41,9 +29,17 @@ export class Transaction {
     this.version = version;
   }
 
-  /** Ends it, and gives the text of the change set; empty if nothing changed. */
+  /** Ends it, and gives the text of the change set; empty if nothing changed. Throws what can't be kept. */
   commit() {
-    return this.#ops.length > 0 ? stringify(this.#ops) : "";
+    return this.#settle().text();
+  }
+
+  /** The same before the run ends: from here on it can change what it has taken out of the state, and nothing in it. */
+  commitEarly() {
+    const settled = this.#settle((settled) => this.#release(settled.copy.raws));
+    // Not the objects that it has assigned either: to change them would change nothing.
+    settled.copy.made.forEach(freeze);
+    return settled.text();
   }
 
   undo() {
@@ -53,44 +49,35 @@ export class Transaction {
   setCell(slot, value) {
     const { slots, names } = this.run;
     const cell = slots[slot];
-    const copy = value === undefined ? undefined : kept(value, () => names[slot]);
-    const { holder } = cell;
-    if (copy === holder.value && typeof copy !== "object") return;
+    const next = value === undefined ? undefined : this.#taken(value, () => names[slot], undefined);
+    const old = cell.holder.value;
+    if (next === old) return;
     this.#touch(cell);
-    cell.note(holder, VALUE, holder.value, this.version);
-    holder.value = copy;
-    if (typeof copy === "object") this.#fresh.add(copy);
-    const op = this.#op(holder, VALUE, () => [slot, []]);
-    if (copy === undefined) op.length = 2;
-    else op[2] = copy;
+    if (!this.roots.has(slot)) this.roots.set(slot, old);
+    cell.set(next, this.version);
   }
 
   /** Sets a member of an object, an element of an array, or its length. */
   set(node, key, value) {
     const { raw } = node;
-    if (typeof key === "symbol") throw refusal(node, "can't have a symbol as a member");
+    if (typeof key === "symbol") throw problem(node, "can't have a symbol as a member");
     if (!isArray(raw)) return this.#put(node, keptKey(key, () => node.name()), value);
-    if (key === "length") return this.#cut(node, value);
+    if (key === "length") return this.#cut(node, lengthOf(value));
     const index = indexOf(key);
-    if (index === undefined) throw refusal(node, `can't have \`${key}\`: an array has elements only`);
-    if (index > raw.length) throw hole(node, index);
+    if (index === undefined) throw problem(node, `can't have \`${key}\`: an array has elements only`);
     this.#put(node, index, value);
   }
 
   delete(node, key) {
     const { raw, cell } = node;
-    if (!hasOwn(raw, key)) return;
+    if (!hasOwn(raw, key) || raw[key] === undefined) return;
     if (isArray(raw)) throw hole(node, key);
-    this.#locate(node);
     this.#touch(cell);
-    if (!this.#isNew) cell.note(raw, key, raw[key], this.version);
-    delete raw[key];
-    if (this.#isCovered) return;
-    this.#places.delete(raw);
-    this.#ops.push([...this.#place(node, key)]);
+    this.#draft(node).remove(key);
+    cell.remove(raw, key, this.version);
   }
 
-  /** A method that changes an array. What it takes out belongs to the handler, like any array's elements. */
+  /** A method that changes an array, as ECMAScript says. */
   rearrange(node, name, all) {
     const { raw } = node;
     switch (name) {
@@ -102,139 +89,129 @@ export class Transaction {
       case "shift":
         return raw.length === 0 ? undefined : this.#splice(node, 0, 1, [])[0];
       case "unshift":
-        this.#splice(node, 0, 0, all);
+        if (all.length > 0) this.#splice(node, 0, 0, all);
         return raw.length;
       case "splice":
         return this.#splice(node, ...spliced(raw.length, all));
       case "sort":
-        this.#sort(node, all[0]);
-        return node.proxy;
+        return this.#sort(node, all[0]);
       case "reverse":
-        this.#move(node, () => raw.reverse());
-        return node.proxy;
+        return this.#reorder(node, raw.toReversed());
+      case "fill":
+        return this.#fill(node, all);
       default:
-        return this.#overwrite(node, name, all);
+        return this.#overwrite(node, this.#rawOf(node, node.elements().copyWithin(all[0], all[1], all[2])));
     }
   }
 
   #put(node, key, value) {
+    this.#store(node, key, this.#taken(value, () => node.name() + step(key), node));
+  }
+
+  /** What stands in the raw tree for a value that is assigned. */
+  #taken(value, name, target) {
+    if (typeof value !== "object" || value === null) return scalar(value, name);
+    const node = value[NODE];
+    if (node !== undefined && node.writer === this) {
+      this.assigned ??= new Set();
+      if (isWithin(target, node)) throw refusal(name(), "a circle (it contains itself)");
+      return node.raw;
+    }
+    // A view of another run, or of what this one has committed, is what it was then.
+    const own = node === undefined ? value : node.copy();
+    check(own, name, depthOf(target));
+    (this.assigned ??= new Set()).add(own);
+    return own;
+  }
+
+  #store(node, key, next) {
     const { raw, cell } = node;
-    const copy = kept(value, () => node.name() + step(key), this.#locate(node));
-    // The value's own getters may have changed the state.
-    if (typeof value === "object") this.#locate(node);
-    if (copy === raw[key] && typeof copy !== "object" && hasOwn(raw, key)) return;
+    if (isArray(raw) && key > raw.length) throw hole(node, key);
+    if (next === raw[key] && hasOwn(raw, key)) return;
     this.#touch(cell);
-    if (this.#isNew) raw[key] = copy;
-    else put(cell, raw, key, copy, this.version);
-    if (typeof copy === "object" && copy !== null) this.#fresh.add(copy);
-    if (!this.#isCovered) this.#op(raw, key, () => this.#place(node, key))[2] = copy;
+    this.#draft(node).put(key);
+    put(cell, raw, key, next, this.version);
   }
 
   #cut(node, length) {
     const { raw, cell } = node;
     if (length === raw.length) return;
-    if (!Number.isInteger(length) || length < 0) throw new RangeError("Invalid array length");
     if (length > raw.length) throw hole(node, length - 1);
-    this.#locate(node);
     this.#touch(cell);
-    if (this.#isNew) raw.length = length;
-    else cut(cell, raw, length, this.version);
-    if (this.#isCovered) return;
-    this.#places.delete(raw);
-    this.#ops.push([...this.#place(node, "length"), length]);
+    this.#draft(node).cut(length);
+    cut(cell, raw, length, this.version);
   }
 
   #splice(node, start, count, values) {
     const { raw } = node;
-    const added = values.map((value, i) => kept(value, () => node.name() + step(start + i), this.#locate(node)));
-    const removed = raw.slice(start, start + count).map(copied);
-    if (start + count === raw.length) {
+    const next = values.map((value, i) => this.#taken(value, () => node.name() + step(start + i), node));
+    const removed = raw.slice(start, start + count).map((value, i) => node.seen(value, start + i));
+    if (start + count >= raw.length) {
       if (count > 0) this.#cut(node, start);
-      for (const value of added) this.#put(node, raw.length, value);
-    } else if (added.length !== count) {
-      const times = (this.#spliced.get(raw) ?? 0) + 1;
-      this.#spliced.set(raw, times);
-      const change = () => splice(raw, start, count, added);
-      if (times > SPLICES) this.#move(node, change);
-      else if (!this.#change(node, change)) this.#ops.push([...this.#place(node, start), count, added]);
-      for (const value of added) if (typeof value === "object" && value !== null) this.#fresh.add(value);
+      for (const value of next) this.#store(node, raw.length, value);
+    } else if (next.length === count) {
+      next.forEach((value, i) => this.#store(node, start + i, value));
     } else {
-      added.forEach((value, i) => this.#put(node, start + i, value));
+      this.#begin(node).splice(start, count, next.length);
+      splice(raw, start, count, next);
     }
     return removed;
   }
 
   #sort(node, compare) {
-    const { raw } = node;
-    const pairs = node.elements().map((seen, i) => ({ seen, text: compare ? "" : String(seen), value: raw[i] }));
-    const byText = (a, b) => Number(a.text > b.text) - Number(a.text < b.text);
-    pairs.sort(compare ? (a, b) => compare(a.seen, b.seen) : byText);
-    if (pairs.length !== raw.length) throw refusal(node, "changed while it was sorted");
-    this.#move(node, () => pairs.forEach(({ value }, i) => (raw[i] = value)));
+    return this.#reorder(node, this.#rawOf(node, node.elements().sort(compare)));
   }
 
-  /** `fill` and `copyWithin`: element by element. */
-  #overwrite(node, name, all) {
-    const after = node.raw.slice();
-    Reflect.apply(after[name], after, name === "fill" ? [free(all[0]), ...all.slice(1)] : all);
-    after.forEach((value, i) => value !== node.raw[i] && this.#put(node, i, value));
+  /** What stands in the raw tree for elements as the handler sees them: each has its view, which knows where it stood. */
+  #rawOf(node, elements) {
+    return elements.map((value) => this.#taken(value, () => node.name(), undefined));
+  }
+
+  /** Puts elements of an array into another order. */
+  #reorder(node, order) {
+    const { raw } = node;
+    // A function that compares may have made it longer or shorter.
+    if (order.length !== raw.length) return this.#overwrite(node, order);
+    if (order.some((value, i) => value !== raw[i])) {
+      this.#begin(node).move();
+      order.forEach((value, i) => (raw[i] = value));
+    }
     return node.proxy;
   }
 
-  /** Changes an array as a whole. Whether the change set has it already. */
-  #change(node, change) {
-    const { raw, cell } = node;
-    this.#locate(node);
-    this.#touch(cell);
-    if (!this.#isNew) cell.noteWhole(raw, this.version);
-    change();
-    if (!this.#isCovered) this.#places.delete(raw);
-    return this.#isCovered;
+  #fill(node, [value, from, to]) {
+    const place = {};
+    const after = node.raw.slice().fill(place, from, to);
+    const first = after.indexOf(place);
+    if (first < 0) return node.proxy;
+    const next = this.#taken(value, () => node.name() + step(first), node);
+    return this.#overwrite(node, after.map((old) => (old === place ? next : old)));
   }
 
-  #move(node, change) {
-    const { raw } = node;
-    if (this.#change(node, change)) return;
-    this.#whole.add(raw);
-    const place = this.#place(node, 0);
-    place[1].pop();
-    this.#ops.push([...place, raw]);
+  /** Sets elements, from the first on. */
+  #overwrite(node, after) {
+    after.forEach((value, i) => this.#store(node, i, value));
+    return node.proxy;
   }
 
-  /** Finds out whether a view is still in the tree, and what of its place is in the change set. Gives its depth. */
-  #locate(node) {
-    this.#isNew = this.#isCovered = false;
-    this.#depth = 1;
-    let at = node;
-    for (; ; at = at.parent) {
-      if (this.#fresh.has(at.raw)) this.#isNew = this.#isCovered = true;
-      else if (this.#whole.has(at.raw)) this.#isCovered = true;
-      if (at.parent === undefined) break;
-      if (at.parent.raw[at.key] !== at.raw) throw moved(node);
-      this.#depth++;
-    }
-    if (at.cell.holder.value !== at.raw) throw moved(node);
-    return this.#depth;
+  /** The draft of an array whose elements are about to move. */
+  #begin(node) {
+    this.#touch(node.cell);
+    const draft = /** @type {ArrayDraft} */ (this.#draft(node));
+    node.cell.noteWhole(node.raw, this.version);
+    return draft;
   }
 
-  /** The slot and the path of a member. */
-  #place(node, key) {
-    const path = [keyIn(node.raw, key)];
-    let at = node;
-    for (; at.parent !== undefined; at = at.parent) path.push(keyIn(at.parent.raw, at.key));
-    return [at.key, path.reverse()];
-  }
-
-  /** @param {() => unknown[]} place */
-  #op(target, key, place) {
-    let ops = this.#places.get(target);
-    if (ops === undefined) this.#places.set(target, (ops = new Map()));
-    let op = ops.get(key);
-    if (op === undefined) {
-      ops.set(key, (op = place()));
-      this.#ops.push(op);
-    }
-    return op;
+  /** @returns {any} what has changed of an object or array */
+  #draft(node) {
+    let draft = this.drafts.get(node.raw);
+    if (draft !== undefined) return draft;
+    draft = isArray(node.raw) ? new ArrayDraft(node.raw) : new ObjectDraft(node.raw);
+    this.drafts.set(node.raw, draft);
+    const { parent } = node;
+    if (parent !== undefined) this.#draft(parent).children.set(node.raw, node);
+    else if (!this.roots.has(node.key)) this.roots.set(node.key, node.raw);
+    return draft;
   }
 
   #touch(cell) {
@@ -242,6 +219,63 @@ export class Transaction {
     this.#touched.push([cell, cell.version]);
     cell.version = this.version;
   }
+
+  /** @param {(settled: Settlement) => void} before what is done before anything is put in place */
+  #settle(before = () => {}) {
+    const settled = new Settlement(this);
+    if (settled.ops.length === 0) {
+      this.undo();
+    } else {
+      before(settled);
+      settled.putInPlace();
+    }
+    return settled;
+  }
+
+  /** Gives the handler what it has taken out of the state, for itself. `raws` are those that stand elsewhere now. */
+  #release(raws) {
+    const { run } = this;
+    const known = new Map();
+    const own = [...(run.nodes?.values() ?? [])].filter((node) => !isInState(this, node, raws, known));
+    if (own.length === 0) return;
+    const scratch = new Transaction(run, 0);
+    scratch.assigned = this.assigned;
+    const cell = new Cell(undefined, 0);
+    const made = new Map();
+    for (const node of own) {
+      run.nodes.delete(node.raw);
+      node.raw = this.#copyOf(node.raw, made);
+      node.cell = cell;
+      node.scratch = scratch;
+      run.nodes.set(node.raw, node);
+    }
+  }
+
+  /** A copy in which the handler's objects are the same ones, as are those that stand in two places. */
+  #copyOf(value, made) {
+    if (typeof value !== "object" || value === null || this.assigned?.has(value)) return value;
+    let copy = made.get(value);
+    if (copy !== undefined) return copy;
+    made.set(value, (copy = isArray(value) ? [] : {}));
+    for (const key of Object.keys(value)) if (value[key] !== undefined) copy[key] = this.#copyOf(value[key], made);
+    return copy;
+  }
+}
+
+/** Whether a place is seen to be in an object. What moved since is seen when the transaction commits. */
+function isWithin(target, node) {
+  for (let at = target; at !== undefined; at = at.parent) {
+    if (at === node) return true;
+    if (at.parent?.raw[at.key] !== at.raw) return false;
+  }
+  return false;
+}
+
+/** How many objects and arrays a member of this one is in. */
+function depthOf(node) {
+  let depth = 0;
+  for (let at = node; at !== undefined; at = at.parent) depth++;
+  return depth;
 }
 
 /** The number of an array's element, if the key is one. */
@@ -250,28 +284,34 @@ function indexOf(key) {
   return String(index >>> 0) === String(key) && index < 4294967295 ? index : undefined;
 }
 
+/** What is set as an array's length. */
+function lengthOf(value) {
+  const length = +value;
+  if (length >>> 0 !== length) throw new RangeError("Invalid array length");
+  return length;
+}
+
 /** Start, count and values of a call of `splice`. */
-function spliced(length, [start, count, ...values]) {
+function spliced(length, all) {
+  const [start, count, ...values] = all;
   const from = relative(start, length);
-  const most = length - from;
-  const given = Math.trunc(Number(count)) || 0;
-  const isToEnd = count === undefined && values.length === 0 && start !== undefined;
-  return [from, isToEnd ? most : Math.min(Math.max(given, 0), most), values];
+  if (all.length < 2) return [from, all.length === 0 ? 0 : length - from, values];
+  return [from, Math.min(Math.max(whole(count), 0), length - from), values];
 }
 
 function relative(index, length) {
-  const whole = Math.trunc(Number(index)) || 0;
-  return whole < 0 ? Math.max(length + whole, 0) : Math.min(whole, length);
+  const at = whole(index);
+  return at < 0 ? Math.max(length + at, 0) : Math.min(at, length);
 }
 
-function refusal(node, why) {
+function whole(number) {
+  return Math.trunc(+number) || 0;
+}
+
+function problem(node, why) {
   return new StateError(`\`${node.name()}\` ${why} (S rule 8)`);
 }
 
 function hole(node, key) {
   return new StateError(`\`${node.name()}${step(Number(key))}\` would leave a hole in the array (S rule 8)`);
-}
-
-function moved(node) {
-  return new StateError(`\`${node.name()}\` was moved or removed since it was read: read it again (S rule 8)`);
 }

@@ -1,7 +1,8 @@
 // What may be kept in state and captured by a snapshot: JSON values, each in one place of one tree.
 //
-// They are copied in, so that nothing outside of the tree can change it, and what is read back is what the gateway
-// and every other worker has: no -0, no half surrogate pairs, no holes.
+// What a handler assigns stays its own object until the handler ends (transaction.js), and is then copied, so that nothing
+// outside of the tree can change it, and what is read back is what the gateway and every other worker has: no -0, no half
+// surrogate pairs, no holes.
 
 /** @typedef {null | boolean | number | string | any[] | { [key: string]: any }} Json any: it is JSON again */
 
@@ -16,7 +17,7 @@ const DEEPEST = 100;
 /** By this symbol a view of state answers who it is; nothing else has it. */
 export const NODE = Symbol("view of state");
 
-/** State, or a snapshot, was given what it can't hold, or was written through a view that is no longer in the tree. */
+/** State, or a snapshot, was given what it can't hold. */
 export class StateError extends Error {}
 Object.defineProperty(StateError.prototype, "name", { value: "StateError", configurable: true, writable: true });
 
@@ -24,10 +25,14 @@ Object.defineProperty(StateError.prototype, "name", { value: "StateError", confi
  * A copy that may be kept.
  * @param {unknown} value
  * @param {() => string} name how the place is called, for the error
- * @param {number} depth of the place
  * @returns {Json}
  */
-export function kept(value, name, depth = 0) {
+export function kept(value, name) {
+  return new TreeCopy(undefined).value(value, name, 0);
+}
+
+/** The same of what is no object. */
+export function scalar(value, name) {
   switch (typeof value) {
     case "string":
       return value.toWellFormed();
@@ -36,55 +41,144 @@ export function kept(value, name, depth = 0) {
       return value + 0;
     case "boolean":
       return value;
-    case "object":
-      return value === null ? null : tree(value, name, depth, []);
     default:
+      if (value === null) return null;
       throw refusal(name(), kindOf(value));
   }
 }
 
-function tree(value, name, depth, above) {
-  const node = value[NODE];
-  if (node !== undefined) return node.copy();
-  if (above.includes(value)) throw refusal(name(), "a circle (it contains itself)");
-  if (depth + above.length >= DEEPEST) throw refusal(name(), `more than ${DEEPEST} levels`);
-  above.push(value);
-  const copy = isArray(value) ? array(value, name, depth, above) : object(value, name, depth, above);
-  above.pop();
-  return copy;
+/**
+ * Checks that a value can be kept, as far as can be seen now.
+ * @param {object} value
+ * @param {() => string} name
+ * @param {number} depth of the place
+ */
+export function check(value, name, depth) {
+  new TreeCheck(undefined).value(value, name, depth);
 }
 
-function array(value, name, depth, above) {
-  const copy = [];
-  for (let i = 0; i < value.length; i++) {
-    const inner = value[i];
-    copy.push(simple(inner) ? inner : member(inner, () => `${name()}[${i}]`, depth, above));
+/** Goes through what a handler made, and refuses what is no tree of JSON values. */
+class TreeWalk {
+  /** Objects that the present one is in. @type {object[]} */
+  #above = [];
+
+  /** @param {Set<object> | undefined} assigned objects of the handler's that stand in raw trees */
+  constructor(assigned) {
+    this.assigned = assigned;
   }
-  return copy;
+
+  value(value, name, depth) {
+    return typeof value === "object" && value !== null ? this.#tree(value, name, depth) : scalar(value, name);
+  }
+
+  /** A member of a raw tree. */
+  raw(value, name, depth) {
+    if (typeof value !== "object" || value === null) return value;
+    if (this.assigned === undefined) return copied(value);
+    return this.assigned.has(value) ? this.#tree(value, name, depth) : this.#within(value, name, depth, this.#raw);
+  }
+
+  /** A view that is part of what is walked. */
+  view(node, _name, _depth) {
+    return node.copy();
+  }
+
+  /** What is made of arrays and objects; TreeCopy makes copies. @returns {any} */
+  array(_value) {}
+  /** @returns {any} */
+  object(_value) {}
+  moved(_raw) {}
+
+  #tree(value, name, depth) {
+    const node = value[NODE];
+    if (node !== undefined) return this.view(node, name, depth);
+    return this.#within(value, name, depth, this.#assigned);
+  }
+
+  #within(value, name, depth, walk) {
+    const above = this.#above;
+    if (above.includes(value)) throw refusal(name(), "a circle (it contains itself)");
+    if (depth + above.length >= DEEPEST) throw refusal(name(), `more than ${DEEPEST} levels`);
+    above.push(value);
+    const copy = Reflect.apply(walk, this, [value, name, depth]);
+    above.pop();
+    return copy;
+  }
+
+  #assigned(value, name, depth) {
+    if (!isArray(value)) return this.#object(value, name, depth);
+    const copy = this.array(value);
+    for (let i = 0; i < value.length; i++) {
+      const inner = value[i];
+      const next = simple(inner) ? inner : this.value(inner, () => `${name()}[${i}]`, depth);
+      copy?.push(next);
+    }
+    return copy;
+  }
+
+  #object(value, name, depth) {
+    const prototype = getPrototypeOf(value);
+    // A plain object may come from a package that runs in another realm; its prototype is then at the end as well.
+    if (prototype !== ObjectPrototype && prototype !== null && getPrototypeOf(prototype) !== null) {
+      throw refusal(name(), kindOf(value));
+    }
+    const copy = this.object(value);
+    for (const key of keys(value)) {
+      const inner = value[key];
+      const place = keptKey(key, name);
+      const next = simple(inner) ? inner : this.value(inner, () => `${name()}${step(key)}`, depth);
+      if (copy !== undefined) copy[place] = next;
+    }
+    return copy;
+  }
+
+  #raw(value, name, depth) {
+    this.moved(value);
+    if (isArray(value)) return value.map((inner, i) => this.raw(inner, () => `${name()}[${i}]`, depth));
+    const copy = {};
+    for (const key of keys(value)) {
+      const inner = value[key];
+      if (inner !== undefined) copy[key] = this.raw(inner, () => `${name()}${step(key)}`, depth);
+    }
+    return copy;
+  }
 }
 
-function object(value, name, depth, above) {
-  const prototype = getPrototypeOf(value);
-  // A plain object may come from a package that runs in another realm; its prototype is then at the end as well.
-  if (prototype !== ObjectPrototype && prototype !== null && getPrototypeOf(prototype) !== null) {
-    throw refusal(name(), kindOf(value));
+/** Looks only. What becomes of views that are in it is seen when they are copied. */
+class TreeCheck extends TreeWalk {
+  view() {}
+}
+
+/** Makes trees of what handlers assigned, and of what stands in raw trees. */
+export class TreeCopy extends TreeWalk {
+  /** The handler's objects that were copied. @type {Set<object>} */
+  made = new Set();
+  /** Those of the raw trees, if anything was assigned. @type {Set<object>} */
+  raws = new Set();
+
+  view(node, name, depth) {
+    const isOwn = this.assigned !== undefined && node.writer?.assigned === this.assigned;
+    return isOwn ? this.raw(node.raw, name, depth) : node.copy();
   }
-  const copy = {};
-  for (const key of keys(value)) {
-    const inner = value[key];
-    copy[keptKey(key, name)] = simple(inner) ? inner : member(inner, () => `${name()}${step(key)}`, depth, above);
+
+  array(value) {
+    this.made.add(value);
+    return /** @type {any[]} */ ([]);
   }
-  return copy;
+
+  object(value) {
+    this.made.add(value);
+    return {};
+  }
+
+  moved(raw) {
+    this.raws.add(raw);
+  }
 }
 
 /** What most members are, and what needs no look. */
 function simple(value) {
   return value === null || typeof value === "boolean" || (typeof value === "number" && value > 0 && value < Infinity);
-}
-
-function member(value, name, depth, above) {
-  if (typeof value === "object" && value !== null) return tree(value, name, depth, above);
-  return kept(value, name);
 }
 
 /** A key that may be kept. `__proto__` would change what the object is. */
@@ -93,12 +187,15 @@ export function keptKey(key, name) {
   return key.toWellFormed();
 }
 
-/** A copy of a tree of JSON values. */
+/** A copy of a raw tree in which nothing was assigned. */
 export function copied(value) {
   if (typeof value !== "object" || value === null) return value;
   if (isArray(value)) return value.map(copied);
   const copy = {};
-  for (const key of keys(value)) copy[key] = copied(value[key]);
+  for (const key of keys(value)) {
+    const inner = value[key];
+    if (inner !== undefined) copy[key] = copied(inner);
+  }
   return copy;
 }
 
@@ -115,7 +212,8 @@ export function step(key) {
   return /^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(key) ? `.${key}` : `[${stringify(key)}]`;
 }
 
-function refusal(name, what) {
+/** A value that can't be kept. */
+export function refusal(name, what) {
   const values = "null, booleans, finite numbers, strings, arrays without holes and plain objects";
   return new StateError(`\`${name}\` can't be ${what}: what lasts is ${values} (S rule 8)`);
 }

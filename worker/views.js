@@ -2,12 +2,13 @@
 // that it looks at. The proxies read the raw tree, or around what was written since the run's version (state.js).
 //
 // A run that writes has a transaction; its version is then Infinity, so that it reads the newest. Once it has committed
-// it is a reader of what it has made.
+// it is a reader of what it has made. What it assigns is seen as the object that it is, and what it moves, or takes out, by
+// the view that it had: references are those of plain objects.
 
 import { randomUUID } from "node:crypto";
 
 import { ABSENT, VALUE } from "./state.js";
-import { NODE, StateError, copied, step } from "./values.js";
+import { NODE, StateError, TreeCopy, copied, step } from "./values.js";
 
 const { hasOwn, defineProperty } = Object;
 const { isArray } = Array;
@@ -80,7 +81,7 @@ export function viewClass(names) {
             return readCell(this.#run, slot);
           },
           set(value) {
-            writable(this.#run, name).setCell(slot, value);
+            (this.#run.transaction ?? refuse(this.#run, name)).setCell(slot, value);
           },
           enumerable: true,
         };
@@ -94,38 +95,52 @@ export function viewClass(names) {
 function readCell(run, slot) {
   const cell = run.slots[slot];
   const value = cell.version <= run.version ? cell.holder.value : cell.at(cell.holder, VALUE, run.version);
-  return typeof value === "object" && value !== null ? nodeOf(run, cell, value, undefined, slot).proxy : value;
+  if (value === ABSENT) return undefined;
+  if (typeof value !== "object" || value === null || run.transaction?.assigned?.has(value)) return value;
+  return nodeOf(run, cell, value, undefined, slot).proxy;
 }
 
-/** The transaction of a run that may write. */
-function writable(run, name) {
-  if (run.transaction !== undefined) return run.transaction;
+/** Says why a run may not write. @returns {never} */
+function refuse(run, name) {
   throw new TypeError(`state \`${name}\` can't be changed: ${run.whyReadOnly()}`);
 }
 
-/** A run has one view of each object, so that it is equal to itself. */
+/**
+ * A run has one view of each object, so that it is equal to itself, wherever the object is moved. It begins where the
+ * object stood before: nothing gets anywhere else but by its view.
+ */
 function nodeOf(run, cell, raw, parent, key) {
   const nodes = (run.nodes ??= new Map());
   let node = nodes.get(raw);
-  if (node === undefined) nodes.set(raw, (node = new Node(run, cell, raw)));
-  // An array's elements move.
-  node.parent = parent;
-  node.key = key;
+  if (node === undefined) {
+    node = new Node(run, cell, raw, parent, parent === undefined ? key : keyIn(parent.raw, key));
+    nodes.set(raw, node);
+  }
   return node;
 }
 
 /** A view, and the handler of its proxy. */
 export class Node {
-  /** @type {Node | undefined} none where it is the cell's value; `key` is the slot then */
-  parent;
-  /** @type {string | number | undefined} */
-  key;
+  /** Of what the run has taken out of the state before it committed: it is the run's own. @type {Transaction | undefined} */
+  scratch;
 
-  constructor(run, cell, raw) {
+  /**
+   * @param {Node | undefined} parent where it stood first; none where it was the cell's value
+   * @param {string | number} key its place there; the slot where it was the cell's value
+   */
+  constructor(run, cell, raw, parent, key) {
     this.run = run;
     this.cell = cell;
     this.raw = raw;
+    this.parent = parent;
+    this.key = key;
+    if (parent !== undefined) this.scratch = parent.scratch;
     this.proxy = new Proxy(raw, /** @type {ProxyHandler<any>} */ (/** @type {unknown} */ (this)));
+  }
+
+  /** What its changes go to; none of a run that only reads. */
+  get writer() {
+    return this.scratch ?? this.run.transaction;
   }
 
   /** Whether nothing was written since the run's version. */
@@ -136,8 +151,13 @@ export class Node {
   /** A member as a handler sees it. */
   member(key) {
     const { raw, cell, run } = this;
-    const value = cell.version <= run.version ? (hasOwn(raw, key) ? raw[key] : ABSENT) : cell.at(raw, key, run.version);
-    return typeof value === "object" && value !== null ? nodeOf(run, cell, value, this, key).proxy : value;
+    return this.seen(cell.version <= run.version ? cell.now(raw, key) : cell.at(raw, key, run.version), key);
+  }
+
+  /** What a handler sees of a member: of what it has assigned itself that, and of other objects a view. */
+  seen(value, key) {
+    if (typeof value !== "object" || value === null || this.writer?.assigned?.has(value)) return value;
+    return nodeOf(this.run, this.cell, value, this, key).proxy;
   }
 
   get length() {
@@ -147,13 +167,15 @@ export class Node {
   /** The elements of an array, as a handler sees them, in an array of their own. */
   elements() {
     if (this.current) {
-      return this.raw.map((value, i) => (typeof value === "object" && value !== null ? this.member(i) : value));
+      return this.raw.map((value, i) => (typeof value === "object" && value !== null ? this.seen(value, i) : value));
     }
     return Array.from({ length: this.length }, (_, i) => this.member(String(i)));
   }
 
   /** A copy that belongs to the handler. */
   copy() {
+    const assigned = this.writer?.assigned;
+    if (assigned !== undefined) return new TreeCopy(assigned).raw(this.raw, () => this.name(), 0);
     if (this.current) return copied(this.raw);
     if (isArray(this.raw)) return this.elements().map(free);
     const copy = {};
@@ -165,15 +187,17 @@ export class Node {
   name() {
     let name = "";
     let node = /** @type {Node} */ (this);
-    for (; node.parent !== undefined; node = node.parent) name = step(keyIn(node.parent.raw, node.key)) + name;
+    for (; node.parent !== undefined; node = node.parent) name = step(node.key) + name;
     return this.run.names[/** @type {number} */ (node.key)] + name;
   }
 
-  get(raw, key) {
+  get(_, key) {
+    const { raw, cell, run } = this;
     if (typeof key === "symbol") return key === NODE ? this : this.#symbol(raw, key);
-    const value = this.cell.version <= this.run.version ? raw[key] : this.cell.at(raw, key, this.run.version);
+    const isCurrent = cell.version <= run.version;
+    const value = isCurrent ? raw[key] : cell.at(raw, key, run.version);
     if (typeof value === "object" && value !== null) {
-      return hasOwn(raw, key) || !this.current ? nodeOf(this.run, this.cell, value, this, key).proxy : value;
+      return hasOwn(raw, key) || !isCurrent ? this.seen(value, key) : value;
     }
     if (value === ABSENT) return this.#inherited(raw, key);
     return value === undefined || typeof value === "function" ? this.#inherited(raw, key) : value;
@@ -185,7 +209,8 @@ export class Node {
   }
 
   #inherited(raw, key) {
-    if (key === "toJSON") return giving ? give : copy;
+    // Nobody else sees it: a client may name a member.
+    if (key === "toJSON" && giving) return give;
     if (isArray(raw)) {
       if (hasOwn(readers, key)) return readers[key];
       if (hasOwn(writers, key)) return writers[key];
@@ -194,36 +219,40 @@ export class Node {
     return Object.prototype[key];
   }
 
-  has(raw, key) {
-    if (typeof key === "symbol" || this.current) return key in raw;
-    return this.cell.at(raw, key, this.run.version) !== ABSENT || key in Object.getPrototypeOf(raw);
+  has(_, key) {
+    const { raw, cell, run } = this;
+    if (typeof key === "symbol") return key in raw;
+    if (this.current && cell.hollow === undefined) return key in raw;
+    return cell.at(raw, key, run.version) !== ABSENT || key in Object.getPrototypeOf(raw);
   }
 
-  ownKeys(raw) {
-    return this.current ? Reflect.ownKeys(raw) : this.cell.keysAt(raw, this.run.version);
+  ownKeys() {
+    return this.current ? this.cell.keys(this.raw) : this.cell.keysAt(this.raw, this.run.version);
   }
 
-  getOwnPropertyDescriptor(raw, key) {
+  getOwnPropertyDescriptor(_, key) {
     const value = typeof key === "symbol" ? ABSENT : this.member(key);
     if (value === ABSENT) return undefined;
-    const isLength = isArray(raw) && key === "length";
+    const isLength = isArray(this.raw) && key === "length";
     return { __proto__: null, value, writable: true, enumerable: !isLength, configurable: !isLength };
   }
 
-  set(raw, key, value, receiver) {
+  set(_, key, value, receiver) {
     // An object that inherits from a view gets a member of its own.
     if (receiver !== this.proxy) return Reflect.defineProperty(receiver, key, /** @type {PropertyDescriptor} */ ({ __proto__: null, value, ...ORDINARY }));
     this.#writable().set(this, key, value);
     return true;
   }
 
-  deleteProperty(raw, key) {
+  deleteProperty(_, key) {
     this.#writable().delete(this, key);
     return true;
   }
 
-  defineProperty(raw, key, descriptor) {
-    const { value, writable = false, enumerable = false, configurable = false } = descriptor;
+  defineProperty(_, key, descriptor) {
+    // What is not said of a member that is there stays as it is.
+    const isThere = typeof key === "string" && this.member(key) !== ABSENT;
+    const { value, writable = isThere, enumerable = isThere, configurable = isThere } = descriptor;
     if (!hasOwn(descriptor, "value") || !(writable && enumerable && configurable)) {
       throw new StateError(`\`${this.name()}\` holds plain members only, no getters or hidden ones (S rule 8)`);
     }
@@ -240,9 +269,11 @@ export class Node {
   }
 
   #writable() {
-    return this.run.transaction ?? writable(this.run, this.name());
+    return this.writer ?? refuse(this.run, this.name());
   }
 }
+
+/** @typedef {import("./transaction.js").Transaction} Transaction */
 
 /** A value without views. */
 export function free(value) {
@@ -264,11 +295,6 @@ function give() {
 }
 
 /** @this {any} */
-function copy() {
-  return this[NODE].copy();
-}
-
-/** @this {any} */
 function iterator() {
   return this[NODE].elements()[Symbol.iterator]();
 }
@@ -280,8 +306,8 @@ function iterator() {
 const readers = Object.create(null);
 const LOOKING = "at concat flat includes indexOf join lastIndexOf slice toReversed toSpliced with";
 const CALLING =
-  "entries every filter find findIndex findLast findLastIndex flatMap forEach map reduce reduceRight some toSorted " +
-  "values";
+  "entries every filter find findIndex findLast findLastIndex flatMap forEach keys map reduce reduceRight some " +
+  "toSorted values";
 for (const name of LOOKING.split(" ")) readers[name] = throughCopy(Array.prototype[name], () => true);
 for (const name of CALLING.split(" ")) {
   readers[name] = throughCopy(Array.prototype[name], (node) => node.run.transaction === undefined);
@@ -307,7 +333,7 @@ for (const name of ["push", "pop", "shift", "unshift", "splice", "sort", "revers
     [name](...all) {
       const node = this?.[NODE];
       if (node === undefined) return Reflect.apply(method, this, all);
-      return writable(node.run, node.name()).rearrange(node, name, all);
+      return (node.writer ?? refuse(node.run, node.name())).rearrange(node, name, all);
     },
   }[name];
 }

@@ -4,8 +4,9 @@
 // It has no HTTP, listens nowhere, and knows neither clients nor services: all of that is the gateway's. Where to look:
 // frames.js (what travels), turn.js (whose code runs when), run.js (a request: `$r`), program.js (a script: `$s`),
 // query.js and resource.js (a request's and a call's values), par.js, slots.js (runs and calls by number), state.js
-// (cells and their past), views.js (what handlers see of them), transaction.js (what writers change), values.js (what
-// may be kept), errors.js, log.js, packages.js, watchdog.js, guard.js (what handlers must not do to the process).
+// (cells and their past), views.js (what handlers see of them), transaction.js, drafts.js and settle.js (what writers
+// change), values.js (what may be kept), errors.js, log.js, packages.js, watchdog.js, guard.js (what handlers must not do
+// to the process).
 
 import { connect } from "node:net";
 import process from "node:process";

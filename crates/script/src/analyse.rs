@@ -1,6 +1,6 @@
 //! What a text means beyond JavaScript, and what of it breaks a rule. Each rule has its file; they share the tree
-//! (`code`), what its names are (`names`), what is changed (`flow`), who waits for what (`calls`) and who touches
-//! which state (`cells`).
+//! (`code`), what its names are (`names`), what is changed (`flow`), which variables may hold the same (`sharing`), who waits
+//! for what (`calls`) and who touches which state (`cells`).
 
 use oxc_semantic::NodeId;
 
@@ -14,6 +14,7 @@ use effects::Observer;
 use flow::Flow;
 use names::Names;
 use parallel::Plan;
+use sharing::Sharing;
 
 pub(crate) mod calls;
 pub(crate) mod capture;
@@ -31,6 +32,7 @@ pub(crate) mod reads;
 pub(crate) mod recipe;
 pub(crate) mod resources;
 pub(crate) mod respond;
+pub(crate) mod sharing;
 pub(crate) mod template;
 pub(crate) mod top;
 pub(crate) mod urls;
@@ -40,6 +42,7 @@ pub(crate) struct Analysis<'p, 'a> {
     pub(crate) code: Code<'p, 'a>,
     pub(crate) names: Names,
     pub(crate) flow: Flow,
+    pub(crate) sharing: Sharing,
     pub(crate) calls: Calls,
     pub(crate) touched: Touched,
     pub(crate) handlers: Vec<Handling>,
@@ -65,15 +68,16 @@ impl<'p, 'a> Analysis<'p, 'a> {
         let code = Code::new(parsed, tree);
         let names = Names::of(&code);
         let flow = Flow::of(&code, &names);
+        let sharing = Sharing::of(&code, &names, &flow);
         let calls = Calls::of(&code, &names, found);
         let touched = Touched::of(&code, &names);
         let handlers = (0..names.handlers.len()).map(|handler| {
             let classified = cells::classify(&names, &touched, handler);
-            let early = commit::early(&code, &names, &touched, &calls, handler, classified.class);
+            let early = commit::early(&code, &names, &sharing, &touched, &calls, handler, classified.class);
             Handling { classified, early }
         });
         let handlers = handlers.collect();
-        let mut analysis = Self { code, names, flow, calls, touched, handlers, plans: Vec::new() };
+        let mut analysis = Self { code, names, flow, sharing, calls, touched, handlers, plans: Vec::new() };
         analysis.plans = analysis.check(strict, found);
         analysis
     }

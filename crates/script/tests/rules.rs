@@ -1,7 +1,7 @@
 //! What the compiler says of texts that break a rule: codes, places, and what to do.
 #![allow(missing_docs)]
 
-use script::{Class, Options, Program, Severity, compile};
+use script::{Class, Commit, Options, Program, Severity, compile};
 
 fn strictly(source: &str, strict_paths: bool) -> String {
     let found = match compile(source, "test.sjs", &Options { strict_paths }) {
@@ -40,6 +40,47 @@ fn rule_3_holds_for_head_and_for_other_names_of_the_same_thing() {
 #[test]
 fn rule_6_a_resource_is_declared_after_the_state_in_its_path_is_committed() {
     insta::assert_snapshot!(said(include_str!("rules/6.sjs")));
+}
+
+#[test]
+fn rule_6_what_state_holds_is_changed_by_other_names_too_before_it_is_committed_early() {
+    let commits_early = |body: &str| {
+        let program = program(&format!(
+            "service s {{ res '/a' on POST {{ state words = {{ list: [] }}\n res g = 'http://x/@'\n \
+             function put(to, what) {{ to.a = what }}\n function same(it) {{ return it }}\n \
+             function add(to) {{ to.push(9) }}\n {body} }} }}"
+        ));
+        matches!(program.services[0].handlers[0].commit, Commit::Early(_))
+    };
+    for early in [
+        "words.a = [1]; var p = g.get(1); respond p",
+        "var l = []; words.a = l; l.push(1); var p = g.get(1); respond l.length + p",
+        "var l = []; words.a = JSON.parse(JSON.stringify(l)); var p = g.get(1); l.push(p)",
+        "var l = [], m = []; words.a = l; var p = g.get(1); m.push(p)",
+        "var first = words.list.shift(); var p = g.get(1); first.page = p",
+    ] {
+        assert!(commits_early(early), "{early}");
+    }
+    for late in [
+        "var l = []; words.a = l; var p = g.get(1); l.push(p)",
+        "var l = []; words.list.push(l); var p = g.get(1); l.push(p)",
+        "var l = words.list; l.push(1); var p = g.get(1); l.push(p)",
+        "var o = { list: [] }; words.a = o; var l = o.list, p = g.get(1); l.push(p)",
+        "var l = [], o = { l }; words.a = o; var p = g.get(1); l.push(p)",
+        "var l = []; words.a = [0, { l }]; var p = g.get(1); l.push(p)",
+        "var l = []; Object.assign(words, { l }); var p = g.get(1); l.push(p)",
+        "var l = []; words = { ...words, l }; var p = g.get(1); l.push(p)",
+        "var l = []; [words.a, words.b] = [l, 1]; var p = g.get(1); l.push(p)",
+        "var l = []; put(words, l); var p = g.get(1); l.push(p)",
+        "var l = []; words.a = same(l); var p = g.get(1); l.push(p)",
+        "var l = []; words.a = l; var p = g.get(1); add(l)",
+        "var l = []; const set = (k) => { words[k] = l }; set('a'); var p = g.get(1); l.push(p)",
+        "var l = [[1]]; words.a = l.map((it) => it); var p = g.get(1); l[0].push(p)",
+        "var l = (words.a ??= []); l.push(1); var p = g.get(1); l.push(p)",
+        "var l = query.list; words.a = l; var p = g.get(1); l.push(p)",
+    ] {
+        assert!(!commits_early(late), "{late}");
+    }
 }
 
 #[test]

@@ -1,12 +1,17 @@
 //! Rules 5 and 6: where a writer's changes are committed. At its end; or early, after the last statement that can
 //! change state, if nothing was waited for until then and something is waited for later: others need not wait for that.
 
+use std::collections::BTreeSet;
+
 use oxc_semantic::NodeId;
+use oxc_syntax::symbol::SymbolId;
 
 use super::calls::{Calls, Wait};
 use super::cells::Touched;
-use super::code::{Called, Code, statements};
+use super::code::{Called, Code, FunctionId, statements};
 use super::names::Names;
+use super::reads::Reads;
+use super::sharing::Sharing;
 use super::{Analysis, Handling};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::program::Class;
@@ -15,6 +20,7 @@ use crate::program::Class;
 pub(crate) fn early(
     code: &Code<'_, '_>,
     names: &Names,
+    sharing: &Sharing,
     touched: &Touched,
     calls: &Calls,
     handler: usize,
@@ -24,7 +30,7 @@ pub(crate) fn early(
         return None;
     }
     let statements = statements(code, code.functions[names.handlers[handler].function].node);
-    let writes = writes(code, names, touched, handler)?;
+    let writes = writes(code, names, sharing, touched, handler)?;
     let is_before = |node: &NodeId| writes.iter().any(|write| code.is_inside(*write, *node));
     let last = statements.iter().rposition(is_before)?;
     let waits =
@@ -34,16 +40,23 @@ pub(crate) fn early(
 }
 
 /// The places of a handler where it can change state; none if that can't be told.
-fn writes(code: &Code<'_, '_>, names: &Names, touched: &Touched, handler: usize) -> Option<Vec<NodeId>> {
+fn writes(
+    code: &Code<'_, '_>,
+    names: &Names,
+    sharing: &Sharing,
+    touched: &Touched,
+    handler: usize,
+) -> Option<Vec<NodeId>> {
     let function = names.handlers[handler].function;
-    let mut writes = Vec::new();
-    for access in touched.by(function).iter().filter(|access| !access.reads) {
-        // A callback may run at any time.
-        let within = code.function_of(access.node);
-        if within != function && code.functions[within].called == Called::Unknown {
-            return None;
-        }
-        writes.push(access.node);
+    let accesses = touched.by(function).iter().filter(|access| !access.reads).map(|access| access.node);
+    let mut writes: Vec<NodeId> = accesses.chain(shared(code, names, sharing, touched, function)).collect();
+    // A callback may run at any time.
+    let may_come_later = |node: &NodeId| {
+        let within = code.function_of(*node);
+        within != function && code.functions[within].called == Called::Unknown
+    };
+    if writes.iter().any(may_come_later) {
+        return None;
     }
     for (used, node) in touched.uses_of(function) {
         if touched.all_by(*used).iter().any(|access| !access.reads) {
@@ -51,6 +64,27 @@ fn writes(code: &Code<'_, '_>, names: &Names, touched: &Touched, handler: usize)
         }
     }
     Some(writes)
+}
+
+/// The places where a handler may change what is in its state by a variable of its own.
+fn shared(
+    code: &Code<'_, '_>,
+    names: &Names,
+    sharing: &Sharing,
+    touched: &Touched,
+    function: FunctionId,
+) -> Vec<NodeId> {
+    let cells: BTreeSet<SymbolId> =
+        touched.all_by(function).iter().map(|access| names.cells[access.cell].symbol).collect();
+    let holders: BTreeSet<SymbolId> = cells.iter().map(|cell| sharing.holder(*cell)).collect();
+    let symbols = holders.into_iter().flat_map(|holder| sharing.class(holder));
+    // What a function returns is looked at where it takes it from.
+    let own = symbols.filter(|symbol| names.cell(*symbol).is_none() && !code.named.contains_key(symbol));
+    let uses = own.flat_map(|symbol| {
+        code.uses(symbol).filter(|it| it.is_read()).map(|it| it.node_id()).collect::<Vec<_>>()
+    });
+    let in_handler = uses.filter(|node| code.is_inside(*node, code.functions[function].node));
+    in_handler.filter(|node| !Reads::new(code, names).only_reads(*node)).collect()
 }
 
 /// Warns where a resource is declared with state in it that may still be dropped.

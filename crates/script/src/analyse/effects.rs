@@ -68,7 +68,7 @@ impl Effects {
 /// Looks at pieces of code.
 pub(crate) struct Observer<'o, 'p, 'a> {
     it: &'o Analysis<'p, 'a>,
-    /// Variables that may share what they hold: one of them for all.
+    /// Variables that may be the same: one of them for all.
     shared: BTreeMap<SymbolId, SymbolId>,
     /// What functions do to what is declared outside of them, with those that they use.
     functions: BTreeMap<FunctionId, Effects>,
@@ -122,7 +122,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         effects
     }
 
-    /// The symbol that stands for all that may share what this one holds.
+    /// The symbol that stands for all that may be a part of what this one is.
     pub(crate) fn holder(&self, mut symbol: SymbolId) -> SymbolId {
         while let Some(next) = self.shared.get(&symbol) {
             symbol = *next;
@@ -163,9 +163,8 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 !self.code().is_inside(self.code().declaration(*symbol), node)
             }
             Location::Content(symbol) => {
-                let holder = self.holder(*symbol);
                 let inside = |it: SymbolId| self.code().is_inside(self.code().declaration(it), node);
-                !inside(*symbol) || !inside(holder)
+                !self.it.sharing.class(*symbol).into_iter().all(inside)
             }
             _ => true,
         };
@@ -191,7 +190,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
             let location = if change.is_assignment {
                 Location::Variable(change.symbol)
             } else {
-                Location::Content(self.holder(change.symbol))
+                Location::Content(self.it.sharing.holder(change.symbol))
             };
             effects.writes.insert(location);
         }
@@ -229,7 +228,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 }
                 if self.it.names.external(symbol).is_none() || code.declaration(symbol) != inner {
                     effects.reads.insert(Location::Variable(symbol));
-                    effects.reads.insert(Location::Content(self.holder(symbol)));
+                    effects.reads.insert(Location::Content(self.it.sharing.holder(symbol)));
                 }
             }
             AstKind::BindingIdentifier(_) => {
@@ -304,7 +303,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                     continue;
                 }
                 effects.barrier = true;
-                effects.writes.insert(Location::Content(self.holder(root.symbol)));
+                effects.writes.insert(Location::Content(self.it.sharing.holder(root.symbol)));
             }
         }
     }

@@ -243,8 +243,8 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         bound(pattern).into_iter().all(|symbol| self.symbol(symbol))
     }
 
-    /// Whether all that is done with a variable only reads what it holds. Setting the variable is no matter, if it is
-    /// no state itself: then the value is copied.
+    /// Whether all that is done with a variable only reads what it holds. Setting the variable is no matter. If it is
+    /// state, who sets it is a writer for that, and of what it is set to as well.
     fn symbol(&mut self, symbol: SymbolId) -> bool {
         if self.names.cell(symbol).is_some() || !self.seen.insert(symbol) {
             return true;
@@ -274,6 +274,11 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             _ => by_callback,
         }
     }
+}
+
+/// Whether a method changes nothing, and its result has no part of what it is called on.
+pub(crate) fn is_answering(method: &str) -> bool {
+    ANSWERING.contains(&method)
 }
 
 /// Whether it is known what a method does.

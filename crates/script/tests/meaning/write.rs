@@ -19,8 +19,9 @@ const HEAD: &str = "service s {
   res '/a' on POST {
     res g0 = 'http://zero/@', g1 = 'http://first/@', g2 = 'http://second/@'
     var v0 = 1, v1 = 2, v2 = 3, v3 = 4
-    var l = [1, 2], m = l, o = { a: 1, b: 2 }, out = [], turns = [3, 1, 2, 5]
+    var l = [1, 2], m = l, box = { list: [5] }, o = { a: 1, b: 2 }, out = [], turns = [3, 1, 2, 5]
     function load(x) { return g0.get(x) + v1 }
+    function hold(x) { box.list = x; return x }
     function bump(x) { v0 += x; return v0 }
     function store(x) { g1.put(x); return g1.get(x) }
 ";
@@ -32,7 +33,7 @@ impl<'b> Writer<'b> {
         while !writer.bytes.is_empty() {
             writer.statement(1);
         }
-        writer.text.push_str("    respond [v0, v1, v2, v3, l, m, o, out]\n  }\n}\n");
+        writer.text.push_str("    respond [v0, v1, v2, v3, l, m, box, o, out]\n  }\n}\n");
         writer.text
     }
 
@@ -60,7 +61,7 @@ impl<'b> Writer<'b> {
         if depth > DEPTH {
             return self.variable();
         }
-        match self.pick(20) {
+        match self.pick(22) {
             0 => format!("{}", self.pick(5)),
             1 | 2 => self.variable(),
             3..=6 => format!("{}.get({})", self.resource(), self.value(depth + 1)),
@@ -76,6 +77,8 @@ impl<'b> Writer<'b> {
             16 => format!("[{}, {}].length", self.value(depth + 1), self.value(depth + 1)),
             17 => format!("l.reduce((a, b) => a + b, {})", self.value(depth + 1)),
             18 => self.known.last().cloned().unwrap_or_else(|| "v0".into()),
+            19 => "box.list.length".into(),
+            20 => "box.list.at(-1)".into(),
             _ => format!("more(l, {})", self.value(depth + 1)),
         }
     }
@@ -101,7 +104,7 @@ impl<'b> Writer<'b> {
                 self.line(depth, &format!("{variable} += {value}"));
             }
             5 => {
-                let name = ["l", "m"][self.pick(2)];
+                let name = ["l", "m", "box.list"][self.pick(3)];
                 let value = self.value(0);
                 self.line(depth, &format!("{name}.push({value})"));
             }
@@ -114,7 +117,18 @@ impl<'b> Writer<'b> {
                 let value = self.value(1);
                 self.line(depth, &format!("{call}({value})"));
             }
-            8 | 9 => self.declaration(depth),
+            8 => self.declaration(depth),
+            9 => {
+                let put = [
+                    "box.list = l",
+                    "box = { list: [7] }",
+                    "box = { list: m }",
+                    "hold(l)",
+                    "Object.assign(box, { list: m })",
+                ];
+                let put = put[self.pick(5)];
+                self.line(depth, put);
+            }
             10 => {
                 let (a, b, value) = (self.variable(), self.variable(), self.value(0));
                 self.line(depth, &format!(";[{a}, {b}] = [{b}, {value}]"));
