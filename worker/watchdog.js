@@ -4,10 +4,10 @@
 // stuck. It has a connection of its own, since the worker's can't be written to then; and when the gateway is gone it
 // ends a worker that is too busy to notice.
 
-import { connect } from "node:net";
 import process from "node:process";
 import { Worker as Thread, isMainThread, workerData } from "node:worker_threads";
 
+import { inherited } from "./connection.js";
 import { HELLO, Outbox, STUCK } from "./frames.js";
 
 /** What both share: the run whose code runs (0: none), how often that changed, after how many ms it is stuck. */
@@ -22,17 +22,17 @@ const USUAL = 100;
 const GRACE = 500;
 
 /** Starts the thread; gives what it looks at. */
-export function watch(path, number) {
+export function watch(fd, number) {
   const watched = new Int32Array(new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT));
   watched[SPAN] = USUAL;
-  const thread = new Thread(new URL(import.meta.url), { workerData: { path, number, watched } });
+  const thread = new Thread(new URL(import.meta.url), { workerData: { fd, number, watched } });
   thread.unref();
   return watched;
 }
 
-/** @param {{ path: string, number: number, watched: Int32Array }} given */
-function look({ path, number, watched }) {
-  const socket = connect({ path });
+/** @param {{ fd: number, number: number, watched: Int32Array }} given */
+function look({ fd, number, watched }) {
+  const socket = inherited(fd);
   const outbox = new Outbox(socket, () => {});
   outbox.begin(HELLO, 0).u32(number).text("watchdog").end();
   outbox.flush();

@@ -1,5 +1,5 @@
 // A worker of S services: takes frames from the gateway, runs handlers, and sends frames back. Started as
-// `node worker.js SOCKET NUMBER`, or by Bun or Deno.
+// `node worker.js SOCKET WATCHDOG NUMBER`, or by Bun or Deno; the first two are file descriptors (connection.js).
 //
 // It has no HTTP, listens nowhere, and knows neither clients nor services: all of that is the gateway's. Where to look:
 // frames.js (what travels), turn.js (whose code runs when), run.js (a request: `$r`), program.js (a script: `$s`),
@@ -8,9 +8,9 @@
 // change), values.js (what may be kept), errors.js, log.js, packages.js, watchdog.js, guard.js (what handlers must not do
 // to the process).
 
-import { connect } from "node:net";
 import process from "node:process";
 
+import { inherited } from "./connection.js";
 import { DeclarationError, SITE, describe } from "./errors.js";
 import {
   BROKEN, CANCEL, Cursor, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG, READY,
@@ -73,8 +73,8 @@ export class Worker {
     this.turn = new Turn(watched);
   }
 
-  /** @param {string} path of the socket */
-  connect(path, number, engine, ended) {
+  /** @param {number} fd of the socket */
+  connect(fd, number, engine, ended) {
     const take = (length, buffer) => {
       this.#inbox.push(buffer, length);
       if (this.turn.active) return true;
@@ -84,7 +84,7 @@ export class Worker {
     };
     // Node reads again only when all that follows from the last read is done, so that one buffer will do.
     const onread = engine.startsWith("node") ? { buffer: Buffer.allocUnsafeSlow(READ), callback: take } : undefined;
-    const socket = connect({ path, onread });
+    const socket = inherited(fd, onread);
     if (onread === undefined) socket.on("data", (chunk) => take(chunk.length, chunk));
     this.outbox = new Outbox(socket, () => this.turn.active || later(this.#flushLater));
     this.outbox.begin(HELLO, 0).u32(number).text(engine).end();
@@ -321,10 +321,10 @@ function engine() {
   return deno ? `deno ${deno}` : `node ${node}`;
 }
 
-const [, , path, number] = process.argv;
+const [main, watchdog, number] = process.argv.slice(2).map(Number);
 globalThis.ResourceError = ResourceError;
 const end = process.exit.bind(process);
-const worker = new Worker(watch(path, Number(number)));
+const worker = new Worker(watch(watchdog, number));
 takeConsole(worker);
 guard(worker);
-worker.connect(path, Number(number), engine(), () => end(0));
+worker.connect(main, number, engine(), () => end(0));

@@ -2,7 +2,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -44,21 +43,18 @@ export class Gateway {
 
   async start() {
     this.folder = mkdtempSync(join(tmpdir(), "worker-"));
-    const path = join(this.folder, "socket");
-    const hello = new Promise((resolve) => {
-      this.server = createServer((socket) => this.#accept(socket, resolve)).listen(path);
-    });
-    await once(this.server, "listening");
-    this.process = spawn(ENGINE[0], [...ENGINE.slice(1), main, path, "7"], { stdio: ["ignore", "inherit", "inherit"] });
+    const stdio = /** @type {const} */ (["ignore", "inherit", "inherit", "pipe", "pipe"]);
+    this.process = spawn(ENGINE[0], [...ENGINE.slice(1), main, "3", "4", "7"], { stdio });
     this.exited = once(this.process, "exit");
-    this.engine = await hello;
+    this.engine = await new Promise((resolve) => {
+      for (const socket of this.process.stdio.slice(3)) this.#accept(socket, resolve);
+    });
   }
 
   /** Without `kill` the worker has to notice by itself that its gateway is gone. */
   async close({ kill = true } = {}) {
     for (const socket of this.#sockets) socket.destroy();
     if (kill) this.process.kill("SIGKILL");
-    this.server.close();
     await this.exited;
     rmSync(this.folder, { recursive: true, force: true });
   }

@@ -1,12 +1,17 @@
-//! What a worker's process may not: reach other files than its own, and the network.
+//! What a worker's process may not: reach other files than its own, other processes, and the network.
 //!
 //! The gateway starts its own binary, which confines itself and then becomes the engine, so that nothing of the script
-//! runs unconfined. Landlock leaves the script's folder and the system's libraries to read, and the workers' folder to
-//! write; a filter on system calls leaves Unix sockets alone. Both need no rights, and a kernel of 5.13 or newer.
+//! runs unconfined. Landlock leaves the worker's code, the script's folder and the system's libraries to read, and the
+//! script's home to write; and no signals to other processes. A filter on system calls (`confine/calls.rs`) leaves it the
+//! sockets that it was given: it can make no others but pairs, and connect none. So it reaches neither the network, nor the
+//! gateway's Unix sockets, nor another worker's. Both need no rights, and a kernel of 6.12 or newer for all of it.
 //! Landlock opens and can't close again what is below: where the state lies in a folder that is to be read, all that is
 //! there beside it is opened piece by piece, and what comes later only to later workers.
-//! Where the system has neither, the worker says so in the log and runs all the same: scripts are the operator's own
+//! What the system has not, the worker says in the log, and runs all the same: scripts are the operator's own
 //! code, and this is for faults.
+
+#[cfg(target_os = "linux")]
+mod calls;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -15,8 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What engines read beside their own folder: libraries, time zones, how much of a machine there is. Of `/etc` no more,
-/// where configs and secrets are; of processes only themselves, since the gateway's environment may hold secrets.
-const SYSTEM: [&str; 23] = [
+/// where configs and secrets are; of processes only themselves, since the gateway's environment may hold secrets; of
+/// devices no disks and no shared memory.
+const SYSTEM: [&str; 28] = [
     "/usr",
     "/lib",
     "/lib64",
@@ -32,8 +38,13 @@ const SYSTEM: [&str; 23] = [
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
     "/etc/timezone",
-    "/sys",
-    "/dev",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/zero",
     "/proc/self",
     "/proc/cpuinfo",
     "/proc/meminfo",
@@ -42,23 +53,45 @@ const SYSTEM: [&str; 23] = [
     "/proc/version",
 ];
 
+/// The most that a file may hold which a worker writes.
+const LARGEST_FILE: u64 = 256 << 20;
+
+/// What a worker is started with.
+struct Arguments {
+    code: PathBuf,
+    home: PathBuf,
+    folder: PathBuf,
+    state: PathBuf,
+    /// The sockets that it keeps, in their order.
+    sockets: [u32; 2],
+    engine: PathBuf,
+}
+
+impl Arguments {
+    fn take(arguments: &mut impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut path = || arguments.next().map(PathBuf::from);
+        let (code, home, folder, state) = (path()?, path()?, path()?, path()?);
+        let mut number = || arguments.next()?.to_str()?.parse().ok();
+        let mut sockets: [u32; 2] = [number()?, number()?];
+        sockets.sort_unstable();
+        Some(Self { code, home, folder, state, sockets, engine: arguments.next()?.into() })
+    }
+}
+
 /// Confines this process, and becomes the worker: the arguments are those behind a [`crate::Launcher`]'s. To be called
 /// before there is a second thread. Returns only if it could not, and says why.
 pub fn confined(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
-    let mut arguments = arguments.into_iter();
-    let (Some(home), Some(folder), Some(state), Some(engine)) =
-        (arguments.next(), arguments.next(), arguments.next(), arguments.next())
-    else {
-        let missing = "a worker's home, folder, state and engine are missing";
+    let mut rest = arguments.into_iter();
+    let Some(arguments) = Arguments::take(&mut rest) else {
+        let missing = "a worker's code, home, folder, state, sockets and engine are missing";
         return io::Error::new(io::ErrorKind::InvalidInput, missing);
     };
-    let (home, folder, state, engine) =
-        (Path::new(&home), Path::new(&folder), Path::new(&state), PathBuf::from(engine));
-    for missing in [files(home, folder, state, &engine), network()].into_iter().flatten() {
+    let missing = [bounds(&arguments), files(&arguments), calls()];
+    for missing in missing.into_iter().flatten() {
         // A line of the worker's, which the gateway logs.
         let _ = writeln!(io::stderr(), "this worker is not confined: {missing}");
     }
-    Command::new(engine).args(arguments).exec()
+    Command::new(arguments.engine).args(rest).exec()
 }
 
 /// What of a folder may be read: all of it, or what is beside the folder of the state where that lies in it.
@@ -84,23 +117,51 @@ pub(crate) fn beside(folder: &Path, state: &Path) -> Option<Vec<PathBuf>> {
     Some(beside)
 }
 
-/// Confines it to its files; what is missing for it.
+/// Bounds what it writes, and leaves it no file that was open in the gateway, whoever opened it; what is missing for it.
 #[cfg(target_os = "linux")]
-fn files(home: &Path, folder: &Path, state: &Path, engine: &Path) -> Option<String> {
+fn bounds(arguments: &Arguments) -> Option<String> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+
+    let largest = Rlimit { current: Some(LARGEST_FILE), maximum: Some(LARGEST_FILE) };
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let set = setrlimit(Resource::Fsize, largest).and_then(|()| setrlimit(Resource::Core, none));
+    let [first, second] = arguments.sockets;
+    let ranges = [(3, first), (first.saturating_add(1), second), (second.saturating_add(1), u32::MAX)];
+    let closed = ranges.iter().filter(|(from, to)| from < to).all(|(from, to)| close_on_exec(*from, to - 1));
+    match set {
+        Ok(()) if closed => None,
+        Ok(()) => Some("the kernel can't close what is open".to_owned()),
+        Err(error) => Some(format!("limits: {error}")),
+    }
+}
+
+/// Whether these are closed when the process becomes another program.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "neither rustix nor the standard library have it")]
+fn close_on_exec(first: u32, last: u32) -> bool {
+    // SAFETY: it takes numbers alone, and closes nothing now.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) == 0 }
+}
+
+/// Confines it to its files, and to itself; what is missing for it.
+#[cfg(target_os = "linux")]
+fn files(arguments: &Arguments) -> Option<String> {
     use landlock::{
-        ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+        ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
         path_beneath_rules,
     };
 
-    let abi = ABI::V5;
+    let Arguments { code, home, folder, state, engine, .. } = arguments;
+    let abi = ABI::V6;
     // The engine may be a link to where its own files are.
     let engine = std::fs::canonicalize(engine).ok();
     let beside = engine.as_deref().and_then(Path::parent);
-    let read = SYSTEM.iter().map(Path::new).chain([folder]).chain(beside);
-    let read: Vec<PathBuf> = read.flat_map(|open| readable(open, state)).collect();
+    let read = SYSTEM.iter().map(Path::new).chain([&**folder]).chain(beside);
+    let read: Vec<PathBuf> = read.flat_map(|open| readable(open, state)).chain([code.clone()]).collect();
     let confine = || -> Result<_, RulesetError> {
         Ruleset::default()
             .handle_access(AccessFs::from_all(abi))?
+            .scope(Scope::from_all(abi))?
             .create()?
             .add_rules(path_beneath_rules(read, AccessFs::from_read(abi)))?
             .add_rules(path_beneath_rules([folder], AccessFs::ReadDir))?
@@ -109,43 +170,34 @@ fn files(home: &Path, folder: &Path, state: &Path, engine: &Path) -> Option<Stri
             .restrict_self()
     };
     match confine() {
-        Ok(status) if status.ruleset != RulesetStatus::NotEnforced => None,
-        Ok(_) => Some("the kernel has no Landlock".to_owned()),
+        Ok(status) if status.ruleset == RulesetStatus::FullyEnforced => None,
+        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => {
+            Some("the kernel has no Landlock".to_owned())
+        }
+        Ok(_) => Some(
+            "the kernel's Landlock is older than 6.12: it can send signals to other processes".to_owned(),
+        ),
         Err(error) => Some(format!("Landlock: {error}")),
     }
 }
 
-/// Confines it to Unix sockets; what is missing for it.
+/// Confines it to the system calls that engines need; what is missing for it.
 #[cfg(target_os = "linux")]
-fn network() -> Option<String> {
-    use seccompiler::{
-        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-        SeccompRule,
-    };
-
-    let filter = || -> Result<BpfProgram, Box<dyn std::error::Error>> {
-        let family = u64::try_from(libc::AF_UNIX)?;
-        let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)?;
-        // What would open sockets by another way.
-        let rules = [
-            (libc::SYS_socket, vec![SeccompRule::new(vec![other])?]),
-            (libc::SYS_io_uring_setup, Vec::new()),
-        ];
-        let refused = SeccompAction::Errno(u32::try_from(libc::EACCES)?);
-        let arch = std::env::consts::ARCH.try_into()?;
-        let filter = SeccompFilter::new(rules.into_iter().collect(), SeccompAction::Allow, refused, arch)?;
-        Ok(filter.try_into()?)
-    };
-    let applied = filter().and_then(|filter| Ok(seccompiler::apply_filter(&filter)?));
-    applied.err().map(|error| format!("no network filter: {error}"))
+fn calls() -> Option<String> {
+    calls::apply().err().map(|error| format!("no filter on system calls: {error}"))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn files(_: &Path, _: &Path, _: &Path, _: &Path) -> Option<String> {
+fn bounds(_: &Arguments) -> Option<String> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn files(_: &Arguments) -> Option<String> {
     Some("this system has no Landlock".to_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn network() -> Option<String> {
+fn calls() -> Option<String> {
     Some("this system has no filter on system calls".to_owned())
 }

@@ -26,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::frame::Forget;
 pub(crate) use host::Host;
+use host::ScriptHome;
 use link::News;
 pub(crate) use process::Launch;
 pub use process::{Launcher, NoEngine};
@@ -38,6 +39,8 @@ pub(crate) struct Pool {
     script: Arc<str>,
     /// Where they work.
     folder: PathBuf,
+    /// What they may write to.
+    home: Mutex<Option<Arc<ScriptHome>>>,
     size: Size,
     /// As many are wanted.
     wanted: AtomicUsize,
@@ -120,6 +123,7 @@ impl Pool {
             host: Arc::clone(host),
             script: Arc::clone(script),
             folder,
+            home: Mutex::default(),
             size,
             wanted: AtomicUsize::new(size.least),
             shared: ArcSwap::default(),
@@ -290,6 +294,15 @@ impl Pool {
         crowd.programs.values().for_each(|source| give(&worker, source));
         tokio::spawn(watch::keep(Arc::downgrade(self), Arc::clone(&worker), permit));
         worker
+    }
+
+    /// The folder that its workers may write to; made for the first of them.
+    fn home(&self) -> std::io::Result<Arc<ScriptHome>> {
+        let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*home {
+            Some(home) => Ok(Arc::clone(home)),
+            None => Ok(Arc::clone(home.insert(Arc::new(self.host.home()?)))),
+        }
     }
 
     fn crowd(&self) -> MutexGuard<'_, Crowd> {

@@ -1,68 +1,43 @@
-//! What the workers of all scripts share: a folder of their own with the worker's files and a socket, the command
-//! that starts them, their numbers, and how many there may be.
+//! What the workers of all scripts share: a folder with the worker's code, the command that starts them, their numbers,
+//! and how many there may be. The code is not theirs to write; what each script's workers write is a folder of its own,
+//! which no other script's workers reach.
 
-use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::files::FILES;
 use super::process::Launch;
-use crate::frame::{From, Reader};
 
-/// Within this time whoever connects has said who it is.
-const HELLO: Duration = Duration::from_secs(20);
-
-/// What lies in a worker's socket until it reads, where the system allows that much: several bodies of 100 KB, so that
-/// it is not woken for each.
-const SENT: usize = 512 << 10;
-/// What a worker's watchdog says in the place of an engine.
-const WATCHDOG: &str = "watchdog";
 /// What their folders' names begin with.
 const PREFIX: &str = "orfa-";
 /// The file that a gateway keeps locked.
 const LOCK: &str = "lock";
+/// The folder of the worker's code, in the gateway's.
+const CODE: &str = "code";
 
 /// What the workers of all scripts share.
 pub(crate) struct Host {
     pub(super) launch: Launch,
     /// Of the gateway's user alone.
-    pub(super) home: PathBuf,
+    folder: PathBuf,
     /// Locked as long as this gateway lives.
     _lock: File,
     last: AtomicU32,
-    expected: Mutex<HashMap<u32, Expected>>,
-    accepts: OnceLock<AbortHandle>,
     places: Arc<Semaphore>,
 }
 
-/// Whom a worker that connects is handed to: one connection is for runs, the other its watchdog's.
-struct Expected {
-    main: Option<oneshot::Sender<Connection>>,
-    watchdog: Option<oneshot::Sender<Connection>>,
-}
-
-/// A worker's connection, and what was read of it.
-pub(super) struct Connection {
-    pub(super) stream: UnixStream,
-    pub(super) reader: Reader,
-    pub(super) engine: String,
-}
-
-/// A worker's connections, when they are there.
-pub(super) struct Connections {
-    pub(super) main: oneshot::Receiver<Connection>,
-    pub(super) watchdog: oneshot::Receiver<Connection>,
+/// A folder that the workers of one script may write to. It goes with the last of them.
+pub(super) struct ScriptHome {
+    path: PathBuf,
+    /// The folder that it lies in has to be there.
+    _host: Arc<Host>,
 }
 
 impl Host {
@@ -72,19 +47,19 @@ impl Host {
     /// Whatever the file system says.
     pub(crate) fn new(launch: Launch, most: usize) -> io::Result<Arc<Self>> {
         clear(&std::env::temp_dir());
-        let (home, lock) = folder()?;
+        let (folder, lock) = folder()?;
+        let code = folder.join(CODE);
+        DirBuilder::new().mode(0o700).create(&code)?;
         for (name, text) in FILES {
             let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(home.join(name))?;
+                OpenOptions::new().write(true).create_new(true).mode(0o400).open(code.join(name))?;
             file.write_all(text.as_bytes())?;
         }
         Ok(Arc::new(Self {
             launch,
-            home,
+            folder,
             _lock: lock,
             last: AtomicU32::new(0),
-            expected: Mutex::default(),
-            accepts: OnceLock::new(),
             places: Arc::new(Semaphore::new(most)),
         }))
     }
@@ -99,98 +74,38 @@ impl Host {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    pub(super) fn file(&self) -> PathBuf {
-        self.home.join("worker.js")
+    /// The folder of the worker's code.
+    pub(super) fn code(&self) -> PathBuf {
+        self.folder.join(CODE)
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
-        self.home.join("gateway.sock")
-    }
-
-    /// Hands out the connections of this worker when it comes.
-    pub(super) fn expect(self: &Arc<Self>, worker: u32) -> io::Result<Connections> {
-        if self.accepts.get().is_none() {
-            let mut expected = self.expected();
-            self.listen()?;
-            expected.reserve(8);
-        }
-        let (to_main, main) = oneshot::channel();
-        let (to_watchdog, watchdog) = oneshot::channel();
-        self.expected().insert(worker, Expected { main: Some(to_main), watchdog: Some(to_watchdog) });
-        Ok(Connections { main, watchdog })
-    }
-
-    pub(super) fn forget(&self, worker: u32) {
-        self.expected().remove(&worker);
-    }
-
-    /// Begins to listen, once.
-    fn listen(self: &Arc<Self>) -> io::Result<()> {
-        if self.accepts.get().is_some() {
-            return Ok(());
-        }
-        let listener = UnixListener::bind(self.socket())?;
-        let task = tokio::spawn(accept(listener, Arc::downgrade(self))).abort_handle();
-        let _ = self.accepts.set(task); // Under the lock there is none yet.
-        Ok(())
-    }
-
-    fn take(&self, worker: u32, connection: Connection) {
-        let mut expected = self.expected();
-        let Some(expected) = expected.get_mut(&worker) else { return };
-        // Either of them may come first: the watchdog is a thread of its own.
-        let awaited = if connection.engine == WATCHDOG { &mut expected.watchdog } else { &mut expected.main };
-        if let Some(next) = awaited.take() {
-            let _ = next.send(connection); // Whoever waited is gone, and the worker with it.
-        }
-    }
-
-    fn expected(&self) -> MutexGuard<'_, HashMap<u32, Expected>> {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A new folder for the workers of a script.
+    pub(super) fn home(self: &Arc<Self>) -> io::Result<ScriptHome> {
+        let path = self.folder.join(format!("home-{}", self.number()));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(ScriptHome { path, _host: Arc::clone(self) })
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        if let Some(task) = self.accepts.get() {
-            task.abort();
-        }
-        let _ = std::fs::remove_dir_all(&self.home); // It lies where temporary files lie.
+        let _ = std::fs::remove_dir_all(&self.folder); // It lies where temporary files lie.
     }
 }
 
-async fn accept(listener: UnixListener, host: Weak<Host>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await; // Out of file descriptors, as a rule.
-            continue;
-        };
-        let Some(host) = host.upgrade() else { return };
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SENT); // It works with less.
-        tokio::spawn(async move {
-            if let Ok(Some((worker, connection))) = tokio::time::timeout(HELLO, hello(stream)).await {
-                host.take(worker, connection);
-            }
-        });
+impl ScriptHome {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
-/// Who it is that connected.
-async fn hello(mut stream: UnixStream) -> Option<(u32, Connection)> {
-    let mut reader = Reader::default();
-    loop {
-        if let Some((_, from)) = reader.next().ok()? {
-            let From::Hello { worker, engine } = from else { return None };
-            return Some((worker, Connection { stream, reader, engine }));
-        }
-        if stream.read_buf(&mut reader.buffer).await.ok()? == 0 {
-            return None;
-        }
+impl Drop for ScriptHome {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path); // What is left goes with the folder around.
     }
 }
 
-/// A new folder that only the gateway's user can look into, and its lock. Sockets have short paths, so that it is not
-/// deep.
+/// A new folder that only the gateway's user can look into, and its lock.
 fn folder() -> io::Result<(PathBuf, File)> {
     let mut tries = 0;
     loop {

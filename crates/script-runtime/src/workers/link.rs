@@ -52,8 +52,23 @@ pub(super) enum News {
     Gone { after: Duration },
 }
 
+/// Waits until a worker says on which engine it runs.
+pub(super) async fn hello(stream: &mut UnixStream) -> Option<(Reader, String)> {
+    let mut reader = Reader::default();
+    loop {
+        if let Some((_, from)) = reader.next().ok()? {
+            let From::Hello { engine, .. } = from else { return None };
+            return Some((reader, engine));
+        }
+        if stream.read_buf(&mut reader.buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
 /// Hears what a worker's watchdog says, until it ends.
-pub(super) async fn hear(worker: &Arc<Worker>, mut stream: UnixStream, mut reader: Reader, news: &Tell) {
+pub(super) async fn hear(worker: &Arc<Worker>, mut stream: UnixStream, news: &Tell) {
+    let mut reader = Reader::default();
     loop {
         match reader.next() {
             Ok(Some((run, From::Stuck { millis }))) => {

@@ -1,10 +1,12 @@
 //! The process of a worker: how it is started, what the system knows of it.
 //!
-//! It gets a cleared environment, its script's folder to work in, and nothing on its input. What it prints goes to the
-//! log, line by line.
+//! It gets a cleared environment, its script's folder to work in, nothing on its input, and one end each of two pairs of
+//! sockets: so nobody else can speak for it, and it has no way to anybody else. What it prints goes to the log, line by
+//! line.
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -34,6 +36,22 @@ pub(crate) struct Launch {
     state: PathBuf,
     /// The limit of the heap, in MiB, where the engine is given one.
     pub(super) heap: Option<u64>,
+}
+
+/// Where a worker's files are.
+pub(super) struct Places<'p> {
+    /// The worker's own code, to be read.
+    pub(super) code: &'p Path,
+    /// What it may write to.
+    pub(super) home: &'p Path,
+    /// The script's, where it works.
+    pub(super) folder: &'p Path,
+}
+
+/// A worker's ends of its connections.
+pub(super) struct Sockets {
+    pub(super) main: OwnedFd,
+    pub(super) watchdog: OwnedFd,
 }
 
 /// Whether a process said, before it was gone, that its heap is full.
@@ -84,27 +102,23 @@ impl Launch {
         Ok(Self { program, arguments, launcher, state, heap: has_limit.then_some(megabytes) })
     }
 
-    /// Starts a worker that works in this folder.
-    pub(super) fn spawn(
-        &self,
-        file: &Path,
-        socket: &Path,
-        home: &Path,
-        folder: &Path,
-        id: u32,
-    ) -> io::Result<Child> {
+    /// Starts a worker.
+    pub(super) fn spawn(&self, places: &Places<'_>, sockets: Sockets, id: u32) -> io::Result<Child> {
+        let Places { code, home, folder } = places;
+        let numbers = [sockets.main.as_raw_fd(), sockets.watchdog.as_raw_fd()].map(|fd| fd.to_string());
         let mut command = match &self.launcher {
             Some(launcher) => {
                 let mut command = Command::new(&launcher.program);
-                command.args(&launcher.arguments).arg(home).arg(folder).arg(&self.state).arg(&self.program);
+                command.args(&launcher.arguments).args([*code, *home, *folder, &self.state]);
+                command.args(&numbers).arg(&self.program);
                 command
             }
             None => Command::new(&self.program),
         };
         command
             .args(&self.arguments)
-            .arg(file)
-            .arg(socket)
+            .arg(code.join("worker.js"))
+            .args(&numbers)
             .arg(id.to_string())
             .current_dir(folder)
             .env_clear()
@@ -112,9 +126,23 @@ impl Launch {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
+            .kill_on_drop(true);
+        inherit(&mut command, sockets);
+        command.spawn()
     }
+}
+
+/// Has a process keep these sockets, under the numbers that they have here.
+#[expect(unsafe_code, reason = "what runs between fork and exec has to be chosen with care, and is")]
+fn inherit(command: &mut Command, sockets: Sockets) {
+    let keep = move || {
+        for socket in [&sockets.main, &sockets.watchdog] {
+            rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    // SAFETY: it runs in the new process alone, and makes two system calls: nothing is allocated, no lock is taken.
+    unsafe { command.pre_exec(keep) };
 }
 
 /// Logs what a process prints, until it is gone.

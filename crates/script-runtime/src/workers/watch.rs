@@ -12,13 +12,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::Pool;
-use super::host::Connection;
-use super::link::{Link, News};
-use super::process;
+use super::host::ScriptHome;
+use super::link::{Link, News, hello};
+use super::process::{self, Places, Sockets};
 use super::scale::{Scale, Step, TICK};
 use super::worker::{Loss, Worker};
 use crate::frame::Out;
@@ -30,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What ends sooner was not started well: the next one waits.
 const SHORT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// What lies in a worker's socket until it reads, where the system allows that much: several bodies of 100 KB, so that
+/// it is not woken for each.
+const SENT: usize = 512 << 10;
 /// Looks in a row after which a worker of its own is no longer needed.
 const IDLE: u32 = 60;
 
@@ -227,44 +231,42 @@ fn stuck(culprit: Option<u32>, limit: Duration) -> Loss {
 pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<OwnedSemaphorePermit>) {
     let began = Instant::now();
     let Some(started) = pool.upgrade().map(|pool| start(&pool, &worker)) else { return };
-    let mut child = match started {
-        Ok(child) => Some(child),
+    let started = match started {
+        Ok(started) => Some(started),
         Err(error) => {
             worker.lose(Loss::of(format!("it can't be started: {error}")));
             None
         }
     };
-    if let Some((child, told, connections, host, news)) = &mut child {
+    if let Some(Started { mut child, mut told, mut main, watchdog, heap, news, home: _home }) = started {
+        let heard = Arc::clone(&worker);
         let link = async {
-            let main = timeout(START, &mut connections.main).await;
-            let Ok(Ok(Connection { stream, reader, engine })) = main else {
+            let Ok(Some((reader, engine))) = timeout(START, hello(&mut main)).await else {
                 return "it did not connect".to_owned();
             };
             tracing::info!(target: "script", script = &*worker.script, worker = worker.id, "a worker runs on {engine}");
             let link = Link {
                 worker: Arc::clone(&worker),
-                stream,
+                stream: main,
                 reader,
                 writing: Out::default(),
                 has_waited: false,
                 news: news.clone(),
             };
             let served = tokio::spawn(link.serve());
-            watchdog(&worker, &mut connections.watchdog, news);
+            tokio::spawn(async move { super::link::hear(&heard, watchdog, &news).await });
             served.await.unwrap_or_else(|error| format!("its connection: {error}"))
         };
-        let heap = host.launch.heap;
         let loss = tokio::select! {
-            status = child.wait() => ended(status, told, heap).await,
+            status = child.wait() => ended(status, &mut told, heap).await,
             text = link => match timeout(PATIENCE, child.wait()).await {
-                Ok(status) => ended(status, told, heap).await,
+                Ok(status) => ended(status, &mut told, heap).await,
                 Err(_) => Loss::of(text),
             },
             _ = worker.gone() => Loss::of(""),
         };
         worker.lose(loss);
         let _ = child.kill().await; // It may be gone already.
-        host.forget(worker.id);
     }
     if let Some(pool) = pool.upgrade() {
         let loss = worker.gone().await;
@@ -277,30 +279,29 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
     }
 }
 
-type Started =
-    (tokio::process::Child, process::Told, super::host::Connections, Arc<super::Host>, super::link::Tell);
-
-fn start(pool: &Pool, worker: &Arc<Worker>) -> io::Result<Started> {
-    let host = &pool.host;
-    let connections = host.expect(worker.id)?;
-    let mut child = host.launch.spawn(&host.file(), &host.socket(), &host.home, &pool.folder, worker.id)?;
-    worker.set_pid(child.id());
-    let told = process::listen(worker, &mut child);
-    Ok((child, told, connections, Arc::clone(host), pool.news.clone()))
+/// A worker's process, and what leads to it.
+struct Started {
+    child: tokio::process::Child,
+    told: process::Told,
+    main: UnixStream,
+    watchdog: UnixStream,
+    heap: Option<u64>,
+    news: super::link::Tell,
+    /// It is there as long as the process.
+    home: Arc<ScriptHome>,
 }
 
-/// Listens to a worker's watchdog when it comes.
-fn watchdog(
-    worker: &Arc<Worker>,
-    comes: &mut tokio::sync::oneshot::Receiver<Connection>,
-    news: &super::link::Tell,
-) {
-    let comes = std::mem::replace(comes, tokio::sync::oneshot::channel().1);
-    let (worker, news) = (Arc::clone(worker), news.clone());
-    tokio::spawn(async move {
-        let Ok(Connection { stream, reader, .. }) = comes.await else { return };
-        super::link::hear(&worker, stream, reader, &news).await;
-    });
+fn start(pool: &Pool, worker: &Arc<Worker>) -> io::Result<Started> {
+    let launch = &pool.host.launch;
+    let home = pool.home()?;
+    let ((main, its_main), (watchdog, its_watchdog)) = (UnixStream::pair()?, UnixStream::pair()?);
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&main, SENT); // It works with less.
+    let sockets = Sockets { main: its_main.into_std()?.into(), watchdog: its_watchdog.into_std()?.into() };
+    let places = Places { code: &pool.host.code(), home: home.path(), folder: &pool.folder };
+    let mut child = launch.spawn(&places, sockets, worker.id)?;
+    worker.set_pid(child.id());
+    let told = process::listen(worker, &mut child);
+    Ok(Started { child, told, main, watchdog, heap: launch.heap, news: pool.news.clone(), home })
 }
 
 /// Why a process is gone, which it may have told with its last words.
