@@ -171,9 +171,12 @@ int orfa_bool(orfa_value value, int otherwise, const char *pointer, ...) {
     return yyjson_is_bool(found) ? unsafe_yyjson_get_bool(found) : otherwise;
 }
 
+/* A text with U+0000 in it is no C string: it would be checked as a shorter one than %v sends. */
 const char *orfa_str(orfa_value value, const char *otherwise, const char *pointer, ...) {
     AT(found);
-    return yyjson_is_str(found) ? unsafe_yyjson_get_str(found) : otherwise;
+    if (!yyjson_is_str(found)) return otherwise;
+    const char *string = unsafe_yyjson_get_str(found);
+    return memchr(string, 0, unsafe_yyjson_get_len(found)) ? otherwise : string;
 }
 
 int orfa_is(orfa_value value, const char *string) { return yyjson_equals_str(json(value), string); }

@@ -63,70 +63,87 @@ EXPORT(orfa_alloc) void *orfa_alloc(uint32_t len) {
 
 static _Noreturn void fail(int kind, const char *words) { host_fail(kind, words, strlen(words), 0, 0); }
 
+/* A text that a program wrote: it may hold U+0000, and one follows it. */
+typedef struct { const char *data; size_t len; } Words;
+
 typedef struct { uint32_t line, column; } Position;
 
+static const char PROGRAM[] = "program:";
+enum { PROGRAM_LEN = sizeof PROGRAM - 1 };
+
 /* The position in the first frame of the program itself: `program:LINE:COLUMN`. */
-static Position position_of(const char *stack) {
-    Position found = {0, 0};
-    for (const char *at = stack; at && (at = strstr(at, "program:")); at++) {
-        char *end;
-        unsigned long line = strtoul(at + 8, &end, 10);
-        if (end == at + 8 || *end != ':')
-            continue;
-        found.line = line, found.column = strtoul(end + 1, NULL, 10);
-        break;
+static Position position_of(Words stack) {
+    const char *end = stack.data + stack.len;
+    for (const char *at = stack.data; (at = memmem(at, end - at, PROGRAM, PROGRAM_LEN)); at++) {
+        char *behind;
+        unsigned long line = strtoul(at + PROGRAM_LEN, &behind, 10);
+        if (behind > at + PROGRAM_LEN && *behind == ':')
+            return (Position){line, strtoul(behind + 1, NULL, 10)};
     }
-    return found;
+    return (Position){0, 0};
 }
 
 /* Adds the program's own frames of a stack, five at most. */
-static void add_frames(Text *text, const char *stack) {
-    for (int frames = 0; *stack && frames < 5;) {
-        size_t len = strcspn(stack, "\n");
-        const char *own = strstr(stack, "program:");
-        if (own && own < stack + len) {
+static void add_frames(Text *text, Words stack) {
+    const char *end = stack.data + stack.len;
+    for (int frames = 0; stack.data < end && frames < 5;) {
+        const char *line = memchr(stack.data, '\n', end - stack.data);
+        size_t len = (line ? line : end) - stack.data;
+        if (memmem(stack.data, len, PROGRAM, PROGRAM_LEN)) {
             text_puts(text, "\n");
-            text_add(text, stack, len);
+            text_add(text, stack.data, len);
             frames++;
         }
-        stack += len + (stack[len] == '\n');
+        stack.data += len + 1;
     }
 }
 
 /* What was thrown, in words: an error's name and message, any other value as JSON. */
-static const char *words_of(JSContext *ctx, JSValueConst thrown) {
+static Words words_of(JSContext *ctx, JSValueConst thrown) {
+    static const char NO_TEXT[] = "a value that can't be written as text";
     JSValue json = JS_UNDEFINED;
     if (JS_IsObject(thrown) && !JS_IsError(thrown))
         json = JS_JSONStringify(ctx, thrown, JS_UNDEFINED, JS_UNDEFINED);
-    const char *words = JS_IsException(json) ? NULL : JS_ToCString(ctx, JS_IsString(json) ? json : thrown);
-    if (!words)
+    Words words = {NULL, 0};
+    if (!JS_IsException(json))
+        words.data = string_to_utf8(ctx, &words.len, JS_IsString(json) ? json : thrown);
+    if (!words.data)
         JS_FreeValue(ctx, JS_GetException(ctx));
-    return words ? words : "a value that can't be written as text";
+    return words.data ? words : (Words){NO_TEXT, sizeof NO_TEXT - 1};
 }
 
 /* The stack of an error as it was made, whatever the program did to Error.prototype; "" where it has none. */
-static const char *stack_of(JSContext *ctx, JSValueConst exception) {
+static Words stack_of(JSContext *ctx, JSValueConst exception) {
     JSValue stack = JS_IsError(exception) ? JS_Call(ctx, hooks[HOOK_STACK], exception, 0, NULL) : JS_UNDEFINED;
-    const char *text = JS_IsString(stack) ? JS_ToCString(ctx, stack) : NULL;
-    if (!text && JS_HasException(ctx))
+    Words words = {NULL, 0};
+    if (JS_IsString(stack))
+        words.data = string_to_utf8(ctx, &words.len, stack);
+    if (!words.data && JS_HasException(ctx))
         JS_FreeValue(ctx, JS_GetException(ctx));
-    return text ? text : "";
+    return words.data ? words : (Words){"", 0};
+}
+
+/* Ends the run with a text, or with `otherwise` where there was no memory for it. */
+static _Noreturn void fail_text(int kind, const Text *text, const char *otherwise) {
+    if (!text->data)
+        fail(kind, otherwise);
+    host_fail(kind, text->data, text->len, 0, 0);
 }
 
 /* Ends the run with an exception that nobody caught. */
 static _Noreturn void fail_with(JSContext *ctx, int kind, JSValueConst exception) {
-    const char *words = words_of(ctx, exception);
-    if (memory_failures && strstr(words, "out of memory"))
+    Words words = words_of(ctx, exception);
+    if (memory_failures && strstr(words.data, "out of memory"))
         kind = MEMORY;
-    const char *stack = stack_of(ctx, exception);
+    Words stack = stack_of(ctx, exception);
     Position position = position_of(stack);
     Text text = {0};
     if (!JS_IsError(exception))
         text_puts(&text, "thrown, and not an Error: ");
-    text_puts(&text, words);
+    text_add(&text, words.data, words.len);
     add_frames(&text, stack);
     calls_finish();
-    host_fail(kind, text.data ? text.data : words, text.data ? text.len : strlen(words), position.line, position.column);
+    host_fail(kind, text.data ? text.data : words.data, text.data ? text.len : words.len, position.line, position.column);
 }
 
 static _Noreturn void fail_uncaught(JSContext *ctx, int kind) { fail_with(ctx, kind, JS_GetException(ctx)); }
@@ -225,25 +242,31 @@ static JSValue parse_input(JSContext *ctx, const char *input, size_t len) {
     JSValue value = JS_ParseJSON(ctx, input, len, "input");
     if (!JS_IsException(value))
         return value;
+    Words words = words_of(ctx, JS_GetException(ctx));
     Text text = {0};
     text_puts(&text, "the input is not JSON: ");
-    text_puts(&text, words_of(ctx, JS_GetException(ctx)));
+    text_add(&text, words.data, words.len);
     if (memory_failures || !text.data)
         fail(MEMORY, "out of memory while the input was read");
-    fail(REFUSED, text.data);
+    fail_text(REFUSED, &text, "the input is not JSON");
+}
+
+static bool is_word(JSContext *ctx, JSValueConst value, const char *word) {
+    size_t len;
+    const char *text = JS_IsString(value) ? JS_ToCStringLen(ctx, &len, value) : NULL;
+    bool same = text && len == strlen(word) && !memcmp(text, word, len);
+    JS_FreeCString(ctx, text);
+    return same;
 }
 
 /* The input as `export const input = 'json' | 'text' | 'bytes'` asks for it. */
 static JSValue read_input(JSContext *ctx, JSValueConst exports, const char *input, size_t len) {
     JSValue mode = JS_GetPropertyStr(ctx, exports, "input");
-    if (JS_IsUndefined(mode))
+    if (JS_IsUndefined(mode) || is_word(ctx, mode, "json"))
         return parse_input(ctx, input, len);
-    const char *name = JS_IsString(mode) ? JS_ToCString(ctx, mode) : "";
-    if (!strcmp(name, "json"))
-        return parse_input(ctx, input, len);
-    if (!strcmp(name, "text"))
+    if (is_word(ctx, mode, "text"))
         return string_from_utf8(ctx, input, len);
-    if (!strcmp(name, "bytes"))
+    if (is_word(ctx, mode, "bytes"))
         return JS_NewUint8ArrayCopy(ctx, (const uint8_t *)input, len);
     fail(BAD_ANSWER, "export const input has to be 'json', 'text' or 'bytes'");
 }
@@ -298,7 +321,7 @@ static void send_header(JSContext *ctx, JSValueConst name, JSValueConst value, b
     text_puts(&text, "not a header: '");
     text_add(&text, name_text, name_len);
     text_puts(&text, "'");
-    fail(BAD_ANSWER, text.data ? text.data : "not a header");
+    fail_text(BAD_ANSWER, &text, "not a header");
 }
 
 /* A Response, which the prelude took apart: [status, lenient, body, name, value, name, value, ...]. */

@@ -118,7 +118,8 @@ JSValue string_from_utf8(JSContext *ctx, const char *data, size_t len);
 const char *string_to_utf8(JSContext *ctx, size_t *len, JSValueConst string);
 /* Whether UTF-8 as the engine writes it has an unpaired surrogate: ED A0 80 to ED BF BF. */
 bool has_unpaired(const char *text, size_t len);
-/* The bytes that a Uint8Array, another view or an ArrayBuffer shows; false where it is none of them. */
+/* The bytes that an ArrayBuffer, or a view of one as it is now, shows; false where it is neither. Any JavaScript that
+   runs may end them. */
 bool bytes_of(JSContext *ctx, JSValueConst value, const uint8_t **data, size_t *len);
 
 #endif

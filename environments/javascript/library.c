@@ -21,6 +21,9 @@ static JSValue native_clock(JSContext *ctx, JSValueConst this_val, int argc, JSV
     return JS_NewInt64(ctx, running ? host_clock() : 0);
 }
 
+/* As much as the host gives at once, and the standard at all. */
+static const size_t RANDOM_BYTES = 65536;
+
 /* fill(view): random bytes into a typed array of integers; undefined where it is none. */
 static JSValue native_fill(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     const uint8_t *data;
@@ -28,6 +31,8 @@ static JSValue native_fill(JSContext *ctx, JSValueConst this_val, int argc, JSVa
     int type = JS_GetTypedArrayType(argv[0]);
     if (type < 0 || type >= JS_TYPED_ARRAY_FLOAT16 || !bytes_of(ctx, argv[0], &data, &len))
         return JS_UNDEFINED;
+    if (len > RANDOM_BYTES)
+        return JS_ThrowRangeError(ctx, "getRandomValues fills at most %d bytes at once", (int)RANDOM_BYTES);
     if (running)
         host_random((void *)data, len);
     return JS_NewUint32(ctx, len);
@@ -164,25 +169,105 @@ const char *string_to_utf8(JSContext *ctx, size_t *len, JSValueConst string) {
     return text;
 }
 
+/* The getters of views, taken out of their prototypes before any program runs. The engine's own functions give the
+   length that a view had when it was made, which is another one once a resizable buffer has changed. */
+enum { BUFFER, OFFSET, LENGTH, GETTERS };
+typedef JSValue Getters[GETTERS];
+static Getters typed_array, data_view;
+
+static int getters_init(JSContext *ctx, JSValueConst prototype, Getters getters) {
+    static const char *const NAMES[] = {"buffer", "byteOffset", "byteLength"};
+    for (int i = 0; i < GETTERS; i++) {
+        JSPropertyDescriptor found;
+        JSAtom name = JS_NewAtom(ctx, NAMES[i]);
+        if (JS_GetOwnProperty(ctx, &found, prototype, name) <= 0)
+            return -1;
+        JS_FreeAtom(ctx, name);
+        getters[i] = found.getter;
+    }
+    return 0;
+}
+
+/* A number of a view; 0 where it lies outside of its buffer, or that is detached. */
+static size_t measured(JSContext *ctx, JSValueConst view, JSValueConst getter) {
+    int64_t number = 0;
+    JSValue value = JS_Call(ctx, getter, view, 0, NULL);
+    if (JS_IsException(value))
+        JS_FreeValue(ctx, JS_GetException(ctx));
+    else
+        JS_ToInt64(ctx, &number, value);
+    JS_FreeValue(ctx, value);
+    return number;
+}
+
 bool bytes_of(JSContext *ctx, JSValueConst value, const uint8_t **data, size_t *len) {
-    size_t offset = 0;
+    JSValue buffer;
+    size_t offset = 0, length = SIZE_MAX, all = 0;
     if (JS_IsArrayBuffer(value)) {
-        *data = JS_GetArrayBuffer(ctx, len, value);
-    } else if (JS_GetTypedArrayType(value) >= 0) {
-        size_t size, all;
-        JSValue buffer = JS_GetTypedArrayBuffer(ctx, value, &offset, len, &size);
-        if (JS_IsException(buffer))
-            return JS_FreeValue(ctx, JS_GetException(ctx)), false;
-        *data = JS_GetArrayBuffer(ctx, &all, buffer);
-        JS_FreeValue(ctx, buffer);                                  /* the view keeps it alive */
+        buffer = JS_DupValue(ctx, value);
+    } else if (JS_GetTypedArrayType(value) >= 0 || JS_IsDataView(value)) {
+        JSValueConst *getters = JS_IsDataView(value) ? data_view : typed_array;
+        buffer = JS_Call(ctx, getters[BUFFER], value, 0, NULL);
+        offset = measured(ctx, value, getters[OFFSET]);
+        length = measured(ctx, value, getters[LENGTH]);
     } else {
         return false;
     }
+    *data = JS_IsException(buffer) ? NULL : JS_GetArrayBuffer(ctx, &all, buffer);
     if (!*data && JS_HasException(ctx))                              /* detached, so empty */
         JS_FreeValue(ctx, JS_GetException(ctx));
-    *len = *data ? *len : 0;
+    JS_FreeValue(ctx, buffer);                                       /* the value keeps it alive */
+    offset = offset < all ? offset : all;
+    *len = length < all - offset ? length : all - offset;
     *data = *data ? *data + offset : (const uint8_t *)"";
     return true;
+}
+
+/* bytes(value): a copy of the bytes that it shows, as a Uint8Array; undefined where it shows none. */
+static JSValue native_bytes(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    const uint8_t *data;
+    size_t len;
+    return bytes_of(ctx, argv[0], &data, &len) ? JS_NewUint8ArrayCopy(ctx, data, len) : JS_UNDEFINED;
+}
+
+/* ---- header fields ---- */
+
+/* `tchar` of RFC 9110, 5.6.2. */
+static bool is_token(char c) {
+    bool alphanumeric = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+    return alphanumeric || (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+/* token(string): in lower case; undefined where it is no token, and so no field's name and no method. */
+static JSValue native_token(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    size_t len, at = 0;
+    const char *text = string_to_utf8(ctx, &len, argv[0]);
+    char *lower = text ? js_malloc(ctx, len + 1) : NULL;
+    if (!lower)
+        return JS_FreeCString(ctx, text), JS_EXCEPTION;
+    for (; at < len && is_token(text[at]); at++)
+        lower[at] = text[at] >= 'A' && text[at] <= 'Z' ? text[at] | 32 : text[at];
+    JSValue token = at == len && len ? JS_NewStringLen(ctx, lower, len) : JS_UNDEFINED;
+    js_free(ctx, lower);
+    JS_FreeCString(ctx, text);
+    return token;
+}
+
+/* field(string): without white space around it; undefined where a control character makes it no field's value. */
+static JSValue native_field(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    size_t len, begin = 0;
+    const char *text = string_to_utf8(ctx, &len, argv[0]);
+    if (!text)
+        return JS_EXCEPTION;
+    const char *const SPACE = " \t\r\n";
+    for (; begin < len && text[begin] && strchr(SPACE, text[begin]); begin++) {}
+    for (; len > begin && text[len - 1] && strchr(SPACE, text[len - 1]); len--) {}
+    bool control = false;
+    for (size_t i = begin; i < len; i++)
+        control |= ((uint8_t)text[i] < ' ' && text[i] != '\t') || text[i] == 0x7f;
+    JSValue value = control ? JS_UNDEFINED : JS_NewStringLen(ctx, text + begin, len - begin);
+    JS_FreeCString(ctx, text);
+    return value;
 }
 
 /* form_encode(string): as application/x-www-form-urlencoded */
@@ -262,6 +347,9 @@ static const JSCFunctionListEntry NATIVE[] = {
     JS_CFUNC_DEF("fill", 1, native_fill),
     JS_CFUNC_DEF("uuid", 0, native_uuid),
     JS_CFUNC_DEF("log", 1, native_log),
+    JS_CFUNC_DEF("bytes", 1, native_bytes),
+    JS_CFUNC_DEF("token", 1, native_token),
+    JS_CFUNC_DEF("field", 1, native_field),
     JS_CFUNC_DEF("encode", 1, native_encode),
     JS_CFUNC_DEF("decode", 3, native_decode),
     JS_CFUNC_DEF("formEncode", 1, native_form_encode),
@@ -270,11 +358,24 @@ static const JSCFunctionListEntry NATIVE[] = {
     JS_CFUNC_DEF("read", 2, native_read),
 };
 
+static JSValue prototype_of(JSContext *ctx, JSValueConst global, const char *class) {
+    JSValue constructor = JS_GetPropertyStr(ctx, global, class);
+    JSValue prototype = JS_GetPropertyStr(ctx, constructor, "prototype");
+    JS_FreeValue(ctx, constructor);
+    return prototype;
+}
+
 int library_init(JSContext *ctx, JSValue native) {
     JSValue global = JS_GetGlobalObject(ctx);
     JSValue math = JS_GetPropertyStr(ctx, global, "Math");
-    int set = JS_SetPropertyFunctionList(ctx, native, NATIVE, sizeof NATIVE / sizeof *NATIVE)
+    JSValue array = prototype_of(ctx, global, "Uint8Array"), view = prototype_of(ctx, global, "DataView");
+    JSValue any_array = JS_GetPrototype(ctx, array);
+    int set = getters_init(ctx, any_array, typed_array) | getters_init(ctx, view, data_view)
+                 | JS_SetPropertyFunctionList(ctx, native, NATIVE, sizeof NATIVE / sizeof *NATIVE)
                  | JS_SetPropertyStr(ctx, math, "random", JS_NewCFunction(ctx, math_random, "random", 0));
+    JS_FreeValue(ctx, any_array);
+    JS_FreeValue(ctx, array);
+    JS_FreeValue(ctx, view);
     JS_FreeValue(ctx, math);
     JS_FreeValue(ctx, global);
     return set;

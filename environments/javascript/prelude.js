@@ -6,11 +6,10 @@
 // prototype, and no code below iterates, destructures arrays or uses a RegExp.
 (function (native) {
   "use strict";
-  const { Array, ArrayBuffer, Error, Number, Object, Reflect, String, Symbol, TypeError, RangeError, Uint8Array } = globalThis;
+  const { Array, Error, Number, Object, Reflect, String, Symbol, TypeError, RangeError, Uint8Array } = globalThis;
   const { parse, stringify } = JSON;
   const { isArray } = Array;
   const { create, defineProperty, getOwnPropertyDescriptor, hasOwn, keys, setPrototypeOf } = Object;
-  const { isView } = ArrayBuffer;
   const { apply, ownKeys } = Reflect;
   const uncurry = Function.prototype.bind.bind(Function.prototype.call);
   const indexOf = uncurry(String.prototype.indexOf);
@@ -18,8 +17,8 @@
   const slice = uncurry(String.prototype.slice);
   const trim = uncurry(String.prototype.trim);
   const upperCase = uncurry(String.prototype.toUpperCase);
+  const wellFormed = uncurry(String.prototype.toWellFormed);
   const sort = uncurry(Array.prototype.sort);
-  const copyOf = uncurry(Uint8Array.prototype.slice);
   const bufferOf = uncurry(getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), "buffer").get);
   const { iterator, toStringTag } = Symbol;
   const stackOf = getOwnPropertyDescriptor(Error.prototype, "stack").get;
@@ -30,7 +29,8 @@
     defineProperty(target, name, { __proto__: null, value, writable: true, configurable: true });
   const show = (target, name, value) =>
     defineProperty(target, name, { __proto__: null, value, writable: true, configurable: true, enumerable: true });
-  const isBytes = (value) => value instanceof ArrayBuffer || isView(value);
+  // A value as WebIDL's USVString: unpaired surrogates are replaced, a symbol is refused.
+  const scalarText = (value) => wellFormed(`${value}`);
 
   // ---- lists of names and values: Headers and URLSearchParams ----
 
@@ -58,11 +58,11 @@
     return -1;
   }
 
-  // Removes every pair of that name, from place `from` on.
-  function remove(pairs, name, from = 0) {
+  // Removes every pair of that name, and of that value where there is one, from place `from` on.
+  function remove(pairs, name, value = undefined, from = 0) {
     let kept = from;
     for (let i = from; i < pairs.length; i += 2) {
-      if (pairs[i] === name) continue;
+      if (pairs[i] === name && (value === undefined || pairs[i + 1] === value)) continue;
       pairs[kept] = pairs[i];
       pairs[kept + 1] = pairs[i + 1];
       kept += 2;
@@ -76,11 +76,41 @@
     pairs[end + 1] = value;
   }
 
-  let headerPairs;
+  // Puts pairs in the order of their names; those of one name stay as they are.
+  function sortByName(pairs) {
+    for (let i = 2; i < pairs.length; i += 2) {
+      const name = pairs[i], value = pairs[i + 1];
+      let at = i;
+      for (; at > 0 && pairs[at - 2] > name; at -= 2) {
+        pairs[at] = pairs[at - 2];
+        pairs[at + 1] = pairs[at - 1];
+      }
+      pairs[at] = name;
+      pairs[at + 1] = value;
+    }
+    return pairs;
+  }
+
+  // A header field's name in lower case, and its value without the white space around it; what is none is refused here,
+  // where a program can still catch it.
+  function fieldName(name) {
+    const text = `${name}`;
+    return native.token(text) ?? refuseField("name", text);
+  }
+  function fieldValue(value) {
+    const text = `${value}`;
+    return native.field(text) ?? refuseField("value", text);
+  }
+  function refuseField(part, text) {
+    throw new TypeError(`this is not the ${part} of a header field: ${stringify(text)}`);
+  }
+
+  let headerPairs, addReceived;
   class Headers {
     #pairs = list();
     static {
       headerPairs = (value) => value.#pairs;
+      addReceived = (headers, name, value) => headers.#append(name, value);
     }
     constructor(init = undefined) {
       if (init === undefined || init === null) return;
@@ -88,21 +118,22 @@
       if (typeof init === "object" && #pairs in init) for (let i = 0; i < init.#pairs.length; i += 2) push(this.#pairs, init.#pairs[i], init.#pairs[i + 1]);
       else eachPair(init, "Headers", add);
     }
+    #append(name, value) {
+      const at = find(this.#pairs, name);
+      if (at < 0 || name === "set-cookie") push(this.#pairs, name, value);
+      else this.#pairs[at + 1] += `, ${value}`;
+    }
     #add(name, value) {
-      const key = lowerCase(String(name));
-      const text = trim(String(value));
-      const at = find(this.#pairs, key);
-      if (at < 0 || key === "set-cookie") push(this.#pairs, key, text);
-      else this.#pairs[at + 1] += `, ${text}`;
+      this.#append(fieldName(name), fieldValue(value));
     }
     append(name, value) {
       this.#add(name, value);
     }
     delete(name) {
-      remove(this.#pairs, lowerCase(String(name)));
+      remove(this.#pairs, fieldName(name));
     }
     get(name) {
-      const at = find(this.#pairs, lowerCase(String(name)));
+      const at = find(this.#pairs, fieldName(name));
       return at < 0 ? null : this.#pairs[at + 1];
     }
     getSetCookie() {
@@ -111,34 +142,36 @@
       return found;
     }
     has(name) {
-      return find(this.#pairs, lowerCase(String(name))) >= 0;
+      return find(this.#pairs, fieldName(name)) >= 0;
     }
     set(name, value) {
-      this.delete(name);
-      this.#add(name, value);
+      const key = fieldName(name), text = fieldValue(value);
+      remove(this.#pairs, key);
+      push(this.#pairs, key, text);
     }
     forEach(callback, thisArg) {
-      for (let i = 0; i < this.#pairs.length; i += 2) apply(callback, thisArg, [this.#pairs[i + 1], this.#pairs[i], this]);
+      const pairs = sortByName(this.#pairs);
+      for (let i = 0; i < pairs.length; i += 2) apply(callback, thisArg, [pairs[i + 1], pairs[i], this]);
     }
     keys() {
-      return walk(this.#pairs, 0);
+      return walk(sortByName(this.#pairs), 0);
     }
     values() {
-      return walk(this.#pairs, 1);
+      return walk(sortByName(this.#pairs), 1);
     }
     entries() {
-      return walk(this.#pairs, 2);
+      return walk(sortByName(this.#pairs), 2);
     }
   }
   hide(Headers.prototype, iterator, Headers.prototype.entries);
 
-  // Headers from `name: value` lines.
+  // Headers from `name: value` lines, which the gateway wrote.
   function parseHeaders(text) {
     const headers = new Headers();
     for (let at = 0, end; (end = indexOf(text, "\r\n", at)) >= 0; at = end + 2) {
       const line = slice(text, at, end);
       const colon = indexOf(line, ":");
-      if (colon > 0) addHeader(headers, slice(line, 0, colon), slice(line, colon + 1));
+      if (colon > 0) addReceived(headers, slice(line, 0, colon), trim(slice(line, colon + 1)));
     }
     return headers;
   }
@@ -151,10 +184,10 @@
       formText = (value) => (typeof value === "object" && value !== null && #pairs in value ? value.#text() : undefined);
     }
     constructor(init = "") {
-      const add = (name, value) => push(this.#pairs, String(name), String(value));
+      const add = (name, value) => push(this.#pairs, scalarText(name), scalarText(value));
       if (typeof init === "object" && init !== null && #pairs in init) for (let i = 0; i < init.#pairs.length; i += 2) add(init.#pairs[i], init.#pairs[i + 1]);
       else if (typeof init === "object" && init !== null) eachPair(init, "URLSearchParams", add);
-      else this.#parse(String(init));
+      else this.#parse(scalarText(init));
     }
     #parse(text) {
       for (let at = text[0] === "?" ? 1 : 0, end; at < text.length; at = end + 1) {
@@ -177,28 +210,30 @@
       return this.#pairs.length / 2;
     }
     append(name, value) {
-      push(this.#pairs, String(name), String(value));
+      push(this.#pairs, scalarText(name), scalarText(value));
     }
-    delete(name) {
-      remove(this.#pairs, String(name));
+    delete(name, value = undefined) {
+      remove(this.#pairs, scalarText(name), value === undefined ? undefined : scalarText(value));
     }
     get(name) {
-      const at = find(this.#pairs, String(name));
+      const at = find(this.#pairs, scalarText(name));
       return at < 0 ? null : this.#pairs[at + 1];
     }
     getAll(name) {
-      const found = [];
-      for (let i = 0; i < this.#pairs.length; i += 2) if (this.#pairs[i] === String(name)) show(found, found.length, this.#pairs[i + 1]);
+      const wanted = scalarText(name), found = [];
+      for (let i = 0; i < this.#pairs.length; i += 2) if (this.#pairs[i] === wanted) show(found, found.length, this.#pairs[i + 1]);
       return found;
     }
-    has(name) {
-      return find(this.#pairs, String(name)) >= 0;
+    has(name, value = undefined) {
+      const wanted = scalarText(name), text = value === undefined ? undefined : scalarText(value);
+      for (let i = 0; i < this.#pairs.length; i += 2) if (this.#pairs[i] === wanted && (text === undefined || this.#pairs[i + 1] === text)) return true;
+      return false;
     }
     set(name, value) {
-      const at = find(this.#pairs, String(name));
-      if (at < 0) return push(this.#pairs, String(name), String(value));
-      this.#pairs[at + 1] = String(value);
-      remove(this.#pairs, String(name), at + 2);
+      const wanted = scalarText(name), text = scalarText(value), at = find(this.#pairs, wanted);
+      if (at < 0) return push(this.#pairs, wanted, text);
+      this.#pairs[at + 1] = text;
+      remove(this.#pairs, wanted, undefined, at + 2);
     }
     sort() {
       const pairs = list();
@@ -229,11 +264,12 @@
 
   // ---- Response ----
 
-  // What `body` is on the wire: [text or bytes or null, its content type or undefined].
+  // What `body` is on the wire: text, a copy of its bytes, or null, and its content type or undefined.
   function bodyOf(body, what) {
     if (body === undefined || body === null) return { __proto__: null, data: null };
     if (typeof body === "string") return { __proto__: null, data: body, type: "text/plain; charset=utf-8" };
-    if (isBytes(body)) return { __proto__: null, data: body };
+    const bytes = native.bytes(body);
+    if (bytes !== undefined) return { __proto__: null, data: bytes };
     const form = formText(body);
     if (form !== undefined) return { __proto__: null, data: form, type: "application/x-www-form-urlencoded" };
     throw new TypeError(`the body of ${what} has to be text, bytes or URLSearchParams, not ${isArray(body) ? "an array" : `a value of type ${typeof body}`}: use ${what === "a Response" ? "Response.json(value)" : "JSON.stringify(value)"}`);
@@ -290,9 +326,9 @@
         this.#head();
         return native.read(this.#handle, kind);
       }
-      const text = typeof this.#data === "string";
-      if (kind === READ_BYTES) return text || this.#data === null ? native.encode(this.#data ?? "") : copyOf(new Uint8Array(this.#data.buffer ?? this.#data));
-      const string = text ? this.#data : this.#data === null ? "" : native.decode(this.#data, false, false);
+      const bytes = native.bytes(this.#data) ?? native.encode(this.#data ?? "");
+      if (kind === READ_BYTES) return bytes;
+      const string = native.decode(bytes, false, false);
       return kind === READ_JSON ? parse(string) : string;
     }
     #unpack() {
@@ -333,12 +369,14 @@
   // The `init` of a fetch as [body, method, name, value, name, value, ...], for C.
   function fetchParts(init) {
     const { method = "GET", headers = undefined, body = undefined } = init ?? NONE;
+    const verb = native.token(`${method}`);
+    if (verb === undefined) throw new TypeError(`this is no method: ${stringify(`${method}`)}`);
     const { data, type } = bodyOf(body, "a request");
     const all = new Headers(headers);
     if (type !== undefined && find(headerPairs(all), "content-type") < 0) addHeader(all, "content-type", type);
     const parts = list();
     parts[0] = typeof data === "string" ? native.encode(data) : data;
-    parts[1] = upperCase(String(method));
+    parts[1] = upperCase(verb);
     const pairs = headerPairs(all);
     for (let i = 0; i < pairs.length; i++) parts[2 + i] = pairs[i];
     return parts;

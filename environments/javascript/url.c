@@ -1,5 +1,8 @@
 //! The URL of a call: the path with its placeholders filled, then the query, all percent-encoded. What a
 //! program puts in as a value can never become another path or another parameter.
+//!
+//! Every text comes with its length: U+0000 is a character, sent as `%00`, and ends nothing. An unpaired surrogate is
+//! sent as U+FFFD, as by `encodeURIComponent(text.toWellFormed())`.
 #include "host.h"
 
 /* ---- text ---- */
@@ -143,7 +146,7 @@ static bool add_placeholder(JSContext *ctx, Text *url, Params *params, const cha
     return filled;
 }
 
-/* The length of `{name}` at the front of `path`, 0 where there is none. */
+/* The length of `{name}` at the front of `path`, which a NUL ends; 0 where there is none. */
 static size_t placeholder(const char *path) {
     size_t len = 1;
     while (path[0] == '{' && (unreserved(path[len]) || path[len] == '$'))
@@ -151,8 +154,8 @@ static size_t placeholder(const char *path) {
     return path[0] == '{' && path[len] == '}' && len > 1 ? len + 1 : 0;
 }
 
-static bool add_path(JSContext *ctx, Text *url, Params *params, const char *path) {
-    while (*path) {
+static bool add_path(JSContext *ctx, Text *url, Params *params, const char *path, const char *end) {
+    while (path < end) {
         size_t len = params ? placeholder(path) : 0;
         if (len && !add_placeholder(ctx, url, params, path + 1, len - 2))
             return false;
@@ -163,6 +166,20 @@ static bool add_path(JSContext *ctx, Text *url, Params *params, const char *path
     return true;
 }
 
+/* Adds `name=value`. */
+static bool add_parameter(JSContext *ctx, Text *url, JSAtom atom, JSValueConst value) {
+    JSValue string = JS_AtomToString(ctx, atom);
+    size_t len;
+    const char *name = JS_IsException(string) ? NULL : string_to_utf8(ctx, &len, string);
+    if (name)
+        text_encode(url, name, len, "");
+    text_puts(url, "=");
+    bool added = name && add_value(ctx, url, value, name);
+    JS_FreeCString(ctx, name);
+    JS_FreeValue(ctx, string);
+    return added;
+}
+
 /* Adds the parameters that the path did not take as the query; null and undefined ones are left out. */
 static bool add_query(JSContext *ctx, Text *url, Params *params) {
     bool first = !(url->data && strchr(url->data, '?')), added = true;
@@ -170,23 +187,20 @@ static bool add_query(JSContext *ctx, Text *url, Params *params) {
         if (params->used[i])
             continue;
         JSValue value = JS_GetProperty(ctx, params->object, params->names[i].atom);
-        const char *name = JS_IsException(value) ? NULL : JS_AtomToCString(ctx, params->names[i].atom);
-        added = name != NULL;
+        added = !JS_IsException(value);
         if (added && !JS_IsUndefined(value) && !JS_IsNull(value)) {
             text_puts(url, first ? "?" : "&");
-            text_encode(url, name, strlen(name), "");
-            text_puts(url, "=");
-            added = add_value(ctx, url, value, name);
+            added = add_parameter(ctx, url, params->names[i].atom, value);
             first = false;
         }
-        JS_FreeCString(ctx, name);
         JS_FreeValue(ctx, value);
     }
     return added;
 }
 
 char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params) {
-    const char *text = JS_IsString(path) ? JS_ToCString(ctx, path) : NULL;
+    size_t len;
+    const char *text = JS_IsString(path) ? string_to_utf8(ctx, &len, path) : NULL;
     if (!text || *text != '/') {
         if (!JS_HasException(ctx))
             JS_ThrowTypeError(ctx, "the path has to be text that begins with '/'");
@@ -197,7 +211,7 @@ char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const 
     text_puts(&url, "http://");
     text_add(&url, service->name, service->len);
     bool made = !params || params_open(ctx, &open, *params);
-    made = made && add_path(ctx, &url, params ? &open : NULL, text) && add_query(ctx, &url, &open);
+    made = made && add_path(ctx, &url, params ? &open : NULL, text, text + len) && add_query(ctx, &url, &open);
     params_close(ctx, &open);
     JS_FreeCString(ctx, text);
     if (made && !url.data)

@@ -63,7 +63,8 @@ double orfa_num(orfa_value value, double otherwise, const char *pointer, ...) OR
 /* 1 or 0 for the true or false at a pointer; `otherwise` where there is neither. */
 int orfa_bool(orfa_value value, int otherwise, const char *pointer, ...) ORFA_PRINTF(3, 4);
 
-/* The text at a pointer, NUL-terminated; `otherwise` (which may be NULL) where there is none. */
+/* The text at a pointer, NUL-terminated; `otherwise` (which may be NULL) where there is none, or one with U+0000 in
+ * it, which no C string can hold. */
 const char *orfa_str(orfa_value value, const char *otherwise, const char *pointer, ...) ORFA_PRINTF(3, 4);
 
 /* 1 where the value is this text, else 0. */

@@ -1,0 +1,146 @@
+//! Texts of a program with U+0000 or an unpaired surrogate in them, on their way into a call: none is cut, so that what
+//! a program has checked is what is sent; and header fields that are none.
+
+use serde_json::{Value, json};
+
+use crate::support::{House, Query, build};
+
+/// Calls that put `text`, an expression of JavaScript, wherever a program can put a text.
+fn calls_with(text: &str) -> Vec<(&'static str, String)> {
+    [
+        ("path", "up.get('/echo' + TEXT + '.public')"),
+        ("path of a delete", "up.delete('/echo' + TEXT)"),
+        ("path of a fetch", "up.fetch('/echo' + TEXT, {})"),
+        ("placeholder", "up.get('/{name}', { name: 'echo' + TEXT })"),
+        ("placeholder in a list", "up.get('/{name}', { name: ['echo' + TEXT, 'b'] })"),
+    ]
+    .map(|(place, call)| (place, call.replace("TEXT", text)))
+    .to_vec()
+}
+
+fn program(call: &str) -> Query {
+    Query::javascript(&format!("export default async (_, {{ up }}) => ({call})")).at("/write")
+}
+
+#[tokio::test]
+async fn a_path_is_never_cut_at_nul() {
+    let house = House::own(
+        "  - path: /write
+    query: { services: [up], methods: [GET, POST, DELETE] }",
+    )
+    .await;
+    for (place, call) in calls_with(r"'\0'").into_iter().chain(calls_with(r"'\u0000/x'")) {
+        let document = house.refuse(program(&format!("await {call}")), 422, "path-control-character").await;
+        assert!(document["detail"].as_str().is_some_and(|text| text.contains("%00")), "{place}: {document}");
+    }
+    assert_eq!(house.upstream.hits("/echo"), 0, "nothing was asked for by a shorter path");
+}
+
+#[tokio::test]
+async fn parameters_keep_what_follows_a_nul() {
+    let house = House::shared().await;
+    for (params, path) in [
+        (r"{ 'a\0b': 1 }", "/echo?a%00b=1"),
+        (r"{ '\0': 'x\0y' }", "/echo?%00=x%00y"),
+        (r"{ a: ['1\0', '\0'] }", "/echo?a=1%00,%00"),
+        (r"{ 'a\ud800': 'b\udc00' }", "/echo?a%EF%BF%BD=b%EF%BF%BD"),
+        (r"{ 'é': '\ud83d\ude00' }", "/echo?%C3%A9=%F0%9F%98%80"),
+    ] {
+        let query = program(&format!("(await up.get('/echo', {params})).path"));
+        assert_eq!(house.answer(query).await, path, "{params}");
+    }
+    let query = program(r"(await up.get('/echo?a\0b=c\ud800d\0')).path");
+    assert_eq!(house.answer(query).await, "/echo?a%00b=c%EF%BF%BDd%00");
+}
+
+#[tokio::test]
+async fn an_unpaired_surrogate_in_a_path_is_sent_as_the_replacement_character() {
+    let house = House::shared().await;
+    for (place, call) in calls_with(r"'\ud800'") {
+        let query = program(&format!("await {call}.then(() => 'came', (e) => e.path)"));
+        let path = house.answer(query).await;
+        assert!(path == "came" || path.contains("%EF%BF%BD"), "{place}: {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_c_string_is_no_part_of_a_longer_text() {
+    let house = House::shared().await;
+    let source = r#"#include <orfa.h>
+        void orfa(const void *input, int len) {
+            orfa_value json = orfa_json(input, len);
+            const char *name = orfa_str(json, "none", "/name");
+            orfa_value echo = orfa_get_json("http://up/echo?name=%v", orfa_at(json, "/name"));
+            orfa_done_as("[%s,%b,%b,%v]", name, orfa_is(orfa_at(json, "/name"), "public"),
+                         orfa_has(orfa_at(json, "/names"), "public"), orfa_at(echo, "/path"));
+        }"#;
+    let module = build(source).await;
+    for (text, told) in [
+        ("public", json!(["public", true, true, "/echo?name=public"])),
+        ("public\0/../secret", json!(["none", false, false, "/echo?name=public%00%2F..%2Fsecret"])),
+        ("\0", json!(["none", false, false, "/echo?name=%00"])),
+    ] {
+        let input = json!({ "name": text, "names": [text] }).to_string();
+        let answer = house.answer(Query::module(module.clone()).input(&input)).await;
+        assert_eq!(serde_json::from_str::<Value>(&answer).unwrap(), told, "{text:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_header_field_or_method_is_refused_where_it_can_be_caught() {
+    let house = House::shared().await;
+    for init in [
+        r"{ headers: { 'a\0': 'b' } }",
+        r"{ headers: { '': 'b' } }",
+        r"{ headers: { 'a b': 'c' } }",
+        r"{ headers: { 'a:': 'c' } }",
+        r"{ headers: { '\u212aey': 'c' } }",
+        r"{ headers: { 'a\r\nx-b': 'c' } }",
+        r"{ headers: { a: 'b\0c' } }",
+        r"{ headers: { a: 'b\r\nx-c: d' } }",
+        r"{ headers: { a: 'b\x7f' } }",
+        r"{ headers: new Headers([['a\0b', 'c']]) }",
+        r"{ method: 'GET\0' }",
+        r"{ method: 'GET /x' }",
+        r"{ method: 'DELET\u0130' }",
+        r"{ method: '' }",
+    ] {
+        let call = format!("up.fetch('/echo', {init})");
+        let query = program(&format!("await (async () => {call})().then(() => 'sent', (e) => e.name)"));
+        assert_eq!(house.answer(query).await, "TypeError", "{init}");
+    }
+    let value = r"new Headers({ 'X-A': ' \tb\u00a0\r\n' }).get('x-a')";
+    assert_eq!(house.answer(program(value)).await, "b\u{a0}", "white space of HTTP alone is taken off");
+}
+
+#[tokio::test]
+async fn header_fields_are_in_the_order_of_their_names() {
+    let house = House::shared().await;
+    let source = "(() => {
+        const all = new Headers([['b', '1'], ['set-cookie', 'x=1'], ['a', '2'], ['B', '3'], ['set-cookie', 'y=2']]);
+        const seen = [];
+        all.forEach((value, name) => seen.push(name + '=' + value));
+        return [[...all].map(([name, value]) => name + '=' + value).join(), seen.join(), [...all.keys()].join()].join(' ');
+    })()";
+    let sorted = "a=2,b=1, 3,set-cookie=x=1,set-cookie=y=2";
+    let told = format!("{sorted} {sorted} a,b,set-cookie,set-cookie");
+    assert_eq!(house.answer(program(source)).await, told);
+}
+
+#[tokio::test]
+async fn a_mode_of_input_is_its_whole_text() {
+    let house = House::shared().await;
+    for mode in [r"text\0", r"json\0x", r"bytes\0"] {
+        let source = format!("export const input = '{mode}'; export default () => 1");
+        house.refuse(Query::javascript(&source), 422, "program-bad-answer").await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_thrown_is_told_whole() {
+    let house = House::shared().await;
+    let source = "export default () => {\n  const o = { ['a\\0b']() { throw new Error('one\\0two') } };\n  o['a\\0b']();\n}";
+    let document = house.refuse(Query::javascript(source), 422, "program-threw").await;
+    assert!(document["detail"].as_str().is_some_and(|text| text.contains("one\0two")), "{document}");
+    assert_eq!(document["line"], 2, "{document}");
+}
