@@ -152,9 +152,9 @@ int32_t orfa_host_Json_root(orfa_handle future, orfa_json_value *value, void *da
 __attribute__((import_module("orfa"), import_name("Json_member")))
 int32_t orfa_host_Json_member(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last, orfa_json_value *value, void *data, uint32_t len);
 
-/* The same for the item of an array at node and those behind it, count at most: fills a value for each,
- * ORFA_JSON_MISSING where an item has no such member, and returns how many. It ends with the array, or
- * before the first text that data has no more room for. */
+/* The same for the item of an array at node and those behind it, count at most, and 1024: fills a value
+ * for each, ORFA_JSON_MISSING where an item has no such member, and returns how many. It ends with the
+ * array, or before the first text that data has no more room for. */
 __attribute__((import_module("orfa"), import_name("Json_column")))
 int32_t orfa_host_Json_column(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last, orfa_json_value *values, uint32_t count, void *data, uint32_t len);
 

@@ -26,6 +26,11 @@ pub(crate) struct Found {
     pub(crate) is_spaced: bool,
 }
 
+/// The bytes of [`Found::tokens`] for a text of this length.
+pub(crate) fn tokens_bytes(text: usize) -> usize {
+    (text / BLOCK + 1) * size_of::<u64>()
+}
+
 /// What stands where in a text. Strings are checked on the way; the error is the place of what none may hold.
 pub(crate) fn tokens(text: &[u8]) -> Result<Found, usize> {
     #[cfg(target_arch = "x86_64")]

@@ -8,6 +8,8 @@ use crate::block::{self, BLOCK, Found};
 pub const DEPTH: usize = 1024;
 /// Containers of fewer bytes are not in the index: passing them costs no more than finding them there.
 const SHORT: u32 = 64;
+/// The containers that there is room for at first in the index of a short text.
+const FIRST: usize = 4;
 
 /// A container of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +23,17 @@ pub(crate) struct Container {
     pub(crate) count: u32,
 }
 
-/// Where the tokens of a text begin, block by block, and its containers in their order.
-pub(crate) fn index(text: &[u8]) -> Result<(Found, Vec<Container>), Error> {
+/// Where the tokens of a text begin, block by block, and its containers in their order: together in `most` bytes, what is
+/// held while they grow included.
+pub(crate) fn index(text: &[u8], most: usize) -> Result<(Found, Vec<Container>), Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::TooLong);
     }
+    let rest = most.checked_sub(block::tokens_bytes(text.len())).ok_or(Error::IndexTooLarge(0))?;
     std::str::from_utf8(text).map_err(|error| Error::NotJson(error.valid_up_to()))?;
     let found = block::tokens(text).map_err(Error::NotJson)?;
     let blocks = &found.tokens[..];
-    let containers = containers(Tokens::from(text, blocks, 0))?;
+    let containers = containers(Tokens::from(text, blocks, 0), rest / size_of::<Container>())?;
     Ok((found, containers))
 }
 
@@ -101,10 +105,20 @@ struct Open {
 /// No bracket ends the document.
 const NONE: u8 = 0;
 
-/// The containers of a text that is one value. All that the walk goes by is in variables of this function: in a struct, each token
+/// Makes room for more containers, of which `most` may be held at once, those in the smaller room included. `false`
+/// where there is none.
+#[cold]
+fn grow(containers: &mut Vec<Container>, most: usize) -> bool {
+    let now = containers.capacity();
+    let more = now.max(FIRST).min(most.saturating_sub(2 * now));
+    containers.reserve_exact(more);
+    more > 0
+}
+
+/// The containers of a text that is one value, of which `most` may be held at once. All that the walk goes by is in variables of this function: in a struct, each token
 /// would wait for the one before to be written and read again.
-fn containers(mut tokens: Tokens<'_>) -> Result<Vec<Container>, Error> {
-    let mut containers = Vec::with_capacity(tokens.text.len() / 256);
+fn containers(mut tokens: Tokens<'_>, most: usize) -> Result<Vec<Container>, Error> {
+    let mut containers = Vec::with_capacity((tokens.text.len() / 256).min(most));
     let mut outer = Vec::with_capacity(16);
     let mut open = Open { place: 0, count: 0, closing: NONE };
     loop {
@@ -118,6 +132,9 @@ fn containers(mut tokens: Tokens<'_>) -> Result<Vec<Container>, Error> {
                 outer.push(open);
                 let closing = if bracket == b'{' { b'}' } else { b']' };
                 open = Open { place: containers.len(), count: 0, closing };
+                if containers.len() == containers.capacity() && !grow(&mut containers, most) {
+                    return Err(Error::IndexTooLarge(at));
+                }
                 containers.push(Container { start: at as u32, end: 0, next: 0, count: 0 });
                 let behind = tokens;
                 let (next, at) = tokens.next();

@@ -44,6 +44,9 @@ pub enum Error {
     /// The text has 4 GiB or more.
     #[error("the text has 4 GiB or more")]
     TooLong,
+    /// The index takes more bytes than it may: see [`Document::within`].
+    #[error("byte {0}: the index of this takes more memory than there is for it")]
+    IndexTooLarge(usize),
     /// The pointer is not one: it must be empty or begin with `/`, and `~` be followed by 0 or 1.
     #[error("not a JSON Pointer: it must be empty or begin with `/`, and `~` be followed by 0 or 1")]
     NotPointer,
@@ -71,11 +74,23 @@ impl Document {
     ///
     /// # Errors
     /// When the text is not JSON, too deep, or too long. Places count from behind a byte order mark.
-    pub fn new(mut text: Bytes) -> Result<Self, Error> {
+    pub fn new(text: Bytes) -> Result<Self, Error> {
+        Self::within(text, usize::MAX)
+    }
+
+    /// Like [`Document::new`], but never takes more than `most` bytes beside the text, neither while the index is made nor
+    /// later. Most texts need a fifth of their own length; one that is nested as deeply as may be, eight times as much.
+    ///
+    /// # Errors
+    /// Those of [`Document::new`], and [`Error::IndexTooLarge`].
+    pub fn within(mut text: Bytes, most: usize) -> Result<Self, Error> {
         if text.starts_with(b"\xef\xbb\xbf") {
             text = text.slice(3..);
         }
-        let (Found { tokens, is_spaced }, containers) = index::index(&text)?;
+        let Some(most) = most.checked_sub(stretches_bytes(text.len())) else {
+            return Err(Error::IndexTooLarge(0));
+        };
+        let (Found { tokens, is_spaced }, containers) = index::index(&text, most)?;
         Ok(Self::of(text, tokens, is_spaced, containers))
     }
 
@@ -153,7 +168,7 @@ impl Document {
 
     fn search(&self, start: usize) -> usize {
         let stretches = self.stretches.get_or_init(|| {
-            let mut stretches = Vec::with_capacity(self.text.len() / STRETCH + 1);
+            let mut stretches = Vec::with_capacity(stretches_bytes(self.text.len()) / size_of::<u32>());
             for (place, container) in self.containers.iter().enumerate() {
                 while stretches.len() * STRETCH <= container.start as usize {
                     stretches.push(place as u32);
@@ -166,16 +181,23 @@ impl Document {
         first + rest.iter().take_while(|container| (container.start as usize) < start).count()
     }
 
-    /// The bytes that the index takes, beside the text.
+    /// The bytes that the index takes at most, beside the text.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
-        self.blocks.capacity() * size_of::<u64>() + self.containers.capacity() * size_of::<Container>()
+        self.blocks.capacity() * size_of::<u64>()
+            + self.containers.capacity() * size_of::<Container>()
+            + stretches_bytes(self.text.len())
     }
 
     #[inline]
     fn tokens_from(&self, place: usize) -> Tokens<'_> {
         Tokens::from(&self.text, &self.blocks, place)
     }
+}
+
+/// The bytes of [`Document::stretches`] for a text of this length.
+fn stretches_bytes(text: usize) -> usize {
+    (text / STRETCH + 1) * size_of::<u32>()
 }
 
 #[cfg(test)]

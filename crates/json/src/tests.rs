@@ -288,3 +288,30 @@ fn a_value_is_found_by_its_place_in_whatever_order() {
         }
     }
 }
+
+/// A text whose index is larger than itself: arrays within arrays, each longer than those that are passed without one.
+fn deeply_nested(texts: usize) -> String {
+    let one = format!("{}\"{}\"{}", "[".repeat(1000), "x".repeat(64), "]".repeat(1000));
+    format!("[{}]", vec![one; texts].join(","))
+}
+
+#[test]
+fn an_index_takes_no_more_than_it_may() {
+    let deep = deeply_nested(50);
+    assert!(read(&deep).unwrap().index_bytes() > 4 * deep.len());
+    for text in
+        [deep, format!("[{}]", vec![format!("[\"{}\"]", "x".repeat(70)); 2000].join(",")), "[1]".to_owned()]
+    {
+        let needed = read(&text).unwrap().index_bytes();
+        let within = |most| Document::within(text.clone().into(), most);
+        // While it grows, what it has outgrown is there, too.
+        assert_eq!(within(2 * needed).unwrap().root().text(), text.as_bytes());
+        for most in [0, 1, needed / 8, needed / 2] {
+            match within(most) {
+                Ok(document) => assert!(document.index_bytes() <= most, "{most}"),
+                Err(error) => assert!(matches!(error, Error::IndexTooLarge(_)), "{error}"),
+            }
+        }
+        assert!(matches!(within(needed / 8), Err(Error::IndexTooLarge(_))));
+    }
+}

@@ -172,7 +172,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
             ("len", "uint32_t", I32),
         ],
         result: Some(("int32_t", I32)),
-        doc: "The same for the item of an array at `node` and those behind it, `count` at most: fills a value for each, ORFA_JSON_MISSING where an item has no such member, and returns how many. It ends with the array, or before the first text that `data` has no more room for.",
+        doc: "The same for the item of an array at `node` and those behind it, `count` at most, and 1024: fills a value for each, ORFA_JSON_MISSING where an item has no such member, and returns how many. It ends with the array, or before the first text that `data` has no more room for.",
     },
     HostFunction {
         name: "Json_children",

@@ -16,9 +16,12 @@ use services::call::Outcome;
 use services::{Body, Made};
 
 use crate::guest::{Access, Answer};
+use crate::problem::clip;
 
 /// Upstream calls that are listed at most, so that the header stays one that proxies let pass.
 const LISTED: usize = 64;
+/// Characters of each of their paths, for the same reason.
+const LISTED_PATH: usize = 256;
 /// `Server-Timing`, of the W3C.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -129,7 +132,7 @@ fn list(text: &mut String, made: &Made) {
         Outcome::NoAnswer => "no answer".into(),
         Outcome::NotSent => "not sent".into(),
     };
-    let path = made.path.replace(['"', '\\'], "");
+    let path = clip(&made.path, LISTED_PATH).replace(['"', '\\'], "");
     let (service, method) = (&made.service, &made.method);
     let _ =
         write!(text, "call;desc=\"{service} {method} {path} {status}\";dur={took};start={}, ", Millis(start));

@@ -13,12 +13,14 @@ use services::{Call, Service, Services, Trace};
 use crate::futures::Futures;
 use crate::host::Documents;
 use crate::limits::{Limit, Limits};
-use crate::problem::QueryError;
+use crate::problem::{QueryError, short};
 use crate::record::{self, Tape};
 use crate::trust::KeyConfig;
 
 /// How much of the console is kept, in bytes: the end of it.
 const CONSOLE: usize = 4096;
+/// The bytes of a text that a problem may quote: four for each of its characters, and some for what is left out.
+const QUOTED: u32 = 4 * 4096 + 4;
 
 /// What the programs of a route may reach.
 pub(crate) struct Access {
@@ -166,6 +168,11 @@ impl Guest {
         self.check_memory()
     }
 
+    /// Bytes of memory that the run may still use.
+    pub(crate) fn rest_memory(&self) -> usize {
+        self.limits.size(Limit::Memory).saturating_sub(self.used.0.saturating_add(self.used.1))
+    }
+
     /// The host let go of bytes.
     pub(crate) fn release(&mut self, bytes: usize) {
         self.used.1 = self.used.1.saturating_sub(bytes);
@@ -204,8 +211,15 @@ impl ResourceLimiter for Guest {
 }
 
 impl Console {
-    pub(crate) fn add(&mut self, line: &str) {
-        self.0.push_str(line);
+    /// Adds a line, of which no more is looked at than is kept.
+    pub(crate) fn add(&mut self, line: &[u8]) {
+        let (_, mut end) = line.split_at(line.len().saturating_sub(CONSOLE));
+        if end.len() < line.len() {
+            // A character that was cut in two goes as a whole.
+            let whole = end.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+            end = end.get(whole..).unwrap_or_default();
+        }
+        self.0.push_str(&String::from_utf8_lossy(end));
         self.0.push('\n');
         let mut cut = self.0.len().saturating_sub(CONSOLE);
         while !self.0.is_char_boundary(cut) {
@@ -258,6 +272,12 @@ impl<'a> View<'a> {
         Ok((self.bytes.get_mut(range).ok_or(bad)?, self.guest))
     }
 
+    /// As much of a text at `address` as a problem quotes.
+    pub(crate) fn quote(&self, address: u32, len: u32) -> GuestResult<String> {
+        let (quoted, _) = self.slice(address, len)?.split_at(len.min(QUOTED) as usize);
+        Ok(short(&String::from_utf8_lossy(quoted)))
+    }
+
     /// UTF-8 text at `address`.
     pub(crate) fn text(&self, address: u32, len: u32) -> GuestResult<&str> {
         let bad = || Trapped::new(QueryError::BadText { function: self.function });
@@ -285,8 +305,24 @@ mod tests {
     #[test]
     fn the_console_keeps_its_end() {
         let mut console = Console::default();
-        (0..1000).for_each(|number| console.add(&format!("ä{number}")));
+        (0..1000).for_each(|number| console.add(format!("ä{number}").as_bytes()));
         let text = console.into_text();
         assert!(text.len() <= 4096 && text.ends_with("ä999\n"), "{text}");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_before_it_is_copied() {
+        for (line, end) in
+            [("ä".repeat(1 << 20), "ää\n"), ("x".repeat(4097), "xx\n"), ("\u{1f600}".repeat(9999), "\n")]
+        {
+            let mut console = Console::default();
+            console.add(line.as_bytes());
+            let text = console.into_text();
+            assert!(text.len() <= 4096 && text.len() > 4088 && text.ends_with(end), "{}", text.len());
+            assert!(!text.contains('\u{fffd}'), "no character is cut in two");
+        }
+        let mut console = Console::default();
+        console.add(&[0xff; 1 << 20]);
+        assert!(console.0.capacity() < 1 << 16, "what is no text is cut, too");
     }
 }

@@ -15,7 +15,7 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
 
 use crate::guest::{Guest, View};
-use crate::problem::{QueryError, short};
+use crate::problem::QueryError;
 
 /// The largest random request, in bytes: more than any program needs at once.
 const RANDOM: u32 = 64 << 10;
@@ -121,15 +121,16 @@ fn random(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
 }
 
 fn log(view: &mut View<'_>, text: u32, len: u32) -> GuestResult<()> {
-    let line = String::from_utf8_lossy(view.slice(text, len)?).into_owned();
-    view.guest.console.add(&line);
+    view.slice(text, len)?;
+    let line = &view.bytes[text as usize..][..len as usize];
+    view.guest.console.add(line);
     Ok(())
 }
 
 /// Ends the run. It returns an error and nothing else: to the program it does not return.
 fn fail(view: &View<'_>, kind: i32, text: (u32, u32), place: (u32, u32)) -> GuestResult<()> {
     let kind = Failure::from_number(kind).unwrap_or(Failure::Refused);
-    let text = short(&String::from_utf8_lossy(view.slice(text.0, text.1)?));
+    let text = view.quote(text.0, text.1)?;
     let (line, column) = place;
     Err(Trapped::new(QueryError::Failed { kind, text, line, column }))
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::call;
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
-use crate::problem::{QueryError, short};
+use crate::problem::QueryError;
 
 /// The headers that a program may set. No Set-Cookie, no CORS, no HSTS: a stranger's answer has no say in
 /// what a browser lets others do.
@@ -59,13 +59,11 @@ fn done(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
     if view.guest.answer.body.is_some() {
         return Err(Trapped::new(QueryError::DoneTwice));
     }
-    let bytes = view.slice(data, len)?;
-    if bytes.len() > view.guest.limits.size(Limit::Output) {
+    if view.slice(data, len)?.len() > view.guest.limits.size(Limit::Output) {
         return Err(Trapped::new(view.guest.limits.exceeded(Limit::Output)));
     }
-    let body = Bytes::copy_from_slice(bytes);
-    view.guest.hold(body.len()).map_err(Trapped::new)?;
-    view.guest.answer.body = Some(body);
+    view.guest.hold(len as usize).map_err(Trapped::new)?;
+    view.guest.answer.body = Some(Bytes::copy_from_slice(view.slice(data, len)?));
     Ok(())
 }
 
@@ -79,10 +77,11 @@ fn status(view: &mut View<'_>, code: i32) -> i32 {
 }
 
 fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
-    let name = view.text(name.0, name.1)?;
+    let text = view.text(name.0, name.1)?;
     let mut allowed = ALLOWED.iter();
-    let Some(name) = allowed.find(|allowed| allowed.as_str().eq_ignore_ascii_case(name)) else {
-        return Err(Trapped::new(QueryError::AnswerHeader(short(&name.to_ascii_lowercase()))));
+    let Some(name) = allowed.find(|allowed| allowed.as_str().eq_ignore_ascii_case(text)) else {
+        let name = view.quote(name.0, name.1)?.to_ascii_lowercase();
+        return Err(Trapped::new(QueryError::AnswerHeader(name)));
     };
     if value.1 > VALUE {
         return Ok(Code::Invalid as i32);

@@ -5,7 +5,7 @@ use query_abi::{Code, HEADER_BYTES, HOST_MODULE, Part};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
 use services::problem::Kind;
-use services::{CallError, Request};
+use services::{CallError, Made, Request, Response, Target};
 
 use super::{call, called};
 use crate::futures::{Ended, Slot};
@@ -15,6 +15,8 @@ use crate::problem::{QueryError, short};
 
 /// Headers of one request: more than any service reads.
 pub(crate) const HEADERS: u32 = 100;
+/// Handles that may be waited for at once, some of them more than once, where fewer calls may be made.
+const WAITED: u32 = 4096;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, request: u32| {
@@ -65,66 +67,99 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
 }
 
 fn http(view: &mut View<'_>, request: u32) -> GuestResult<i32> {
-    let (url, request) = read_request(view, request)?;
-    start(view.guest, &url, request).map_err(Trapped::new)
+    let request = read_request(view, request)?;
+    start(view.guest, request).map_err(Trapped::new)
 }
 
-/// `orfa_request` in guest memory, with the URL still to be understood.
+/// An `orfa_request` out of guest memory.
 struct Wanted {
     method: Method,
+    target: Target,
     headers: HeaderMap,
     body: bytes::Bytes,
+    /// Bytes that were copied.
+    copied: usize,
 }
 
-fn read_request(view: &View<'_>, address: u32) -> GuestResult<(String, Wanted)> {
+/// What a request takes of the run's memory. It is counted before it is copied: a request may name the same bytes
+/// many times.
+struct Copies<'v, 'a> {
+    view: &'v View<'a>,
+    rest: usize,
+    copied: usize,
+}
+
+impl<'v> Copies<'v, '_> {
+    fn slice(&mut self, address: u32, len: u32) -> GuestResult<&'v [u8]> {
+        let bytes = self.view.slice(address, len)?;
+        self.copied = self.copied.saturating_add(bytes.len());
+        if self.copied > self.rest {
+            return Err(Trapped::new(self.view.guest.limits.exceeded(Limit::Memory)));
+        }
+        Ok(bytes)
+    }
+}
+
+fn read_request(view: &View<'_>, address: u32) -> GuestResult<Wanted> {
     let [method, method_len, url, url_len, headers, header_count, body, body_len] = view.words(address)?;
     let bad = || Trapped::new(QueryError::BadText { function: "http" });
-    let method = Method::from_bytes(view.slice(method, method_len)?).map_err(|_| bad())?;
-    let url = view.text(url, url_len)?.to_owned();
-    let body = bytes::Bytes::copy_from_slice(view.slice(body, body_len)?);
-    Ok((url, Wanted { method, headers: read_headers(view, headers, header_count)?, body }))
+    let mut copies = Copies { view, rest: view.guest.rest_memory(), copied: 0 };
+    let method = Method::from_bytes(copies.slice(method, method_len)?).map_err(|_| bad())?;
+    let url = std::str::from_utf8(copies.slice(url, url_len)?).map_err(|_| bad())?;
+    let body = bytes::Bytes::copy_from_slice(copies.slice(body, body_len)?);
+    let headers = read_headers(&mut copies, headers, header_count)?;
+    let target = services::parse_target(url);
+    let target = target.map_err(|error| Trapped::new(refused(view.guest, url, error.into())))?;
+    Ok(Wanted { method, target, headers, body, copied: copies.copied })
 }
 
-fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<HeaderMap> {
+fn read_headers(copies: &mut Copies<'_, '_>, address: u32, count: u32) -> GuestResult<HeaderMap> {
     let bad = || Trapped::new(QueryError::BadText { function: "http" });
     if count > HEADERS {
         return Err(bad());
     }
     let mut headers = HeaderMap::with_capacity(count as usize);
     for index in 0..count {
-        let [name, name_len, value, value_len] = view.words(address.saturating_add(index * HEADER_BYTES))?;
-        let name = HeaderName::from_bytes(view.slice(name, name_len)?).map_err(|_| bad())?;
-        let value = HeaderValue::from_bytes(view.slice(value, value_len)?).map_err(|_| bad())?;
+        let at = address.saturating_add(index * HEADER_BYTES);
+        let [name, name_len, value, value_len] = copies.view.words(at)?;
+        let name = HeaderName::from_bytes(copies.slice(name, name_len)?).map_err(|_| bad())?;
+        let value = HeaderValue::from_bytes(copies.slice(value, value_len)?).map_err(|_| bad())?;
         headers.append(name, value);
     }
     Ok(headers)
 }
 
+/// Bytes that the host keeps of a call until the run is over, beside its path: its handle, and its entry in the list of
+/// calls.
+const CALL: usize = size_of::<Slot>() + size_of::<Made>();
+
 /// Checks a call against the rules of the route and starts it.
-fn start(guest: &mut Guest, url: &str, wanted: Wanted) -> Result<i32, QueryError> {
-    let target = services::parse_target(url).map_err(|error| refused(guest, url, error.into()))?;
+fn start(guest: &mut Guest, wanted: Wanted) -> Result<i32, QueryError> {
+    let Wanted { method, target, headers, body, copied } = wanted;
     let name = target.service.to_ascii_lowercase();
     let service =
         guest.access.services.get(&name).cloned().ok_or_else(|| QueryError::UnknownService(short(&name)))?;
-    let safe = wanted.method.is_safe();
-    if !guest.access.methods.contains(&wanted.method) || (guest.safe_only && !safe) {
-        let method = short(wanted.method.as_str());
+    let safe = method.is_safe();
+    if !guest.access.methods.contains(&method) || (guest.safe_only && !safe) {
+        let method = short(method.as_str());
         return Err(QueryError::CallMethod { service: service.name().to_string(), method });
     }
-    let Wanted { method, headers, body } = wanted;
-    let sent = url.len() + size(&headers) + body.len();
-    guest.hold(sent)?;
-    let request = Request { method, path_and_query: target.path_and_query, headers, body };
-    let call = guest.access.all.start(&guest.call, &service, request);
-    let call = call.map_err(|source| refused(guest, url, source))?;
+    guest.hold(copied + CALL + target.path_and_query.as_str().len())?;
+    let path_and_query = target.path_and_query.clone();
+    let request = Request { method, path_and_query, headers, body };
+    let call = guest.access.all.start(&guest.call, &service, request).map_err(|source| {
+        refused(guest, &format!("http://{}{}", target.service, target.path_and_query), source)
+    })?;
     if guest.tape.plays() {
-        return Ok(guest.futures.start(safe, sent, std::future::pending()));
+        return Ok(guest.futures.start(safe, copied, std::future::pending()));
     }
-    Ok(guest.futures.start(safe, sent, call))
+    guest.hold(size_of_val(&call))?;
+    Ok(guest.futures.start(safe, copied + size_of_val(&call), call))
 }
 
-fn size(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+/// Bytes that the host holds of a response.
+fn size(response: &Response) -> usize {
+    header_len(&response.headers) + response.body.len()
 }
 
 /// The error of a run whose call may not be made.
@@ -173,7 +208,7 @@ impl Guest {
         if let Some(limit) = ended.1.as_ref().err().and_then(limit) {
             return Err(self.limits.exceeded(limit));
         }
-        let received = ended.1.as_ref().map_or(0, |response| response.body.len());
+        let received = ended.1.as_ref().map_or(0, size);
         if let Some(handle) = self.futures.pending(ended.0) {
             self.tape.ended(handle, &ended.1)?;
         }
@@ -214,7 +249,7 @@ fn handle_del(view: &mut View<'_>, handle: i32) -> GuestResult<()> {
     match guest.futures.delete(handle) {
         Some(Slot::Ended(Ok(response))) => {
             let index = guest.documents.delete(handle);
-            guest.release(response.body.len() + index);
+            guest.release(size(&response) + index);
         }
         Some(Slot::Pending { sent, .. }) => guest.release(sent),
         Some(_) => {}
@@ -231,17 +266,17 @@ fn future_ready(view: &mut View<'_>, handle: i32) -> GuestResult<i32> {
 }
 
 fn response_get(view: &mut View<'_>, handle: i32, response: u32) -> GuestResult<i32> {
-    let (status, error, headers, body) =
-        match view.guest.slot("Response_get", handle).map_err(Trapped::new)? {
-            Slot::Ended(Ok(response)) => (
-                response.status.as_u16().into(),
-                Code::Ok,
-                header_text(&response.headers).len(),
-                response.body.len(),
-            ),
-            Slot::Ended(Err(error)) => (0, code(error), 0, 0),
-            _ => return Ok(Code::NotReady as i32),
-        };
+    let (status, error, headers, body) = match view
+        .guest
+        .slot("Response_get", handle)
+        .map_err(Trapped::new)?
+    {
+        Slot::Ended(Ok(response)) => {
+            (response.status.as_u16().into(), Code::Ok, header_len(&response.headers), response.body.len())
+        }
+        Slot::Ended(Err(error)) => (0, code(error), 0, 0),
+        _ => return Ok(Code::NotReady as i32),
+    };
     let words = [status, (error as i32).cast_unsigned(), headers as u32, body as u32];
     let out = view.slice_mut(response, query_abi::RESPONSE_BYTES)?;
     out.as_chunks_mut::<4>().0.iter_mut().zip(words).for_each(|(out, word)| *out = word.to_le_bytes());
@@ -259,10 +294,20 @@ pub(crate) fn code(error: &CallError) -> Code {
     }
 }
 
-/// The headers as lines. Set-Cookie is the caller's and the service's affair, not the program's.
+/// The headers that a program sees. Set-Cookie is the caller's and the service's affair, not the program's.
+fn shown(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+    headers.iter().filter(|(name, _)| *name != http::header::SET_COOKIE)
+}
+
+/// The length of [`header_text`].
+fn header_len(headers: &HeaderMap) -> usize {
+    shown(headers).map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+/// The headers as lines.
 pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
-    let mut text = Vec::new();
-    for (name, value) in headers.iter().filter(|(name, _)| *name != http::header::SET_COOKIE) {
+    let mut text = Vec::with_capacity(header_len(headers));
+    for (name, value) in shown(headers) {
         text.extend_from_slice(name.as_str().as_bytes());
         text.extend_from_slice(b": ");
         text.extend_from_slice(value.as_bytes());
@@ -286,9 +331,11 @@ fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -
 }
 
 fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u32, u32)) -> GuestResult<i32> {
-    let pointer = view.text(pointer.0, pointer.1)?.to_owned();
+    let pointer = view.text(pointer.0, pointer.1).map(|_| pointer)?;
+    let text = &view.bytes[pointer.0 as usize..][..pointer.1 as usize];
+    let text = std::str::from_utf8(text).unwrap_or_default();
     let found = match view.guest.document("Response_json", handle)? {
-        Ok(document) => document.root().pointer(&pointer).map(|node| node.map(json::Node::slice)),
+        Ok(document) => document.root().pointer(text).map(|node| node.map(json::Node::slice)),
         Err(error) => return Ok(error.code as i32),
     };
     match found {
@@ -315,7 +362,10 @@ async fn future_wait(mut caller: Caller<'_, Guest>, futures: u32, count: u32, al
     let with = |view: &mut View<'_>| Ok(json!({ "futures": view.note_numbers(futures, count)?, "all": all }));
     called(&mut view, with).map_err(Trapped::new)?;
     let handles = read_handles(&view, futures, count)?;
+    let held = size_of_val(&*handles);
+    view.guest.hold(held).map_err(Trapped::new)?;
     let index = wait(caller.data_mut(), &handles, all).await.map_err(Trapped::new)?;
+    caller.data_mut().release(held);
     caller.data_mut().tape.gave(Some(index.into())).map_err(Trapped::new)?;
     Ok(index)
 }
@@ -335,9 +385,13 @@ async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, Quer
     }
 }
 
+/// Reads a list of handles. A run has no more of them than it may make calls; as each is looked at whenever a call ends,
+/// a longer list is refused.
 fn read_handles(view: &View<'_>, futures: u32, count: u32) -> GuestResult<Vec<i32>> {
-    let len = count.checked_mul(4).ok_or_else(|| {
-        Trapped::new(QueryError::BadPointer { function: "Future_wait", address: futures, len: u32::MAX })
+    let most = view.guest.limits.value(Limit::Calls).max(WAITED.into());
+    let len = count.checked_mul(4).filter(|_| u64::from(count) <= most).ok_or_else(|| {
+        let len = count.saturating_mul(4);
+        Trapped::new(QueryError::BadPointer { function: "Future_wait", address: futures, len })
     })?;
     let words = view.slice(futures, len)?.as_chunks::<4>().0;
     Ok(words.iter().map(|word| i32::from_le_bytes(*word)).collect())

@@ -13,6 +13,7 @@ use super::call;
 use super::calls::code;
 use crate::futures::Slot;
 use crate::guest::{Guest, View};
+use crate::limits::Limit;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap(
@@ -88,6 +89,9 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
+/// Values that one call of `Json_column` gives at most: a program that asks for more asks again.
+const COLUMN: u32 = 1024;
+
 /// The member that is asked for.
 struct Wanted {
     node: u32,
@@ -139,7 +143,9 @@ impl From<json::Error> for NoDocument {
         match error {
             json::Error::TooDeep(place) => Self { code: Code::TooDeep, place },
             json::Error::NotJson(place) => Self { code: Code::NotJson, place },
-            json::Error::TooLong | json::Error::NotPointer => Code::Invalid.into(),
+            json::Error::TooLong | json::Error::IndexTooLarge(_) | json::Error::NotPointer => {
+                Code::Invalid.into()
+            }
         }
     }
 }
@@ -157,10 +163,13 @@ impl Guest {
                 Slot::Ended(Err(error)) => return Ok(Err(code(error).into())),
                 _ => return Ok(Err(Code::NotReady.into())),
             };
-            match Document::new(body) {
+            match Document::within(body, self.rest_memory()) {
                 Ok(document) => {
                     self.hold(document.index_bytes()).map_err(Trapped::new)?;
                     self.documents.put(handle, document);
+                }
+                Err(json::Error::IndexTooLarge(_)) => {
+                    return Err(Trapped::new(self.limits.exceeded(Limit::Memory)));
                 }
                 Err(error) => return Ok(Err(error.into())),
             }
@@ -225,11 +234,15 @@ fn json_column(
     view.slice(data, len)?;
     let room = count.saturating_mul(JSON_VALUE_BYTES);
     view.slice(values, room)?;
-    let name = view.slice(wanted.name.0, wanted.name.1)?.to_vec();
+    let room = room.min(COLUMN * JSON_VALUE_BYTES);
+    view.slice(wanted.name.0, wanted.name.1)?;
     let document = match view.guest.document("Json_column", future)? {
         Ok(document) => document,
         Err(error) => return Ok(error.code as i32),
     };
+    // What is longer than the document is no name in it, whatever it ends with.
+    let name_len = (wanted.name.1 as usize).min(document.text().len() + 1);
+    let name = view.bytes[wanted.name.0 as usize..][..name_len].to_vec();
     let mut out = Out { bytes: view.bytes, text: data, end: data + len };
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
     let items = document.node(wanted.node as usize).into_iter().flat_map(Node::and_following);

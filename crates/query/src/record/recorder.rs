@@ -1,11 +1,16 @@
 //! Writes a recording while its program runs, and keeps it within its size.
+//!
+//! Host calls are written as text at once: what a call takes in memory otherwise is many times its text, and a program
+//! may make very many of them.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use bytes::Bytes;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use services::{CallError, Caller, Problem, Response};
 
 use super::{Data, End, HostCall, ProgramFacts, Received, Recording, VERSION, sha256};
@@ -15,8 +20,8 @@ use crate::host;
 use crate::limits::Limits;
 use crate::problem::QueryError;
 
-/// What everything in a recording takes at least beside its bytes: names, quotes, braces.
-const ITEM: u64 = 32;
+/// What a response takes in a recording at least beside its bytes: names, quotes, braces.
+const ITEM: usize = 32;
 
 /// Who may have runs of a query route recorded, and how much of them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -61,12 +66,47 @@ impl Recordings {
 
 /// A recording that is being written.
 pub(crate) struct Recorder {
+    /// All but the calls.
     recording: Recording,
-    /// How large it may become, and how large it is at least.
-    limit: u64,
-    size: u64,
+    /// The calls as a JSON array that is still open.
+    calls: Bounded,
+    /// The last of them, of which not all may be known yet.
+    last: Option<HostCall>,
+    /// Bytes of what else is kept, and of what was copied for the next call.
+    kept: usize,
+    noted: usize,
     /// The program is inside of the last host function.
     inside: bool,
+}
+
+/// Text that grows up to a limit.
+struct Bounded {
+    text: Vec<u8>,
+    limit: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.limit.saturating_sub(self.text.len()) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Bounded {
+    /// Adds a value as JSON.
+    fn add(&mut self, value: &impl Serialize) -> Result<(), QueryError> {
+        serde_json::to_writer(&mut *self, value).map_err(|error| match error.io_error_kind() {
+            Some(_) => QueryError::RecordingSize(self.limit as u64),
+            None => QueryError::Gateway(error.to_string()),
+        })
+    }
 }
 
 impl Recorder {
@@ -83,21 +123,38 @@ impl Recorder {
             responses: BTreeMap::new(),
             end: End::Answer { status: 200, headers: Data::default(), length: 0, sha256: String::new() },
         };
-        Self { recording, limit: size, size: ask.input.len() as u64, inside: false }
+        let calls = Bounded { text: b"[".into(), limit: usize::try_from(size).unwrap_or(usize::MAX) };
+        Self { recording, calls, last: None, kept: ask.input.len(), noted: 0, inside: false }
     }
 
-    /// Counts what is about to be kept.
+    /// Counts bytes that are about to be copied for the next call.
     pub(super) fn fits(&mut self, bytes: usize) -> Result<(), QueryError> {
-        self.size = self.size.saturating_add(bytes as u64).saturating_add(ITEM);
-        if self.size > self.limit { Err(QueryError::RecordingSize(self.limit)) } else { Ok(()) }
+        self.noted = self.noted.saturating_add(bytes);
+        let size = self.calls.text.len().saturating_add(self.kept).saturating_add(self.noted);
+        if size > self.calls.limit { Err(QueryError::RecordingSize(self.calls.limit as u64)) } else { Ok(()) }
+    }
+
+    /// Counts bytes that are kept beside the calls.
+    fn keep(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.kept = self.kept.saturating_add(bytes);
+        self.fits(0)
     }
 
     pub(super) fn called(&mut self, function: &str, with: Value) -> Result<(), QueryError> {
-        self.fits(function.len())?;
+        self.write_last()?;
+        self.noted = 0;
         self.inside = true;
-        let call = HostCall { function: function.to_owned(), with, ..HostCall::default() };
-        self.recording.calls.push(call);
-        Ok(())
+        self.last = Some(HostCall { function: function.to_owned(), with, ..HostCall::default() });
+        self.fits(0)
+    }
+
+    /// Writes the last call, to which nothing is added any more.
+    fn write_last(&mut self) -> Result<(), QueryError> {
+        let Some(call) = self.last.take() else { return Ok(()) };
+        if self.calls.text.len() > 1 {
+            self.calls.text.push(b',');
+        }
+        self.calls.add(&call)
     }
 
     /// A call to a service ended.
@@ -109,7 +166,7 @@ impl Recorder {
         let received = match result {
             Ok(response) => {
                 let headers = host::header_text(&response.headers);
-                self.fits(headers.len().saturating_add(response.body.len()))?;
+                self.keep(headers.len().saturating_add(response.body.len()).saturating_add(ITEM))?;
                 let (headers, body) = (Data(headers.into()), Data(response.body.clone()));
                 Received::Answer { status: response.status.as_u16(), headers, body }
             }
@@ -135,7 +192,7 @@ impl Recorder {
     }
 
     fn last(&mut self, note: impl FnOnce(&mut HostCall)) {
-        if let Some(call) = self.recording.calls.last_mut() {
+        if let Some(call) = &mut self.last {
             note(call);
         }
     }
@@ -150,13 +207,44 @@ impl Recorder {
             Ok(()) => End::of(answer),
             Err(error) => End::failed(error, self.inside),
         };
-        let text = serde_json::to_vec(&self.recording);
-        let text = text.map_err(|error| QueryError::Gateway(error.to_string()))?;
-        if text.len() as u64 > self.limit {
-            return Err(QueryError::RecordingSize(self.limit));
-        }
-        Ok(text.into())
+        self.write_last()?;
+        self.calls.text.push(b']');
+        let Recording {
+            version, program, services, methods, safe_only, limits, input, responses, end, ..
+        } = &self.recording;
+        let calls = String::from_utf8(std::mem::take(&mut self.calls.text)).unwrap_or_default();
+        let calls = RawValue::from_string(calls);
+        let calls = &*calls.map_err(|error| QueryError::Gateway(error.to_string()))?;
+        let mut document = Bounded { text: Vec::new(), limit: self.calls.limit };
+        document.add(&Document {
+            version,
+            program,
+            services,
+            methods,
+            safe_only,
+            limits,
+            input,
+            calls,
+            responses,
+            end,
+        })?;
+        Ok(document.text.into())
     }
+}
+
+/// A [`Recording`] whose calls are text already.
+#[derive(Serialize)]
+struct Document<'r> {
+    version: &'r u64,
+    program: &'r ProgramFacts,
+    services: &'r [String],
+    methods: &'r [String],
+    safe_only: &'r bool,
+    limits: &'r BTreeMap<String, u64>,
+    input: &'r Data,
+    calls: &'r RawValue,
+    responses: &'r BTreeMap<i32, Received>,
+    end: &'r End,
 }
 
 impl End {

@@ -115,7 +115,7 @@ impl View<'_> {
     /// Numbers in a row.
     pub(crate) fn note_numbers(&mut self, address: u32, count: u32) -> Result<Value, QueryError> {
         let len = count.saturating_mul(4);
-        self.guest.tape.fits(len)?;
+        self.guest.tape.fits(count.saturating_mul(size_of::<Value>() as u32))?;
         let words = self.slice(address, len).unwrap_or_default().as_chunks::<4>().0;
         Ok(words.iter().map(|word| i32::from_le_bytes(*word)).collect())
     }
