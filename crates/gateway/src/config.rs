@@ -281,7 +281,7 @@ impl Config {
         self.note_scripts();
         self.note_aggregates();
         for file in crate::graphqls::watched(self) {
-            self.source.note_file(file);
+            self.source.note_path(file);
         }
         let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
         keys.filter(|keys| !crate::identity::config::is_url(keys))
@@ -295,7 +295,7 @@ impl Config {
         for file in scripts.map(|script| script.options().file).collect::<Vec<_>>() {
             self.source.note_file(&file);
             let imported = crate::scripts::imported(&self.source.folder().join(file));
-            imported.into_iter().for_each(|file| self.source.note_file(file));
+            imported.into_iter().for_each(|file| self.source.note_path(file));
         }
     }
 
@@ -305,7 +305,7 @@ impl Config {
         let aggregates = self.routes.iter().filter_map(|route| route.aggregate.as_ref());
         let files: Vec<_> =
             aggregates.flat_map(|aggregate| beside::files(&folder.join(aggregate.file()))).collect();
-        files.into_iter().for_each(|file| self.source.note_file(file));
+        files.into_iter().for_each(|file| self.source.note_path(file));
     }
 
     /// Stored programs, and the folders that hold them, where new ones may come.
@@ -315,8 +315,8 @@ impl Config {
         for file in
             queries.flat_map(|query| &query.stored).flat_map(|list| query::stored_files(&folder, list))
         {
-            file.parent().into_iter().for_each(|folder| self.source.note_file(folder));
-            self.source.note_file(&file);
+            file.parent().into_iter().for_each(|folder| self.source.note_path(folder.to_owned()));
+            self.source.note_path(file);
         }
     }
 

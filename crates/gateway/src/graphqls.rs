@@ -284,8 +284,9 @@ fn listed(folder: &Path, pattern: &str) -> Result<Vec<DocumentFile>, String> {
 
 /// The files of a pattern, in the order of their names.
 fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    let whole = folder.join(pattern);
-    let found = glob::glob(&whole.to_string_lossy())
+    // The folder's own name is no pattern.
+    let folder = glob::Pattern::escape(&folder.to_string_lossy());
+    let found = glob::glob(&Path::new(&folder).join(pattern).to_string_lossy())
         .map_err(|error| format!("`{pattern}` is no pattern: {error}"))?;
     let mut files: Vec<PathBuf> = found.filter_map(Result::ok).filter(|file| file.is_file()).collect();
     files.sort();

@@ -106,8 +106,10 @@ pub fn files(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     if !is_pattern {
         return Some(folder.join(pattern)).filter(|file| file.is_file()).into_iter().collect();
     }
+    // The folder's own name is no pattern; where it is empty, the pattern begins where the gateway runs, and not at the root.
     let folder = glob::Pattern::escape(&folder.to_string_lossy());
-    let found = glob::glob(&format!("{folder}/{}", pattern.strip_prefix("./").unwrap_or(pattern)));
+    let whole = Path::new(&folder).join(pattern.strip_prefix("./").unwrap_or(pattern));
+    let found = glob::glob(&whole.to_string_lossy());
     let files = found.into_iter().flatten().flatten();
     files.filter(|file| file.is_file() && named(file).is_some()).collect()
 }

@@ -66,9 +66,15 @@ impl Source {
 
     /// Notes a file that the config names; a relative path starts in the config's folder.
     pub(crate) fn note_file(&mut self, file: impl AsRef<Path>) {
-        let file = self.folder.join(file);
-        if !self.files.contains(&file) {
-            self.files.push(file);
+        self.note_path(self.folder.join(file));
+    }
+
+    /// Notes a file or folder by its path, which begins in the config's folder already.
+    pub(crate) fn note_path(&mut self, path: PathBuf) {
+        // The folder of a file that is named without one.
+        let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path };
+        if !self.files.contains(&path) {
+            self.files.push(path);
         }
     }
 
