@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use ring::hmac;
+use rustix::fs::OFlags;
 use wasmtime::Module;
 
 use crate::cache::{Key, OwnerId};
@@ -126,19 +127,24 @@ pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
     let file = folder.join(SECRET);
     let fail = |source| DiskError::Io { folder: folder.to_owned(), source };
     if let Some(secret) = read_secret(&file) {
+        // Another process may have made it a moment ago, and its name may not be on the disk yet.
+        sync_names(folder);
         return Ok(secret);
     }
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| fail(io::Error::other(error.to_string())))?;
     let new = fresh(folder);
-    write_file(&new, &[&secret]).map_err(fail)?;
+    write_file(&new, &[&secret]).and_then(|file| file.sync_all()).map_err(fail)?;
     // Another gateway may have been faster: what lies there then is what both use, and it is whole.
     let linked = fs::hard_link(&new, &file);
     let _ = fs::remove_file(new);
     match (linked, read_secret(&file)) {
-        (_, Some(secret)) => Ok(secret),
+        (_, Some(secret)) => {
+            sync_names(folder);
+            Ok(secret)
+        }
         (linked, None) => {
-            let broken = || io::Error::other(format!("`{SECRET}` in it is no secret of 32 bytes"));
+            let broken = || io::Error::other(format!("`{SECRET}` in it is no file of 32 bytes"));
             Err(fail(
                 linked
                     .err()
@@ -158,7 +164,29 @@ fn fresh(folder: &Path) -> PathBuf {
 }
 
 fn read_secret(file: &Path) -> Option<[u8; 32]> {
-    fs::read(file).ok()?.try_into().ok()
+    let mut secret = [0; 32];
+    let mut file = open_file(file).ok().filter(|file| file.metadata().is_ok_and(|file| file.len() == 32))?;
+    file.read_exact(&mut secret).ok().map(|()| secret)
+}
+
+/// Opens a file to read it. What else may have its name (a pipe, a socket, a device, a link) is refused and waits for
+/// nobody.
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("this is no file")),
+    }
+}
+
+/// Has the system keep the names in a folder, and those of the folders that lead to it, as far as this user may ask for
+/// it.
+fn sync_names(folder: &Path) {
+    let Ok(path) = std::path::absolute(folder) else { return };
+    for folder in path.ancestors() {
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    }
 }
 
 impl Disk {
@@ -178,7 +206,7 @@ impl Disk {
     /// What was written under a name.
     #[must_use]
     pub fn read(&self, name: &Name) -> Option<Kept> {
-        let file = File::open(self.path(name)).ok()?;
+        let file = open_file(&self.path(name)).ok()?;
         let mut bytes = Vec::new();
         (&file).take(LARGEST).read_to_end(&mut bytes).ok()?;
         if let Some((mac, content)) = bytes.split_first_chunk::<MAC>()
@@ -308,9 +336,9 @@ fn own(folder: &Path) -> Result<(), DiskError> {
     if found.is_dir() && is_own { Ok(()) } else { Err(DiskError::NotOwn(folder.to_owned())) }
 }
 
-fn write_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+fn write_file(path: &Path, parts: &[&[u8]]) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    parts.iter().try_for_each(|part| file.write_all(part))
+    parts.iter().try_for_each(|part| file.write_all(part)).map(|()| file)
 }
 
 /// A program's file.

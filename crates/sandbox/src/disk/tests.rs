@@ -75,6 +75,73 @@ fn the_secret_stays_the_same() {
     assert_ne!(secret, [0; 32]);
 }
 
+/// Makes everything that can have a file's name and is none: a pipe that nobody writes to, a socket, a folder, links.
+fn no_files(folder: &Path, name: &str) -> Vec<PathBuf> {
+    use rustix::fs::{CWD, FileType, Mode, mknodat, symlinkat};
+    let place = |kind: &str| {
+        let place = folder.join(kind);
+        fs::DirBuilder::new().mode(0o700).create(&place).unwrap();
+        place
+    };
+    let [pipe, socket, directory, to_pipe, to_device, to_nothing] =
+        ["pipe", "socket", "directory", "to_pipe", "to_device", "to_nothing"].map(place);
+    mknodat(CWD, pipe.join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    mknodat(CWD, socket.join(name), FileType::Socket, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    fs::create_dir(directory.join(name)).unwrap();
+    symlinkat(pipe.join(name), CWD, to_pipe.join(name)).unwrap();
+    symlinkat("/dev/zero", CWD, to_device.join(name)).unwrap();
+    symlinkat("/nothing/at/all", CWD, to_nothing.join(name)).unwrap();
+    vec![pipe, socket, directory, to_pipe, to_device, to_nothing]
+}
+
+#[test]
+fn what_is_no_file_is_no_secret_and_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for folder in no_files(folder.path(), SECRET) {
+        let error = secret_in(&folder).unwrap_err().to_string();
+        assert!(error.contains("no file of 32 bytes"), "{error}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_no_program_and_nobody_waits_for_it() {
+    let all = tempfile::tempdir().unwrap();
+    let file = disk(&all.path().join("any"), 1).path(&name(1, 1));
+    for folder in no_files(all.path(), file.file_name().unwrap().to_str().unwrap()) {
+        let disk = disk(&folder, 1000);
+        assert!(disk.read(&name(1, 1)).is_none(), "{}", folder.display());
+        disk.write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
+        let is_kept = disk.read(&name(1, 1)).is_some();
+        assert_eq!(is_kept, !folder.ends_with("directory"), "{}", folder.display());
+    }
+}
+
+#[test]
+fn a_secret_of_another_length_is_none() {
+    for bytes in [&[7; 31][..], &[7; 33], &[], &[7; 1 << 20]] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(folder.path().join(SECRET), bytes).unwrap();
+        assert!(secret_in(folder.path()).is_err(), "{} bytes", bytes.len());
+        assert_eq!(fs::read(folder.path().join(SECRET)).unwrap(), bytes, "it stays as it was");
+    }
+}
+
+#[test]
+fn the_secret_is_whole_and_for_nobody_else_whoever_makes_it_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("cache");
+    let secrets: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| secret_in(&folder).unwrap())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(secrets.iter().all(|secret| *secret == secrets[0]));
+    let file = fs::metadata(folder.join(SECRET)).unwrap();
+    assert_eq!((file.permissions().mode() & 0o777, file.len()), (0o600, 32));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "what was made on the way is gone");
+}
+
 #[test]
 fn what_was_not_used_for_longest_goes_first() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -128,16 +128,28 @@ fn lock(folder: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes the folders of gateways that were killed. What can't be removed is another user's.
+/// Removes the folders of gateways that were killed, this user's alone.
 fn clear(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let own = rustix::process::geteuid().as_raw();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        // Not what a link leads to: anyone may put one here.
+        if !entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own) {
+            continue;
+        }
         // Held until the folder is gone.
-        let lock = File::open(entry.path().join(LOCK));
+        let lock = open_file(&entry.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok() && std::fs::remove_dir_all(entry.path()).is_ok()) {
             tracing::debug!(target: "script", folder = ?entry.path(), "removed what a gateway that was killed has left");
         }
     }
+}
+
+/// Opens a file to read it. What else may have its name (a pipe, a link) is refused and waits for nobody.
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("this is no file")) }
 }
 
 fn told(folder: &Path, error: &io::Error) -> io::Error {
@@ -163,5 +175,25 @@ mod tests {
         let _lives = lock(&lives).expect("locked");
         clear(all.path());
         assert_eq!([left, lives, unlocked, foreign].map(|folder| folder.exists()), [false, true, true, true]);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_lock_that_is_no_file_and_no_link_is_followed() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let all = tempfile::tempdir().expect("a folder");
+        let kept = all.path().join("kept");
+        std::fs::create_dir(&kept).expect("a folder");
+        drop(lock(&kept).expect("locked"));
+        for (name, kind) in [("orfa-1-a", FileType::Fifo), ("orfa-2-b", FileType::Socket)] {
+            std::fs::create_dir(all.path().join(name)).expect("a folder");
+            mknodat(CWD, all.path().join(name).join(LOCK), kind, Mode::RUSR | Mode::WUSR, 0).expect("made");
+        }
+        mknodat(CWD, all.path().join("orfa-3-c"), FileType::Fifo, Mode::RUSR, 0).expect("made");
+        std::os::unix::fs::symlink(&kept, all.path().join("orfa-4-d")).expect("a link");
+        std::fs::create_dir(all.path().join("orfa-5-e")).expect("a folder");
+        std::os::unix::fs::symlink(kept.join(LOCK), all.path().join("orfa-5-e").join(LOCK)).expect("a link");
+        clear(all.path());
+        assert!(kept.join(LOCK).exists());
+        assert_eq!(std::fs::read_dir(all.path()).expect("a folder").count(), 6, "all is left as it was");
     }
 }
