@@ -110,8 +110,11 @@ fn the_image_that_is_built_by_default_is_plain_and_another_has_an_engine() {
     assert!(file("docs/operating.md").contains("--target scripts"));
 }
 
+/// Where the replicas in Kubernetes find what they share.
+const SECRET: &str = "/run/secrets/orfa/runtime";
+
 #[tokio::test]
-async fn every_manifest_is_yaml_and_its_config_is_one() {
+async fn every_manifest_is_yaml_and_its_config_is_one_and_replicas_share_a_secret() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
     let manifests: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
@@ -123,9 +126,18 @@ async fn every_manifest_is_yaml_and_its_config_is_one() {
         for document in &documents {
             kinds.push(document["kind"].as_str().expect("a kind").to_owned());
             let config = document.as_mapping_get("data").and_then(|data| data.as_mapping_get("orfa.yaml"));
-            if let Some(config) = config {
-                is_a_config("the ConfigMap", config.as_str().expect("a text")).await;
+            if let Some(config) = config.map(|config| config.as_str().expect("a text")) {
+                is_a_config("the ConfigMap", config).await;
+                assert!(
+                    config.contains(&format!("runtime: {{ secret: \"${{file:{SECRET}}}\" }}")),
+                    "replicas share a secret"
+                );
             }
+        }
+        if text.contains("replicas:") {
+            let folder = Path::new(SECRET).parent().expect("a folder");
+            assert!(text.contains(&format!("mountPath: {}, readOnly: true", folder.display())));
+            assert!(text.contains("secretName: orfa") && text.contains("create secret generic orfa "));
         }
     }
     kinds.sort();

@@ -3,6 +3,8 @@
 // The way of a call: `Program` or `stored` makes a request of an input, `sender` sends it, `read` makes an
 // answer or an OrfaError of the response. A program keeps its token in memory, and on the `Shelf` if there
 // is a store. It is sent again in one case: the gateway asks for it (`send_program`), and so says that nothing ran.
+// Of several gateways behind one address the second request may reach another one. So a program goes with each call until
+// the gateway that asked for it has answered one.
 
 import { decode, JSON_TYPE } from "./dedup.js";
 
@@ -17,6 +19,8 @@ import { decode, JSON_TYPE } from "./dedup.js";
 const TOKEN = /^(code|instance);token=:[\w+/=]+:$/;
 /** How many of them a store keeps. */
 const KEPT = 32;
+/** With how many calls a program goes at most for one gateway that asked for it: it may never answer again. */
+const TRIES = 32;
 
 /** @type {typeof Types.orfa} */
 export function orfa(url, options = {}) {
@@ -95,6 +99,8 @@ class Program {
     this.known = undefined;
     /** @type {Promise<void> | undefined} */
     this.recalled = undefined;
+    /** @type {Map<string, number>} The gateways that asked for the program, and with how many calls it still goes. */
+    this.asking = new Map();
   }
 
   /** @type {(send: Send, route: URL, input: unknown, call: Call) => Promise<Response>} */
@@ -102,18 +108,20 @@ class Program {
     const { method, bytes, fields, signature, mode } = this;
     const data = bytesOf(input);
     if (mode && (this.shelf || this.byHash)) await (this.recalled ??= this.recall());
-    const known = this.known;
+    const known = this.asking.size ? undefined : this.known;
     if (known) {
       const trust = TOKEN.test(known) ? undefined : signature;
       const named = { ...fields, "orfa-cache": known, "orfa-trust": trust };
       const response = await send(route, { method, body: data, fields: named }, call);
-      if (!(await asksForProgram(response))) return this.learn(response);
-      // Unless another answer has brought a fresher one.
-      if (this.known === known) this.keep(undefined);
+      const problem = await problemOf(response);
+      if (problem?.send_program !== true) return this.learn(response);
+      if (typeof problem.gateway === "string") this.asking.set(problem.gateway, TRIES);
+      // The token is no good, unless another answer has brought a fresher one.
+      else if (this.known === known) this.keep(undefined);
     }
     const length = data.length ? String(data.length) : undefined;
     const whole = { ...fields, "orfa-cache": mode, "orfa-trust": signature, "orfa-input": length };
-    return this.learn(await send(route, { method, body: joined(data, bytes), fields: whole }, call));
+    return this.learn(await send(route, { method, body: joined(data, bytes), fields: whole }, call), true);
   }
 
   /** Looks for a token from earlier pages; without one the hash will do, if wanted. */
@@ -126,9 +134,17 @@ class Program {
     this.known ??= stored && TOKEN.test(stored) ? stored : byHash;
   }
 
-  /** @param {Response} response */
-  learn(response) {
+  /**
+   * @param {Response} response
+   * @param {boolean} [isWhole] whether the program went with the request
+   */
+  learn(response, isWhole) {
     const field = response.headers.get("orfa-cache")?.replace(/"(\\.|[^"\\])*"/g, "");
+    const gateway = field?.match(/;\s*gateway=([\w*.-]+)/)?.[1];
+    for (const [asking, tries] of isWhole ? this.asking : []) {
+      if (asking === gateway || tries === 1) this.asking.delete(asking);
+      else this.asking.set(asking, tries - 1);
+    }
     const [, mode, token] = field?.match(/^(code|instance)\b.*?;\s*token=(:[\w+/=]+:)/) ?? [];
     if (token && this.mode) this.keep(`${mode};token=${token}`);
     return response;
@@ -257,13 +273,11 @@ function waitOf(response) {
 }
 
 /**
- * Whether the gateway does not know the program. The response can still be read.
+ * What the gateway says is wrong. The response can still be read.
  * @param {Response} response
  */
-async function asksForProgram(response) {
-  if (!isProblem(response)) return false;
-  const problem = await response.clone().json().catch(() => null);
-  return problem?.send_program === true;
+async function problemOf(response) {
+  return isProblem(response) ? response.clone().json().catch(() => null) : null;
 }
 
 /** @param {Response} response */

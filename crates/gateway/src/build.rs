@@ -64,6 +64,7 @@ struct Builder<'a> {
     schemas: Arc<graphql::Schemas>,
     deployed: script_runtime::Deployed,
     trusted: Arc<query::Trusted>,
+    blocked: Arc<query::BlockedPrograms>,
     documents: query::Documents,
     source: &'a Source,
 }
@@ -120,6 +121,9 @@ impl<'a> Builder<'a> {
         let scripts = scripts(config, previous.and_then(|life| life.scripts.as_ref()))?;
         let trusted = query::Trusted::new(&config.trust);
         let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
+        let blocked = query::BlockedPrograms::new(&config.programs);
+        let blocked =
+            blocked.map_err(|problems| BuildError::Config(mistakes(source, "/programs", problems)))?;
         Ok(Self {
             services,
             offload,
@@ -132,6 +136,7 @@ impl<'a> Builder<'a> {
             schemas: previous.map(|life| Arc::clone(&life.schemas)).unwrap_or_default(),
             deployed: script_runtime::Deployed::default(),
             trusted: Arc::new(trusted),
+            blocked: Arc::new(blocked),
             documents,
             source,
         })
@@ -224,8 +229,15 @@ impl<'a> Builder<'a> {
     }
 
     fn ground<'b>(&'b self, route: &'b RouteConfig, runtime: &'b Arc<query::Runtime>) -> query::Ground<'b> {
-        let (services, trusted, folder) = (&self.services, &self.trusted, self.source.folder());
-        query::Ground { path: &route.path, services, documents: &self.documents, runtime, trusted, folder }
+        query::Ground {
+            path: &route.path,
+            services: &self.services,
+            documents: &self.documents,
+            runtime,
+            trusted: &self.trusted,
+            blocked: &self.blocked,
+            folder: self.source.folder(),
+        }
     }
 
     /// The filters of a route.

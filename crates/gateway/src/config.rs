@@ -84,6 +84,9 @@ pub struct Config {
     /// Developers' keys, by the names that signatures give: what their programs may do.
     #[serde(default)]
     pub trust: query::TrustConfig,
+    /// Rules for the programs of all query routes.
+    #[serde(default)]
+    pub programs: query::ProgramsConfig,
     /// How the gateway protects itself from more than it can do.
     #[serde(default)]
     pub shed: ShedConfig,

@@ -123,8 +123,14 @@ impl CacheAsk {
     }
 }
 
-/// The header of an answer: the mode, what was done, and a token where the client needs a new one.
-pub(crate) fn told(mode: Mode, done: Done, token: Option<&[u8]>) -> Option<HeaderValue> {
+/// The header of an answer: the mode, what was done, a token where the client needs a new one, and by which gateway,
+/// where the request brought the program.
+pub(crate) fn told(
+    mode: Mode,
+    done: Done,
+    token: Option<&[u8]>,
+    gateway: Option<&str>,
+) -> Option<HeaderValue> {
     let Some(token) = token else { return Some(HeaderValue::from_static(usual(mode, done))) };
     let mut text = String::with_capacity(192);
     text.push_str(mode.word());
@@ -132,6 +138,9 @@ pub(crate) fn told(mode: Mode, done: Done, token: Option<&[u8]>) -> Option<Heade
     STANDARD.encode_string(token, &mut text);
     text.push_str(":;did=");
     text.push_str(done.word());
+    for part in gateway.into_iter().flat_map(|gateway| [";gateway=", gateway]) {
+        text.push_str(part);
+    }
     HeaderValue::try_from(text).ok()
 }
 
@@ -189,12 +198,14 @@ mod tests {
 
     #[test]
     fn an_answer_reads_as_a_request_does() {
-        let value = told(Mode::Code, Done::Compiled, Some(b"abc")).unwrap();
+        let value = told(Mode::Code, Done::Compiled, Some(b"abc"), Some("g1")).unwrap();
+        assert_eq!(value, "code;token=:YWJj:;did=compiled;gateway=g1");
+        let value = told(Mode::Code, Done::Compiled, Some(b"abc"), None).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled");
         for mode in [Mode::Code, Mode::Instance] {
             for done in [Done::Compiled, Done::Found, Done::Reused] {
                 let words = format!("{};did={}", mode.word(), done.word());
-                assert_eq!(told(mode, done, None).unwrap(), words);
+                assert_eq!(told(mode, done, None, None).unwrap(), words);
             }
         }
     }

@@ -8,6 +8,7 @@ use services::Call;
 use sha2::{Digest, Sha256};
 
 use crate::ask::{Language, Which};
+use crate::blocked::BlockedPrograms;
 use crate::cached::{CacheAsk, Mode, Named};
 use crate::config::Programs;
 use crate::owner::{Hash, Mark, Owner, holder};
@@ -25,6 +26,8 @@ pub(crate) struct Claim {
     pub(crate) key: Key,
     /// The key that signed it.
     pub(crate) trusted: Option<Arc<TrustedKey>>,
+    /// Whether the request brought the program along.
+    pub(crate) is_sent: bool,
     /// How it is to be kept, as far as the client asks for it and operator and key allow it.
     pub(crate) mode: Option<Mode>,
     /// Whose instance goes on living, in that mode.
@@ -46,6 +49,7 @@ struct Opened {
 
 /// What claims are judged by.
 pub(crate) struct Judge<'a> {
+    pub(crate) blocked: &'a BlockedPrograms,
     pub(crate) trusted: &'a Trusted,
     pub(crate) sealer: &'a Sealer,
     pub(crate) programs: Programs,
@@ -69,6 +73,7 @@ impl Judge<'_> {
             (None, None, Some(CacheAsk { named: Some(Named::Hash(hash)), .. })) => *hash,
             _ => return Err(QueryError::NoProgram),
         };
+        self.blocked.check(&hash)?;
         let signature = which.trust.as_ref();
         let signed = signature.map(|signature| self.trusted.verify(signature, which.language, &hash));
         let signed = signed.transpose()?.map(Arc::clone);
@@ -93,6 +98,7 @@ impl Judge<'_> {
             holder,
             session: session(mode, token.as_ref())?,
             wants_token: token.is_none_or(|token| Sealer::is_old(&token, now)),
+            is_sent: which.program.is_some(),
             language: which.language,
             owner,
             hash,

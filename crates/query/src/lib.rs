@@ -11,6 +11,7 @@
 
 mod answer;
 mod ask;
+mod blocked;
 mod cached;
 mod claim;
 mod config;
@@ -41,6 +42,7 @@ mod typescript;
 mod fuzz;
 
 pub use ask::Language;
+pub use blocked::{BlockedPrograms, ProgramsConfig};
 pub use cached::Mode;
 pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
 pub use record::{ANYONE, Recording, RecordingError};

@@ -50,7 +50,7 @@ pub(crate) enum QueryError {
     #[error("the key that signed the token's program counts no more")]
     TokenRevoked,
     #[error("the program that is named is not here, or not here any more")]
-    ProgramUnknown,
+    ProgramUnknown(Box<str>),
     #[error("there is no key `{0}` whose signatures count here")]
     KeyUnknown(String),
     #[error("the time of the key `{0}` is over")]
@@ -63,6 +63,8 @@ pub(crate) enum QueryError {
     Unsigned,
     #[error("this route runs only stored programs")]
     NotStored,
+    #[error("the operator has blocked this program")]
+    ProgramBlocked,
     #[error("there is no stored program `{0}`")]
     StoredUnknown(String),
     #[error("too many programs that nobody has sent before: compiling takes its time")]
@@ -120,7 +122,8 @@ pub(crate) fn short(text: &str) -> String {
     clip(text, 4096)
 }
 
-fn clip(text: &str, chars: usize) -> String {
+/// A text, or its first characters.
+pub(crate) fn clip(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
@@ -140,7 +143,7 @@ impl QueryError {
                 | Self::TokenExpired
                 | Self::TokenCaller
                 | Self::TokenRevoked
-                | Self::ProgramUnknown
+                | Self::ProgramUnknown(_)
         )
     }
 }
@@ -164,12 +167,13 @@ impl Problem for QueryError {
             Self::TokenExpired => "program-token-expired",
             Self::TokenCaller => "program-token-caller",
             Self::TokenRevoked => "program-token-revoked",
-            Self::ProgramUnknown => "program-unknown",
+            Self::ProgramUnknown(_) => "program-unknown",
             Self::KeyUnknown(_) => "trust-key-unknown",
             Self::KeyExpired(_) => "trust-key-expired",
             Self::SignatureWrong(_) => "trust-signature-wrong",
             Self::SignatureRate { .. } => "trust-rate",
             Self::Unsigned => "program-unsigned",
+            Self::ProgramBlocked => "program-blocked",
             Self::NotStored => "program-not-stored",
             Self::StoredUnknown(_) => "stored-unknown",
             Self::CompileRate { .. } => "compile-rate",
@@ -205,6 +209,7 @@ impl Problem for QueryError {
             | Self::KeyExpired(_)
             | Self::SignatureWrong(_)
             | Self::Unsigned
+            | Self::ProgramBlocked
             | Self::NotStored => StatusCode::FORBIDDEN,
             Self::StoredUnknown(_) => StatusCode::NOT_FOUND,
             Self::CompileRate { .. } | Self::SignatureRate { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -229,12 +234,13 @@ impl Problem for QueryError {
             | Self::TokenExpired
             | Self::TokenCaller
             | Self::TokenRevoked
-            | Self::ProgramUnknown
+            | Self::ProgramUnknown(_)
             | Self::KeyUnknown(_)
             | Self::KeyExpired(_)
             | Self::SignatureWrong(_)
             | Self::SignatureRate { .. }
             | Self::Unsigned
+            | Self::ProgramBlocked
             | Self::NotStored
             | Self::StoredUnknown(_)
             | Self::CompileRate { .. }
@@ -268,6 +274,7 @@ impl Problem for QueryError {
             }
             Self::SignatureRate { .. } => "send it again after Retry-After, signed by `orfa query sign`".into(),
             Self::Unsigned => "send `ORFA-Trust` with the program: `orfa query sign` prints it".into(),
+            Self::ProgramBlocked => "to send it again does not help: `programs.blocked` of the gateway's config has its hash".into(),
             Self::NotStored => "call one of the stored programs by its name, below this path".into(),
             Self::StoredUnknown(_) => "a version that the route does not list any more is gone for good".into(),
             Self::CompileRate { .. } => "send it again after Retry-After; programs that were sent before go on".into(),
@@ -300,6 +307,9 @@ impl Problem for QueryError {
         let mut members = Map::new();
         if self.wants_program() {
             members.insert("send_program".into(), true.into());
+        }
+        if let Self::ProgramUnknown(gateway) = self {
+            members.insert("gateway".into(), (&**gateway).into());
         }
         if let Self::Failed { line: line @ 1.., column, .. } | Self::Syntax { line: line @ 1.., column, .. } =
             self

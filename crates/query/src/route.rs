@@ -16,12 +16,13 @@ use services::{Body, Call, Caller, ConfigProblem, Fault, Made, Problem, Report, 
 
 use crate::answer::{self, Times};
 use crate::ask::{Ask, METHODS, Which};
+use crate::blocked::BlockedPrograms;
 use crate::cached::{self, Done, Mode};
 use crate::claim::{Claim, Judge};
 use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
 use crate::guest::{Access, Answer, Guest};
 use crate::limits::{Limit, Limits};
-use crate::problem::{QueryError, failed, short};
+use crate::problem::{QueryError, failed};
 use crate::program::Program;
 use crate::record::{ProgramFacts, Recorder, Tape};
 use crate::run::{self, Ended, Stage, run};
@@ -42,6 +43,7 @@ pub struct Query {
     /// What the programs may reach that a key has signed.
     by_key: HashMap<Arc<str>, Arc<Access>>,
     trusted: Arc<Trusted>,
+    blocked: Arc<BlockedPrograms>,
     stored: Stored,
     documents: Documents,
     pages: Pages,
@@ -61,6 +63,8 @@ pub struct Ground<'a> {
     pub runtime: &'a Arc<Runtime>,
     /// The developers' keys.
     pub trusted: &'a Arc<Trusted>,
+    /// The programs that must not run.
+    pub blocked: &'a Arc<BlockedPrograms>,
     /// Where relative paths begin.
     pub folder: &'a Path,
 }
@@ -85,7 +89,7 @@ impl Query {
     /// Services that do not exist, methods that are none, a memory cap above the pool's, stored programs that
     /// are none.
     pub fn new(config: &QueryConfig, ground: &Ground<'_>) -> Result<Self, Vec<ConfigProblem>> {
-        let Ground { path, services, documents, runtime, trusted, folder } = *ground;
+        let Ground { path, services, documents, runtime, trusted, blocked, .. } = *ground;
         let mut problems = Vec::new();
         let access = access(config, services, &mut problems);
         if config.limits.memory.0 > runtime.memory {
@@ -96,7 +100,7 @@ impl Query {
             let message = "only stored programs run here, and there are none";
             problems.push(problem("/programs", message.into(), "list files under `stored`"));
         }
-        let stored = Stored::new(&config.stored, folder, runtime, config.limits.program.0);
+        let stored = Stored::new(&config.stored, ground, config.limits.program.0);
         let stored = stored.map_err(|wrong| {
             let place = |problem: ConfigProblem| ConfigProblem {
                 pointer: format!("/stored{}", problem.pointer),
@@ -111,6 +115,7 @@ impl Query {
             by_key: by_key.collect(),
             access: Arc::new(access),
             trusted: Arc::clone(trusted),
+            blocked: Arc::clone(blocked),
             stored,
             config: config.clone(),
             documents: documents.clone(),
@@ -205,7 +210,8 @@ impl Query {
                 None => Done::Found,
             };
             let token = claim.token(&self.runtime.sealer)?;
-            let told = claim.mode.and_then(|mode| cached::told(mode, done, token.as_deref()));
+            let gateway = claim.is_sent.then(|| self.runtime.sealer.gateway());
+            let told = claim.mode.and_then(|mode| cached::told(mode, done, token.as_deref(), gateway));
             response.headers_mut().extend(told.map(|told| (cached::CACHE, told)));
         }
         Ok(response)
@@ -227,7 +233,7 @@ impl Query {
         let time = started + Limits::caps(&config).millis(Limit::Deadline);
         let late = || Limits::caps(&config).exceeded(Limit::Deadline);
         if let Some(name) = self.stored_name(head.uri.path()) {
-            let program = self.stored.find(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
+            let program = self.stored.find(name)?;
             let ask = by(time, pin!(Ask::read_input(head, body, &config))).await.ok_or_else(late)??;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
@@ -304,8 +310,8 @@ impl Query {
     }
 
     fn judge(&self) -> Judge<'_> {
-        let (trusted, sealer) = (&*self.trusted, &self.runtime.sealer);
-        Judge { trusted, sealer, programs: self.config.programs, modes: &self.config.modes }
+        let (blocked, trusted, sealer) = (&*self.blocked, &*self.trusted, &self.runtime.sealer);
+        Judge { blocked, trusted, sealer, programs: self.config.programs, modes: &self.config.modes }
     }
 }
 

@@ -223,7 +223,7 @@ impl Runtime {
             }
             if order.sent.is_none() {
                 self.offload.quota().charge(payer, Duration::ZERO, Instant::now());
-                return Err(QueryError::ProgramUnknown);
+                return Err(QueryError::ProgramUnknown(self.sealer.gateway().into()));
             }
             compiled = true;
             self.made(order).await

@@ -14,15 +14,17 @@ use sha2::{Digest, Sha256};
 
 use crate::ask::Language;
 use crate::owner::Hash;
-use crate::runtime::{Known, Runtime};
+use crate::problem::{QueryError, short};
+use crate::route::Ground;
+use crate::runtime::Known;
 
 /// The fewest digits of a hash that name a version.
 const DIGITS: usize = 16;
 
-/// The stored programs of a route.
+/// The stored programs of a route: the versions of each, without a program where that is blocked.
 #[derive(Default)]
 pub(crate) struct Stored {
-    names: HashMap<String, Vec<(Hash, Arc<Known>)>>,
+    names: HashMap<String, Vec<(Hash, Option<Arc<Known>>)>>,
 }
 
 impl Stored {
@@ -33,8 +35,7 @@ impl Stored {
     /// Patterns that no file fits, files that can't be read or are no programs.
     pub(crate) fn new(
         patterns: &[String],
-        folder: &Path,
-        runtime: &Arc<Runtime>,
+        ground: &Ground<'_>,
         limit: u64,
     ) -> Result<Self, Vec<ConfigProblem>> {
         let (mut stored, mut problems) = (Self::default(), Vec::new());
@@ -43,12 +44,12 @@ impl Stored {
                 problems.push(problem(index, format!("`{pattern}` is no pattern: {}", error.msg), ""));
                 continue;
             }
-            let files = files(folder, pattern);
+            let files = files(ground.folder, pattern);
             if files.is_empty() {
                 problems.push(problem(index, format!("no file fits `{pattern}`"), HINT));
             }
             for file in files {
-                if let Err((message, hint)) = stored.add(&file, runtime, limit) {
+                if let Err((message, hint)) = stored.add(&file, ground, limit) {
                     problems.push(problem(index, format!("{}: {message}", file.display()), &hint));
                 }
             }
@@ -56,17 +57,18 @@ impl Stored {
         if problems.is_empty() { Ok(stored) } else { Err(problems) }
     }
 
-    fn add(&mut self, file: &Path, runtime: &Arc<Runtime>, limit: u64) -> Result<(), (String, String)> {
+    fn add(&mut self, file: &Path, ground: &Ground<'_>, limit: u64) -> Result<(), (String, String)> {
         let (name, language) =
             named(file).ok_or_else(|| ("this is no program".to_owned(), HINT.to_owned()))?;
         let bytes = std::fs::read(file).map_err(|error| (error.to_string(), String::new()))?;
         if bytes.len() as u64 > limit {
             return Err((format!("the program has {} bytes, more than {limit}", bytes.len()), String::new()));
         }
-        let program = runtime.stored(language, &bytes);
+        let hash: Hash = Sha256::digest(&bytes).into();
+        let is_open = !ground.blocked.contains(&hash);
+        let program = is_open.then(|| ground.runtime.stored(language, &bytes)).transpose();
         let program = program.map_err(|error| (placed(&error), services::Problem::hint(&error)))?;
         let versions = self.names.entry(name).or_default();
-        let hash: Hash = Sha256::digest(&bytes).into();
         if versions.iter().all(|(known, _)| *known != hash) {
             versions.push((hash, program));
         }
@@ -85,14 +87,26 @@ impl Stored {
         names.into_iter().flat_map(|(name, versions)| versions.iter().map(|(hash, _)| (&**name, hash)))
     }
 
+    /// Whether a name, or a name and a hash, stands for a program, blocked or not.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.version(name).is_some()
+    }
+
     /// The program that a name, or a name and a hash, stands for.
-    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Known>> {
+    ///
+    /// # Errors
+    /// When there is none, or it is blocked.
+    pub(crate) fn find(&self, name: &str) -> Result<&Arc<Known>, QueryError> {
+        let version = self.version(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
+        version.1.as_ref().ok_or(QueryError::ProgramBlocked)
+    }
+
+    fn version(&self, name: &str) -> Option<&(Hash, Option<Arc<Known>>)> {
         let Some((name, digits)) = name.split_once('@') else {
-            return self.names.get(name)?.first().map(|(_, program)| program);
+            return self.names.get(name)?.first();
         };
-        let fits = |hash: &Hash| hex(hash).starts_with(digits);
         let versions = self.names.get(name).filter(|_| digits.len() >= DIGITS)?;
-        versions.iter().find(|(hash, _)| fits(hash)).map(|(_, program)| program)
+        versions.iter().find(|(hash, _)| hex(hash).starts_with(digits))
     }
 }
 
@@ -123,7 +137,7 @@ fn named(file: &Path) -> Option<(String, Language)> {
 }
 
 /// What is wrong with a program, and where.
-fn placed(error: &crate::problem::QueryError) -> String {
+fn placed(error: &QueryError) -> String {
     let members = services::Problem::members(error);
     match (members.get("line"), members.get("column")) {
         (Some(line), Some(column)) => format!("line {line}, column {column}: {error}"),

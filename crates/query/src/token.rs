@@ -72,6 +72,8 @@ type Opened = RandomMap<Box<str>, (Token, Option<Judged>)>;
 
 /// Seals tokens and opens them.
 pub(crate) struct Sealer {
+    /// By what clients tell this process from others that share its secret: it says nothing else.
+    gateway: Box<str>,
     secret: hmac::Key,
     days: Mutex<Vec<(u32, LessSafeKey)>>,
     opened: Mutex<Opened>,
@@ -80,7 +82,16 @@ pub(crate) struct Sealer {
 impl Sealer {
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
-        Self { secret, days: Mutex::default(), opened: Mutex::default() }
+        let mut number = [0; 4];
+        // Without chance all processes have the same name, and a client sends a program once more.
+        let _ = getrandom::fill(&mut number);
+        let gateway = format!("g{:08x}", u32::from_be_bytes(number)).into();
+        Self { gateway, secret, days: Mutex::default(), opened: Mutex::default() }
+    }
+
+    /// The name of this process among the gateways that share its secret, a token of RFC 9651.
+    pub(crate) fn gateway(&self) -> &str {
+        &self.gateway
     }
 
     /// Seals a token that lives from now on.

@@ -65,6 +65,47 @@ test("a gateway that asks for the program again and again gets it once", async (
   assert.equal(requests.length, 3);
 });
 
+/** Gateways that share a secret and take turns, or are chosen by `next`; each keeps the programs that it was sent. */
+function several(names, next) {
+  const kept = new Map(names.map((name) => [name, false]));
+  let turn = 0;
+  return ({ headers }) => {
+    const name = next ? next(turn++) : names[turn++ % names.length];
+    const isNamed = /token=|hash=/.test(headers["orfa-cache"]);
+    if (isNamed && !kept.get(name)) return problem(409, "program-unknown", { send_program: true, gateway: name });
+    kept.set(name, true);
+    const cache = isNamed ? "code;did=found" : `code;token=:b25l:;did=compiled;gateway=${name}`;
+    return { headers: { "orfa-cache": cache }, body: { by: name } };
+  };
+}
+
+for (const hash of [false, true])
+  test(`each of several gateways asks once, ${hash ? "by hash" : "by token"}, whoever is next`, async (t) => {
+    for (const count of [2, 3, 4, 7]) {
+      const names = Array.from({ length: count }, (_, index) => `g${index}`);
+      let seed = 1;
+      const random = () => names[(seed = (seed * 48271) % 2147483647) % count];
+      for (const next of [undefined, random]) {
+        const { url, requests } = await gateway(t, several(names, next));
+        const program = orfa(url).program(source, { hash });
+        for (let n = 0; n < 100; n++) await program({ n });
+        const asks = requests.length - 100;
+        assert.ok(asks <= count - 1 + hash, `${count} gateways asked ${asks} times`);
+        const last = asked(requests).slice(-10).map(([cache]) => cache);
+        assert.deepEqual(new Set(last), new Set(["code;token=:b25l:"]), "all know it in the end");
+      }
+    }
+  });
+
+test("a gateway that asked and never answers again is forgotten", async (t) => {
+  const gone = (turn) => (turn === 1 ? "gone" : "g1");
+  const { url, requests } = await gateway(t, several(["gone", "g1"], gone));
+  const program = orfa(url).program(source);
+  for (let n = 0; n < 40; n++) await program({ n });
+  const whole = asked(requests).filter(([cache]) => cache === "code");
+  assert.equal(whole.length, 1 + 32);
+});
+
 test("another problem is no reason to send anything again", async (t) => {
   let calls = 0;
   const { url, requests } = await gateway(t, () => (calls++ ? problem(422, "program-threw") : withToken("b25l")));

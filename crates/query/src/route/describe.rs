@@ -68,7 +68,7 @@ impl Query {
         }
         let below = self.stored_name(request.uri().path());
         let wants_types = match below {
-            Some(name) => (name == TYPES && self.stored.find(name).is_none()).then_some(true)?,
+            Some(name) => (name == TYPES && !self.stored.has(name)).then_some(true)?,
             None => prefers_types(request.headers()),
         };
         let page = self.page(request.extensions().get(), seen);

@@ -25,6 +25,7 @@ rights:
   anonymous: { routes: [/catalog/*], rate: { requests: 10/s } }
   others: {}
 cors: { origins: [https://shop.example.org] }
+programs: { blocked: [] }
 shed: { delay: 50ms }
 routes:
   - { path: /query, query: { services: [catalog] } }
@@ -113,6 +114,13 @@ services:
   catalog:
     url: http://catalog:8080
     health: { path: /healthz, every: 10s, timeout: 500ms, status: 200-204, healthy: 1, unhealthy: 2 }
+",
+    ),
+    (
+        "programs",
+        "\
+programs:
+  blocked: [b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9]
 ",
     ),
     (
