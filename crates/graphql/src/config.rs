@@ -109,6 +109,9 @@ pub struct GraphqlLimits {
     /// How deep fields may stand within each other, fragments resolved.
     #[schemars(range(min = 1))]
     pub depth: u32,
+    /// Fields and fragments of one operation, fragments resolved.
+    #[schemars(range(min = 1))]
+    pub selections: u32,
     /// Fields with an alias, fragments resolved.
     pub aliases: u32,
     /// Tokens of a document.
@@ -130,12 +133,15 @@ pub struct GraphqlLimits {
     pub deadline: Duration,
     /// Bytes of the request's body, or of its query.
     pub body: Bytes,
+    /// Bytes of the answer.
+    pub response_body: Bytes,
 }
 
 impl Default for GraphqlLimits {
     fn default() -> Self {
         Self {
             depth: 30,
+            selections: 3000,
             aliases: 100,
             tokens: 5000,
             root_fields: 50,
@@ -145,6 +151,7 @@ impl Default for GraphqlLimits {
             received: Bytes::mib(64),
             deadline: Duration::from_secs(10),
             body: Bytes::mib(1),
+            response_body: Bytes::mib(16),
         }
     }
 }

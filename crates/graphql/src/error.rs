@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 pub struct GraphqlError {
     /// In plain words.
     pub message: String,
+    /// The same without names that only the schema has, for callers who may not see it; nothing if it has none.
+    pub plain: Option<Box<str>>,
     /// The stable code (`extensions.code`), of docs/errors.md.
     pub code: &'static str,
     /// Where in the document, as line and column from 1 on.
@@ -37,6 +39,7 @@ pub(crate) enum Code {
     Limit,
     Variables,
     Plan,
+    AnswerSize,
     Value,
     Null,
 }
@@ -50,6 +53,7 @@ impl Code {
             Self::Limit => "graphql-limit",
             Self::Variables => "graphql-variables",
             Self::Plan => "graphql-plan",
+            Self::AnswerSize => "graphql-answer-too-large",
             Self::Value => "graphql-value",
             Self::Null => "graphql-null",
         }
@@ -62,11 +66,25 @@ impl GraphqlError {
         let code = code.code();
         Self {
             message: message.into(),
+            plain: None,
             code,
             locations: Vec::new(),
             path: Vec::new(),
             extensions: Map::new(),
         }
+    }
+
+    /// This error with a message for callers who may not see the schema.
+    pub(crate) fn or_plainly(self, plain: impl Into<Box<str>>) -> Self {
+        Self { plain: Some(plain.into()), ..self }
+    }
+
+    /// This error as callers are told who may not see the schema.
+    pub(crate) fn without_schema(mut self) -> Self {
+        if let Some(plain) = self.plain.take() {
+            self.message = plain.into_string();
+        }
+        self
     }
 
     /// The same, at a place of the document.

@@ -6,27 +6,29 @@
 
 pub(crate) mod data;
 pub(crate) mod explain;
+#[cfg(test)]
+mod hostile;
 mod kept;
 mod lifted;
 mod limits;
 mod lower;
+mod operation;
 mod response_keys;
 pub(crate) mod shape;
 mod supergraph;
 pub(crate) mod types;
+mod validate;
 pub(crate) mod values;
+mod weight;
+mod work;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphql_tools::static_graphql::query::{
-    Definition, Document, OperationDefinition, Selection, SelectionSet, VariableDefinition,
-};
+use graphql_tools::static_graphql::query::{Document, VariableDefinition};
 use graphql_tools::static_graphql::schema::Document as SchemaDocument;
-use graphql_tools::validation::rules::default_rules_validation_plan;
-use graphql_tools::validation::validate::{ValidationPlan, validate};
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::ast::operation::OperationDefinition as Normalized;
 use hive_router_query_planner::graph::PlannerOverrideContext;
@@ -36,20 +38,29 @@ use hive_router_query_planner::state::supergraph_state::SupergraphDefinition;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use hive_router_query_planner::utils::parsing::{safe_parse_operation_with_token_limit, safe_parse_schema};
 
+use offload::OffloadError;
+use services::Flights;
+
 use crate::error::{Code, GraphqlError};
 use crate::{GraphqlLimits, OperationKind, Subgraph};
 use data::{Position, Step};
 use kept::Kept;
 use lifted::lifted;
+use limits::fragments::FragmentIndex;
+pub(crate) use limits::text::check_size;
 use lower::{Broken, Lowering};
+use operation::Operation;
 use response_keys::{ReservedNames, ResponseKeys};
 use shape::{Shape, ShapeId, Shaping};
 use types::{Ty, Types};
+use validate::Validation;
+pub(crate) use validate::shortened;
+use work::{PlanningModel, PlanningWork};
 
-/// How long one document may be planned for.
-const TIMEOUT: Duration = Duration::from_secs(2);
-/// The bytes of documents whose plans are kept.
-const KEPT: usize = 4 << 20;
+/// How long one document may be planned for, where nobody says otherwise.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
+/// The bytes that kept plans may take.
+const KEPT: usize = 32 << 20;
 
 /// What is said of a supergraph that the library does not even refuse.
 pub(crate) const STOPPED: &str = "the planner can't read it";
@@ -62,9 +73,21 @@ pub(crate) struct Planner {
     types: Arc<Types>,
     reserved: ReservedNames,
     subgraphs: HashMap<Arc<str>, Subgraph>,
-    rules: ValidationPlan,
+    validation: Validation,
+    model: PlanningModel,
     limits: GraphqlLimits,
     kept: Kept,
+    /// Documents that are being planned.
+    pub(crate) in_flight: Arc<Flights<Result<Arc<Plan>, PlanError>>>,
+}
+
+/// Why a document has no plan.
+#[derive(Clone, Debug)]
+pub(crate) enum PlanError {
+    /// The document is wrong.
+    Document(Arc<[GraphqlError]>),
+    /// There was no room or no time for the work.
+    Work(OffloadError),
 }
 
 /// How an operation is answered.
@@ -83,6 +106,17 @@ pub(crate) struct Plan {
     pub(crate) types: Arc<Types>,
 }
 
+/// A document that may be planned.
+#[derive(Debug)]
+pub(crate) struct CheckedDocument {
+    text: Box<str>,
+    /// The name of the operation that is asked for.
+    name: Option<Box<str>>,
+    document: Document,
+    /// What it takes to plan it.
+    pub(crate) work: PlanningWork,
+}
+
 /// A variable of an operation.
 #[derive(Debug)]
 pub(crate) struct Variable {
@@ -90,13 +124,6 @@ pub(crate) struct Variable {
     pub(crate) ty: Ty,
     pub(crate) default: Option<bytes::Bytes>,
     pub(crate) location: (u32, u32),
-}
-
-/// An operation of a document.
-struct Operation<'d> {
-    kind: OperationKind,
-    variables: &'d [VariableDefinition],
-    selections: &'d SelectionSet,
 }
 
 impl Planner {
@@ -121,6 +148,7 @@ impl Planner {
                 types.hide_values(name, named.values.iter().map(|value| value.name.as_str()));
             }
         }
+        let model = PlanningModel::new(&hive.supergraph, &mut types);
         let subgraphs = subgraphs.into_iter().map(|subgraph| (Arc::clone(&subgraph.name), subgraph));
         Ok(Self {
             hive,
@@ -128,9 +156,11 @@ impl Planner {
             types: Arc::new(types),
             reserved: ReservedNames::of(&document),
             subgraphs: subgraphs.collect(),
-            rules: default_rules_validation_plan(),
+            validation: Validation::new(),
+            model,
             limits: *limits,
             kept: Kept::new(KEPT),
+            in_flight: Arc::default(),
         })
     }
 
@@ -139,41 +169,70 @@ impl Planner {
         &self.hive.consumer_schema.document
     }
 
-    /// The plan of an operation.
-    pub(crate) fn plan(&self, text: &str, name: Option<&str>) -> Result<Arc<Plan>, Vec<GraphqlError>> {
-        if let Some(plan) = self.kept.get(text, name) {
-            return Ok(plan);
-        }
-        let plan = Arc::new(self.make(text, name)?);
-        self.kept.keep(text, name, &plan);
-        Ok(plan)
+    /// The plan of an operation that was made before.
+    pub(crate) fn kept(&self, text: &str, name: Option<&str>) -> Option<Arc<Plan>> {
+        self.kept.get(text, name)
     }
 
-    fn make(&self, text: &str, name: Option<&str>) -> Result<Plan, Vec<GraphqlError>> {
+    /// The plan of an operation, made at once if it has to be: where no requests wait.
+    pub(crate) fn plan(&self, text: &str, name: Option<&str>) -> Result<Arc<Plan>, Vec<GraphqlError>> {
+        match self.kept(text, name) {
+            Some(plan) => Ok(plan),
+            None => self.make(&self.check(text, name)?, &CancellationToken::with_timeout(TIMEOUT)),
+        }
+    }
+
+    /// The CPU time that [`Self::check`] takes at most, about: the library looks types up by going through the schema.
+    pub(crate) fn check_estimate(&self, text: &str) -> Duration {
+        let tokens = (text.len() / 2).min(self.limits.tokens as usize);
+        let nanos = tokens.saturating_mul(1_000 + 10 * self.schema().definitions.len()) + 20 * text.len();
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Parses, judges and validates a document.
+    pub(crate) fn check(&self, text: &str, name: Option<&str>) -> Result<CheckedDocument, Vec<GraphqlError>> {
         let one = |error: Box<GraphqlError>| vec![*error];
-        limits::nesting(text).map_err(one)?;
+        limits::text::check(text).map_err(one)?;
         let document = self.parse(text).map_err(one)?;
-        let operation = chosen(&document, name).map_err(one)?;
-        let root = match operation.kind {
-            OperationKind::Mutation if self.types.mutation.is_none() => {
-                let message = "the schema has no mutations";
-                return Err(vec![GraphqlError::new(Code::Operation, message)]);
-            }
-            kind => self.types.root(kind),
-        };
-        limits::operation(&document, operation.selections, root, &self.types, &self.limits).map_err(one)?;
-        self.validate(&document)?;
+        let operation = Operation::chosen(&document, name).map_err(one)?;
+        if operation.kind == OperationKind::Mutation && self.types.mutation.is_none() {
+            let message = "the schema has no mutations";
+            return Err(vec![GraphqlError::new(Code::Operation, message)]);
+        }
+        let fragments = FragmentIndex::new(&document).map_err(one)?;
+        limits::check(&document, &fragments, &self.types, &self.limits).map_err(one)?;
+        self.validation.check(self.schema(), &self.types, &document, &fragments)?;
+        let root = self.types.root(operation.kind);
+        let work = PlanningWork::of(operation.selections, root, &fragments, &self.types, &self.model);
+        let work = work.map_err(one)?;
+        Ok(CheckedDocument { text: text.into(), name: name.map(Into::into), document, work })
+    }
+
+    /// Plans a document that was checked, and keeps the plan.
+    pub(crate) fn make(
+        &self,
+        checked: &CheckedDocument,
+        token: &CancellationToken,
+    ) -> Result<Arc<Plan>, Vec<GraphqlError>> {
+        let one = |error: Box<GraphqlError>| vec![*error];
+        let CheckedDocument { text, name, document, .. } = checked;
+        let operation = Operation::chosen(document, name.as_deref()).map_err(one)?;
+        let fragments = FragmentIndex::new(document).map_err(one)?;
+        let root = self.types.root(operation.kind);
         let variables = self.variables(&operation);
         let broken = |Broken(reason): Broken| {
             tracing::error!(reason, "a document could not be planned");
             vec![GraphqlError::new(Code::Plan, "the gateway can't plan this document; its log says why")]
         };
-        let keys = ResponseKeys::of(&document, &self.reserved);
-        let (positions, steps) = self.lowered(&document, &keys, &operation, name).map_err(broken)?;
-        let mut shaping = Shaping::new(&self.types, &positions, &document, &keys);
+        let keys = ResponseKeys::of(document, &self.reserved);
+        let (positions, steps) = self.lowered(&operation, &fragments, &keys, token).map_err(broken)?;
+        let mut shaping = Shaping::new(&self.types, &positions, document, &keys);
         let root = shaping.root(operation.selections, root);
+        if shaping.is_exhausted() {
+            return Err(one(work::too_much()));
+        }
         let (shapes, scans) = (std::mem::take(&mut shaping.shapes), shaping.scans);
-        Ok(Plan {
+        let plan = Arc::new(Plan {
             kind: operation.kind,
             introspects: introspects(&shapes),
             variables,
@@ -183,7 +242,9 @@ impl Planner {
             scans,
             root,
             types: Arc::clone(&self.types),
-        })
+        });
+        self.kept.keep(text, name.as_deref(), &plan);
+        Ok(plan)
     }
 
     fn parse(&self, text: &str) -> Result<Document, Box<GraphqlError>> {
@@ -191,23 +252,6 @@ impl Planner {
         guarded(|| safe_parse_operation_with_token_limit(text, tokens))
             .ok_or_else(|| GraphqlError::new(Code::Syntax, "the document can't be read"))?
             .map_err(|error| Box::new(syntax(&error.to_string(), tokens)))
-    }
-
-    fn validate(&self, document: &Document) -> Result<(), Vec<GraphqlError>> {
-        let errors = guarded(|| validate(self.schema(), document, &self.rules));
-        let errors = errors
-            .ok_or_else(|| vec![GraphqlError::new(Code::Invalid, "the document can't be validated")])?;
-        if errors.is_empty() {
-            return Ok(());
-        }
-        Err(errors
-            .into_iter()
-            .map(|error| {
-                let places = error.locations.iter().map(|place| (place.line as u32, place.column as u32));
-                let locations = places.collect();
-                GraphqlError { locations, ..GraphqlError::new(Code::Invalid, error.message) }
-            })
-            .collect())
     }
 
     fn variables(&self, operation: &Operation<'_>) -> Vec<Variable> {
@@ -227,38 +271,37 @@ impl Planner {
     /// The positions and steps of an operation; what the gateway answers by itself is not planned.
     fn lowered(
         &self,
-        document: &Document,
-        keys: &ResponseKeys<'_>,
         operation: &Operation<'_>,
-        name: Option<&str>,
+        fragments: &FragmentIndex<'_>,
+        keys: &ResponseKeys<'_>,
+        token: &CancellationToken,
     ) -> Result<(Vec<Position>, Vec<Step>), Broken> {
         let mut lowering = Lowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
-        if let Some(mut document) = without_introspection(document, name) {
+        if let Some(mut document) = operation.planned(fragments) {
             keys.rename(&mut document);
-            if let Some(node) = self.planned(&document, name, operation.kind)? {
+            if let Some(node) = self.planned(&document, operation.kind, token)? {
                 lowering.node(&node)?;
             }
         }
         Ok((lowering.positions, lowering.steps))
     }
 
-    /// The library's plan; none where conditions leave nothing of the operation.
+    /// The library's plan of a document with one operation; none where conditions leave nothing of it.
     fn planned(
         &self,
         document: &Document,
-        name: Option<&str>,
         kind: OperationKind,
+        token: &CancellationToken,
     ) -> Result<Option<PlanNode>, Broken> {
         let plan = guarded(|| {
-            let normalized = normalize_operation(&self.hive.supergraph, document, name)
+            let normalized = normalize_operation(&self.hive.supergraph, document, None)
                 .map_err(|error| Broken(error.to_string()))?;
             if normalized.operation.selection_set.is_empty() {
                 return Ok(None);
             }
-            let token = CancellationToken::with_timeout(TIMEOUT);
             let plan = |hive: &Hive, operation: &Normalized| {
                 let overrides = PlannerOverrideContext::from_percentage(0.0);
-                hive.plan_from_normalized_operation(operation, overrides, &token)
+                hive.plan_from_normalized_operation(operation, overrides, token)
             };
             let operation = &normalized.operation;
             let planned = match (plan(&self.hive, operation), &self.again) {
@@ -303,115 +346,15 @@ fn syntax(text: &str, tokens: usize) -> GraphqlError {
         Some((line.parse().ok()?, column.trim_end_matches(':').parse().ok()?))
     });
     let message = if message.is_empty() { text.trim().to_owned() } else { message };
-    let error = GraphqlError::new(Code::Syntax, format!("the document is no GraphQL: {message}"));
+    let message = format!("the document is no GraphQL: {}", shortened(&message));
+    let error = GraphqlError::new(Code::Syntax, message);
     place.map_or(error.clone(), |place| error.at(place))
-}
-
-/// The operation of this name, or the only one.
-fn chosen<'d>(document: &'d Document, name: Option<&str>) -> Result<Operation<'d>, Box<GraphqlError>> {
-    let mut found: Option<&OperationDefinition> = None;
-    for definition in &document.definitions {
-        let Definition::Operation(operation) = definition else { continue };
-        let own = match operation {
-            OperationDefinition::Query(query) => query.name.as_deref(),
-            OperationDefinition::Mutation(mutation) => mutation.name.as_deref(),
-            OperationDefinition::Subscription(subscription) => subscription.name.as_deref(),
-            OperationDefinition::SelectionSet(_) => None,
-        };
-        match (name, found) {
-            (Some(name), _) if own != Some(name) => {}
-            (None, Some(_)) => {
-                let message = "the document has several operations: say by `operationName` which one";
-                return Err(Box::new(GraphqlError::new(Code::Operation, message)));
-            }
-            _ => found = Some(operation),
-        }
-    }
-    let missing = || match name {
-        Some(name) => format!("the document has no operation `{name}`"),
-        None => "the document has no operation".to_owned(),
-    };
-    let operation = found.ok_or_else(|| GraphqlError::new(Code::Operation, missing()))?;
-    Ok(match operation {
-        OperationDefinition::SelectionSet(selections) => {
-            Operation { kind: OperationKind::Query, variables: &[], selections }
-        }
-        OperationDefinition::Query(query) => Operation {
-            kind: OperationKind::Query,
-            variables: &query.variable_definitions,
-            selections: &query.selection_set,
-        },
-        OperationDefinition::Mutation(mutation) => Operation {
-            kind: OperationKind::Mutation,
-            variables: &mutation.variable_definitions,
-            selections: &mutation.selection_set,
-        },
-        OperationDefinition::Subscription(_) => {
-            let message = "subscriptions are not supported";
-            return Err(Box::new(GraphqlError::new(Code::Operation, message)));
-        }
-    })
-}
-
-/// The document without what the gateway answers by itself; none if nothing else is asked.
-fn without_introspection(document: &Document, name: Option<&str>) -> Option<Document> {
-    let mut document = document.clone();
-    let fragments = document.clone();
-    let mut is_left = false;
-    for definition in &mut document.definitions {
-        let Definition::Operation(operation) = definition else { continue };
-        let (own, selections) = match operation {
-            OperationDefinition::Query(query) => (query.name.clone(), &mut query.selection_set),
-            OperationDefinition::Mutation(mutation) => (mutation.name.clone(), &mut mutation.selection_set),
-            OperationDefinition::SelectionSet(selections) => (None, selections),
-            OperationDefinition::Subscription(_) => continue,
-        };
-        if name.is_none() || name == own.as_deref() {
-            *selections = left(selections, &fragments);
-            is_left = !selections.items.is_empty();
-        }
-    }
-    is_left.then_some(document)
-}
-
-/// A selection of a root type without `__schema`, `__type` and `__typename`, its fragments in their places.
-fn left(selections: &SelectionSet, document: &Document) -> SelectionSet {
-    let mut items = Vec::new();
-    for item in &selections.items {
-        match item {
-            Selection::Field(field) if field.name.starts_with("__") => {}
-            Selection::Field(_) => items.push(item.clone()),
-            Selection::InlineFragment(fragment) => {
-                let mut fragment = fragment.clone();
-                fragment.selection_set = left(&fragment.selection_set, document);
-                if !fragment.selection_set.items.is_empty() {
-                    items.push(Selection::InlineFragment(fragment));
-                }
-            }
-            Selection::FragmentSpread(spread) => {
-                let fragment = document.definitions.iter().find_map(|definition| match definition {
-                    Definition::Fragment(fragment) if fragment.name == spread.fragment_name => Some(fragment),
-                    _ => None,
-                });
-                let Some(fragment) = fragment else { continue };
-                let selection_set = left(&fragment.selection_set, document);
-                if !selection_set.items.is_empty() {
-                    items.push(Selection::InlineFragment(
-                        graphql_tools::static_graphql::query::InlineFragment {
-                            position: spread.position,
-                            type_condition: Some(fragment.type_condition.clone()),
-                            directives: spread.directives.clone(),
-                            selection_set,
-                        },
-                    ));
-                }
-            }
-        }
-    }
-    SelectionSet { span: selections.span, items }
 }
 
 fn introspects(shapes: &[Shape]) -> bool {
     let fields = shapes.iter().flat_map(|shape| &shape.variants).flat_map(|variant| variant.fields.iter());
     fields.into_iter().any(|field| matches!(field.source, shape::Source::Introspection(_)))
 }
+
+#[cfg(test)]
+mod tests;

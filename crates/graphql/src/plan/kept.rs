@@ -1,26 +1,41 @@
-//! Plans that were made, by their documents: the oldest go when there are too many bytes of them.
+//! Plans that were made, by their documents: those that nobody asked for again go first when they take too much memory.
+//!
+//! A plan counts with what it takes (`weight.rs`), and with its document's text. The queue is a clock: one at its head that was
+//! used since it went in goes back once, so that a flood of documents that come once passes through and leaves the
+//! others.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::Plan;
+use super::{Plan, weight};
 
 pub(crate) struct Kept {
     most: usize,
     plans: RwLock<Plans>,
 }
 
-/// A plan, by its operation's name.
-type Named = (Option<Box<str>>, Arc<Plan>);
+/// The document of a plan, and the name of its operation.
+type Key = (Arc<str>, Option<Box<str>>);
 
 #[derive(Default)]
 struct Plans {
     /// By document, and then by the operation's name.
-    known: HashMap<Arc<str>, Vec<Named>>,
-    /// The documents, the oldest first.
-    order: VecDeque<Arc<str>>,
+    known: HashMap<Arc<str>, Vec<KeptPlan>>,
+    /// Those that may go next.
+    order: VecDeque<Key>,
     bytes: usize,
 }
+
+struct KeptPlan {
+    operation: Option<Box<str>>,
+    plan: Arc<Plan>,
+    bytes: usize,
+    is_used: AtomicBool,
+}
+
+/// What an entry takes beside its plan and its document's text.
+const EACH: usize = 256;
 
 impl Kept {
     pub(crate) fn new(most: usize) -> Self {
@@ -29,28 +44,60 @@ impl Kept {
 
     pub(crate) fn get(&self, text: &str, name: Option<&str>) -> Option<Arc<Plan>> {
         let plans = self.plans.read().unwrap_or_else(PoisonError::into_inner);
-        let known = plans.known.get(text)?;
-        known.iter().find(|(known, _)| known.as_deref() == name).map(|(_, plan)| Arc::clone(plan))
+        let known = plans.known.get(text)?.iter().find(|known| known.operation.as_deref() == name)?;
+        if !known.is_used.load(Relaxed) {
+            known.is_used.store(true, Relaxed);
+        }
+        Some(Arc::clone(&known.plan))
     }
 
+    /// Keeps a plan, unless it takes a good part of the room by itself.
     pub(crate) fn keep(&self, text: &str, name: Option<&str>, plan: &Arc<Plan>) {
-        let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
-        let entry = (name.map(Into::into), Arc::clone(plan));
-        if let Some(known) = plans.known.get_mut(text) {
-            if !known.iter().any(|(known, _)| known.as_deref() == name) {
-                known.push(entry);
-            }
+        let bytes = weight::of(plan) + text.len() + name.map_or(0, str::len) + EACH;
+        if bytes > self.most / 4 {
             return;
         }
-        plans.bytes += text.len();
-        let text: Arc<str> = text.into();
-        plans.order.push_back(Arc::clone(&text));
-        plans.known.insert(text, vec![entry]);
-        while plans.bytes > self.most
-            && let Some(oldest) = plans.order.pop_front()
+        let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
+        let text: Arc<str> = match plans.known.get_key_value(text) {
+            Some((known, _)) => Arc::clone(known),
+            None => text.into(),
+        };
+        let entries = plans.known.entry(Arc::clone(&text)).or_default();
+        if entries.iter().any(|known| known.operation.as_deref() == name) {
+            return;
+        }
+        let operation: Option<Box<str>> = name.map(Into::into);
+        let is_used = AtomicBool::new(false);
+        entries.push(KeptPlan { operation: operation.clone(), plan: Arc::clone(plan), bytes, is_used });
+        plans.order.push_back((text, operation));
+        plans.bytes += bytes;
+        plans.shrink(self.most);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.plans.read().unwrap().bytes
+    }
+}
+
+impl Plans {
+    fn shrink(&mut self, most: usize) {
+        while self.bytes > most
+            && let Some((text, operation)) = self.order.pop_front()
         {
-            plans.bytes -= oldest.len();
-            plans.known.remove(&oldest);
+            let Some(entries) = self.known.get_mut(&text) else { continue };
+            let Some(place) = entries.iter().position(|known| known.operation == operation) else { continue };
+            if entries[place].is_used.swap(false, Relaxed) {
+                self.order.push_back((text, operation));
+                continue;
+            }
+            self.bytes -= entries.swap_remove(place).bytes;
+            if entries.is_empty() {
+                self.known.remove(&text);
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

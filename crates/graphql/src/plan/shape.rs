@@ -127,6 +127,8 @@ pub(crate) struct Shaping<'d> {
     pub(crate) shapes: Vec<Shape>,
     /// How many scans there are.
     pub(crate) scans: usize,
+    /// The work that was done.
+    work: usize,
 }
 
 impl Plan {
@@ -156,6 +158,10 @@ impl Plan {
     }
 }
 
+/// The most work: for one selection as many units as it has fields, and more where fields are compared with each other.
+/// Objects of different types may multiply selections at each level.
+const WORK: usize = 500_000;
+
 impl<'d> Shaping<'d> {
     pub(crate) fn new(
         types: &'d Types,
@@ -176,7 +182,13 @@ impl<'d> Shaping<'d> {
             known: HashMap::new(),
             shapes: Vec::new(),
             scans: 0,
+            work: 0,
         }
+    }
+
+    /// Whether there was more work than may be done, so that shapes are missing.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.work > WORK
     }
 
     /// The shape of an operation.
@@ -277,12 +289,17 @@ impl<'d> Shaping<'d> {
         parent: TypeId,
         parts: &[Part],
     ) -> Box<[Field]> {
-        let mut collected = Vec::new();
+        let mut collected: Vec<Collected<'d>> = Vec::new();
         let mut visited = Vec::new();
+        if self.is_exhausted() {
+            return Box::default();
+        }
         for part in parts {
             let Some(set) = self.sets.get(&part.set).copied() else { continue };
             self.collect(set, object, &part.when, &mut visited, &mut collected);
         }
+        let fields = collected.iter().map(|field| field.fields.len()).sum::<usize>();
+        self.work += 1 + fields + (visited.len() + fields).pow(2) / 256;
         collected.into_iter().filter_map(|field| self.field(position, object, parent, field)).collect()
     }
 

@@ -1,0 +1,88 @@
+//! Documents that take more than they are long, of which each is made by a function.
+
+use std::fmt::Write;
+
+/// Fragments that each spread the next one twice, and the last one another that there is none of.
+pub(crate) fn doubled_to_nothing(levels: usize) -> String {
+    let mut text = "{ t { ...F0 } }".to_owned();
+    for level in 0..levels {
+        let _ = write!(text, " fragment F{level} on T {{ ...F{0} ...F{0} }}", level + 1);
+    }
+    text
+}
+
+/// Fragments that each ask for the next one in two fields.
+pub(crate) fn doubled(levels: usize, fields: [&str; 2]) -> String {
+    let [one, other] = fields;
+    let mut text = "query A { t { ...F0 } }".to_owned();
+    for level in 0..levels {
+        let _ = write!(
+            text,
+            " fragment F{level} on T {{ {one} {{ ...F{0} }} {other} {{ ...F{0} }} }}",
+            level + 1
+        );
+    }
+    let _ = write!(text, " fragment F{levels} on T {{ id }}");
+    text
+}
+
+/// An operation that is not chosen beside one that is harmless.
+pub(crate) fn beside(harmless: &str, hostile: &str) -> String {
+    format!("query Chosen {harmless} query Beside {hostile}")
+}
+
+/// Fields of one name that all are different.
+pub(crate) fn conflicting(count: usize) -> String {
+    let fields: String = (0..count).map(|number| format!("x: f{number} ")).collect();
+    format!("{{ t {{ {fields} }} }}")
+}
+
+/// Spreads of fragments that there are none of.
+pub(crate) fn undefined_spreads(count: usize) -> String {
+    let spreads: String = (0..count).map(|number| format!("...F{number} ")).collect();
+    format!("{{ t {{ {spreads} }} }}")
+}
+
+/// Fields within each other, from service to service and back.
+pub(crate) fn hops(depth: usize, fields: [&str; 2]) -> String {
+    let inner: String = (0..depth).map(|level| format!("{} {{ ", fields[level % 2])).collect();
+    format!("{{ t {{ {inner} id {} }} }}", "} ".repeat(depth))
+}
+
+/// Leaves below a field with a long argument.
+pub(crate) fn long_argument(bytes: usize, leaves: usize) -> String {
+    let leaves: String = (0..leaves).map(|number| format!("a{number}: id ")).collect();
+    format!("{{ t {{ of(text: \"{}\") {{ {leaves} }} }} }}", "x".repeat(bytes))
+}
+
+/// Fragments that each have the next one within them.
+pub(crate) fn chain(length: usize) -> String {
+    let mut text = "{ t { ...F0 } }".to_owned();
+    for level in 0..length {
+        let _ = write!(text, " fragment F{level} on T {{ id ...F{} }}", level + 1);
+    }
+    let _ = write!(text, " fragment F{length} on T {{ id }}");
+    text
+}
+
+/// Objects of two types that each select further ones, so that what an object may have doubles at each level.
+pub(crate) fn divided(depth: usize) -> String {
+    fn of(depth: usize) -> String {
+        match depth {
+            0 => "id".to_owned(),
+            _ => format!("next {{ {} }}", either(depth - 1)),
+        }
+    }
+    fn either(depth: usize) -> String {
+        let below = of(depth);
+        format!(
+            "{below} ... on One {{ {} }} ... on Other {{ {} }}",
+            named(depth, "one"),
+            named(depth, "other")
+        )
+    }
+    fn named(depth: usize, name: &str) -> String {
+        (0..depth).fold(format!("{name}: id"), |inner, _| format!("next {{ {inner} }}"))
+    }
+    format!("{{ node {{ {} }} }}", either(depth))
+}

@@ -1,0 +1,180 @@
+//! The fragments of a document, each behind those that it spreads.
+//!
+//! A document with a spread of no fragment, two fragments of one name, or a fragment within itself is refused here, in
+//! time linear in its size and without recursion over spreads: everything behind may rely on it.
+
+use std::collections::HashMap;
+
+use graphql_tools::parser::Pos;
+use graphql_tools::static_graphql::query::{
+    Definition, Document, FragmentDefinition, OperationDefinition, Selection, SelectionSet,
+};
+
+use crate::error::{Code, GraphqlError};
+
+/// The most operations of a document: rules of validation go through the fragments once for each.
+const OPERATIONS: usize = 100;
+
+/// The fragments of a document.
+pub(crate) struct FragmentIndex<'d> {
+    by_name: HashMap<&'d str, &'d FragmentDefinition>,
+    /// Each behind those that it spreads.
+    ordered: Vec<&'d FragmentDefinition>,
+}
+
+/// A spread of a fragment.
+struct Spread<'d> {
+    name: &'d str,
+    position: Pos,
+}
+
+/// How far the search has come with a fragment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Open,
+    Done,
+}
+
+impl<'d> FragmentIndex<'d> {
+    /// Indexes a document.
+    pub(crate) fn new(document: &'d Document) -> Result<Self, Box<GraphqlError>> {
+        let mut by_name = HashMap::new();
+        let mut operations = 0;
+        for definition in &document.definitions {
+            match definition {
+                Definition::Operation(_) => operations += 1,
+                Definition::Fragment(fragment) => {
+                    if by_name.insert(fragment.name.as_str(), fragment).is_some() {
+                        let message = format!("There can be only one fragment named \"{}\".", fragment.name);
+                        return Err(invalid(message, fragment.position));
+                    }
+                }
+            }
+        }
+        if operations > OPERATIONS {
+            let message =
+                format!("the document has {operations} operations; at most {OPERATIONS} are allowed");
+            return Err(Box::new(GraphqlError::new(Code::Limit, message)));
+        }
+        let mut index = Self { by_name, ordered: Vec::new() };
+        for definition in &document.definitions {
+            if let Definition::Operation(operation) = definition {
+                index.known(&spreads(selections(operation)))?;
+            }
+        }
+        index.order(document)?;
+        Ok(index)
+    }
+
+    /// The fragment of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<&'d FragmentDefinition> {
+        self.by_name.get(name).copied()
+    }
+
+    /// All fragments, each behind those that it spreads.
+    pub(crate) fn ordered(&self) -> &[&'d FragmentDefinition] {
+        &self.ordered
+    }
+
+    /// The fragments that a selection reaches, in the order of [`Self::ordered`].
+    pub(crate) fn reached(&self, selections: &'d SelectionSet) -> Vec<&'d FragmentDefinition> {
+        let mut reached: HashMap<&str, ()> = HashMap::new();
+        let mut open = vec![selections];
+        while let Some(set) = open.pop() {
+            for spread in spreads(set) {
+                if reached.insert(spread.name, ()).is_none()
+                    && let Some(fragment) = self.get(spread.name)
+                {
+                    open.push(&fragment.selection_set);
+                }
+            }
+        }
+        let is_reached = |fragment: &&&FragmentDefinition| reached.contains_key(fragment.name.as_str());
+        self.ordered.iter().filter(is_reached).copied().collect()
+    }
+
+    fn known(&self, spreads: &[Spread<'d>]) -> Result<(), Box<GraphqlError>> {
+        match spreads.iter().find(|spread| !self.by_name.contains_key(spread.name)) {
+            Some(spread) => Err(invalid(format!("Unknown fragment \"{}\".", spread.name), spread.position)),
+            None => Ok(()),
+        }
+    }
+
+    /// Orders the fragments, depth first.
+    fn order(&mut self, document: &'d Document) -> Result<(), Box<GraphqlError>> {
+        let mut progress: HashMap<&str, Progress> = HashMap::new();
+        let mut open: Vec<(&'d FragmentDefinition, std::vec::IntoIter<Spread<'d>>)> = Vec::new();
+        for definition in &document.definitions {
+            let Definition::Fragment(root) = definition else { continue };
+            if progress.contains_key(root.name.as_str()) {
+                continue;
+            }
+            self.enter(root, &mut progress, &mut open)?;
+            while let Some((fragment, spreads)) = open.last_mut() {
+                let Some(spread) = spreads.next() else {
+                    progress.insert(&fragment.name, Progress::Done);
+                    self.ordered.push(fragment);
+                    open.pop();
+                    continue;
+                };
+                match progress.get(spread.name) {
+                    Some(Progress::Done) => {}
+                    Some(Progress::Open) => {
+                        let message = format!("the fragment `{}` has itself within it", spread.name);
+                        return Err(invalid(message, spread.position));
+                    }
+                    None => {
+                        let Some(below) = self.get(spread.name) else { continue };
+                        self.enter(below, &mut progress, &mut open)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(
+        &self,
+        fragment: &'d FragmentDefinition,
+        progress: &mut HashMap<&'d str, Progress>,
+        open: &mut Vec<(&'d FragmentDefinition, std::vec::IntoIter<Spread<'d>>)>,
+    ) -> Result<(), Box<GraphqlError>> {
+        let spreads = spreads(&fragment.selection_set);
+        self.known(&spreads)?;
+        progress.insert(&fragment.name, Progress::Open);
+        open.push((fragment, spreads.into_iter()));
+        Ok(())
+    }
+}
+
+/// The selection set of an operation.
+pub(crate) fn selections(operation: &OperationDefinition) -> &SelectionSet {
+    match operation {
+        OperationDefinition::SelectionSet(selections) => selections,
+        OperationDefinition::Query(query) => &query.selection_set,
+        OperationDefinition::Mutation(mutation) => &mutation.selection_set,
+        OperationDefinition::Subscription(subscription) => &subscription.selection_set,
+    }
+}
+
+/// The spreads within a selection set, those of other fragments left out.
+fn spreads(set: &SelectionSet) -> Vec<Spread<'_>> {
+    let (mut spreads, mut open) = (Vec::new(), vec![set]);
+    while let Some(set) = open.pop() {
+        for item in &set.items {
+            match item {
+                Selection::Field(field) => open.push(&field.selection_set),
+                Selection::InlineFragment(fragment) => open.push(&fragment.selection_set),
+                Selection::FragmentSpread(spread) => {
+                    spreads.push(Spread { name: &spread.fragment_name, position: spread.position });
+                }
+            }
+        }
+    }
+    spreads
+}
+
+fn invalid(message: String, position: Pos) -> Box<GraphqlError> {
+    let place = (position.line as u32, position.column as u32);
+    Box::new(GraphqlError::new(Code::Invalid, message).at(place))
+}

@@ -1,0 +1,328 @@
+//! Whether fields of one name at one place are the same ("Field Selection Merging", 5.3.2 of the specification).
+//!
+//! The validation library compares every pair of fields, and every pair of fragments once more, which is quadratic and
+//! tells each conflict many times. This is the algorithm of Simon Adameit
+//! (<https://xing.engineering/graphql-overlapping-fields-can-be-merged-fast>): all fields of one name at one place are a group; within it
+//! every one is compared with the first, and the selections of all of them are collected into the groups below. A group
+//! that was looked at is not looked at again. Types that exclude each other divide groups, which may multiply them at each
+//! level: so there is a limit on the work, too.
+
+use std::collections::{HashMap, HashSet};
+
+use graphql_tools::static_graphql::query::{Definition, Document, Field, Selection, SelectionSet, Value};
+use indexmap::IndexMap;
+
+use super::fragments::{FragmentIndex, selections};
+use super::root;
+use crate::error::{Code, GraphqlError};
+use crate::plan::types::{Ty, TypeId, Types};
+
+/// How many selections are looked at, for documents whose operations expand to as many selections as they may by default
+/// ten times as many as needed.
+const VISITS: usize = 200_000;
+/// How many conflicts are told.
+const CONFLICTS: usize = 10;
+
+/// A field that is selected at a place.
+#[derive(Clone, Copy)]
+struct Occurrence<'d> {
+    field: &'d Field,
+    parent: Option<TypeId>,
+}
+
+/// The fields of one place, by their names in the answer.
+type Groups<'d> = IndexMap<&'d str, Vec<Occurrence<'d>>>;
+
+/// What ends the search: there is no work left, or enough was found.
+struct Stop;
+
+struct Merging<'a, 'd> {
+    types: &'a Types,
+    fragments: &'a FragmentIndex<'d>,
+    /// The numbers of fields' arguments; equal arguments have equal numbers.
+    arguments: HashMap<usize, usize>,
+    numbers: HashMap<String, usize>,
+    /// The groups whose shapes were compared, and those whose fields were, by the addresses of their fields.
+    shapes: HashSet<Box<[usize]>>,
+    fields: HashSet<Box<[usize]>>,
+    typename: Option<Ty>,
+    visits: usize,
+    path: Vec<&'d str>,
+    errors: Vec<GraphqlError>,
+}
+
+/// Checks all operations of a document.
+pub(crate) fn check<'d>(
+    document: &'d Document,
+    fragments: &FragmentIndex<'d>,
+    types: &Types,
+) -> Result<(), Vec<GraphqlError>> {
+    let string = types.find("String").map(|string| Ty::NonNull(Box::new(Ty::Named(string))));
+    let mut merging = Merging {
+        types,
+        fragments,
+        arguments: HashMap::new(),
+        numbers: HashMap::new(),
+        shapes: HashSet::new(),
+        fields: HashSet::new(),
+        typename: string,
+        visits: 0,
+        path: Vec::new(),
+        errors: Vec::new(),
+    };
+    for definition in &document.definitions {
+        let Definition::Operation(operation) = definition else { continue };
+        let root = root(operation, types);
+        if merging.operation(selections(operation), root).is_err() {
+            break;
+        }
+    }
+    if merging.errors.is_empty() { Ok(()) } else { Err(merging.errors) }
+}
+
+impl<'d> Merging<'_, 'd> {
+    fn operation(&mut self, selections: &'d SelectionSet, root: Option<TypeId>) -> Result<(), Stop> {
+        let groups = self.collect([(selections, root)])?;
+        self.same_shapes(&groups)?;
+        self.same_fields(&groups)
+    }
+
+    /// Checks that all values of a name have the same form, whatever objects they are of.
+    fn same_shapes(&mut self, groups: &Groups<'d>) -> Result<(), Stop> {
+        for (key, group) in groups {
+            if !self.shapes.insert(addresses(group)) {
+                continue;
+            }
+            self.path.push(key);
+            let mut others = group.iter();
+            let first = others.find_map(|known| Some((known, self.ty(*known)?)));
+            let conflict = first.and_then(|(first, ty)| {
+                let other = others.find(|other| {
+                    self.ty(**other).is_some_and(|other| is_other_shape(self.types, ty, other))
+                })?;
+                let other_ty = self.ty(*other)?;
+                let (one, two) = (self.types.written(ty), self.types.written(other_ty));
+                let reason = format!("they return conflicting types \"{one}\" and \"{two}\"");
+                Some((reason, *first, *other))
+            });
+            match conflict {
+                Some((reason, first, other)) => {
+                    self.conflict(&reason, "they return conflicting types", first, other)?;
+                }
+                None => {
+                    let below = self.collect(self.below(group))?;
+                    self.same_shapes(&below)?;
+                }
+            }
+            self.path.pop();
+        }
+        Ok(())
+    }
+
+    /// Checks that fields of a name are the same one where an object may have both.
+    fn same_fields(&mut self, groups: &Groups<'d>) -> Result<(), Stop> {
+        for (key, group) in groups {
+            self.path.push(key);
+            for group in self.divided(group)? {
+                if !self.fields.insert(addresses(&group)) {
+                    continue;
+                }
+                let Some((first, others)) = group.split_first() else { continue };
+                let arguments = self.arguments(first.field);
+                let mut conflict = None;
+                for other in others {
+                    if other.field.name != first.field.name {
+                        let (one, two) = (&first.field.name, &other.field.name);
+                        conflict = Some((format!("\"{one}\" and \"{two}\" are different fields"), *other));
+                    } else if self.arguments(other.field) != arguments {
+                        conflict = Some(("they have differing arguments".to_owned(), *other));
+                    }
+                    if conflict.is_some() {
+                        break;
+                    }
+                }
+                match conflict {
+                    Some((reason, other)) => self.conflict(&reason, &reason, *first, other)?,
+                    None => {
+                        let below = self.collect(self.below(&group))?;
+                        self.same_fields(&below)?;
+                    }
+                }
+            }
+            self.path.pop();
+        }
+        Ok(())
+    }
+
+    /// The fields of a group that one object may have, for each object type that is named: those of that type, and those of
+    /// interfaces and unions.
+    fn divided(&mut self, group: &[Occurrence<'d>]) -> Result<Vec<Vec<Occurrence<'d>>>, Stop> {
+        let is_object = |known: &Occurrence<'_>| known.parent.is_some_and(|id| self.types.is_object(id));
+        let (of_objects, shared): (Vec<Occurrence<'d>>, Vec<_>) = group.iter().copied().partition(is_object);
+        let mut by_object: IndexMap<Option<TypeId>, Vec<Occurrence<'d>>> = IndexMap::new();
+        for known in of_objects {
+            by_object.entry(known.parent).or_default().push(known);
+        }
+        if by_object.len() < 2 {
+            return Ok(vec![group.to_vec()]);
+        }
+        self.visit(by_object.len() * shared.len())?;
+        Ok(by_object
+            .into_values()
+            .map(|mut own| {
+                own.extend(shared.iter().copied());
+                own
+            })
+            .collect())
+    }
+
+    /// The selections below the fields of a group.
+    fn below(&self, group: &[Occurrence<'d>]) -> Vec<(&'d SelectionSet, Option<TypeId>)> {
+        let below = |known: &Occurrence<'d>| {
+            let ty = self.ty(*known).map(Ty::named);
+            (!known.field.selection_set.items.is_empty()).then_some((&known.field.selection_set, ty))
+        };
+        group.iter().filter_map(below).collect()
+    }
+
+    /// The fields of selections, with those of their fragments.
+    fn collect(
+        &mut self,
+        sets: impl IntoIterator<Item = (&'d SelectionSet, Option<TypeId>)>,
+    ) -> Result<Groups<'d>, Stop> {
+        let mut groups = Groups::new();
+        let mut spread: HashSet<&str> = HashSet::new();
+        let mut open: Vec<(&SelectionSet, Option<TypeId>)> = sets.into_iter().collect();
+        open.reverse();
+        while let Some((set, parent)) = open.pop() {
+            self.visit(set.items.len())?;
+            for item in &set.items {
+                match item {
+                    Selection::Field(field) => {
+                        let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
+                        groups.entry(key).or_default().push(Occurrence { field, parent });
+                    }
+                    Selection::InlineFragment(fragment) => {
+                        let condition = fragment.type_condition.as_ref();
+                        let ty = condition.map_or(parent, |name| self.types.find(name.as_ref()));
+                        open.push((&fragment.selection_set, ty));
+                    }
+                    Selection::FragmentSpread(known) => {
+                        if spread.insert(&known.fragment_name)
+                            && let Some(fragment) = self.fragments.get(&known.fragment_name)
+                        {
+                            let ty = self.types.find(fragment.type_condition.as_ref());
+                            open.push((&fragment.selection_set, ty));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    fn visit(&mut self, count: usize) -> Result<(), Stop> {
+        self.visits += count;
+        if self.visits > VISITS {
+            let message =
+                "the document selects fields of one name at one place in too many ways to compare them";
+            self.errors = vec![GraphqlError::new(Code::Limit, message)];
+            return Err(Stop);
+        }
+        Ok(())
+    }
+
+    fn ty(&self, known: Occurrence<'d>) -> Option<&Ty> {
+        if known.field.name == "__typename" {
+            return self.typename.as_ref();
+        }
+        self.types.field(known.parent?, &known.field.name).map(|field| &field.ty)
+    }
+
+    /// The number of a field's arguments.
+    fn arguments(&mut self, field: &'d Field) -> usize {
+        let address = std::ptr::from_ref(field).addr();
+        if let Some(number) = self.arguments.get(&address) {
+            return *number;
+        }
+        let mut members: Vec<String> =
+            field.arguments.iter().map(|(name, value)| member(name, value)).collect();
+        members.sort_unstable();
+        let next = self.numbers.len();
+        let number = *self.numbers.entry(members.join(",")).or_insert(next);
+        self.arguments.insert(address, number);
+        number
+    }
+
+    fn conflict(
+        &mut self,
+        reason: &str,
+        plain: &str,
+        first: Occurrence<'d>,
+        other: Occurrence<'d>,
+    ) -> Result<(), Stop> {
+        let place = |known: Occurrence<'_>| {
+            let position = known.field.position;
+            (position.line as u32, position.column as u32)
+        };
+        let told = |reason: &str| {
+            let (outer, inner) =
+                self.path.split_first().map_or(("", &[][..]), |(outer, inner)| (*outer, inner));
+            let inner: String =
+                inner.iter().map(|key| format!("subfields \"{key}\" conflict because ")).collect();
+            format!(
+                "Fields \"{outer}\" conflict because {inner}{reason}. \
+                 Use different aliases on the fields to fetch both if this was intentional."
+            )
+        };
+        let error = GraphqlError::new(Code::Invalid, told(reason)).or_plainly(told(plain));
+        self.errors.push(error.at(place(first)).at(place(other)));
+        if self.errors.len() < CONFLICTS { Ok(()) } else { Err(Stop) }
+    }
+}
+
+/// Whether values of two types have different forms.
+fn is_other_shape(types: &Types, one: &Ty, other: &Ty) -> bool {
+    match (one, other) {
+        (Ty::NonNull(one), Ty::NonNull(other)) | (Ty::List(one), Ty::List(other)) => {
+            is_other_shape(types, one, other)
+        }
+        (Ty::Named(one), Ty::Named(other)) => {
+            one != other && !(types.is_composite(*one) && types.is_composite(*other))
+        }
+        _ => true,
+    }
+}
+
+fn addresses(group: &[Occurrence<'_>]) -> Box<[usize]> {
+    let mut addresses: Vec<usize> =
+        group.iter().map(|known| std::ptr::from_ref(known.field).addr()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.into()
+}
+
+fn member(name: &str, value: &Value) -> String {
+    format!("{name}:{}", canonical(value))
+}
+
+/// A value as a text that only equal ones have: members of objects in one order.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Variable(name) => format!("${name}"),
+        Value::Int(number) => number.as_i64().map_or_else(String::new, |number| number.to_string()),
+        Value::Float(number) => format!("{:x}f", number.to_bits()),
+        Value::String(text) => format!("{text:?}"),
+        Value::Boolean(value) => format!("!{value}"),
+        Value::Null => "!null".to_owned(),
+        Value::Enum(name) => name.clone(),
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(","))
+        }
+        Value::Object(members) => {
+            let mut members: Vec<String> = members.iter().map(|(name, value)| member(name, value)).collect();
+            members.sort_unstable();
+            format!("{{{}}}", members.join(","))
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Limits on the text of a document, judged in one pass before it is parsed: its size, its nesting, the length of its names.
+
+use crate::error::{Code, GraphqlError};
+
+/// The longest document. Those of 5,000 tokens have a tenth of that, unless they carry long literals.
+pub(crate) const DOCUMENT_BYTES: usize = 256 << 10;
+/// How deep brackets may stand within each other, in values too: the parser goes down as deep.
+const NESTING: usize = 200;
+/// The longest name. An error message repeats names, some of them once for each of many others.
+const NAME_BYTES: usize = 256;
+
+/// Judges the size of a text.
+pub(crate) fn check_size(text: &str) -> Result<(), Box<GraphqlError>> {
+    if text.len() > DOCUMENT_BYTES {
+        let message = format!("the document has more than {DOCUMENT_BYTES} bytes");
+        return Err(Box::new(GraphqlError::new(Code::Limit, message)));
+    }
+    Ok(())
+}
+
+/// Judges a text before it is parsed.
+pub(crate) fn check(text: &str) -> Result<(), Box<GraphqlError>> {
+    let over = |message: String| Err(Box::new(GraphqlError::new(Code::Limit, message)));
+    check_size(text)?;
+    let bytes = text.as_bytes();
+    let (mut at, mut open) = (0, 0_usize);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b'#' => at += bytes[at..].iter().take_while(|byte| !matches!(byte, b'\n' | b'\r')).count(),
+            b'{' | b'[' | b'(' => open += 1,
+            b'}' | b']' | b')' => open = open.saturating_sub(1),
+            byte if is_of_name(*byte) => {
+                let length = bytes[at..].iter().take_while(|byte| is_of_name(**byte)).count();
+                if length > NAME_BYTES {
+                    return over(format!("the document has a name of more than {NAME_BYTES} bytes"));
+                }
+                at += length - 1;
+            }
+            _ => {}
+        }
+        if open > NESTING {
+            return over(format!("the document nests more than {NESTING} brackets within each other"));
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The position of the last byte of the string that begins here.
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let is_block = bytes[start..].starts_with(b"\"\"\"");
+    let mut at = start + if is_block { 3 } else { 1 };
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'"' if !is_block => return at,
+            b'"' if bytes[at..].starts_with(b"\"\"\"") => return at + 2,
+            b'\n' if !is_block => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}

@@ -1,0 +1,111 @@
+//! The operation of a document that is asked for, and what of the document the planner sees of it.
+
+use graphql_tools::static_graphql::query::{
+    Definition, Document, InlineFragment, OperationDefinition, Selection, SelectionSet, VariableDefinition,
+};
+
+use super::limits::fragments::{FragmentIndex, selections};
+use crate::OperationKind;
+use crate::error::{Code, GraphqlError};
+
+/// An operation of a document.
+pub(super) struct Operation<'d> {
+    pub(super) kind: OperationKind,
+    pub(super) variables: &'d [VariableDefinition],
+    pub(super) selections: &'d SelectionSet,
+    definition: &'d OperationDefinition,
+}
+
+impl<'d> Operation<'d> {
+    /// The operation of this name, or the only one.
+    pub(super) fn chosen(document: &'d Document, name: Option<&str>) -> Result<Self, Box<GraphqlError>> {
+        let mut found: Option<&OperationDefinition> = None;
+        for definition in &document.definitions {
+            let Definition::Operation(operation) = definition else { continue };
+            let own = match operation {
+                OperationDefinition::Query(query) => query.name.as_deref(),
+                OperationDefinition::Mutation(mutation) => mutation.name.as_deref(),
+                OperationDefinition::Subscription(subscription) => subscription.name.as_deref(),
+                OperationDefinition::SelectionSet(_) => None,
+            };
+            match (name, found) {
+                (Some(name), _) if own != Some(name) => {}
+                (None, Some(_)) => {
+                    let message = "the document has several operations: say by `operationName` which one";
+                    return Err(Box::new(GraphqlError::new(Code::Operation, message)));
+                }
+                _ => found = Some(operation),
+            }
+        }
+        let missing = || match name {
+            Some(name) => format!("the document has no operation `{name}`"),
+            None => "the document has no operation".to_owned(),
+        };
+        let definition = found.ok_or_else(|| GraphqlError::new(Code::Operation, missing()))?;
+        let (kind, variables) = match definition {
+            OperationDefinition::SelectionSet(_) => (OperationKind::Query, &[][..]),
+            OperationDefinition::Query(query) => (OperationKind::Query, &*query.variable_definitions),
+            OperationDefinition::Mutation(mutation) => {
+                (OperationKind::Mutation, &*mutation.variable_definitions)
+            }
+            OperationDefinition::Subscription(_) => {
+                let message = "subscriptions are not supported";
+                return Err(Box::new(GraphqlError::new(Code::Operation, message)));
+            }
+        };
+        Ok(Self { kind, variables, selections: selections(definition), definition })
+    }
+
+    /// A document of this operation alone and the fragments that it reaches, without what the gateway answers by itself;
+    /// none if nothing else is asked.
+    pub(super) fn planned(&self, fragments: &FragmentIndex<'d>) -> Option<Document> {
+        let left = left(self.selections, fragments);
+        if left.items.is_empty() {
+            return None;
+        }
+        let reached = fragments.reached(&left);
+        let reached: Vec<Definition> = reached.into_iter().cloned().map(Definition::Fragment).collect();
+        let mut definition = self.definition.clone();
+        let selections = match &mut definition {
+            OperationDefinition::SelectionSet(selections) => selections,
+            OperationDefinition::Query(query) => &mut query.selection_set,
+            OperationDefinition::Mutation(mutation) => &mut mutation.selection_set,
+            OperationDefinition::Subscription(subscription) => &mut subscription.selection_set,
+        };
+        *selections = left;
+        let mut definitions = vec![Definition::Operation(definition)];
+        definitions.extend(reached);
+        Some(Document { definitions })
+    }
+}
+
+/// A selection of a root type without `__schema`, `__type` and `__typename`, its fragments in their places.
+fn left(selections: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSet {
+    let mut items = Vec::new();
+    for item in &selections.items {
+        match item {
+            Selection::Field(field) if field.name.starts_with("__") => {}
+            Selection::Field(_) => items.push(item.clone()),
+            Selection::InlineFragment(fragment) => {
+                let mut fragment = fragment.clone();
+                fragment.selection_set = left(&fragment.selection_set, fragments);
+                if !fragment.selection_set.items.is_empty() {
+                    items.push(Selection::InlineFragment(fragment));
+                }
+            }
+            Selection::FragmentSpread(spread) => {
+                let Some(fragment) = fragments.get(&spread.fragment_name) else { continue };
+                let selection_set = left(&fragment.selection_set, fragments);
+                if !selection_set.items.is_empty() {
+                    items.push(Selection::InlineFragment(InlineFragment {
+                        position: spread.position,
+                        type_condition: Some(fragment.type_condition.clone()),
+                        directives: spread.directives.clone(),
+                        selection_set,
+                    }));
+                }
+            }
+        }
+    }
+    SelectionSet { span: selections.span, items }
+}

@@ -1,0 +1,209 @@
+//! Documents that are small and ask for much are refused before they take time or memory.
+
+use graphql_tools::parser::parse_query;
+
+use super::*;
+use crate::{Bindings, Kind, Part, compose};
+
+/// A type that two services know parts of, with two keys, and an interface.
+const PARTS: [(&str, &str); 3] = [
+    (
+        "one",
+        "type Query { t: T node: Node nodes: [Node] }
+         type T @key(fields: \"id\") @key(fields: \"no\") { id: ID! no: ID! a: T of(text: String): T f0: Int f1: Int }
+         interface Node { id: ID! next: Node }
+         type One implements Node { id: ID! next: Node } type Other implements Node { id: ID! next: Node }",
+    ),
+    ("two", "type T @key(fields: \"id\") @key(fields: \"no\") { id: ID! no: ID! b: T c: Int @shareable }"),
+    ("three", "type T @key(fields: \"id\") { id: ID! d: T c: Int @shareable }"),
+];
+
+pub(super) fn planner() -> Planner {
+    planner_with(&GraphqlLimits::default())
+}
+
+fn planner_with(limits: &GraphqlLimits) -> Planner {
+    let subgraphs: Vec<Subgraph> = PARTS
+        .iter()
+        .map(|(name, sdl)| Subgraph {
+            name: (*name).into(),
+            sdl: (*sdl).to_owned(),
+            kind: Kind::Remote {
+                path: "/graphql".into(),
+                bindings: Arc::<Bindings>::default(),
+                is_federated: true,
+            },
+        })
+        .collect();
+    let parts: Vec<Part<'_>> =
+        subgraphs.iter().map(|part| Part { name: &part.name, sdl: &part.sdl }).collect();
+    let supergraph = compose(&parts).expect("a supergraph");
+    Planner::new(&supergraph.sdl, subgraphs, limits, true).expect("a planner")
+}
+
+/// The codes of the errors of a document, and the length of all their texts.
+fn refused(planner: &Planner, text: &str, name: Option<&str>) -> (Vec<&'static str>, usize) {
+    let errors = planner.plan(text, name).expect_err("a refusal");
+    let length = errors.iter().map(|error| error.json().to_string().len()).sum();
+    (errors.iter().map(|error| error.code).collect(), length)
+}
+
+#[test]
+fn refuses_doubled_fragments_that_end_in_none() {
+    let planner = planner();
+    for levels in [2, 30, 60] {
+        let (codes, _) = refused(&planner, &hostile::doubled_to_nothing(levels), None);
+        assert_eq!(codes, ["graphql-invalid"]);
+    }
+}
+
+#[test]
+fn refuses_doubled_fragments_in_an_operation_that_is_not_chosen() {
+    let planner = planner();
+    let hostile = hostile::doubled(26, ["a", "a"]);
+    let text = format!("query Chosen {{ t {{ id }} }} {hostile}");
+    assert_eq!(refused(&planner, &text, Some("Chosen")).0, ["graphql-limit"]);
+}
+
+#[test]
+fn refuses_doubled_fragments_that_no_operation_uses() {
+    let planner = planner();
+    let fragments = hostile::doubled(26, ["a", "b"]).replace("query A { t { ...F0 } }", "");
+    let text = format!("{{ t {{ id }} }} {fragments}");
+    assert_eq!(refused(&planner, &text, None).0, ["graphql-limit"]);
+}
+
+#[test]
+fn tells_few_of_many_conflicts_in_an_operation_that_is_not_chosen() {
+    let planner = planner_with(&GraphqlLimits { aliases: 5000, ..GraphqlLimits::default() });
+    let fields: String = (0..250).map(|number| format!("x: f{} ", number % 2)).collect();
+    let text = hostile::beside("{ t { id } }", &format!("{{ t {{ {fields} }} }}"));
+    let (codes, length) = refused(&planner, &text, Some("Chosen"));
+    assert!(codes.iter().all(|code| *code == "graphql-invalid") && codes.len() <= 10, "{codes:?}");
+    assert!(length < 10_000, "{length}");
+    let (codes, length) = refused(&planner, &hostile::conflicting(1600), None);
+    assert!(codes.len() <= 21 && length < 20_000, "{} {length}", codes.len());
+}
+
+#[test]
+fn tells_one_of_many_spreads_of_no_fragment() {
+    let planner = planner();
+    let (codes, length) = refused(&planner, &hostile::undefined_spreads(1200), None);
+    assert_eq!(codes, ["graphql-invalid"]);
+    assert!(length < 1000, "{length}");
+}
+
+#[test]
+fn tells_few_of_many_mistakes_and_cuts_off_long_messages() {
+    let planner = planner();
+    let long = "x".repeat(200_000);
+    let (_, length) = refused(
+        &planner,
+        &format!("{{ t {{ f0(a: \"{long}\") of(text: [\"{long:.20000}\"]) {{ id }} }} }}"),
+        None,
+    );
+    assert!(length < 5000, "{length}");
+    let variables: String = (0..400).map(|number| format!("$v{number}: Int ")).collect();
+    let name = "q".repeat(250);
+    let (codes, length) = refused(&planner, &format!("query {name}({variables}) {{ t {{ id }} }}"), None);
+    assert!(codes.len() <= 21 && length < 20_000, "{} {length}", codes.len());
+    let (_, length) = refused(&planner, &format!("{{ t {{ \"{long}\" }} }}"), None);
+    assert!(length < 2000, "{length}");
+}
+
+#[test]
+fn refuses_names_operations_and_documents_beyond_all_measure() {
+    let planner = planner();
+    let name = "n".repeat(300);
+    assert_eq!(refused(&planner, &format!("{{ t {{ {name}: id }} }}"), None).0, ["graphql-limit"]);
+    let many: String = (0..150).map(|number| format!("query Q{number} {{ t {{ id }} }} ")).collect();
+    assert_eq!(refused(&planner, &many, Some("Q1")).0, ["graphql-limit"]);
+    let long = format!("{{ t {{ id }} }} # {}", "x".repeat(300_000));
+    assert_eq!(refused(&planner, &long, None).0, ["graphql-limit"]);
+}
+
+#[test]
+fn refuses_long_chains_of_fragments() {
+    let planner = planner();
+    assert_eq!(refused(&planner, &hostile::chain(500), None).0, ["graphql-limit"]);
+    assert!(planner.plan(&hostile::chain(50), None).is_ok());
+}
+
+#[test]
+fn refuses_what_expands_to_more_than_can_be_planned() {
+    let planner = planner();
+    for fields in [["a", "a: f0"], ["a", "of"], ["a", "b"]] {
+        let fields = fields.map(|field| field.split(':').next().unwrap_or_default());
+        let text = hostile::doubled(14, fields);
+        assert_eq!(refused(&planner, &text, None).0, ["graphql-limit"], "{fields:?}");
+    }
+    assert!(planner.plan(&hostile::doubled(5, ["a", "of"]), None).is_ok());
+}
+
+#[test]
+fn refuses_hops_between_services_that_share_several_keys() {
+    let planner = planner();
+    assert!(planner.plan(&hostile::hops(6, ["a", "b"]), None).is_ok());
+    for depth in [18, 20, 26] {
+        assert_eq!(
+            refused(&planner, &hostile::hops(depth, ["a", "b"]), None).0,
+            ["graphql-limit"],
+            "{depth}"
+        );
+    }
+    // With one key in common there is one way only.
+    assert!(planner.plan(&hostile::hops(20, ["b", "d"]), None).is_ok());
+}
+
+#[test]
+fn refuses_long_arguments_that_the_planner_would_copy_for_each_leaf() {
+    let planner = planner_with(&GraphqlLimits { aliases: 5000, ..GraphqlLimits::default() });
+    assert_eq!(refused(&planner, &hostile::long_argument(100_000, 1000), None).0, ["graphql-limit"]);
+    assert!(planner.plan(&hostile::long_argument(100_000, 2), None).is_ok());
+}
+
+#[test]
+fn refuses_objects_of_types_that_double_at_each_level() {
+    let planner = planner();
+    assert!(planner.plan(&hostile::divided(4), None).is_ok());
+    let text = hostile::divided(20);
+    assert!(text.len() < 20_000, "{}", text.len());
+    assert_eq!(refused(&planner, &text, None).0, ["graphql-limit"]);
+}
+
+#[test]
+fn plans_by_the_chosen_operation_and_its_fragments_alone() {
+    let planner = planner();
+    let text = "query A { t { ...F } } query B { node { ...G } } fragment F on T { id ...H } \
+                fragment H on T { b { id } } fragment G on Node { id }";
+    let document = planner.parse(text).expect("a document");
+    let operation = Operation::chosen(&document, Some("A")).expect("an operation");
+    let fragments = FragmentIndex::new(&document).expect("fragments");
+    let planned = operation.planned(&fragments).expect("something to plan").to_string();
+    assert!(planned.contains("fragment F") && planned.contains("fragment H"), "{planned}");
+    assert!(!planned.contains("fragment G") && !planned.contains("query B"), "{planned}");
+    assert!(planner.plan(text, Some("A")).is_ok() && planner.plan(text, Some("B")).is_ok());
+    assert!(parse_query::<String>(&planned).is_ok());
+}
+
+#[test]
+fn kept_plans_weigh_what_they_take_and_each_operation_counts() {
+    let planner = planner();
+    planner.plan("{ t { id } }", None).expect("a plan");
+    let small = planner.kept.bytes();
+    let text = hostile::doubled(7, ["a", "of"]);
+    planner.plan(&text, None).expect("a plan");
+    let large = planner.kept.bytes() - small;
+    assert!(large > 20 * text.len() && large > 20 * small, "{small} {large}");
+    let many: String = (0..50).map(|number| format!("query Q{number} {{ t {{ ...F0 }} }} ")).collect();
+    let many = many + text.trim_start_matches("query A { t { ...F0 } }");
+    planner.plan(&many, Some("Q0")).expect("a plan");
+    let first = planner.kept.bytes() - small - large;
+    planner.plan(&many, Some("Q1")).expect("a plan");
+    let second = planner.kept.bytes() - small - large - first;
+    assert!(2 * second > first, "{first} {second}");
+    for number in 0..50 {
+        planner.plan(&many, Some(&format!("Q{number}"))).expect("a plan");
+    }
+    assert!(planner.kept.bytes() <= KEPT);
+}

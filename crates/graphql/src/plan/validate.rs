@@ -1,0 +1,117 @@
+//! Validation by the rules of the specification: the library's, but for the one that compares fields with each other
+//! (`limits/overlap.rs`).
+//!
+//! What the library tells is bounded: it goes through the fragments once for each operation, of which there are not many, and
+//! its messages repeat names and literals, which are not long. A client gets the first errors, each cut off where it is long.
+//! Of each there is a text without the schema's own names, for callers who may not see the schema.
+
+use graphql_tools::static_graphql::query::Document;
+use graphql_tools::static_graphql::schema::Document as SchemaDocument;
+use graphql_tools::validation::rules::default_rules_validation_plan;
+use graphql_tools::validation::utils::ValidationError;
+use graphql_tools::validation::validate::{ValidationPlan, validate};
+
+use super::guarded;
+use super::limits::fragments::FragmentIndex;
+use super::limits::overlap;
+use super::types::Types;
+use crate::error::{Code, GraphqlError};
+
+/// How many errors a client is told.
+const ERRORS: usize = 20;
+/// How many characters of a message, and how many places of an error, a client is told.
+const MESSAGE: usize = 400;
+const LOCATIONS: usize = 10;
+
+/// The rules.
+pub(super) struct Validation(ValidationPlan);
+
+impl Validation {
+    pub(super) fn new() -> Self {
+        let mut rules = default_rules_validation_plan();
+        rules.rules.retain(|rule| rule.error_code() != "OverlappingFieldsCanBeMerged");
+        Self(rules)
+    }
+
+    /// Checks a document, the size of which was judged.
+    pub(super) fn check(
+        &self,
+        schema: &SchemaDocument,
+        types: &Types,
+        document: &Document,
+        fragments: &FragmentIndex<'_>,
+    ) -> Result<(), Vec<GraphqlError>> {
+        let errors = guarded(|| validate(schema, document, &self.0));
+        let errors = errors
+            .ok_or_else(|| vec![GraphqlError::new(Code::Invalid, "the document can't be validated")])?;
+        if errors.is_empty() {
+            return overlap::check(document, fragments, types);
+        }
+        let left = errors.len().saturating_sub(ERRORS);
+        let mut told: Vec<GraphqlError> = errors.into_iter().take(ERRORS).map(error).collect();
+        if left > 0 {
+            told.push(GraphqlError::new(Code::Invalid, format!("{left} further errors are left out")));
+        }
+        Err(told)
+    }
+}
+
+fn error(error: ValidationError) -> GraphqlError {
+    let places = error.locations.iter().map(|place| (place.line as u32, place.column as u32));
+    let locations = places.take(LOCATIONS).collect();
+    let plain = plain(error.error_code, &error.message);
+    let known = GraphqlError::new(Code::Invalid, shortened(&error.message));
+    let known = match plain {
+        Some(plain) => known.or_plainly(shortened(&plain)),
+        None => known,
+    };
+    GraphqlError { locations, ..known }
+}
+
+/// A text, cut off where it is long.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// A message of a rule without names that only the schema has; none where it has only those of the document.
+fn plain(rule: &str, message: &str) -> Option<String> {
+    // The library names what the document has first.
+    let name = message.split('"').nth(1).unwrap_or_default();
+    Some(match rule {
+        "FieldsOnCorrectType" => format!("Cannot query field \"{name}\"."),
+        "LeafFieldSelections" if message.contains("must not have") => {
+            format!("Field \"{name}\" must not have a selection.")
+        }
+        "LeafFieldSelections" => format!("Field \"{name}\" must have a selection of subfields."),
+        "KnownArgumentNames" => format!("Unknown argument \"{name}\"."),
+        "ProvidedRequiredArguments" => format!("\"{name}\" lacks an argument that is required."),
+        "VariablesInAllowedPosition" => {
+            format!("Variable \"{name}\" is used in a position that expects another type.")
+        }
+        "ValuesOfCorrectType" => "A literal is not of the type that is expected in its position.".to_owned(),
+        "PossibleFragmentSpreads" => {
+            "A fragment is spread where objects can never be of its type.".to_owned()
+        }
+        "KnownTypeNames"
+        | "FragmentsOnCompositeTypes"
+        | "VariablesAreInputTypes"
+        | "UniqueOperationNames"
+        | "LoneAnonymousOperation"
+        | "SingleFieldSubscriptions"
+        | "UniqueFragmentNames"
+        | "KnownFragmentNames"
+        | "NoUnusedFragments"
+        | "NoFragmentsCycle"
+        | "NoUnusedVariables"
+        | "NoUndefinedVariables"
+        | "UniqueArgumentNames"
+        | "UniqueVariableNames"
+        | "KnownDirectives"
+        | "UniqueInputFieldNames"
+        | "UniqueDirectivesPerLocation" => return None,
+        _ => "The document breaks a rule of validation.".to_owned(),
+    })
+}

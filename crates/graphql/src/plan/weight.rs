@@ -1,0 +1,207 @@
+//! The memory that a plan takes: what the gateway keeps plans by. A document of a kilobyte may have a plan of megabytes, so
+//! that the length of its text says nothing.
+//!
+//! It is added up from the plan's parts, each allocation with the allocator's share and each map with its free places. What plans
+//! share (the types, services' bindings) is left out.
+
+use std::collections::HashMap;
+use std::mem::size_of;
+
+use bytes::Bytes;
+use graphql_tools::static_graphql::query::{Field as Selected, Selection, SelectionSet, Value as Literal};
+
+use super::data::{
+    Call, Document, Entry, Group, Input, Level, Lookup, Only, Position, Representation, Said, Slot, Step,
+    Teller, Value,
+};
+use super::shape::{Field, Read, Shape, Source, Variant};
+use super::types::Ty;
+use super::values::{Arguments, Template};
+use super::{Plan, Variable};
+
+/// What an allocation takes beside its content: rounding, and the counts of shared ones.
+const ALLOCATION: usize = 24;
+
+/// The bytes that a plan takes.
+pub(super) fn of(plan: &Plan) -> usize {
+    size_of::<Plan>()
+        + list(&plan.variables, variable)
+        + list(&plan.steps, step)
+        + list(&plan.positions, position)
+        + list(&plan.shapes, shape)
+}
+
+/// A list with what its items refer to.
+fn list<T>(items: &[T], below: impl Fn(&T) -> usize) -> usize {
+    // Lists that grew have room for twice as many.
+    ALLOCATION + 2 * size_of_val(items) + items.iter().map(below).sum::<usize>()
+}
+
+fn map<K, V>(map: &HashMap<K, V>, below: impl Fn(&K, &V) -> usize) -> usize {
+    let entries = map.capacity() * (size_of::<(K, V)>() + 1) * 8 / 7;
+    ALLOCATION + entries + map.iter().map(|(key, value)| below(key, value)).sum::<usize>()
+}
+
+fn text(text: &str) -> usize {
+    ALLOCATION + text.len()
+}
+
+fn bytes(bytes: &Bytes) -> usize {
+    2 * ALLOCATION + bytes.len()
+}
+
+fn only(only: &Only) -> usize {
+    only.as_ref().map_or(0, |types| ALLOCATION + size_of_val(&**types))
+}
+
+fn ty(ty: &Ty) -> usize {
+    match ty {
+        Ty::Named(_) => 0,
+        Ty::List(inner) | Ty::NonNull(inner) => ALLOCATION + size_of::<Ty>() + self::ty(inner),
+    }
+}
+
+fn conditions<N: AsRef<str>>(conditions: &[(N, bool)]) -> usize {
+    list(conditions, |(name, _)| text(name.as_ref()))
+}
+
+fn variable(variable: &Variable) -> usize {
+    text(&variable.name) + variable.default.as_ref().map_or(0, bytes) + ty(&variable.ty)
+}
+
+fn arguments(arguments: &Arguments) -> usize {
+    list(&arguments.0, |(name, value)| bytes(name) + template(value))
+}
+
+fn template(value: &Template) -> usize {
+    match value {
+        Template::Text(text) => bytes(text),
+        Template::Variable { name, ty, otherwise } => {
+            text(name) + self::ty(ty) + otherwise.as_ref().map_or(0, bytes)
+        }
+        Template::List(items) => list(items, template),
+        Template::Object(members) => list(members, |(name, value)| bytes(name) + template(value)),
+    }
+}
+
+fn step(step: &Step) -> usize {
+    let call = match &step.call {
+        Call::Operation(_, given) | Call::Keys(_, given) => arguments(given),
+        Call::Document(document) => self::document(document),
+        Call::Entities(document, aliases) => {
+            self::document(document) + list(aliases, |(alias, variable)| text(alias) + text(variable))
+        }
+        Call::Linked { arguments: given, selection, declares, variables, .. } => {
+            arguments(given) + text(selection) + text(declares) + list(variables, |name| text(name))
+        }
+    };
+    call + list(&step.groups, group) + conditions(&step.conditions) + list(&step.after, |_| 0)
+}
+
+fn document(document: &Document) -> usize {
+    // The text stands there twice, as it is and as a request has it.
+    text(&document.text) * 3 + list(&document.variables, |name| text(name))
+}
+
+fn group(group: &Group) -> usize {
+    let input = match &group.input {
+        Input::Nothing => 0,
+        Input::Fields(names, keys) => list(names, |name| text(name)) + list(keys, |key| text(key)),
+        Input::Representation(known) => representation(known),
+    };
+    let levels = |level: &Level| list(&level.slots, |_| 0) + only(&level.only);
+    let walk = group.walk.as_ref().map_or(0, |walk| list(&walk.levels, levels));
+    input + walk + only(&group.only) + list(&group.key, |_| 0)
+}
+
+fn representation(known: &Representation) -> usize {
+    let said = |said: &Said| {
+        let value = match &said.value {
+            Value::Typename | Value::Leaf => 0,
+            Value::Constant(text) => bytes(text),
+            Value::Object(inner) => representation(inner),
+        };
+        only(&said.only) + text(&said.name) + text(&said.key) + value
+    };
+    list(&known.0, said)
+}
+
+fn position(position: &Position) -> usize {
+    position.parent.as_ref().map_or(0, |(_, key)| text(key))
+        + list(&position.slots, slot)
+        + map(&position.children, |key, _| text(key))
+}
+
+fn slot(slot: &Slot) -> usize {
+    let entry = |entry: &Entry| {
+        let lookup = match &entry.lookup {
+            Lookup::Member(name) => text(name),
+            _ => 0,
+        };
+        only(&entry.only) + lookup + text(&entry.field)
+    };
+    let teller = match &slot.teller {
+        None | Some(Teller::Always(_)) => 0,
+        Some(Teller::Typename(name)) => text(name),
+        Some(Teller::Member(name, types)) => text(name) + map(types, |name, _| text(name)),
+        Some(Teller::Shape(types)) => list(types, |(_, members)| list(members, |name| text(name))),
+    };
+    map(&slot.fields, |key, entries| text(key) + list(entries, entry)) + teller
+}
+
+fn shape(shape: &Shape) -> usize {
+    list(&shape.variants, variant)
+}
+
+fn variant(variant: &Variant) -> usize {
+    let scans =
+        list(&variant.scans, |scan| list(&scan.names, |(name, numbers)| text(name) + list(numbers, |_| 0)));
+    only(&variant.only) + list(&variant.fields, field) + scans
+}
+
+fn field(field: &Field) -> usize {
+    let read = |read: &Read| {
+        let lookup = match &read.lookup {
+            Lookup::Member(name) => text(name),
+            _ => 0,
+        };
+        only(&read.only) + lookup
+    };
+    let source = match &field.source {
+        Source::Typename => 0,
+        Source::Introspection(selected) => self::selected(selected),
+        Source::Slots(reads) => list(reads, read),
+    };
+    // A copied field has its name twice more.
+    let names = text(&field.key)
+        + text(&field.planned)
+        + bytes(&field.quoted)
+        + text(&field.name)
+        + 2 * text(&field.name);
+    names + ty(&field.ty) + source + list(&field.when, |(_, when)| conditions(when))
+}
+
+fn selected(field: &Selected) -> usize {
+    let argument = |(name, value): &(String, Literal)| text(name) + literal(value);
+    let names = text(&field.name) + field.alias.as_deref().map_or(0, text);
+    let directives =
+        list(&field.directives, |directive| text(&directive.name) + list(&directive.arguments, argument));
+    names + list(&field.arguments, argument) + directives + selections(&field.selection_set)
+}
+
+fn selections(set: &SelectionSet) -> usize {
+    list(&set.items, |item| match item {
+        Selection::Field(field) => selected(field),
+        Selection::InlineFragment(fragment) => ALLOCATION + selections(&fragment.selection_set),
+        Selection::FragmentSpread(spread) => text(&spread.fragment_name),
+    })
+}
+
+fn literal(value: &Literal) -> usize {
+    match value {
+        Literal::Variable(name) | Literal::String(name) | Literal::Enum(name) => text(name),
+        Literal::List(items) => list(items, literal),
+        Literal::Object(members) => list(members, |(name, value)| text(name) + literal(value)),
+        _ => 0,
+    }
+}

@@ -1,0 +1,216 @@
+//! How much work it is to plan an operation, before it is planned.
+//!
+//! The planner's library takes more time and memory than its input is long, in three ways. It puts fragments in their
+//! places, and one of an abstract type once for each object. It keeps all equally good ways to a field, and their number
+//! multiplies wherever an operation goes from service to service and could by two keys or from two services. And it adds
+//! the ways to a tree one by one, walking the whole tree for each. It looks at its deadline in some of its loops only.
+//!
+//! So the same walk is made here with numbers in place of ways (`model.rs` says where fields are): per service the cost of
+//! the best ways and how many there are. What comes of it is held against fixed limits, and is what the caller is charged.
+//! The walk goes through the whole expansion, whose size `limits` has judged.
+
+mod model;
+
+use std::time::Duration;
+
+use graphql_tools::static_graphql::query::{Field, Selection, SelectionSet, Value};
+
+use super::limits::fragments::FragmentIndex;
+use super::types::{Ty, TypeId, Types};
+use crate::error::{Code, GraphqlError};
+pub(crate) use model::PlanningModel;
+
+/// The most selections that the planner may make of an operation's: beyond, as the route's own limit has it.
+const NODES: u64 = 6_000;
+/// The most steps of all ways to all leaves together. The library keeps about 400 bytes for each at once.
+const STEPS: u64 = 120_000;
+/// The most nodes that it may walk to add all ways to its tree.
+const MERGES: u64 = 20_000_000;
+/// So many bytes of a field's arguments count as a further step: they are copied for each way.
+const ARGUMENT_BYTES: u64 = 256;
+
+/// The work of planning an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlanningWork {
+    /// Fields and fragments, as the library writes them.
+    pub(crate) nodes: u64,
+    /// Steps of all ways to all leaves.
+    pub(crate) steps: u64,
+    /// Nodes of the tree that are walked to add the ways.
+    pub(crate) merges: u64,
+}
+
+/// The best ways to a place that end at a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ways {
+    service: u16,
+    cost: u64,
+    count: u64,
+}
+
+/// A place in the operation.
+#[derive(Clone, Copy)]
+struct Place<'w> {
+    ty: Option<TypeId>,
+    ways: &'w [Ways],
+    /// The steps of one way.
+    length: u64,
+    /// How often it stands in what the library makes of the operation.
+    times: u64,
+    /// Whether it stands there for one of the objects that its type may be.
+    is_narrowed: bool,
+}
+
+struct Walk<'a, 'd> {
+    model: &'a PlanningModel,
+    types: &'a Types,
+    fragments: &'a FragmentIndex<'d>,
+    nodes: u64,
+    steps: u64,
+    leaves: u64,
+}
+
+impl PlanningWork {
+    /// The work of an operation, as far as it is within the limits.
+    pub(crate) fn of<'d>(
+        selections: &'d SelectionSet,
+        root: TypeId,
+        fragments: &FragmentIndex<'d>,
+        types: &Types,
+        model: &PlanningModel,
+    ) -> Result<Self, Box<GraphqlError>> {
+        let ways: Vec<Ways> =
+            model.services(root).map(|service| Ways { service, cost: 1, count: 1 }).collect();
+        let mut walk = Walk { model, types, fragments, nodes: 0, steps: 0, leaves: 0 };
+        let place = Place { ty: Some(root), ways: &ways, length: 1, times: 1, is_narrowed: false };
+        walk.selections(selections, place)?;
+        let merges = walk.leaves.saturating_mul(walk.nodes);
+        if merges > MERGES {
+            return Err(too_much());
+        }
+        Ok(Self { nodes: walk.nodes, steps: walk.steps, merges })
+    }
+
+    /// The CPU time that it takes at most, about.
+    pub(crate) fn estimate(self) -> Duration {
+        let nanos = [(self.nodes, 20_000), (self.steps, 2_000), (self.merges, 40)];
+        let nanos = nanos.map(|(count, each)| count.saturating_mul(each));
+        Duration::from_nanos(nanos.into_iter().fold(100_000, u64::saturating_add))
+    }
+}
+
+impl<'d> Walk<'_, 'd> {
+    fn selections(&mut self, set: &'d SelectionSet, place: Place<'_>) -> Result<(), Box<GraphqlError>> {
+        for item in &set.items {
+            match item {
+                Selection::Field(field) => self.field(field, place)?,
+                Selection::InlineFragment(fragment) => {
+                    let condition = fragment.type_condition.as_ref();
+                    let ty = condition.map_or(place.ty, |name| self.types.find(name.as_ref()));
+                    let is_plain = condition.is_some() || fragment.directives.is_empty();
+                    let inner = self.within(ty, is_plain, place)?;
+                    self.selections(&fragment.selection_set, inner)?;
+                }
+                Selection::FragmentSpread(spread) => {
+                    let Some(fragment) = self.fragments.get(&spread.fragment_name) else { continue };
+                    let ty = self.types.find(fragment.type_condition.as_ref());
+                    let inner = self.within(ty, true, place)?;
+                    self.selections(&fragment.selection_set, inner)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The place within a fragment of a type.
+    fn within<'w>(
+        &mut self,
+        ty: Option<TypeId>,
+        is_plain: bool,
+        place: Place<'w>,
+    ) -> Result<Place<'w>, Box<GraphqlError>> {
+        let objects = |id: Option<TypeId>| id.map(|id| self.types.objects(id)).unwrap_or_default();
+        let (own, outer) = (objects(ty), objects(place.ty));
+        let is_abstract = !own.is_empty();
+        let stays = ty == place.ty && is_plain && !place.is_narrowed;
+        let (count, is_narrowed) = match (is_abstract, place.is_narrowed || outer.is_empty()) {
+            (false, _) => (1, false),
+            _ if stays => (1, false),
+            (true, true) => (1, true),
+            (true, false) => (own.iter().filter(|object| outer.contains(object)).count() as u64, true),
+        };
+        let times = place.times.saturating_mul(count);
+        self.add_nodes(times)?;
+        Ok(Place { ty, times, is_narrowed, ..place })
+    }
+
+    fn field(&mut self, field: &'d Field, place: Place<'_>) -> Result<(), Box<GraphqlError>> {
+        let times = match place.is_narrowed {
+            true => place.times,
+            false => place.times.saturating_mul(self.model.expanded(place.ty, &field.name).max(1)),
+        };
+        let is_leaf = field.selection_set.items.is_empty();
+        let (ways, moves) = self.model.advance(place.ty, field, is_leaf, place.ways, self.types);
+        // A move brings what its key asks for, and the types of fragments.
+        self.add_nodes(times.saturating_mul(1 + 3 * u64::from(moves)))?;
+        let length = place.length + 1 + u64::from(moves) + argument_bytes(field) / ARGUMENT_BYTES;
+        let best = ways.iter().map(|ways| ways.cost).min();
+        let count = match is_leaf {
+            true => ways.iter().filter(|ways| Some(ways.cost) == best).map(|ways| ways.count).sum(),
+            // All of them are handed to each selection below.
+            false => {
+                let count = ways.iter().map(|ways| ways.count).fold(0, u64::saturating_add);
+                count.saturating_mul(field.selection_set.items.len() as u64)
+            }
+        };
+        let count = u64::max(count, 1).saturating_mul(times);
+        if is_leaf {
+            self.leaves = self.leaves.saturating_add(count);
+            self.steps = self.steps.saturating_add(count.saturating_mul(length));
+        } else {
+            self.steps = self.steps.saturating_add(count);
+        }
+        if self.steps > STEPS {
+            return Err(too_much());
+        }
+        let declared = place.ty.and_then(|ty| self.types.field(ty, &field.name));
+        let ty = declared.map(|field| Ty::named(&field.ty));
+        let inner = Place { ty, ways: &ways, length, times, is_narrowed: false };
+        self.selections(&field.selection_set, inner)
+    }
+
+    fn add_nodes(&mut self, count: u64) -> Result<(), Box<GraphqlError>> {
+        self.nodes = self.nodes.saturating_add(count);
+        if self.nodes > NODES { Err(too_much()) } else { Ok(()) }
+    }
+}
+
+/// The error where it is too much.
+pub(super) fn too_much() -> Box<GraphqlError> {
+    let message = "the operation takes too much work to plan: its fragments stand for too many selections, \
+                   or its fields can be fetched from services in too many ways; ask for less at once";
+    Box::new(GraphqlError::new(Code::Limit, message))
+}
+
+/// What a field's arguments and its key take in memory, about.
+fn argument_bytes(field: &Field) -> u64 {
+    let arguments = field.arguments.iter().map(|(name, value)| name.len() as u64 + value_bytes(value));
+    arguments.chain(field.alias.as_ref().map(|alias| alias.len() as u64)).fold(0, u64::saturating_add)
+}
+
+fn value_bytes(value: &Value) -> u64 {
+    const EACH: u64 = 32;
+    let inner = match value {
+        Value::String(text) | Value::Variable(text) | Value::Enum(text) => text.len() as u64,
+        Value::List(items) => items.iter().map(value_bytes).fold(0, u64::saturating_add),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| value_bytes(value).saturating_add(name.len() as u64))
+            .fold(0, u64::saturating_add),
+        _ => 0,
+    };
+    EACH.saturating_add(inner)
+}
+
+#[cfg(test)]
+mod tests;

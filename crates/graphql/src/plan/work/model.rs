@@ -1,0 +1,212 @@
+//! Where the fields of types are, and by which keys services are reached: what the number of ways to a field follows from.
+
+use std::collections::{HashMap, HashSet};
+
+use graphql_tools::static_graphql::query::Field;
+use hive_router_query_planner::state::supergraph_state::{
+    SupergraphDefinition, SupergraphInterfaceType, SupergraphState,
+};
+
+use super::Ways;
+use crate::plan::types::{TypeId, Types};
+
+/// What the planner charges for going to another service.
+const MOVE: u64 = 1000;
+
+/// Where fields are.
+#[derive(Debug, Default)]
+pub(crate) struct PlanningModel {
+    types: HashMap<TypeId, TypeModel>,
+}
+
+/// Where the fields of a type are.
+#[derive(Debug, Default)]
+struct TypeModel {
+    services: Vec<u16>,
+    fields: HashMap<Box<str>, Vec<u16>>,
+    keys: Vec<Key>,
+    /// The fields that the library looks for in each object of an interface, and how many objects it may be.
+    expanded: HashSet<Box<str>>,
+    objects: u64,
+}
+
+/// A key by which a service gives an object.
+#[derive(Debug)]
+struct Key {
+    service: u16,
+    cost: u64,
+    /// The fields of it, those within others left out.
+    names: Vec<Box<str>>,
+}
+
+impl PlanningModel {
+    pub(crate) fn new(supergraph: &SupergraphState, types: &mut Types) -> Self {
+        let mut numbers: HashMap<&str, u16> = HashMap::new();
+        for name in supergraph.known_subgraphs.keys() {
+            let next = u16::try_from(numbers.len()).unwrap_or(u16::MAX);
+            numbers.insert(name, next);
+        }
+        let number = |name: &str| numbers.get(name).copied().unwrap_or(u16::MAX);
+        let mut model = Self::default();
+        for (name, definition) in &supergraph.definitions {
+            if !definition.is_composite_type() {
+                continue;
+            }
+            let mut known = TypeModel::default();
+            for join in definition.join_types() {
+                let service = number(&join.graph_id);
+                if !known.services.contains(&service) {
+                    known.services.push(service);
+                }
+                if let Some(key) = join.key.as_ref().filter(|_| join.resolvable) {
+                    let (names, words) = outer_names(key);
+                    known.keys.push(Key { service, cost: MOVE + 1 + words, names });
+                }
+            }
+            for (name, field) in definition.fields() {
+                let services = field.resolvable_in_graphs(definition);
+                let mut services: Vec<u16> = services.iter().map(|name| number(name)).collect();
+                services.sort_unstable();
+                known.fields.insert(name.as_str().into(), services);
+            }
+            if let SupergraphDefinition::Interface(interface) = definition {
+                (known.objects, known.expanded) = expanded(supergraph, interface);
+            }
+            model.types.insert(types.intern(name), known);
+        }
+        model
+    }
+
+    /// The services that know a type.
+    pub(super) fn services(&self, ty: TypeId) -> impl Iterator<Item = u16> {
+        self.types.get(&ty).into_iter().flat_map(|known| known.services.iter().copied())
+    }
+
+    /// For how many objects a field of a type stands; none where it stands for itself.
+    pub(super) fn expanded(&self, ty: Option<TypeId>, field: &str) -> u64 {
+        let known = ty.and_then(|ty| self.types.get(&ty));
+        known.filter(|known| known.expanded.contains(field)).map_or(0, |known| known.objects)
+    }
+
+    /// The ways to a field, and whether the best of them goes to another service: of an abstract type, for the object that
+    /// has most.
+    pub(super) fn advance(
+        &self,
+        ty: Option<TypeId>,
+        field: &Field,
+        is_leaf: bool,
+        ways: &[Ways],
+        types: &Types,
+    ) -> (Vec<Ways>, bool) {
+        let Some(ty) = ty else { return (ways.to_vec(), false) };
+        let known = std::iter::once(&ty).chain(types.objects(ty)).filter_map(|ty| self.types.get(ty));
+        let all = known.filter_map(|known| known.advance(&field.name, is_leaf, ways));
+        let count = |ways: &[Ways]| ways.iter().map(|ways| ways.count).fold(0, u64::saturating_add);
+        all.max_by_key(|(ways, _)| count(ways)).unwrap_or_else(|| (ways.to_vec(), false))
+    }
+}
+
+impl TypeModel {
+    fn advance(&self, field: &str, is_leaf: bool, ways: &[Ways]) -> Option<(Vec<Ways>, bool)> {
+        let there = self.fields.get(field)?;
+        let mut next: Vec<Ways> = Vec::new();
+        let mut has_direct = false;
+        for from in ways {
+            let is_direct = there.contains(&from.service);
+            has_direct |= is_direct;
+            if is_direct {
+                add(&mut next, Ways { cost: from.cost + 1, ..*from });
+            }
+            if is_direct && is_leaf {
+                continue;
+            }
+            for service in there.iter().filter(|service| **service != from.service) {
+                let Some((cost, keys)) = self.keys_to(*service, from.service) else { continue };
+                let count = from.count.saturating_mul(keys);
+                add(&mut next, Ways { service: *service, cost: from.cost + cost + 1, count });
+            }
+        }
+        (!next.is_empty()).then_some((next, !has_direct))
+    }
+
+    /// The cost of going from a service to another one, and by how many keys that can be done. Where the one has none of them
+    /// by itself there is a longer way.
+    fn keys_to(&self, service: u16, from: u16) -> Option<(u64, u64)> {
+        let keys = self.keys.iter().filter(|key| key.service == service);
+        let has = |name: &Box<str>| {
+            &**name == "__typename" || self.fields.get(name).is_some_and(|there| there.contains(&from))
+        };
+        let met = keys.clone().filter(|key| key.names.iter().all(has));
+        match (met.clone().map(|key| key.cost).min(), met.count()) {
+            (Some(cost), count) => Some((cost, count as u64)),
+            (None, _) => keys.map(|key| key.cost + MOVE).min().map(|cost| (cost, 1)),
+        }
+    }
+}
+
+/// Adds ways: of those to one service the cheapest count, all of one cost together.
+fn add(all: &mut Vec<Ways>, ways: Ways) {
+    match all.iter_mut().find(|known| known.service == ways.service) {
+        None => all.push(ways),
+        Some(known) if known.cost > ways.cost => *known = ways,
+        Some(known) if known.cost == ways.cost => known.count = known.count.saturating_add(ways.count),
+        Some(_) => {}
+    }
+}
+
+/// The fields of a key that are not within others, and how many it has in all.
+fn outer_names(key: &str) -> (Vec<Box<str>>, u64) {
+    let spaced = key.replace('{', " { ").replace('}', " } ");
+    let (mut names, mut words, mut depth) = (Vec::new(), 0, 0_usize);
+    for word in spaced.split_whitespace() {
+        match word {
+            "{" => depth += 1,
+            "}" => depth = depth.saturating_sub(1),
+            name => {
+                words += 1;
+                if depth == 0 {
+                    names.push(name.into());
+                }
+            }
+        }
+    }
+    (names, words)
+}
+
+/// The fields of an interface that the library looks for in each object, and how many objects there are. It does if one of
+/// the objects may not have the field, or if some of the services that know the interface don't.
+fn expanded(supergraph: &SupergraphState, interface: &SupergraphInterfaceType) -> (u64, HashSet<Box<str>>) {
+    let objects: Vec<&SupergraphDefinition> = supergraph
+        .definitions
+        .values()
+        .filter(|known| matches!(known, SupergraphDefinition::Object(_)))
+        .filter(|known| known.join_implements().iter().any(|join| join.interface == interface.name))
+        .collect();
+    let is_expanded = |field: &&String| {
+        objects.iter().any(|object| lacks(supergraph, object, field)) || is_known_in_part(interface, field)
+    };
+    let fields = interface.fields.keys().filter(is_expanded).map(|name| name.as_str().into());
+    (objects.len() as u64, fields.collect())
+}
+
+/// Whether a field of an interface may not be an object's own everywhere.
+fn lacks(supergraph: &SupergraphState, object: &SupergraphDefinition, field: &str) -> bool {
+    let Some(own) = object.fields().get(field) else { return true };
+    own.join_field.iter().any(|join| {
+        join.external
+            || join.used_overridden
+            || join.override_value.as_ref().is_some_and(|name| supergraph.subgraph_exists_by_name(name))
+    })
+}
+
+/// Whether some services know an interface without a field of it.
+fn is_known_in_part(interface: &SupergraphInterfaceType, field: &str) -> bool {
+    let services = interface.join_type.iter().filter(|join| !join.is_interface_object).count();
+    let Some(field) =
+        interface.fields.get(field).filter(|field| services > 1 && !field.join_field.is_empty())
+    else {
+        return false;
+    };
+    let resolving = field.join_field.iter().filter(|join| !join.external && join.graph_id.is_some()).count();
+    resolving < services
+}

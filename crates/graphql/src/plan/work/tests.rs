@@ -1,0 +1,46 @@
+//! The work that is expected is no less than the library's.
+
+use hive_router_query_planner::ast::normalization::normalize_operation;
+use hive_router_query_planner::ast::selection_item::SelectionItem;
+use hive_router_query_planner::ast::selection_set::SelectionSet as Normalized;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::plan::tests::planner;
+
+fn nodes(set: &Normalized) -> u64 {
+    let below = |item: &SelectionItem| {
+        item.selections().map_or(0, |items| nodes(&Normalized { items: items.clone() }))
+    };
+    set.items.iter().map(|item| 1 + below(item)).sum()
+}
+
+/// A selection of an interface with fragments of it and of its objects.
+fn selection(depth: u32) -> BoxedStrategy<String> {
+    let leaf = select(vec!["id", "x: id", "__typename"]).prop_map(str::to_owned);
+    if depth == 0 {
+        return leaf.boxed();
+    }
+    let condition =
+        select(vec![" on Node", " on One", " on Other", "", " @include(if: $v)", " on Node @skip(if: $v)"]);
+    let field = selection(depth - 1).prop_map(|inner| format!("next {{ {inner} }}"));
+    let part = (condition, selection(depth - 1))
+        .prop_map(|(condition, inner)| format!("...{condition} {{ {inner} }}"));
+    prop::collection::vec(prop_oneof![leaf, field, part.clone(), part], 1..4)
+        .prop_map(|items| items.join(" "))
+        .boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn as_many_nodes_are_expected_as_the_library_makes(inner in selection(4)) {
+        let planner = planner();
+        let text = format!("query Q($v: Boolean = true) {{ node {{ id @skip(if: $v) {inner} }} }}");
+        let Ok(checked) = planner.check(&text, None) else { return Ok(()) };
+        let normalized = normalize_operation(&planner.hive.supergraph, &checked.document, None);
+        let made = nodes(&normalized.expect("an operation").operation.selection_set);
+        prop_assert!(checked.work.nodes >= made, "{} {} {}", checked.work.nodes, made, text);
+    }
+}
