@@ -15,47 +15,60 @@ mod source;
 mod val;
 mod variables;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use json::Tree;
 
+use crate::GraphqlError;
+use crate::error::Code;
 use crate::plan::Plan;
 use answer::Writer;
+pub(crate) use introspect::{IntrospectionLimits, values as introspected};
 use run::Run;
 pub(crate) use source::Source;
-use variables::Variables;
+pub(crate) use variables::{Variables, is_short};
 
-/// What a client gets.
+/// What a client gets: the whole response.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// The whole response.
     pub(crate) tree: Tree,
-    /// Whether the request was wrong, so that nothing was run and there is no `data`.
-    pub(crate) is_before_execution: bool,
 }
 
-/// Runs a plan. The variables are a JSON object, which was checked.
+/// What an answer may have.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerRules {
+    /// The most bytes.
+    pub(crate) most: usize,
+    /// Whether errors may name what only the schema names.
+    pub(crate) tells_schema: bool,
+    /// What fields that ask for the schema are answered, by their keys: those that are not there are answered with the rest.
+    pub(crate) introspected: Vec<(Arc<str>, Bytes)>,
+}
+
+/// Runs a plan.
 pub(crate) async fn run(
     plan: &Plan,
     schema: &graphql_tools::static_graphql::schema::Document,
-    variables: Bytes,
+    variables: Arc<Variables>,
     source: &dyn Source,
+    rules: &AnswerRules,
 ) -> Answer {
-    let variables = match Variables::coerce(plan, variables) {
-        Ok(variables) => variables,
-        Err(errors) => return Answer::refused(&errors),
-    };
     let mut run = Run::new(plan, variables);
     run.drive(source).await;
-    let tree = Writer::new(&run, schema).write().await;
-    Answer { tree, is_before_execution: false }
+    match Writer::new(&run, schema, rules).write(rules.tells_schema).await {
+        Some(tree) => Answer { tree },
+        None => Answer::too_large(rules.most),
+    }
 }
 
 impl Answer {
-    /// The answer to a request that is not run.
-    pub(crate) fn refused(errors: &[crate::GraphqlError]) -> Self {
-        let errors: Vec<_> = errors.iter().map(crate::GraphqlError::json).collect();
-        let text = serde_json::json!({ "errors": errors }).to_string();
-        Self { tree: Tree::Text(text.into()), is_before_execution: true }
+    /// The answer in place of one that has more bytes than it may have.
+    pub(crate) fn too_large(most: usize) -> Self {
+        let message = format!("the answer has more than {most} bytes: ask for less of it at once");
+        let error = GraphqlError::new(Code::AnswerSize, message).json();
+        let text = serde_json::json!({ "data": null, "errors": [error] }).to_string();
+        Self { tree: Tree::Text(text.into()) }
     }
 }
 

@@ -13,14 +13,17 @@ mod told;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use graphql_tools::static_graphql::query::Field as Asked;
 use graphql_tools::static_graphql::schema::Document as Schema;
 use json::{Kind, Tree};
-use serde_json::Value as Json;
 
+use super::AnswerRules;
+use super::introspect::{self, IntrospectionLimits};
 use super::leaf::{self, Leaf};
 use super::run::Run;
 use super::val::{Split, Val};
-use crate::error::GraphqlError;
+use crate::error::{Code, GraphqlError};
 use crate::plan::data::{Lookup, PositionId, has};
 use crate::plan::shape::{Field, Read, ShapeId, Source, Variant};
 use crate::plan::types::{Ty, TypeId};
@@ -31,8 +34,17 @@ use scan::Hit;
 pub(super) struct Writer<'r> {
     run: &'r Run<'r>,
     schema: &'r Schema,
+    introspected: &'r [(Arc<str>, Bytes)],
     out: Vec<u8>,
     errors: Vec<GraphqlError>,
+    /// What they take, about, and how many are not told.
+    error_bytes: usize,
+    left_out: usize,
+    /// The most bytes of the answer, and whether it would have more: then nothing is written any more.
+    most: usize,
+    is_over: bool,
+    /// Whether a single value may be larger than that.
+    is_large: bool,
     path: Vec<Step<'r>>,
     /// What was found among members, of all objects that are being written.
     hits: Vec<Hit<'r>>,
@@ -64,13 +76,20 @@ struct Place<'v, 'r> {
 }
 
 impl<'r> Writer<'r> {
-    pub(super) fn new(run: &'r Run<'r>, schema: &'r Schema) -> Self {
+    pub(super) fn new(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules) -> Self {
+        let most = rules.most;
         let size = run.documents.iter().map(|document| document.text().len()).sum::<usize>();
         Self {
             run,
             schema,
+            introspected: &rules.introspected,
             out: Vec::with_capacity(64 + size.min(MOST_ROOM)),
             errors: Vec::new(),
+            error_bytes: 0,
+            left_out: 0,
+            most,
+            is_over: false,
+            is_large: size > most,
             path: Vec::new(),
             hits: Vec::new(),
             orders: vec![Vec::new(); run.plan.scans],
@@ -80,8 +99,9 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// The whole response. Others have their turn while it is written.
-    pub(super) async fn write(mut self) -> Tree {
+    /// The whole response; none if it would be too large. Others have their turn while it is written. Who may not see the
+    /// schema is told nothing of it in errors.
+    pub(super) async fn write(mut self, tells_schema: bool) -> Option<Tree> {
         self.out.extend_from_slice(b"{\"data\":");
         let mark = self.out.len();
         let root = self.run.plan.root;
@@ -93,13 +113,31 @@ impl<'r> Writer<'r> {
             self.out.extend_from_slice(b"null");
         }
         self.aside();
-        if !self.errors.is_empty() {
-            let errors: Vec<Json> = self.errors.iter().map(GraphqlError::json).collect();
-            self.out.extend_from_slice(b",\"errors\":");
-            self.out.extend_from_slice(Json::from(errors).to_string().as_bytes());
+        if self.left_out > 0 && !self.errors.is_empty() {
+            let message = format!("{} further errors are left out", self.left_out);
+            self.errors.push(GraphqlError::new(Code::Value, message));
+        }
+        let last = self.errors.len().saturating_sub(1);
+        for (number, error) in std::mem::take(&mut self.errors).into_iter().enumerate() {
+            self.out.extend_from_slice(if number == 0 { b",\"errors\":[" } else { b"," });
+            let error = if tells_schema { error } else { error.without_schema() };
+            self.out.extend_from_slice(error.json().to_string().as_bytes());
+            if self.is_full() {
+                break;
+            }
+            if number == last {
+                self.out.push(b']');
+            }
         }
         self.out.push(b'}');
-        self.known.tree(self.out)
+        (!self.is_full()).then(|| self.known.tree(self.out))
+    }
+
+    /// Whether the answer is larger than it may be.
+    #[inline]
+    fn is_full(&mut self) -> bool {
+        self.is_over |= self.out.len() > self.most;
+        self.is_over
     }
 
     /// Forgets what was written from there on.
@@ -144,6 +182,9 @@ impl<'r> Writer<'r> {
         self.out.push(b'{');
         let start = self.out.len();
         let member = |writer: &mut Self, field: &'r Field| {
+            if writer.is_full() {
+                return false;
+            }
             if writer.out.len() > start {
                 writer.out.push(b',');
             }
@@ -187,8 +228,7 @@ impl<'r> Writer<'r> {
                 return true;
             }
             Source::Introspection(asked) => {
-                super::introspect::write(self.schema, plan, &self.run.variables, asked, &mut self.out);
-                return true;
+                return self.introspect(field, asked);
             }
             Source::Slots(reads) => reads,
         };
@@ -200,6 +240,19 @@ impl<'r> Writer<'r> {
         below.clear();
         self.spare.push(below);
         is_written
+    }
+
+    /// Writes what a field says of the schema, which was put together before where that is long.
+    fn introspect(&mut self, field: &Field, asked: &Asked) -> bool {
+        if let Some((_, text)) = self.introspected.iter().find(|(key, _)| *key == field.key) {
+            self.out.extend_from_slice(text);
+            return !self.is_full();
+        }
+        let limits = IntrospectionLimits::of(self.most.saturating_sub(self.out.len()));
+        let (plan, variables) = (self.run.plan, &self.run.variables);
+        let left = introspect::write(self.schema, plan, variables, asked, &mut self.out, limits);
+        self.is_over |= left.is_none();
+        !self.is_over
     }
 
     /// Finds the values that a field's value is written of: of one with fields those of each slot of its position, of any
@@ -322,6 +375,9 @@ impl<'r> Writer<'r> {
         values: &mut [Val<'r>],
         child: PositionId,
     ) -> Option<bool> {
+        if self.is_full() {
+            return Some(false);
+        }
         let is_there = split.next(values);
         match (number, is_there) {
             (0, true) => self.out.push(b'['),
@@ -340,6 +396,10 @@ impl<'r> Writer<'r> {
 
     fn leaf(&mut self, ty: TypeId, field: &'r Field, reads: &[Read], values: &[Val<'r>]) -> bool {
         let Some(node) = values.first().and_then(|value| value.node()) else { return false };
+        if self.is_large && self.out.len() + node.text().len() > self.most {
+            self.is_over = true;
+            return false;
+        }
         let spelling = reads.first().and_then(|read| read.spelling.as_deref());
         match leaf::write(&self.run.plan.types, ty, node, spelling, &mut self.out) {
             Leaf::Written => true,
@@ -370,8 +430,9 @@ impl<'r> Writer<'r> {
             return self.object(shape, values);
         };
         let key = (shape, u64::from(*document) << 32 | node.start() as u64);
-        if self.known.copy(&key, &mut self.out) {
-            return true;
+        if let Some(length) = self.known.length(&key) {
+            self.is_over |= self.out.len() + length > self.most;
+            return !self.is_over && self.known.copy(&key, &mut self.out);
         }
         let (start, errors) = (self.out.len(), self.errors.len());
         let is_written = self.object(shape, values);

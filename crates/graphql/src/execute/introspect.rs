@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use foldhash::fast::RandomState;
 use graphql_tools::static_graphql::query::{Field as Asked, Selection, SelectionSet, Value as Given};
 use graphql_tools::static_graphql::schema::{
@@ -13,6 +14,7 @@ use serde_json::Value as Json;
 
 use super::variables::Variables;
 use crate::plan::Plan;
+use crate::plan::shape::Source;
 
 /// What introspection can speak of.
 #[derive(Clone, Copy)]
@@ -34,17 +36,72 @@ struct Introspection<'s> {
     plan: &'s Plan,
     variables: &'s Variables,
     out: &'s mut Vec<u8>,
+    most: usize,
+    visits: usize,
 }
 
-/// Writes the value of a field of `Query` that asks for the schema. Its fragments stand in their places.
-pub(super) fn write(schema: &Document, plan: &Plan, variables: &Variables, asked: &Asked, out: &mut Vec<u8>) {
+/// How much may be written of the schema.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IntrospectionLimits {
+    /// The most bytes of the answer.
+    pub(crate) bytes: usize,
+    /// The most selections that are looked at, those of lists once for each item.
+    pub(crate) visits: usize,
+}
+
+impl IntrospectionLimits {
+    /// The most for an answer of this size. The query of common tools looks at a million selections in a schema of a thousand types.
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self { bytes, visits: 10_000_000 }
+    }
+
+    /// So little that it takes less than a millisecond.
+    pub(crate) fn small(bytes: usize) -> Self {
+        Self { bytes: bytes.min(64 << 10), visits: 5_000 }
+    }
+}
+
+/// The values of the fields of `Query` that ask for the schema, by their keys; none if they are beyond the limits.
+pub(crate) fn values(
+    schema: &Document,
+    plan: &Plan,
+    variables: &Variables,
+    limits: IntrospectionLimits,
+) -> Option<Vec<(Arc<str>, Bytes)>> {
+    let variants = plan.shapes.get(plan.root).map(|shape| shape.variants.as_slice()).unwrap_or_default();
+    let (mut values, mut left) = (Vec::new(), limits);
+    for field in variants.first().iter().flat_map(|variant| &variant.fields) {
+        let Source::Introspection(asked) = &field.source else { continue };
+        let mut out = Vec::new();
+        left = write(schema, plan, variables, asked, &mut out, left)?;
+        values.push((Arc::clone(&field.key), out.into()));
+    }
+    Some(values)
+}
+
+/// Writes the value of a field of `Query` that asks for the schema, its fragments in their places; returns what is left
+/// of the limits, nothing if they do not suffice.
+pub(super) fn write(
+    schema: &Document,
+    plan: &Plan,
+    variables: &Variables,
+    asked: &Asked,
+    out: &mut Vec<u8>,
+    limits: IntrospectionLimits,
+) -> Option<IntrospectionLimits> {
     let types = definitions(schema).map(|definition| (definition.name(), definition)).collect();
-    let mut introspection = Introspection { schema, types, plan, variables, out };
+    let start = out.len();
+    let most = start.saturating_add(limits.bytes);
+    let mut introspection =
+        Introspection { schema, types, plan, variables, out, most, visits: limits.visits };
     let thing = match asked.name.as_str() {
         "__schema" => Some(Thing::Schema),
         _ => introspection.text_argument(asked, "name").and_then(|name| introspection.named(&name)),
     };
     introspection.maybe(thing, &[&asked.selection_set]);
+    let (is_over, visits) = (introspection.is_over(), introspection.visits);
+    let bytes = limits.bytes.saturating_sub(out.len() - start);
+    (!is_over).then_some(IntrospectionLimits { bytes, visits })
 }
 
 fn definitions(schema: &Document) -> impl Iterator<Item = &TypeDefinition> {
@@ -55,6 +112,11 @@ fn definitions(schema: &Document) -> impl Iterator<Item = &TypeDefinition> {
 }
 
 impl<'s> Introspection<'s> {
+    /// Whether there is more than may be written: then nothing more is.
+    fn is_over(&self) -> bool {
+        self.visits == 0 || self.out.len() > self.most
+    }
+
     fn text_argument(&self, asked: &Asked, name: &str) -> Option<String> {
         match asked.arguments.iter().find(|(known, _)| known == name).map(|(_, value)| value)? {
             Given::String(text) => Some(text.clone()),
@@ -96,6 +158,9 @@ impl<'s> Introspection<'s> {
     }
 
     fn object(&mut self, thing: Thing<'s>, sets: &[&SelectionSet]) {
+        if self.is_over() {
+            return;
+        }
         let mut fields: Vec<(&str, Vec<&Asked>)> = Vec::new();
         for set in sets {
             self.collect(thing.typename(), set, &mut fields);
@@ -114,7 +179,13 @@ impl<'s> Introspection<'s> {
         self.out.push(b'}');
     }
 
-    fn collect<'d>(&self, ty: &str, set: &'d SelectionSet, out: &mut Vec<(&'d str, Vec<&'d Asked>)>) {
+    fn collect<'d>(&mut self, ty: &str, set: &'d SelectionSet, out: &mut Vec<(&'d str, Vec<&'d Asked>)>) {
+        // Each is compared with those that were found.
+        let visits = set.items.len() * (1 + out.len() / 16 + set.items.len() / 32);
+        self.visits = self.visits.saturating_sub(visits);
+        if self.is_over() {
+            return;
+        }
         for item in &set.items {
             match item {
                 Selection::Field(field) if self.is_there(&field.directives) => {

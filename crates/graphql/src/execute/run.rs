@@ -21,7 +21,7 @@ use crate::{Fetched, Found, OperationKind, Place, SourceError};
 /// A request that is being answered.
 pub(crate) struct Run<'p> {
     pub(super) plan: &'p Plan,
-    pub(super) variables: Variables,
+    pub(super) variables: Arc<Variables>,
     pub(super) documents: Vec<Arc<Document>>,
     /// What went wrong.
     pub(super) errors: Vec<SourceError>,
@@ -42,7 +42,7 @@ pub(super) struct Made {
 }
 
 impl<'p> Run<'p> {
-    pub(crate) fn new(plan: &'p Plan, variables: Variables) -> Self {
+    pub(crate) fn new(plan: &'p Plan, variables: Arc<Variables>) -> Self {
         let made = plan.steps.iter().map(|_| None).collect();
         let (documents, errors, items, aside) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
         Self { plan, variables, documents, errors, items, aside, made }

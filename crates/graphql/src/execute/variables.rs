@@ -9,7 +9,7 @@ use crate::GraphqlError;
 use crate::error::Code;
 use crate::plan::types::{Input, Kind, Scalar, Ty, Types};
 use crate::plan::values::{Arguments, Speller, Template, quoted};
-use crate::plan::{Plan, Variable};
+use crate::plan::{Plan, Variable, shortened};
 
 /// The values of a request's variables.
 #[derive(Debug, Default)]
@@ -19,10 +19,17 @@ pub(crate) struct Variables {
     types: HashMap<Box<str>, Ty>,
 }
 
+/// How deep values of lists and input objects may stand within each other.
+const DEPTH: usize = 200;
+/// How many errors are told.
+const ERRORS: usize = 20;
+
 /// What is wrong with a value, and where in it.
 struct Wrong {
     path: String,
     message: String,
+    /// The message without names that only the schema has.
+    plain: &'static str,
 }
 
 impl Variables {
@@ -35,21 +42,24 @@ impl Variables {
             vec![GraphqlError::new(Code::Variables, format!("`variables` can't be read: {error}"))]
         };
         let given = Document::new(given).map_err(unreadable)?;
+        let values = values(plan, given.root());
         let (mut out, mut errors) = (vec![b'{'], Vec::new());
-        for variable in &plan.variables {
+        for (variable, value) in plan.variables.iter().zip(values) {
             let mark = out.len();
             if mark > 1 {
                 out.push(b',');
             }
             out.extend_from_slice(&quoted(&variable.name));
             out.push(b':');
-            match variable_value(plan, variable, given.root().member(variable.name.as_bytes()), &mut out) {
+            match variable_value(plan, variable, value, &mut out) {
                 Ok(true) => {}
                 Ok(false) => out.truncate(mark),
                 Err(wrong) => {
                     out.truncate(mark);
-                    let message = format!("the variable `${}`{}", variable.name, wrong);
-                    errors.push(GraphqlError::new(Code::Variables, message).at(variable.location));
+                    errors.push(wrong.error(&variable.name).at(variable.location));
+                    if errors.len() == ERRORS {
+                        break;
+                    }
                 }
             }
         }
@@ -153,6 +163,29 @@ impl Variables {
     }
 }
 
+/// Whether the values of variables are so few that they are coerced within a millisecond.
+pub(crate) fn is_short(given: &[u8]) -> bool {
+    /// Fewer bytes can't be many values.
+    const BYTES: usize = 16 << 10;
+    const VALUES: usize = 10_000;
+    let begins = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
+    given.len() <= BYTES || given.iter().filter(begins).count() <= VALUES
+}
+
+/// The values that are given for a plan's variables, in their order: of equal names the first.
+fn values<'g>(plan: &Plan, given: Node<'g>) -> Vec<Option<Node<'g>>> {
+    let numbers: HashMap<&[u8], usize> =
+        plan.variables.iter().enumerate().map(|(number, known)| (known.name.as_bytes(), number)).collect();
+    let mut values = vec![None; plan.variables.len()];
+    for (key, value) in given.members() {
+        let name = key.node().string().unwrap_or_default();
+        if let Some(place) = numbers.get(&*name).and_then(|number| values.get_mut(*number)) {
+            place.get_or_insert(value);
+        }
+    }
+    values
+}
+
 /// Writes a variable's value; says whether there is one.
 fn variable_value(
     plan: &Plan,
@@ -161,21 +194,24 @@ fn variable_value(
     out: &mut Vec<u8>,
 ) -> Result<bool, Wrong> {
     match (given, &variable.default) {
-        (Some(node), _) => coerce(&plan.types, node, &variable.ty, out).map(|()| true),
+        (Some(node), _) => coerce(&plan.types, node, &variable.ty, DEPTH, out).map(|()| true),
         (None, Some(default)) => {
             out.extend_from_slice(default);
             Ok(true)
         }
         (None, None) if matches!(variable.ty, Ty::NonNull(_)) => {
             let ty = plan.types.written(&variable.ty);
-            Err(Wrong::new(format!(" of the type `{ty}` is missing")))
+            Err(Wrong { plain: " is missing", ..Wrong::new(format!(" of the type `{ty}` is missing")) })
         }
         (None, None) => Ok(false),
     }
 }
 
-/// Writes a value as its type has it.
-fn coerce(types: &Types, node: Node<'_>, ty: &Ty, out: &mut Vec<u8>) -> Result<(), Wrong> {
+/// Writes a value as its type has it, which may go so much deeper.
+fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(Wrong::new(format!(" nests more than {DEPTH} values within each other")));
+    };
     let wrong = || Wrong::new(format!(" is {}, and not of the type `{}`", shown(node), types.written(ty)));
     if node.kind() == Json::Null {
         return match ty {
@@ -187,7 +223,7 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, out: &mut Vec<u8>) -> Result<(
         };
     }
     let id = match ty.nullable() {
-        Ty::List(inner) => return list(types, node, inner, out),
+        Ty::List(inner) => return list(types, node, inner, depth, out),
         other => other.named(),
     };
     match types.kind_of(id) {
@@ -219,7 +255,9 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, out: &mut Vec<u8>) -> Result<(
             };
             is_known.then(|| out.extend_from_slice(node.text())).ok_or_else(named)
         }
-        Kind::Input { fields, is_one_of } => object(types, node, types.name(id), fields, *is_one_of, out),
+        Kind::Input { fields, is_one_of } => {
+            object(types, node, types.name(id), (fields, *is_one_of), depth, out)
+        }
         Kind::Hidden | Kind::Object(_) | Kind::Abstract(..) => Err(wrong()),
     }
 }
@@ -230,17 +268,17 @@ fn out_text(out: &mut Vec<u8>, text: &str) -> Result<(), Wrong> {
 }
 
 /// A list, or a single value for a list of it.
-fn list(types: &Types, node: Node<'_>, inner: &Ty, out: &mut Vec<u8>) -> Result<(), Wrong> {
+fn list(types: &Types, node: Node<'_>, inner: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
     out.push(b'[');
     if node.kind() == Json::Array {
         for (place, item) in node.items().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            coerce(types, item, inner, out).map_err(|wrong| wrong.within(&format!("[{place}]")))?;
+            coerce(types, item, inner, depth, out).map_err(|wrong| wrong.within(&format!("[{place}]")))?;
         }
     } else {
-        coerce(types, node, inner, out)?;
+        coerce(types, node, inner, depth, out)?;
     }
     out.push(b']');
     Ok(())
@@ -250,18 +288,27 @@ fn object(
     types: &Types,
     node: Node<'_>,
     name: &str,
-    fields: &[Input],
-    is_one_of: bool,
+    (fields, is_one_of): (&[Input], bool),
+    depth: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Wrong> {
     if node.kind() != Json::Object {
         return Err(Wrong::new(format!(" is {}, and not an object of the type `{name}`", shown(node))));
     }
-    for (key, _) in node.members() {
-        if !fields.iter().any(|field| key.is(field.name.as_bytes())) {
-            let key = String::from_utf8_lossy(&key.node().string().unwrap_or_default()).into_owned();
+    let mut values: Vec<Option<Node<'_>>> = vec![None; fields.len()];
+    for (count, (key, value)) in node.members().enumerate() {
+        let Some(place) = fields.iter().position(|field| key.is(field.name.as_bytes())) else {
+            let key = shortened(&String::from_utf8_lossy(&key.node().string().unwrap_or_default()));
             return Err(Wrong::new(format!(" has a field `{key}`, which `{name}` has not")));
+        };
+        if count >= fields.len() {
+            return Err(Wrong::new(format!(
+                " has a field `{}` of `{name}` more than once",
+                fields[place].name
+            )));
         }
+        // Of equal names the last counts.
+        values[place] = Some(value);
     }
     if is_one_of {
         let mut members = node.members();
@@ -274,8 +321,7 @@ fn object(
     let speller = Speller { types, bindings: None };
     out.push(b'{');
     let mut is_first = true;
-    for field in fields {
-        let given = node.last_member(field.name.as_bytes());
+    for (field, given) in fields.iter().zip(values) {
         if given.is_none() && field.default.is_none() {
             if matches!(field.ty, Ty::NonNull(_)) {
                 return Err(Wrong::new(format!(" lacks the field `{}` of `{name}`", field.name)));
@@ -290,7 +336,7 @@ fn object(
         match (given, &field.default) {
             (Some(value), _) => {
                 let within = |wrong: Wrong| wrong.within(&format!(".{}", field.name));
-                coerce(types, value, &field.ty, out).map_err(within)?;
+                coerce(types, value, &field.ty, depth, out).map_err(within)?;
             }
             (None, Some(default)) => out.extend_from_slice(&speller.literal(default, &field.ty)),
             (None, None) => {}
@@ -320,20 +366,21 @@ fn shown(node: Node<'_>) -> String {
 
 impl Wrong {
     fn new(message: String) -> Self {
-        Self { path: String::new(), message }
+        Self { path: String::new(), message, plain: " is not a value of its type" }
+    }
+
+    /// The error of a variable.
+    fn error(&self, variable: &str) -> GraphqlError {
+        let place = match self.path.trim_start_matches('.') {
+            "" => String::new(),
+            path => format!(": `{}`", shortened(path)),
+        };
+        let told = |message: &str| format!("the variable `${variable}`{place}{message}");
+        GraphqlError::new(Code::Variables, told(&self.message)).or_plainly(told(self.plain))
     }
 
     fn within(mut self, step: &str) -> Self {
         self.path.insert_str(0, step);
         self
-    }
-}
-
-impl std::fmt::Display for Wrong {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if !self.path.is_empty() {
-            write!(out, ": `{}`", self.path.trim_start_matches('.'))?;
-        }
-        out.write_str(&self.message)
     }
 }

@@ -360,8 +360,8 @@ routes:
     graphql:
       services: [catalog]
       limits:
-        { depth: 12, aliases: 20, tokens: 2000, root_fields: 10, cost: 5000, calls: 100, parallel: 8,
-          received: 16MiB, deadline: 5s, body: 64KiB }
+        { depth: 12, selections: 500, aliases: 20, tokens: 2000, root_fields: 10, cost: 5000, calls: 100,
+          parallel: 8, received: 16MiB, deadline: 5s, body: 64KiB, response_body: 1MiB }
 ",
     ),
     (

@@ -23,6 +23,11 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// The length of an object's text, if it was written before.
+    pub(super) fn length(&self, key: &Key) -> Option<usize> {
+        self.ranges.get(key).map(Range::len)
+    }
+
     /// Writes an object as it was written before; says whether it was.
     pub(super) fn copy(&mut self, key: &Key, out: &mut Vec<u8>) -> bool {
         let Some(range) = self.ranges.get(key) else { return false };

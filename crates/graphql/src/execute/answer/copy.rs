@@ -17,10 +17,18 @@ struct Piece<'r> {
     text: &'r [u8],
     start: usize,
     end: usize,
+    /// The most bytes that there may be, and whether there would be more: then nothing is copied any more.
+    most: usize,
+    is_over: bool,
 }
 
 impl Piece<'_> {
     fn flush(&mut self, out: &mut Vec<u8>) {
+        if out.len() + (self.end - self.start) > self.most {
+            self.is_over = true;
+            self.start = self.end;
+            return;
+        }
         out.extend_from_slice(self.text.get(self.start..self.end).unwrap_or_default());
         self.start = self.end;
     }
@@ -67,13 +75,16 @@ impl<'r> Writer<'r> {
         }
         let Some(document) = self.run.documents.get(document as usize) else { return false };
         let (length, errors) = (self.out.len(), self.errors.len());
-        let mut piece = Piece { text: document.text(), start: 0, end: 0 };
+        let most = self.most;
+        let mut piece = Piece { text: document.text(), start: 0, end: 0, most, is_over: false };
         let place = Place { ty, values, base: self.hits.len() };
         if self.copy(&mut piece, variant, place, node) {
             piece.flush(&mut self.out);
             self.patience[id] = PATIENCE;
-            return true;
+            self.is_over |= piece.is_over;
+            return !self.is_over;
         }
+        self.is_over |= piece.is_over;
         self.patience[id] -= 1;
         self.cut(length);
         self.errors.truncate(errors);
@@ -154,7 +165,7 @@ impl<'r> Writer<'r> {
                 if !std::mem::take(&mut is_first) {
                     piece.mark(b',', &mut self.out);
                 }
-                if !self.copy_value(piece, item, plain, passed) {
+                if piece.is_over || !self.copy_value(piece, item, plain, passed) {
                     return false;
                 }
             }

@@ -22,7 +22,7 @@ impl<'r> Writer<'r> {
                 self.out.push(b',');
             }
             self.out.extend_from_slice(&field.quoted);
-            if !self.long(field, place).await {
+            if self.is_full() || !self.long(field, place).await {
                 return false;
             }
         }

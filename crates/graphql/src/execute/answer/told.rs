@@ -11,6 +11,9 @@ use crate::plan::data::Slot;
 use crate::plan::shape::{Field, ShapeId};
 use crate::plan::types::TypeId;
 
+/// How many errors an answer has; of further ones it says how many there are.
+const ERRORS: usize = 1000;
+
 impl<'r> Writer<'r> {
     /// What services told of an object, and of fields that they were asked for by themselves, beside the values.
     pub(super) fn told(&mut self, shape: ShapeId, values: &[Val<'r>]) {
@@ -18,17 +21,20 @@ impl<'r> Writer<'r> {
         for (slot, value) in values.iter().enumerate() {
             if let Val::At(_, _, Some(error)) = value
                 && let Some(error) = self.run.errors.get(*error as usize)
+                && self.has_room()
             {
                 let entry = self.upstream(error);
                 let position = plan.shapes[shape].position.map(|position| &plan.positions[position]);
                 let slot = position.and_then(|position| position.slots.get(slot));
                 let field = slot.and_then(Slot::field).map(|key| Segment::Key(Arc::clone(key)));
-                self.errors.extend(error.told.iter().map(|told| {
-                    let mut entry = in_words(&entry, told);
-                    let planned = field.clone().into_iter().chain(below(told));
-                    plan.extend_path(&mut entry.path, shape, planned);
-                    entry
-                }));
+                for told in &error.told {
+                    if self.has_room() {
+                        let mut entry = in_words(&entry, told);
+                        let planned = field.clone().into_iter().chain(below(told));
+                        plan.extend_path(&mut entry.path, shape, planned);
+                        self.push(entry);
+                    }
+                }
             }
         }
     }
@@ -41,58 +47,89 @@ impl<'r> Writer<'r> {
             else {
                 continue;
             };
+            if !self.has_room() {
+                continue;
+            }
             let mut entry = self.upstream(error);
             let (mut position, mut root) = (group.position, None);
             while let Some((parent, key)) = &plan.positions[position].parent {
                 (position, root) = (*parent, Some(Segment::Key(Arc::clone(key))));
             }
             plan.extend_path(&mut entry.path, plan.root, root.into_iter());
-            self.errors.push(entry);
+            self.push(entry);
         }
     }
 
     /// A field whose source failed.
     pub(super) fn failed(&mut self, error: u32, field: &Field) {
         let Some(error) = self.run.errors.get(error as usize) else { return };
-        let entry = self.upstream(error).at(field.location);
-        match error.told.is_empty() {
-            true => self.errors.push(entry),
-            false => self.errors.extend(error.told.iter().map(|told| in_words(&entry, told))),
+        if !self.has_room() {
+            return;
         }
+        let entry = self.upstream(error).at(field.location);
+        if error.told.is_empty() {
+            return self.push(entry);
+        }
+        for told in &error.told {
+            if self.has_room() {
+                self.push(in_words(&entry, told));
+            }
+        }
+    }
+
+    /// Whether a further error is told; one that is not is counted.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.errors.len() < ERRORS && self.error_bytes < self.most;
+        self.left_out += usize::from(!has_room);
+        has_room
+    }
+
+    fn push(&mut self, error: GraphqlError) {
+        let extensions = error.extensions.values().map(size).sum::<usize>();
+        self.error_bytes += 64 + error.message.len() + 16 * error.path.len() + extensions;
+        self.errors.push(error);
     }
 
     /// A value that is missing where there must be one, unless what is the matter was told.
     pub(super) fn missing(&mut self, field: &Field, before: usize) {
+        if self.is_over || !self.has_room() {
+            return;
+        }
         let place = self.place();
         let is_told =
             self.errors.len() > before || self.errors.iter().any(|error| error.path.starts_with(&place));
         if !is_told {
-            self.add(Code::Null, format!("`{}` is null, and must not be", field.name), Some(field));
+            let message = format!("`{}` is null, and must not be", field.name);
+            self.add(GraphqlError::new(Code::Null, message), Some(field));
         }
     }
 
     pub(super) fn wrong(&mut self, field: &Field, wanted: &str, values: &[Val<'r>]) {
+        if !self.has_room() {
+            return;
+        }
         let node = values.iter().find_map(|value| value.node());
         let found = node.map_or("a list", |node| node.kind().name());
-        let message = format!("`{}` is {found}, and no such value as the schema says: {wanted}", field.name);
-        self.add(Code::Value, message, Some(field));
+        let plain = format!("`{}` is {found}, and no such value as the schema says", field.name);
+        let error = GraphqlError::new(Code::Value, format!("{plain}: {wanted}"));
+        self.add(error.or_plainly(plain), Some(field));
     }
 
     /// An object of which nobody says what it is, or that is none of what it must be. One that clients don't see is null.
     pub(super) fn untyped(&mut self, parent: TypeId, ty: Option<TypeId>) {
         let types = &self.run.plan.types;
-        if ty.is_some_and(|ty| types.is_hidden(ty)) {
+        if ty.is_some_and(|ty| types.is_hidden(ty)) || !self.has_room() {
             return;
         }
         let said = ty.map_or_else(|| "not told".to_owned(), |ty| format!("`{}`", types.name(ty)));
         let message = format!("the type of an object is {said}, and must be one of `{}`", types.name(parent));
-        self.add(Code::Value, message, None);
+        let plain = "the type of an object is none of those that the schema has there";
+        self.add(GraphqlError::new(Code::Value, message).or_plainly(plain), None);
     }
 
-    fn add(&mut self, code: Code, message: String, field: Option<&Field>) {
-        let mut error = GraphqlError::new(code, message);
+    fn add(&mut self, mut error: GraphqlError, field: Option<&Field>) {
         error.path = self.place();
-        self.errors.push(match field {
+        self.push(match field {
             Some(field) => error.at(field.location),
             None => error,
         });
@@ -116,6 +153,18 @@ impl<'r> Writer<'r> {
             Step::Index(index) => Segment::Index(*index),
         };
         self.path.iter().map(segment).collect()
+    }
+}
+
+/// The bytes of a value, about.
+fn size(value: &Json) -> usize {
+    match value {
+        Json::String(text) => 16 + text.len(),
+        Json::Array(items) => 16 + items.iter().map(size).sum::<usize>(),
+        Json::Object(members) => {
+            16 + members.iter().map(|(name, value)| 16 + name.len() + size(value)).sum::<usize>()
+        }
+        _ => 16,
     }
 }
 

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::played::Played;
 use super::resolver::Resolver;
 use super::subgraph::Service;
-use crate::execute::Source;
 use crate::execute::source::Asked;
+use crate::execute::{AnswerRules, Source, Variables};
 use crate::plan::data::{Call, Document as Asks, Step};
 use crate::plan::{Plan, Planner};
 use crate::schema::{Says, Source as Described, subgraphs};
@@ -33,6 +33,8 @@ pub(super) struct Rig {
     /// Subgraphs that answer of data that they share.
     played: Option<Played>,
     asked: Mutex<Vec<String>>,
+    /// The most bytes of an answer.
+    pub(super) most: usize,
 }
 
 impl Rig {
@@ -114,7 +116,8 @@ impl Rig {
     }
 
     fn over(planner: Planner, answers: BTreeMap<String, String>, kinds: Value) -> Self {
-        Self { planner, answers, graphs: Value::Null, kinds, played: None, asked: Mutex::default() }
+        let (asked, most) = (Mutex::default(), 16 << 20);
+        Self { planner, answers, graphs: Value::Null, kinds, played: None, asked, most }
     }
 
     /// Has services forget what they changed.
@@ -172,7 +175,13 @@ impl Rig {
                 );
             }
         };
-        let variables = Bytes::copy_from_slice(variables.as_bytes());
+        let variables = match Variables::coerce(&plan, Bytes::copy_from_slice(variables.as_bytes())) {
+            Ok(variables) => variables,
+            Err(errors) => {
+                let errors: Vec<_> = errors.iter().map(crate::GraphqlError::json).collect();
+                return serde_json::json!({ "errors": errors }).to_string();
+            }
+        };
         let mut text = Vec::new();
         self.run(&plan, variables).await.write(&mut text);
         String::from_utf8(text).expect("UTF-8")
@@ -181,11 +190,13 @@ impl Rig {
     /// The answer to a document as it leaves the executor.
     pub(super) async fn tree(&self, document: &str) -> Tree {
         let plan = self.planner.plan(document, None).expect("a plan");
-        self.run(&plan, "{}".into()).await
+        let variables = Variables::coerce(&plan, "{}".into()).expect("defaults");
+        self.run(&plan, variables).await
     }
 
-    async fn run(&self, plan: &Plan, variables: Bytes) -> Tree {
-        let answer = super::super::run(plan, self.planner.schema(), variables, self).await;
+    async fn run(&self, plan: &Plan, variables: Variables) -> Tree {
+        let rules = AnswerRules { most: self.most, tells_schema: true, introspected: Vec::new() };
+        let answer = super::super::run(plan, self.planner.schema(), variables.into(), self, &rules).await;
         super::repeated::check(&answer.tree);
         answer.tree
     }

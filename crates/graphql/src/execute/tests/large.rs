@@ -1,0 +1,71 @@
+//! Answers that would be larger than they may be.
+
+use super::nested::{BLOG, LINKS, PEOPLE};
+use super::rig::Rig;
+
+/// A rig with this many posts, whose answers may have so many bytes.
+fn rig(posts: usize, most: usize) -> Rig {
+    let posts: Vec<String> = (0..posts)
+        .map(|id| format!(r#"{{"id":{id},"title":"a title of some length","author_id":1}}"#))
+        .collect();
+    let posts = format!("[{}]", posts.join(","));
+    let answers = [("blog/posts", posts.as_str()), ("people/users/1", r#"{"id":1,"name":"Ann"}"#)];
+    let mut rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    rig.most = most;
+    rig
+}
+
+fn is_refused(answer: &str) -> bool {
+    answer.len() < 1000
+        && answer.starts_with(r#"{"data":null,"errors":[{"#)
+        && answer.contains("graphql-answer-too-large")
+}
+
+#[tokio::test]
+async fn refuses_aliases_below_a_long_list_by_the_size_of_the_answer() {
+    let rig = rig(2000, 1 << 20);
+    let aliases: String = (0..100).map(|number| format!("a{number}: title ")).collect();
+    let answer = rig.ask(&format!("{{ posts {{ {aliases} }} }}")).await;
+    assert!(is_refused(&answer), "{answer:.300}");
+    let answer = rig.ask("{ posts { title id } }").await;
+    assert!(answer.len() > 50_000 && !answer.contains("errors"), "{answer:.300}");
+}
+
+#[tokio::test]
+async fn refuses_aliases_of_a_whole_list() {
+    let rig = rig(2000, 1 << 20);
+    let aliases: String = (0..40).map(|number| format!("a{number}: posts {{ title id }} ")).collect();
+    assert!(is_refused(&rig.ask(&format!("{{ {aliases} }}")).await));
+}
+
+#[tokio::test]
+async fn refuses_what_introspection_multiplies() {
+    let mut rig = rig(1, 20_000);
+    let inner: String = (0..90).map(|number| format!("a{number}: description ")).collect();
+    let query = format!("{{ __schema {{ types {{ fields {{ type {{ fields {{ name {inner} }} }} }} }} }} }}");
+    assert!(is_refused(&rig.ask(&query).await));
+    // Of what is left out nothing is written, and it is looked at all the same.
+    rig.most = usize::MAX;
+    let inner: String = (0..1400).map(|_| "...S ".to_owned()).collect();
+    let query = format!(
+        "query Q($no: Boolean = false) {{ __schema {{ types {{ fields {{ type {{ fields {{ {inner} }} }} }} }} }} }} \
+         fragment S on __Field {{ name @include(if: $no) }}"
+    );
+    let answer = rig.ask(&query).await;
+    assert!(answer.contains("graphql-limit") || is_refused(&answer), "{answer:.300}");
+}
+
+#[tokio::test]
+async fn tells_some_of_very_many_errors() {
+    let posts: Vec<String> =
+        (0..5000).map(|id| format!(r#"{{"id":{id},"title":"x","user_id":{{}}}}"#)).collect();
+    let posts = format!("[{}]", posts.join(","));
+    let answers = [("blog/posts", posts.as_str())];
+    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let answer = rig.ask("{ posts { user_id } }").await;
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    let errors = answer["errors"].as_array().expect("errors");
+    assert!(errors.len() <= 1001, "{}", errors.len());
+    let last = errors.last().expect("an error")["message"].as_str().expect("a message");
+    assert!(last.contains("further errors are left out"), "{last}");
+}
