@@ -1,6 +1,7 @@
 //! GraphQL as a way of answering: a route, and how it comes to its schema. `answer.rs` is the way of a request.
 
 mod answer;
+mod planning;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -42,7 +43,6 @@ struct Inner {
     introspection: Introspection,
     has_page: bool,
     limits: GraphqlLimits,
-    #[expect(dead_code, reason = "planning goes there")]
     offload: OffloadPool,
 }
 

@@ -7,10 +7,11 @@ use http::{Method, Request, Response, StatusCode};
 use services::{Body, Call, Caller, Fingerprint, Told};
 
 use super::Inner;
+use super::planning::PlanError;
 use crate::config::Introspection;
 use crate::error::GraphqlError;
-use crate::execute::{self, Answer};
-use crate::plan::Plan;
+use crate::execute::{self, Answer, AnswerRules, Variables};
+use crate::plan::{Plan, check_size};
 use crate::recipe::Ready;
 use crate::serve::{
     Asked, Hash, HttpError, Media, Owner, Refusal, Unread, asks_for_page, errors, hash, page, response,
@@ -24,13 +25,17 @@ use crate::subgraph::OperationKind;
 struct Operation {
     ready: Arc<Ready>,
     plan: Arc<Plan>,
-    variables: Bytes,
+    variables: Arc<Variables>,
+    /// The variables as they came.
+    given: Bytes,
+    rules: AnswerRules,
 }
 
 impl Operation {
     async fn run(&self, sources: &Sources, call: Call) -> Answer {
         let ground = sources.ground(call);
-        execute::run(&self.plan, self.ready.planner.schema(), self.variables.clone(), &ground).await
+        let schema = self.ready.planner.schema();
+        execute::run(&self.plan, schema, Arc::clone(&self.variables), &ground, &self.rules).await
     }
 }
 
@@ -55,17 +60,22 @@ impl Inner {
             Err(Unread::Http(error)) => return Err(error),
             Err(Unread::Graphql(refusal)) => return Ok(to.refused(&refusal)),
         };
+        if let Err(error) = asked.query.as_deref().map_or(Ok(()), check_size) {
+            return Ok(to.wrong(vec![*error], true));
+        }
         let ready = self.ready.load_full().ok_or_else(|| HttpError::NotReady(self.why()))?;
         let owner = Owner::of(&call);
         let (document, left) = match self.document(&asked, &owner) {
             Ok(document) => document,
             Err(refusal) => return Ok(to.refused(&refusal)),
         };
-        let plan = match ready.planner.plan(&document, asked.operation.as_deref()) {
+        let tells_schema = self.tells(&call.caller);
+        let plan = match self.plan(&ready, &document, asked.operation.as_deref(), &call).await {
             Ok(plan) => plan,
-            Err(errors) => return Ok(to.wrong(&errors)),
+            Err(PlanError::Document(errors)) => return Ok(to.wrong(errors.to_vec(), tells_schema)),
+            Err(PlanError::Work(error)) => return Err(error.into()),
         };
-        if plan.introspects && !self.tells(&call.caller) {
+        if plan.introspects && !tells_schema {
             return Ok(to.refused(&Refusal::Introspection));
         }
         if is_get && plan.kind == OperationKind::Mutation {
@@ -74,10 +84,24 @@ impl Inner {
         if let (Some(hash), Some(persisted)) = (left, &self.persisted) {
             persisted.keep(owner, hash, &document);
         }
-        let variables = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
-        let answer = self.run(Operation { ready, plan, variables }, call).await;
-        let status = if answer.is_before_execution { status_of_document(media) } else { StatusCode::OK };
-        Ok(response(answer.tree, status, media, to.is_head))
+        let given = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
+        let variables = match self.variables(&plan, &given, &call).await? {
+            Ok(variables) => Arc::new(variables),
+            Err(errors) => return Ok(to.wrong(errors, tells_schema)),
+        };
+        let most = usize::try_from(self.limits.response_body.0).unwrap_or(usize::MAX);
+        let introspected = match plan.introspects {
+            true => self.introspected(&ready, &plan, &variables, most, &call).await?,
+            false => Some(Vec::new()),
+        };
+        let answer = match introspected {
+            Some(introspected) => {
+                let rules = AnswerRules { most, tells_schema, introspected };
+                self.run(Operation { ready, plan, variables, given, rules }, call).await
+            }
+            None => Answer::too_large(most),
+        };
+        Ok(response(answer.tree, StatusCode::OK, media, to.is_head))
     }
 
     /// Runs an operation, or waits for an equal one that is under way.
@@ -92,9 +116,7 @@ impl Inner {
             async move { Arc::new(operation.run(&sources, call).await) }
         });
         match flight.await {
-            Some(answer) => {
-                Answer { tree: answer.tree.clone(), is_before_execution: answer.is_before_execution }
-            }
+            Some(answer) => Answer { tree: answer.tree.clone() },
             None => operation.run(&self.sources, call).await,
         }
     }
@@ -111,7 +133,7 @@ impl Inner {
         key.add(name.as_bytes());
         // What is under way holds its plan, so that no other one can stand at its place.
         key.add(&Arc::as_ptr(&operation.plan).addr().to_ne_bytes());
-        key.add(&operation.variables);
+        key.add(&operation.given);
         let services = self.recipe.services().filter_map(|name| self.services.get(name));
         for name in services.flat_map(|service| service.forwarded()) {
             for value in call.headers.iter().flat_map(|headers| headers.get_all(name)) {
@@ -176,12 +198,14 @@ impl To {
         response
     }
 
-    /// A document that is none, or not one of this schema.
-    fn wrong(self, wrong: &[GraphqlError]) -> Response<Body> {
-        let entries: Vec<_> = wrong.iter().map(GraphqlError::json).collect();
+    /// A document that is none, or not one of this schema, which some callers are told nothing of.
+    fn wrong(self, wrong: Vec<GraphqlError>, tells_schema: bool) -> Response<Body> {
+        let first = wrong.first().map(|error| error.code);
+        let told = |error: GraphqlError| if tells_schema { error } else { error.without_schema() }.json();
+        let entries: Vec<_> = wrong.into_iter().map(told).collect();
         let mut response = errors(&entries, status_of_document(self.media), self.media, self.is_head);
-        if let Some(first) = wrong.first() {
-            response.extensions_mut().insert(Told(first.code));
+        if let Some(code) = first {
+            response.extensions_mut().insert(Told(code));
         }
         response
     }

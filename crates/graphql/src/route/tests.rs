@@ -13,10 +13,22 @@ use crate::rig::Rig;
 
 const ANSWER: &str = r#"{"data":{"item":{"name":"one"}}}"#;
 
+const SDL: &str = "type Query { item: Item } type Mutation { change: Item } type Item { name: String }";
+
 /// A route over the service `shop`.
 fn route(rig: &Rig, config: &str) -> Graphql {
+    route_of(rig, config, SDL, &pool())
+}
+
+/// A pool whose payers may cause a second of work in ten.
+fn pool() -> OffloadPool {
+    let config = OffloadConfig { quota: Duration::from_secs(1), ..OffloadConfig::default() };
+    OffloadPool::start(config).expect("a thread")
+}
+
+/// A route over the service `shop`, which has this schema.
+fn route_of(rig: &Rig, config: &str, sdl: &str, offload: &OffloadPool) -> Graphql {
     let config: GraphqlConfig = serde_json::from_str(config).expect("a route's config");
-    let sdl = "type Query { item: Item } type Mutation { change: Item } type Item { name: String }";
     let service =
         RemoteService { config: serde_json::from_str("{}").expect("a config"), schema: Some(sdl.into()) };
     let ground = Ground {
@@ -27,14 +39,19 @@ fn route(rig: &Rig, config: &str) -> Graphql {
         supergraph: None,
         listed: Vec::new(),
         schemas: &Arc::default(),
-        offload: &OffloadPool::start(OffloadConfig::default()).expect("a thread"),
+        offload,
     };
     Graphql::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"))
 }
 
 /// The text of an answer, and how many calls were made for it.
 async fn asked(route: &Graphql, query: &str) -> (String, usize) {
-    let body = serde_json::json!({ "query": query }).to_string();
+    asked_with(route, &serde_json::json!({ "query": query })).await
+}
+
+/// The same for a whole body.
+async fn asked_with(route: &Graphql, body: &serde_json::Value) -> (String, usize) {
+    let body = body.to_string();
     let request =
         Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
     let body = services::body::full(body);
@@ -65,4 +82,132 @@ async fn equal_queries_that_come_at_once_are_one_call_of_the_first_and_both_are_
     assert_eq!((first.as_str(), second.as_str()), (ANSWER, ANSWER));
     assert_eq!((made, shared, others), (1, 0, 1), "what the access log has as `calls`");
     assert_eq!(rig.lines().len(), 2);
+}
+
+/// A schema whose names start with `Hidden` or `hidden` where a client has not named them.
+const HIDDEN: &str = "type Query { item(by: HiddenInput, of: HiddenEnum, must: Int = 1): HiddenItem node: HiddenNode } \
+    input HiddenInput { hiddenField: HiddenEnum! hiddenOther: HiddenInput } enum HiddenEnum { HIDDEN_ONE HIDDEN_TWO } \
+    interface HiddenNode { name: String } type HiddenItem implements HiddenNode { name: String sub(hiddenMust: Int!): HiddenItem } \
+    type HiddenOther { name: String }";
+
+#[tokio::test]
+async fn errors_name_nothing_of_a_schema_that_may_not_be_asked_for() {
+    let rig = Rig::new(&[(
+        "POST /graphql",
+        200,
+        r#"{"data":{"item":{"name":[1]},"node":{"__typename":"HiddenOther"}}}"#,
+    )])
+    .await;
+    let (hidden, open) = (r#"{"services":["shop"],"introspection":"off"}"#, r#"{"services":["shop"]}"#);
+    let (hidden, open) = (route_of(&rig, hidden, HIDDEN, &pool()), route_of(&rig, open, HIDDEN, &pool()));
+    let variables = "query Q($v: HiddenEnum, $i: HiddenInput) { item(of: $v, by: $i) { name } }";
+    let bodies = [
+        serde_json::json!({ "query": variables, "variables": { "v": "WRONG" } }),
+        serde_json::json!({ "query": variables, "variables": { "v": 1 } }),
+        serde_json::json!({ "query": variables, "variables": { "i": {} } }),
+        serde_json::json!({ "query": variables, "variables": { "i": { "wrong": 1 } } }),
+        serde_json::json!({ "query": variables, "variables": { "i": 1 } }),
+        serde_json::json!({ "query": "{ item(of: WRONG) { name } }" }),
+        serde_json::json!({ "query": "{ item(of: 1) { name } }" }),
+        serde_json::json!({ "query": "{ item(by: 1) { name } }" }),
+        serde_json::json!({ "query": "{ item(by: {}) { name } }" }),
+        serde_json::json!({ "query": "{ item(by: { wrong: 1 }) { name } }" }),
+        serde_json::json!({ "query": "{ item(wrong: 1) { name } }" }),
+        serde_json::json!({ "query": "{ item }" }),
+        serde_json::json!({ "query": "{ item { wrong } }" }),
+        serde_json::json!({ "query": "{ item { name { x } } }" }),
+        serde_json::json!({ "query": "{ item { sub { name } } }" }),
+        serde_json::json!({ "query": "{ item { x: name x: sub(hiddenMust: 1) { name } } }" }),
+        serde_json::json!({ "query": "query Q($v: Int) { item(of: $v) { name } }" }),
+        serde_json::json!({ "query": "{ item { ... on Query { __typename } } }" }),
+        serde_json::json!({ "query": "{ item { name } }" }),
+        serde_json::json!({ "query": "{ node { __typename name } }" }),
+    ];
+    for body in bodies {
+        let (told, _) = asked_with(&open, &body).await;
+        assert!(told.contains("errors"), "{body} {told}");
+        let (told, _) = asked_with(&hidden, &body).await;
+        assert!(told.contains("errors"), "{body} {told}");
+        let given = body.to_string();
+        let words = told.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let names =
+            words.filter(|word| word.to_ascii_lowercase().starts_with("hidden") && !given.contains(word));
+        assert_eq!(names.collect::<Vec<_>>(), Vec::<&str>::new(), "{body} {told}");
+    }
+}
+
+/// A document that is planned in the pool.
+fn long(number: usize) -> String {
+    let fields: String = (0..90).map(|field| format!("a{field}: name ")).collect();
+    format!("query Q{number} {{ item {{ {fields} }} }} # {}", "x".repeat(4000))
+}
+
+#[tokio::test]
+async fn equal_documents_that_come_at_once_are_planned_once() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let text = long(0);
+    let all = futures_util::future::join_all((0..20).map(|_| asked(&route, &text))).await;
+    assert!(all.iter().all(|(text, _)| text.starts_with(r#"{"data":"#)), "{all:?}");
+    let stats = pool.stats();
+    let planned = stats.kinds.iter().filter(|(kind, _)| **kind == "graphql-check").map(|(_, kind)| kind.jobs);
+    assert_eq!(planned.sum::<u64>(), 1);
+}
+
+#[tokio::test]
+async fn a_flood_of_documents_is_refused_when_its_caller_has_used_up_its_share() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let offload =
+        OffloadPool::start(OffloadConfig { quota: Duration::from_millis(20), ..OffloadConfig::default() });
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &offload.expect("a thread"));
+    let mut codes = Vec::new();
+    for number in 0..100 {
+        let body = services::body::full(serde_json::json!({ "query": long(number) }).to_string());
+        let request =
+            Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
+        if let Err(problem) = route.handle(request.body(body).expect("a request"), Call::unlimited()).await {
+            assert_eq!(problem.status(), http::StatusCode::TOO_MANY_REQUESTS);
+            assert!(problem.headers().contains_key(http::header::RETRY_AFTER));
+            codes.push(problem.code());
+        }
+    }
+    assert!(!codes.is_empty() && codes.iter().all(|code| *code == "plan-rate"), "{codes:?}");
+    // What is kept costs nothing.
+    let (text, _) = asked(&route, &long(0)).await;
+    assert_eq!(text.get(..8), Some(r#"{"data":"#));
+}
+
+#[tokio::test]
+async fn many_values_of_variables_are_read_in_the_pool() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let pool = pool();
+    let sdl = "type Query { item(of: [Int!]): Item } type Item { name: String }";
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, sdl, &pool);
+    let query = "query Q($of: [Int!]) { item(of: $of) { name } }";
+    let body = serde_json::json!({ "query": query, "variables": { "of": vec![1; 50_000] } });
+    let (text, _) = asked_with(&route, &body).await;
+    assert_eq!(text, ANSWER);
+    assert!(pool.stats().kinds.iter().any(|(kind, _)| *kind == "graphql-variables"));
+}
+
+#[tokio::test]
+async fn refuses_variables_that_nest_or_repeat_without_end() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let sdl = "type Query { item(of: In): Item } input In { of: In } type Item { name: String }";
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, sdl, &pool());
+    let query = "query Q($of: In) { item(of: $of) { name } }";
+    let deep = format!("{}null{}", r#"{"of":"#.repeat(900), "}".repeat(900));
+    let many = format!("{{{}}}", vec![r#""of":null"#; 5000].join(","));
+    for value in [deep, many] {
+        let body = format!(r#"{{"query":"{query}","variables":{{"of":{value}}}}}"#);
+        let request =
+            Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
+        let body = services::body::full(body);
+        let answer = route.handle(request.body(body).expect("a request"), Call::unlimited()).await;
+        let answer = answer.unwrap_or_else(|_| panic!("no answer")).into_body().collect().await;
+        let text = answer.unwrap_or_else(|_| panic!("no body")).to_bytes();
+        assert!(String::from_utf8_lossy(&text).contains("graphql-variables"), "{text:?}");
+        assert!(text.len() < 2000);
+    }
 }

@@ -1,9 +1,12 @@
 //! What is refused because it is no GraphQL over HTTP at all: a problem document, as for every other way of answering.
 //! What is GraphQL and wrong is told in GraphQL's own form: `refusal.rs`.
 
+use std::time::Duration;
+
 use http::header::{ALLOW, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode};
-use services::{Fault, Problem};
+use offload::OffloadError;
+use services::{Fault, Overloaded, Problem};
 
 /// Why a request can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +31,25 @@ pub(crate) enum HttpError {
     Broken,
     #[error("there is no schema yet: {0}")]
     NotReady(String),
+    #[error("the caller's documents take more time to plan than it may cause")]
+    PlanRate(Duration),
+    #[error("the document was not planned in time")]
+    PlanTimeout,
+    #[error("the gateway has more to do than it can just now")]
+    Overloaded,
+    #[error("the gateway failed to plan the document")]
+    PlanFailed,
+}
+
+impl From<OffloadError> for HttpError {
+    fn from(error: OffloadError) -> Self {
+        match error {
+            OffloadError::QuotaExceeded { retry_after } => Self::PlanRate(retry_after),
+            OffloadError::QueueFull => Self::Overloaded,
+            OffloadError::DeadlineExceeded => Self::PlanTimeout,
+            OffloadError::Panicked => Self::PlanFailed,
+        }
+    }
 }
 
 /// What may be used on a GraphQL route.
@@ -45,6 +67,10 @@ impl Problem for HttpError {
             Self::Size(_) => "body-too-large",
             Self::Broken => "body-broken",
             Self::NotReady(_) => "graphql-not-ready",
+            Self::PlanRate(_) => "plan-rate",
+            Self::PlanTimeout => "plan-timeout",
+            Self::Overloaded => Overloaded.code(),
+            Self::PlanFailed => "plan-failed",
         }
     }
 
@@ -57,13 +83,17 @@ impl Problem for HttpError {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
             Self::Size(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotReady(_) | Self::PlanTimeout => StatusCode::SERVICE_UNAVAILABLE,
+            Self::PlanRate(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Overloaded => Overloaded.status(),
+            Self::PlanFailed => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
     fn fault(&self) -> Fault {
         match self {
-            Self::NotReady(_) => Fault::Unavailable,
+            Self::NotReady(_) | Self::PlanTimeout | Self::Overloaded => Fault::Unavailable,
+            Self::PlanFailed => Fault::Gateway,
             _ => Fault::Client,
         }
     }
@@ -76,6 +106,10 @@ impl Problem for HttpError {
             }
             Self::NotAcceptable => "Send `Accept: application/graphql-response+json`.",
             Self::ContentEncoding(_) => "Send it as it is.",
+            Self::PlanRate(_) => {
+                "Send documents with variables, so that they are the same each time, or ask for less at once."
+            }
+            Self::PlanTimeout | Self::Overloaded => "Try again later, after a random wait.",
             Self::NotReady(_) => "The gateway asks the services again by itself; try again later.",
             _ => "",
         }
@@ -86,7 +120,11 @@ impl Problem for HttpError {
         let header = match self {
             Self::Method(_) => (ALLOW, METHODS),
             Self::MutationByGet => (ALLOW, "POST"),
-            Self::NotReady(_) => (RETRY_AFTER, "1"),
+            Self::NotReady(_) | Self::PlanTimeout | Self::Overloaded => (RETRY_AFTER, "1"),
+            Self::PlanRate(after) => {
+                let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+                return HeaderMap::from_iter([(RETRY_AFTER, seconds.max(1).into())]);
+            }
             _ => return HeaderMap::new(),
         };
         HeaderMap::from_iter([(header.0, HeaderValue::from_static(header.1))])

@@ -1,0 +1,173 @@
+//! The plan of a document for a request: one that was made before, or made at once where that is little work, or made in
+//! the pool, for the caller's account.
+//!
+//! Equal documents that come while one is planned wait for its plan. Who began pays; one that the beginner could not pay for, or
+//! not in time, the next one begins anew.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hive_router_query_planner::utils::cancellation::CancellationToken;
+use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey};
+use services::{Call, Fingerprint};
+
+use super::Inner;
+use crate::error::GraphqlError;
+use crate::execute::{IntrospectionLimits, Variables, introspected, is_short};
+pub(super) use crate::plan::PlanError;
+use crate::plan::{CheckedDocument, Plan, TIMEOUT};
+use crate::recipe::Ready;
+use crate::serve::HttpError;
+
+/// What may be done at once, on the thread of the request.
+const AT_ONCE: Duration = Duration::from_millis(1);
+/// How often a document is begun that others could not pay for.
+const ATTEMPTS: usize = 4;
+/// What it costs to answer a large question about the schema, before that is known.
+const INTROSPECTION: Duration = Duration::from_millis(10);
+
+/// Who pays for work, and until when it is wanted.
+#[derive(Clone, Copy)]
+struct Account {
+    payer: QuotaKey,
+    deadline: Instant,
+}
+
+/// Cancels planning when nobody waits for it any more.
+struct CancelGuard(Arc<CancellationToken>);
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl From<Vec<GraphqlError>> for PlanError {
+    fn from(errors: Vec<GraphqlError>) -> Self {
+        Self::Document(errors.into())
+    }
+}
+
+impl From<OffloadError> for PlanError {
+    fn from(error: OffloadError) -> Self {
+        Self::Work(error)
+    }
+}
+
+impl Account {
+    fn of(call: &Call) -> Self {
+        Self { payer: call.quota_key(), deadline: call.budget.deadline }
+    }
+
+    fn request(self, kind: &'static str, estimate: Duration) -> JobRequest {
+        JobRequest { kind, payer: self.payer, estimate, deadline: self.deadline }
+    }
+}
+
+impl Inner {
+    /// The plan of an operation of a document.
+    pub(super) async fn plan(
+        &self,
+        ready: &Arc<Ready>,
+        text: &Arc<str>,
+        operation: Option<&str>,
+        call: &Call,
+    ) -> Result<Arc<Plan>, PlanError> {
+        let planner = &ready.planner;
+        if let Some(plan) = planner.kept(text, operation) {
+            return Ok(plan);
+        }
+        let account = Account::of(call);
+        let mut checked = None;
+        if planner.check_estimate(text) <= AT_ONCE {
+            let document = planner.check(text, operation)?;
+            if document.work.estimate() <= AT_ONCE {
+                return Ok(planner.make(&document, &CancellationToken::with_timeout(TIMEOUT))?);
+            }
+            checked = Some(document);
+        }
+        let mut key = Fingerprint::default();
+        key.add(text.as_bytes());
+        key.add(operation.map_or(&[], |name| name.as_bytes()));
+        key.add(&[u8::from(operation.is_some())]);
+        for _ in 0..ATTEMPTS {
+            let mut is_own = false;
+            let flight = planner.in_flight.join(&key, || {
+                is_own = true;
+                let (pool, ready, text) = (self.offload.clone(), Arc::clone(ready), Arc::clone(text));
+                let (operation, checked) = (operation.map(Into::into), checked.take());
+                planned(pool, ready, text, operation, checked, account)
+            });
+            match flight.await.unwrap_or(Err(OffloadError::Panicked.into())) {
+                Err(PlanError::Work(_)) if !is_own => {}
+                result => return result,
+            }
+        }
+        Err(OffloadError::QueueFull.into())
+    }
+
+    /// What the fields of a plan that ask for the schema are answered; nothing where that would be too large.
+    pub(super) async fn introspected(
+        &self,
+        ready: &Arc<Ready>,
+        plan: &Arc<Plan>,
+        variables: &Arc<Variables>,
+        most: usize,
+        call: &Call,
+    ) -> Result<Option<Vec<(Arc<str>, Bytes)>>, HttpError> {
+        let schema = ready.planner.schema();
+        let values = introspected(schema, plan, variables, IntrospectionLimits::small(most));
+        if values.is_some() {
+            return Ok(values);
+        }
+        let request = Account::of(call).request("graphql-introspect", INTROSPECTION);
+        let (ready, plan, variables) = (Arc::clone(ready), Arc::clone(plan), Arc::clone(variables));
+        let job = move |_: &_| {
+            introspected(ready.planner.schema(), &plan, &variables, IntrospectionLimits::of(most))
+        };
+        Ok(self.offload.run(request, job).await?)
+    }
+
+    /// The variables of a plan, or what is wrong with them.
+    pub(super) async fn variables(
+        &self,
+        plan: &Arc<Plan>,
+        given: &Bytes,
+        call: &Call,
+    ) -> Result<Result<Variables, Vec<GraphqlError>>, HttpError> {
+        if is_short(given) {
+            return Ok(Variables::coerce(plan, given.clone()));
+        }
+        // A hundred bytes in a microsecond, about.
+        let estimate = Duration::from_micros(given.len() as u64 / 100);
+        let request = Account::of(call).request("graphql-variables", estimate);
+        let (plan, given) = (Arc::clone(plan), given.clone());
+        Ok(self.offload.run(request, move |_| Variables::coerce(&plan, given)).await?)
+    }
+}
+
+/// Plans a document in the pool: it is checked, which says what planning takes, and then planned.
+async fn planned(
+    pool: OffloadPool,
+    ready: Arc<Ready>,
+    text: Arc<str>,
+    operation: Option<Box<str>>,
+    checked: Option<CheckedDocument>,
+    account: Account,
+) -> Result<Arc<Plan>, PlanError> {
+    let checked = match checked {
+        Some(checked) => checked,
+        None => {
+            let request = account.request("graphql-check", ready.planner.check_estimate(&text));
+            let ready = Arc::clone(&ready);
+            pool.run(request, move |_| ready.planner.check(&text, operation.as_deref())).await??
+        }
+    };
+    let left = account.deadline.saturating_duration_since(Instant::now()).min(TIMEOUT);
+    let token = Arc::new(CancellationToken::with_timeout(left));
+    let _guard = CancelGuard(Arc::clone(&token));
+    let request = account.request("graphql-plan", checked.work.estimate());
+    let plan = pool.run(request, move |_| ready.planner.make(&checked, &token)).await??;
+    Ok(plan)
+}
