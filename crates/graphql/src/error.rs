@@ -53,7 +53,7 @@ impl Code {
             Self::Limit => "graphql-limit",
             Self::Variables => "graphql-variables",
             Self::Plan => "graphql-plan",
-            Self::AnswerSize => "graphql-answer-too-large",
+            Self::AnswerSize => "graphql-output",
             Self::Value => "graphql-value",
             Self::Null => "graphql-null",
         }

@@ -56,7 +56,7 @@ pub(crate) async fn run(
 ) -> Answer {
     let mut run = Run::new(plan, variables);
     run.drive(source).await;
-    match Writer::new(&run, schema, rules).write(rules.tells_schema).await {
+    match Writer::write(&run, schema, rules).await {
         Some(tree) => Answer { tree },
         None => Answer::too_large(rules.most),
     }

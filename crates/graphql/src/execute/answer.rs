@@ -7,7 +7,7 @@
 
 mod again;
 mod copy;
-mod root;
+mod long;
 mod scan;
 mod told;
 
@@ -27,9 +27,12 @@ use crate::error::{Code, GraphqlError};
 use crate::plan::data::{Lookup, PositionId, has};
 use crate::plan::shape::{Field, Read, ShapeId, Source, Variant};
 use crate::plan::types::{Ty, TypeId};
-use again::Known;
+use again::{Key, Known};
 use copy::PATIENCE;
 use scan::Hit;
+
+/// What a value is read by.
+type Reads<'r> = &'r [Read];
 
 pub(super) struct Writer<'r> {
     run: &'r Run<'r>,
@@ -45,6 +48,9 @@ pub(super) struct Writer<'r> {
     is_over: bool,
     /// Whether a single value may be larger than that.
     is_large: bool,
+    /// The fields of the objects that were written, and how many there may be.
+    steps: usize,
+    most_steps: usize,
     path: Vec<Step<'r>>,
     /// What was found among members, of all objects that are being written.
     hits: Vec<Hit<'r>>,
@@ -57,6 +63,11 @@ pub(super) struct Writer<'r> {
     spare: Vec<Vec<Val<'r>>>,
 }
 
+/// An answer is written at once if it is put together of so few bytes, and as long as it has so few bytes and fields: it
+/// takes about two milliseconds.
+const SHORT_SOURCES: usize = 128 << 10;
+const SHORT: usize = 512 << 10;
+const SHORT_STEPS: usize = 30_000;
 /// As much room is made for the answer before it is known how long it is.
 const MOST_ROOM: usize = 1 << 20;
 
@@ -75,10 +86,14 @@ struct Place<'v, 'r> {
     base: usize,
 }
 
+/// The bytes of what services answered.
+fn size(run: &Run<'_>) -> usize {
+    run.documents.iter().map(|document| document.text().len()).sum()
+}
+
 impl<'r> Writer<'r> {
-    pub(super) fn new(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules) -> Self {
-        let most = rules.most;
-        let size = run.documents.iter().map(|document| document.text().len()).sum::<usize>();
+    fn new(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules, most: usize) -> Self {
+        let size = size(run);
         Self {
             run,
             schema,
@@ -90,6 +105,8 @@ impl<'r> Writer<'r> {
             most,
             is_over: false,
             is_large: size > most,
+            steps: 0,
+            most_steps: usize::MAX,
             path: Vec::new(),
             hits: Vec::new(),
             orders: vec![Vec::new(); run.plan.scans],
@@ -99,17 +116,64 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// The whole response; none if it would be too large. Others have their turn while it is written. Who may not see the
-    /// schema is told nothing of it in errors.
-    pub(super) async fn write(mut self, tells_schema: bool) -> Option<Tree> {
+    /// The whole response; none if it would be too large. One that is short is written at once, and while another one is
+    /// written others have their turn.
+    pub(super) async fn write(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules) -> Option<Tree> {
+        if size(run) <= SHORT_SOURCES {
+            let mut writer = Self::new(run, schema, rules, rules.most.min(SHORT));
+            writer.most_steps = SHORT_STEPS;
+            let values = writer.begin();
+            let is_written = writer.root(&values);
+            if let Some(tree) = writer.end(is_written, rules) {
+                #[cfg(test)]
+                Self::check_long(run, schema, rules, &tree).await;
+                return Some(tree);
+            }
+        }
+        let mut writer = Self::new(run, schema, rules, rules.most);
+        let values = writer.begin();
+        let is_written = writer.long_root(&values).await;
+        writer.end(is_written, rules)
+    }
+
+    /// Checks that an answer is the same where others have their turn while it is written.
+    #[cfg(test)]
+    async fn check_long(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules, short: &Tree) {
+        let text = |tree: &Tree| {
+            let mut text = Vec::new();
+            tree.write(&mut text);
+            String::from_utf8(text).expect("UTF-8")
+        };
+        let mut writer = Self::new(run, schema, rules, rules.most);
+        let values = writer.begin();
+        let is_written = writer.long_root(&values).await;
+        let long = writer.end(is_written, rules).expect("an answer");
+        assert_eq!(text(&long), text(short));
+    }
+
+    /// The values that the root object is written of.
+    fn begin(&mut self) -> Vec<Val<'r>> {
         self.out.extend_from_slice(b"{\"data\":");
-        let mark = self.out.len();
-        let root = self.run.plan.root;
         let position = &self.run.plan.positions[0];
         let mut values = vec![Val::Absent; position.slots.len()];
         self.run.fill(position, None, &mut values);
-        if !self.root(root, &values).await {
-            self.cut(mark);
+        values
+    }
+
+    /// Writes the root object; says whether there is one.
+    fn root(&mut self, values: &[Val<'r>]) -> bool {
+        let id = self.run.plan.root;
+        let shape = &self.run.plan.shapes[id];
+        let Some(variant) = shape.variants.first() else { return false };
+        self.told(id, values);
+        self.scan(variant, values);
+        self.members(variant, Place { ty: shape.parent, values, base: 0 })
+    }
+
+    /// Writes what stands behind the root object. Who may not see the schema is told nothing of it in errors.
+    fn end(mut self, is_written: bool, rules: &AnswerRules) -> Option<Tree> {
+        if !is_written {
+            self.cut(b"{\"data\":".len());
             self.out.extend_from_slice(b"null");
         }
         self.aside();
@@ -120,7 +184,7 @@ impl<'r> Writer<'r> {
         let last = self.errors.len().saturating_sub(1);
         for (number, error) in std::mem::take(&mut self.errors).into_iter().enumerate() {
             self.out.extend_from_slice(if number == 0 { b",\"errors\":[" } else { b"," });
-            let error = if tells_schema { error } else { error.without_schema() };
+            let error = if rules.tells_schema { error } else { error.without_schema() };
             self.out.extend_from_slice(error.json().to_string().as_bytes());
             if self.is_full() {
                 break;
@@ -136,7 +200,7 @@ impl<'r> Writer<'r> {
     /// Whether the answer is larger than it may be.
     #[inline]
     fn is_full(&mut self) -> bool {
-        self.is_over |= self.out.len() > self.most;
+        self.is_over |= self.out.len() > self.most || self.steps > self.most_steps;
         self.is_over
     }
 
@@ -148,23 +212,7 @@ impl<'r> Writer<'r> {
 
     /// Writes an object; says whether there is one.
     fn object(&mut self, id: ShapeId, values: &[Val<'r>]) -> bool {
-        let plan = self.run.plan;
-        let shape = &plan.shapes[id];
-        let ty = match plan.types.is_object(shape.parent) {
-            true => Some(shape.parent),
-            false => shape.position.and_then(|position| self.run.type_of(position, values)),
-        };
-        // Nobody is asked for a type on which nothing depends.
-        let is_untold = |variant: &Variant| variant.only.is_none() && !self.run.tells(shape.position);
-        let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
-        self.told(id, values);
-        let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {
-            self.untyped(shape.parent, ty);
-            return false;
-        };
-        let Some(variant) = shape.variants.iter().find(|variant| has(&variant.only, Some(ty))) else {
-            return false;
-        };
+        let Some((variant, ty)) = self.variant(id, values) else { return false };
         if self.copies(id, variant, ty, values) {
             return true;
         }
@@ -178,8 +226,29 @@ impl<'r> Writer<'r> {
         is_written
     }
 
+    /// The fields of an object, and its type; nothing where it is none of what it must be.
+    fn variant(&mut self, id: ShapeId, values: &[Val<'r>]) -> Option<(&'r Variant, TypeId)> {
+        let plan = self.run.plan;
+        let shape = &plan.shapes[id];
+        let ty = match plan.types.is_object(shape.parent) {
+            true => Some(shape.parent),
+            false => shape.position.and_then(|position| self.run.type_of(position, values)),
+        };
+        // Nobody is asked for a type on which nothing depends.
+        let is_untold = |variant: &Variant| variant.only.is_none() && !self.run.tells(shape.position);
+        let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
+        self.told(id, values);
+        let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {
+            self.untyped(shape.parent, ty);
+            return None;
+        };
+        let variant = shape.variants.iter().find(|variant| has(&variant.only, Some(ty)))?;
+        Some((variant, ty))
+    }
+
     fn members(&mut self, variant: &'r Variant, place: Place<'_, 'r>) -> bool {
         self.out.push(b'{');
+        self.steps += 1 + variant.fields.len();
         let start = self.out.len();
         let member = |writer: &mut Self, field: &'r Field| {
             if writer.is_full() {
@@ -352,31 +421,29 @@ impl<'r> Writer<'r> {
             self.wrong(field, "a list", values);
             return false;
         };
-        let start = self.out.len();
-        let mut number = 0;
-        loop {
-            match self.item(&mut split, number, (item, field, reads), values, child) {
-                Some(true) => number += 1,
-                Some(false) => {
-                    self.cut(start);
-                    return false;
-                }
-                None => return true,
+        let (start, mut number) = (self.out.len(), 0);
+        while let Some(is_there) = self.next_item(&mut split, number, values) {
+            if !is_there {
+                return true;
             }
+            self.path.push(Step::Index(number));
+            let is_written = self.value(item, field, reads, values, child);
+            self.path.pop();
+            if !is_written {
+                break;
+            }
+            number += 1;
         }
+        self.cut(start);
+        false
     }
 
-    /// Writes the next item of a list, and what stands before it; says whether it could. None: the list is whole.
-    fn item(
-        &mut self,
-        split: &mut Split<'r>,
-        number: usize,
-        (ty, field, reads): (&'r Ty, &'r Field, &'r [Read]),
-        values: &mut [Val<'r>],
-        child: PositionId,
-    ) -> Option<bool> {
+    /// Goes on to the next item of a list, and writes what stands before it; says whether there is one. None: the answer is
+    /// larger than it may be.
+    #[inline]
+    fn next_item(&mut self, split: &mut Split<'r>, number: usize, values: &mut [Val<'r>]) -> Option<bool> {
         if self.is_full() {
-            return Some(false);
+            return None;
         }
         let is_there = split.next(values);
         match (number, is_there) {
@@ -385,13 +452,7 @@ impl<'r> Writer<'r> {
             (_, true) => self.out.push(b','),
             (_, false) => self.out.push(b']'),
         }
-        if !is_there {
-            return None;
-        }
-        self.path.push(Step::Index(number));
-        let is_written = self.value(ty, field, reads, values, child);
-        self.path.pop();
-        Some(is_written)
+        Some(is_there)
     }
 
     fn leaf(&mut self, ty: TypeId, field: &'r Field, reads: &[Read], values: &[Val<'r>]) -> bool {
@@ -420,25 +481,39 @@ impl<'r> Writer<'r> {
         values: &mut [Val<'r>],
         child: PositionId,
     ) -> bool {
-        let position = &self.run.plan.positions[child];
-        if !values.iter().any(|value| value.node().is_some_and(|node| node.kind() == Kind::Object)) {
-            self.wrong(field, "an object", values);
-            return false;
-        }
-        self.run.fill(position, None, values);
-        let (true, [Val::At(document, node, None)]) = (position.is_shared, &*values) else {
-            return self.object(shape, values);
+        let key = match self.composite_key(shape, field, values, child) {
+            Ok(key) => key,
+            Err(is_written) => return is_written,
         };
-        let key = (shape, u64::from(*document) << 32 | node.start() as u64);
-        if let Some(length) = self.known.length(&key) {
-            self.is_over |= self.out.len() + length > self.most;
-            return !self.is_over && self.known.copy(&key, &mut self.out);
-        }
         let (start, errors) = (self.out.len(), self.errors.len());
         let is_written = self.object(shape, values);
-        if is_written && self.errors.len() == errors {
+        if let Some(key) = key.filter(|_| is_written && self.errors.len() == errors) {
             self.known.add(key, start..self.out.len());
         }
         is_written
+    }
+
+    /// By what an object is known that may stand in other places, too. One that stands in another place already is copied
+    /// from there, and one that is no object is told: then there is nothing more to do, and this says whether it was written.
+    fn composite_key(
+        &mut self,
+        shape: ShapeId,
+        field: &'r Field,
+        values: &mut [Val<'r>],
+        child: PositionId,
+    ) -> Result<Option<Key>, bool> {
+        let position = &self.run.plan.positions[child];
+        if !values.iter().any(|value| value.node().is_some_and(|node| node.kind() == Kind::Object)) {
+            self.wrong(field, "an object", values);
+            return Err(false);
+        }
+        self.run.fill(position, None, values);
+        let (true, [Val::At(document, node, None)]) = (position.is_shared, &*values) else {
+            return Ok(None);
+        };
+        let key = (shape, u64::from(*document) << 32 | node.start() as u64);
+        let Some(length) = self.known.length(&key) else { return Ok(Some(key)) };
+        self.is_over |= self.out.len() + length > self.most;
+        Err(!self.is_over && self.known.copy(&key, &mut self.out))
     }
 }

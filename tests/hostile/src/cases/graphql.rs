@@ -11,14 +11,16 @@ const INVALID: Ending = Ending::errors("graphql-invalid");
 const SYNTAX: Ending = Ending::errors("graphql-syntax");
 const OPERATION: Ending = Ending::errors("graphql-operation");
 const VARIABLES: Ending = Ending::errors("graphql-variables");
+/// The attacker has caused as much planning as it may.
+const RATE: Ending = Ending::problem(429, "plan-rate");
 
 pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/chain of fragments that ends in an undefined one",
         |it| rest(&it, fragment_chain(30, false)),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
-    case!("graphql/chain of fragments", |it| rest(&it, fragment_chain(30, true)), [LIMIT]),
+    case!("graphql/chain of fragments", |it| rest(&it, fragment_chain(30, true)), [LIMIT, RATE]),
     case!(
         "graphql/chain of fragments in an operation that is not chosen",
         |it| rest(
@@ -28,7 +30,7 @@ pub(super) const CASES: &[Case] = &[
                 fragment_chain(26, true).replace("query", "query Other")
             )
         ),
-        [OPERATION, LIMIT]
+        [OPERATION, LIMIT, RATE]
     ),
     case!(
         "graphql/chain of fragments beside a chosen operation",
@@ -40,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
             ),
             "Chosen"
         ),
-        [LIMIT]
+        [LIMIT, RATE]
     ),
     case!(
         "graphql/chain of fragments that nobody spreads",
@@ -53,7 +55,7 @@ pub(super) const CASES: &[Case] = &[
                     .map_or("", |(_, rest)| rest.split_once('}').map_or("", |(_, rest)| rest))
             )
         ),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/fragments in a circle",
@@ -61,12 +63,12 @@ pub(super) const CASES: &[Case] = &[
             rest(
         &it, "{ items(n: 1) { ...a } } fragment a on Item { parent { ...b } } fragment b on Item { parent { ...a } }".into())
         },
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/fragment that spreads itself",
         |it| rest(&it, "{ items(n: 1) { ...a } } fragment a on Item { ...a }".into()),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/conflicting aliases in an operation that is not chosen",
@@ -78,17 +80,17 @@ pub(super) const CASES: &[Case] = &[
             ),
             "Chosen"
         ),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/conflicting aliases",
         |it| rest(&it, format!("{{ {} }}", repeated(400, |n| format!("x: items(n: {n}) {{ id }} ")))),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/undefined spreads",
         |it| rest(&it, format!("{{ items(n: 1) {{ {} }} }}", repeated(2_400, |n| format!("...u{n} ")))),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/unused fragments",
@@ -96,12 +98,12 @@ pub(super) const CASES: &[Case] = &[
             &it,
             format!("{{ __typename }} {}", repeated(1_000, |n| format!("fragment f{n} on Item {{ id }} ")))
         ),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/unused variables",
         |it| rest(&it, format!("query({}) {{ __typename }}", repeated(1_000, |n| format!("$v{n}: Int ")))),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/deep selections",
@@ -112,48 +114,52 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/deep literal",
         |it| rest(&it, format!("{{ items(n: {}1{}) {{ id }} }}", "[".repeat(5_000), "]".repeat(5_000))),
-        [LIMIT, SYNTAX, INVALID]
+        [LIMIT, SYNTAX, INVALID, RATE]
     ),
     case!(
         "graphql/deep type of a variable",
         |it| rest(&it, format!("query($v: {}Int{}) {{ __typename }}", "[".repeat(5_000), "]".repeat(5_000))),
-        [LIMIT, SYNTAX, INVALID]
+        [LIMIT, SYNTAX, INVALID, RATE]
     ),
-    case!("graphql/many tokens", |it| rest(&it, format!("{{ {} }}", "__typename ".repeat(50_000))), [LIMIT]),
+    case!(
+        "graphql/many tokens",
+        |it| rest(&it, format!("{{ {} }}", "__typename ".repeat(50_000))),
+        [LIMIT, RATE]
+    ),
     case!(
         "graphql/many aliases",
         |it| rest(&it, format!("{{ {} }}", repeated(2_000, |n| format!("a{n}: __typename ")))),
-        [LIMIT]
+        [LIMIT, RATE]
     ),
     case!(
         "graphql/many root fields",
         |it| rest(&it, format!("{{ {} }}", repeated(300, |n| format!("a{n}: items(n: 1) {{ id }} ")))),
-        [LIMIT]
+        [LIMIT, RATE]
     ),
     case!(
         "graphql/many directives on one field",
         |it| rest(&it, format!("{{ __typename {} }}", "@include(if: true) ".repeat(2_000))),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/many arguments of one name",
         |it| rest(&it, format!("{{ items({}) {{ id }} }}", "n: 1 ".repeat(2_000))),
-        [LIMIT, INVALID]
+        [LIMIT, INVALID, RATE]
     ),
     case!(
         "graphql/many operations",
         |it| named(&it, repeated(1_000, |n| format!("query q{n} {{ items(n: 1) {{ id }} }} ")), "q7"),
-        [LIMIT, Ending::Answer(200)]
+        [LIMIT, RATE]
     ),
     case!(
         "graphql/operations of one name",
         |it| rest(&it, "query a { __typename } ".repeat(500)),
-        [LIMIT, INVALID, OPERATION]
+        [LIMIT, INVALID, OPERATION, RATE]
     ),
     case!(
         "graphql/aliases below a long list",
         |it| rest(&it, format!("{{ items(n: 50000) {{ {} }} }}", repeated(80, |n| format!("a{n}: name ")))),
-        [LIMIT, Ending::errors("graphql-output"), Ending::errors("response-too-large")]
+        [Ending::errors("graphql-output"), RATE]
     ),
     case!(
         "graphql/introspection that nests",
@@ -161,7 +167,7 @@ pub(super) const CASES: &[Case] = &[
             &it,
             format!("{{ __schema {{ types {} name {} }} }}", "{ fields { type ".repeat(6), "} }".repeat(6))
         ),
-        [LIMIT]
+        [LIMIT, RATE]
     ),
     case!(
         "graphql/introspection where it is off",
@@ -171,12 +177,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/plan over recursive types",
         |it| federated(&it, recursive(6)),
-        [
-            LIMIT,
-            Ending::errors("graphql-plan"),
-            Ending::errors("upstream-not-graphql"),
-            Ending::errors("upstream-status")
-        ]
+        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")]
     ),
     case!(
         "graphql/plan over many keys",
@@ -184,12 +185,7 @@ pub(super) const CASES: &[Case] = &[
             &it,
             format!("{{ nodes {{ {} }} }}", repeated(60, |n| format!("a{n}: next {{ weight name }} ")))
         ),
-        [
-            LIMIT,
-            Ending::errors("graphql-plan"),
-            Ending::errors("upstream-not-graphql"),
-            Ending::errors("upstream-status")
-        ]
+        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")]
     ),
     case!(
         "graphql/variable of another type",

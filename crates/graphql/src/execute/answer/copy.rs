@@ -98,6 +98,7 @@ impl<'r> Writer<'r> {
         place: Place<'_, 'r>,
         node: Node<'r>,
     ) -> bool {
+        self.steps += 1 + variant.fields.len();
         let mut members = node.members();
         piece.add(node.start(), node.start() + 1, &mut self.out);
         for (number, field) in variant.fields.iter().enumerate() {

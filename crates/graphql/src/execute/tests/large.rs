@@ -18,7 +18,7 @@ fn rig(posts: usize, most: usize) -> Rig {
 fn is_refused(answer: &str) -> bool {
     answer.len() < 1000
         && answer.starts_with(r#"{"data":null,"errors":[{"#)
-        && answer.contains("graphql-answer-too-large")
+        && answer.contains("graphql-output")
 }
 
 #[tokio::test]

@@ -133,10 +133,10 @@ impl TypeModel {
     /// by itself there is a longer way.
     fn keys_to(&self, service: u16, from: u16) -> Option<(u64, u64)> {
         let keys = self.keys.iter().filter(|key| key.service == service);
-        let has = |name: &Box<str>| {
-            &**name == "__typename" || self.fields.get(name).is_some_and(|there| there.contains(&from))
+        let has = |name: &str| {
+            name == "__typename" || self.fields.get(name).is_some_and(|there| there.contains(&from))
         };
-        let met = keys.clone().filter(|key| key.names.iter().all(has));
+        let met = keys.clone().filter(|key| key.names.iter().all(|name| has(name)));
         match (met.clone().map(|key| key.cost).min(), met.count()) {
             (Some(cost), count) => Some((cost, count as u64)),
             (None, _) => keys.map(|key| key.cost + MOVE).min().map(|cost| (cost, 1)),

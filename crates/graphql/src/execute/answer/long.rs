@@ -1,0 +1,202 @@
+//! Long answers: the same walk, in which others have their turn.
+//!
+//! It goes on by itself where lists are: from the root object down to objects that have none below them, which are written at
+//! once as in a short answer.
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::{Place, Reads, Step, Writer};
+use crate::execute::val::{Split, Val};
+use crate::plan::data::PositionId;
+use crate::plan::shape::{Field, ShapeId, Source, Variant};
+use crate::plan::types::Ty;
+
+/// After so many bytes, or so many fields, others have their turn: about 2 ms. In shorter turns answers drive each other out of
+/// the caches.
+const TURN: usize = 1 << 20;
+const STEPS: usize = 30_000;
+/// An object that stands in a document with so few bytes is copied in one go.
+const COPIED: usize = 64 << 10;
+
+/// What has no turns of its own.
+struct Turns {
+    /// By shape, whether there are lists below its objects.
+    has_lists: Vec<bool>,
+    /// Where others have their turn.
+    bytes: usize,
+    steps: usize,
+}
+
+impl<'r> Writer<'r> {
+    /// Writes the root object; says whether there is one.
+    pub(super) async fn long_root(&mut self, values: &[Val<'r>]) -> bool {
+        let id = self.run.plan.root;
+        let shape = &self.run.plan.shapes[id];
+        let Some(variant) = shape.variants.first() else { return false };
+        self.told(id, values);
+        self.scan(variant, values);
+        let mut turns = Turns { has_lists: self.lists(), bytes: TURN, steps: STEPS };
+        self.long_members(variant, Place { ty: shape.parent, values, base: 0 }, &mut turns).await
+    }
+
+    /// By shape, whether there are lists below its objects.
+    fn lists(&self) -> Vec<bool> {
+        let shapes = &self.run.plan.shapes;
+        let mut has_lists = vec![false; shapes.len()];
+        let mut is_changed = true;
+        while std::mem::take(&mut is_changed) {
+            for (id, shape) in shapes.iter().enumerate() {
+                let mut fields = shape.variants.iter().flat_map(|variant| &variant.fields);
+                let has_list = |field: &Field| {
+                    matches!(field.ty.nullable(), Ty::List(_))
+                        || field.shape.is_some_and(|shape| has_lists.get(shape) == Some(&true))
+                };
+                if !has_lists[id] && fields.any(has_list) {
+                    (has_lists[id], is_changed) = (true, true);
+                }
+            }
+        }
+        has_lists
+    }
+
+    async fn turn(&mut self, turns: &mut Turns) {
+        if self.out.len() > turns.bytes || self.steps > turns.steps {
+            (turns.bytes, turns.steps) = (self.out.len() + TURN, self.steps + STEPS);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Writes an object's fields, as [`Writer::members`] does.
+    async fn long_members(&mut self, variant: &'r Variant, place: Place<'_, 'r>, turns: &mut Turns) -> bool {
+        self.out.push(b'{');
+        self.steps += 1 + variant.fields.len();
+        for (number, field) in self.ordered(variant).into_iter().enumerate() {
+            if self.is_full() {
+                return false;
+            }
+            if number > 0 {
+                self.out.push(b',');
+            }
+            self.out.extend_from_slice(&field.quoted);
+            if !self.long_field(field, place, turns).await {
+                return false;
+            }
+        }
+        self.out.push(b'}');
+        true
+    }
+
+    /// Writes a field, as [`Writer::field`] does.
+    async fn long_field(&mut self, field: &'r Field, place: Place<'_, 'r>, turns: &mut Turns) -> bool {
+        let Source::Slots(reads) = &field.source else { return self.field(field, place) };
+        let mut below = Vec::new();
+        let (reads, child) = self.sources(field, reads, place, &mut below);
+        self.path.push(Step::Key(&field.key));
+        let is_written = self.long_value(&field.ty, (field, reads), &mut below, child, turns).await;
+        self.path.pop();
+        is_written
+    }
+
+    /// Writes a value, as [`Writer::value`] does.
+    fn long_value<'w>(
+        &'w mut self,
+        ty: &'r Ty,
+        (field, reads): (&'r Field, Reads<'r>),
+        values: &'w mut [Val<'r>],
+        child: PositionId,
+        turns: &'w mut Turns,
+    ) -> BoxFuture<'w, bool> {
+        async move {
+            let is_list = matches!(ty.nullable(), Ty::List(_));
+            let deep = field.shape.filter(|shape| turns.has_lists.get(*shape) == Some(&true));
+            let is_there = values.iter().any(|value| !matches!(value, Val::Absent | Val::Failed(_)));
+            if !is_there || !is_list && deep.is_none() {
+                let is_written = self.value(ty, field, reads, values, child);
+                self.turn(turns).await;
+                return is_written;
+            }
+            let before = self.errors.len();
+            let is_written = match (ty.nullable(), deep) {
+                (Ty::List(item), _) => self.long_list(item, (field, reads), values, child, turns).await,
+                (_, Some(shape)) => self.long_composite(shape, field, values, child, turns).await,
+                (_, None) => false,
+            };
+            self.or_null(ty, field, is_written, before)
+        }
+        .boxed()
+    }
+
+    async fn long_list(
+        &mut self,
+        item: &'r Ty,
+        of: (&'r Field, Reads<'r>),
+        values: &mut [Val<'r>],
+        child: PositionId,
+        turns: &mut Turns,
+    ) -> bool {
+        let Some(mut split) = Split::of(self.run, values) else {
+            self.wrong(of.0, "a list", values);
+            return false;
+        };
+        let is_deep = matches!(item.nullable(), Ty::List(_))
+            || of.0.shape.is_some_and(|shape| turns.has_lists.get(shape) == Some(&true));
+        let (start, mut number) = (self.out.len(), 0);
+        while let Some(is_there) = self.next_item(&mut split, number, values) {
+            if !is_there {
+                return true;
+            }
+            self.path.push(Step::Index(number));
+            let is_written = match is_deep {
+                true => self.long_value(item, of, values, child, turns).await,
+                false => self.value(item, of.0, of.1, values, child),
+            };
+            self.path.pop();
+            if !is_written {
+                break;
+            }
+            number += 1;
+            self.turn(turns).await;
+        }
+        self.cut(start);
+        false
+    }
+
+    /// Writes an object of the position `child`, as [`Writer::composite`] does.
+    async fn long_composite(
+        &mut self,
+        shape: ShapeId,
+        field: &'r Field,
+        values: &mut [Val<'r>],
+        child: PositionId,
+        turns: &mut Turns,
+    ) -> bool {
+        let key = match self.composite_key(shape, field, values, child) {
+            Ok(key) => key,
+            Err(is_written) => return is_written,
+        };
+        let (start, errors) = (self.out.len(), self.errors.len());
+        let is_written = self.long_object(shape, values, turns).await;
+        if let Some(key) = key.filter(|_| is_written && self.errors.len() == errors) {
+            self.known.add(key, start..self.out.len());
+        }
+        is_written
+    }
+
+    /// Writes an object, as [`Writer::object`] does.
+    async fn long_object(&mut self, id: ShapeId, values: &[Val<'r>], turns: &mut Turns) -> bool {
+        let Some((variant, ty)) = self.variant(id, values) else { return false };
+        let copied = variant.copies.and_then(|slot| values.get(slot)).and_then(|value| value.node());
+        if copied.is_some_and(|node| node.text().len() <= COPIED) && self.copies(id, variant, ty, values) {
+            return true;
+        }
+        let (start, base) = (self.out.len(), self.hits.len());
+        self.scan(variant, values);
+        let is_written = self.long_members(variant, Place { ty, values, base }, turns).await;
+        self.hits.truncate(base);
+        if !is_written {
+            self.cut(start);
+        }
+        is_written
+    }
+}
