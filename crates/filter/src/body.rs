@@ -15,9 +15,10 @@ use services::{Body, Problem};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::abi::{Action, Side};
+use crate::callbacks::{BodyCallback, TrailersCallback};
 use crate::config::OnTrap;
+use crate::entry::CallbackFuture;
 use crate::problem::Failed;
-use crate::slot::Gone;
 use crate::stats::count;
 use crate::stream::{Stream, Waiter};
 
@@ -37,6 +38,8 @@ pub(crate) struct Filtered {
     /// Nobody before it counts the body's bytes.
     counts: bool,
     timer: Option<Pin<Box<Sleep>>>,
+    /// The callback under way.
+    calling: Option<CallbackFuture<Action>>,
 }
 
 /// The exchange has ended, and this body with it. The exchange says why.
@@ -46,8 +49,8 @@ struct Ended;
 
 impl Filtered {
     pub(crate) fn new(stream: &Arc<Stream>, side: Side, inner: Body, counts: bool) -> Self {
-        let stream = Arc::clone(stream);
-        Self { stream, side, inner, paused: false, ended: false, skipped: false, counts, timer: None }
+        let (stream, paused, ended, skipped) = (Arc::clone(stream), false, false, false);
+        Self { stream, side, inner, paused, ended, skipped, counts, timer: None, calling: None }
     }
 
     /// The module said by other means that it may go on.
@@ -59,7 +62,7 @@ impl Filtered {
     /// `true` if it was the body that made it let go. What a module waits for that does not look at bodies is
     /// something else, so no more is taken then than may be held back.
     pub(crate) fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
-        if self.ended || (!self.asks() && self.is_full()) {
+        if !self.is_calling() && (self.ended || (!self.asks() && self.is_full())) {
             return Poll::Pending;
         }
         ready!(self.pull(context))?;
@@ -67,6 +70,11 @@ impl Filtered {
             self.check_length();
         }
         Poll::Ready(Ok(!self.stream.is_over() && !self.paused && self.asks()))
+    }
+
+    /// Whether the module has yet to return from a callback about this body.
+    pub(crate) fn is_calling(&self) -> bool {
+        self.calling.is_some()
     }
 
     fn asks(&self) -> bool {
@@ -78,8 +86,21 @@ impl Filtered {
         self.stream.state().half(self.side).data.len() as u64 >= self.stream.spec.limits.buffer.0
     }
 
-    /// Takes one piece of the inner body, and tells the module.
+    /// Takes one piece of the inner body and tells the module, or goes on with telling it.
     fn pull(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if !self.is_calling() {
+            ready!(self.take(context))?;
+        }
+        if let Some(calling) = &mut self.calling {
+            let action = ready!(Pin::new(calling).poll(context));
+            self.calling = None;
+            // What is gone has nothing to say.
+            action.into_iter().for_each(|action| self.follow(action));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn take(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context)?);
         let Some(frame) = frame else {
             self.ended = true;
@@ -108,7 +129,7 @@ impl Filtered {
         Poll::Ready(Ok(()))
     }
 
-    fn tell_piece(&mut self, is_last: bool) {
+    fn tell_piece(&mut self, is_end: bool) {
         if self.skipped {
             return;
         }
@@ -119,28 +140,25 @@ impl Filtered {
             half.resumed = false;
             u32::try_from(half.data.len()).unwrap_or(u32::MAX)
         };
-        let (stream, side) = (&self.stream, self.side);
-        let action = stream.enter(|instance| instance.on_body(stream, side, size, is_last));
-        self.follow(action);
+        let (stream, side) = (Arc::clone(&self.stream), self.side);
+        self.calling = Some(self.stream.enter(BodyCallback { stream, side, size, is_end }));
     }
 
     fn tell_trailers(&mut self) {
         if self.skipped {
             return;
         }
-        let number = {
+        let count = {
             let mut state = self.stream.state();
             let half = state.half(self.side);
             half.resumed = false;
             half.trailers.as_ref().map_or(0, |trailers| u32::try_from(trailers.len()).unwrap_or(u32::MAX))
         };
-        let (stream, side) = (&self.stream, self.side);
-        let action = stream.enter(|instance| instance.on_trailers(stream, side, number));
-        self.follow(action);
+        let (stream, side) = (Arc::clone(&self.stream), self.side);
+        self.calling = Some(self.stream.enter(TrailersCallback { stream, side, count }));
     }
 
-    fn follow(&mut self, action: Result<Action, Gone>) {
-        let Ok(action) = action else { return };
+    fn follow(&mut self, action: Action) {
         let resumed = self.stream.take_resumed(self.side);
         self.set_paused(action == Action::Pause && !resumed);
         if self.paused {
@@ -244,6 +262,10 @@ impl http_body::Body for Filtered {
         this.stream.register(this.waiter(), context.waker());
         loop {
             this.check_over()?;
+            if this.is_calling() {
+                ready!(this.pull(context))?;
+                continue;
+            }
             if this.paused && !this.skipped {
                 if this.stream.take_resumed(this.side) {
                     this.set_paused(false);
@@ -273,7 +295,7 @@ impl http_body::Body for Filtered {
     fn is_end_stream(&self) -> bool {
         let mut state = self.stream.state();
         let half = state.half(self.side);
-        self.ended && !self.paused && half.data.is_empty() && half.trailers.is_none()
+        self.ended && !self.paused && !self.is_calling() && half.data.is_empty() && half.trailers.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

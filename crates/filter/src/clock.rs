@@ -1,15 +1,32 @@
-//! The CPU time of a callback. The engine's millisecond is its bell: only who is still running then is measured
-//! at all.
+//! CPU time of a callback, slice by slice.
+//!
+//! The engine's millisecond is the bell: at each, the callback yields, so that its thread serves others. What the first
+//! slice took up to its bell is not counted, so a callback that ends before it pays for no clock at all. A slice
+//! begins on whichever thread polls next, which is why its beginning is noted by the future that the callback waits
+//! for, the last thing to run before the module does.
 
+use std::future::Future;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sandbox::{CpuClock, GuestResult, Trapped};
+use sandbox::{CpuClock, Gate, GuestResult, Trapped, TurnPermit};
 
-/// The time of a callback. It runs from the first millisecond's end on.
-#[derive(Default)]
-pub(crate) struct Clock {
-    pub(crate) limit: Duration,
-    pub(crate) since: Option<CpuClock>,
+use crate::filters::lock;
+
+/// The time of a callback.
+pub(crate) struct CallbackClock {
+    limit: Duration,
+    spent: Duration,
+    gate: Gate,
+    slice: Arc<Mutex<Option<Slice>>>,
+    /// Whether the bell has rung in this callback.
+    has_ticked: bool,
+}
+
+/// A time on a thread, from one bell to the next.
+struct Slice {
+    since: CpuClock,
+    _permit: Option<TurnPermit>,
 }
 
 /// A callback took too long.
@@ -17,13 +34,43 @@ pub(crate) struct Clock {
 #[error("it used more CPU time than {0:?}")]
 struct OverTime(Duration);
 
-impl Clock {
-    /// A millisecond is over.
+impl CallbackClock {
+    pub(crate) fn new(gate: &Gate) -> Self {
+        let (limit, spent) = (Duration::ZERO, Duration::ZERO);
+        Self { limit, spent, gate: gate.clone(), slice: Arc::default(), has_ticked: false }
+    }
+
+    /// Winds it for the next callback.
+    pub(crate) fn arm(&mut self, limit: Duration) {
+        self.limit = limit;
+        self.rest();
+    }
+
+    /// A callback is over: its turn is another's.
+    pub(crate) fn rest(&mut self) {
+        if std::mem::take(&mut self.has_ticked) {
+            self.spent = Duration::ZERO;
+            *lock(&self.slice) = None;
+        }
+    }
+
+    /// The bell rings: ends a slice. The next one begins when the result is ready.
     ///
     /// # Errors
     /// When the time is up.
-    pub(crate) fn tick(&mut self) -> GuestResult<()> {
-        let since = *self.since.get_or_insert_with(CpuClock::now);
-        if since.elapsed() > self.limit { Err(Trapped::new(OverTime(self.limit))) } else { Ok(()) }
+    pub(crate) fn tick(&mut self) -> GuestResult<impl Future<Output = ()> + Send + use<>> {
+        self.has_ticked = true;
+        if let Some(slice) = lock(&self.slice).take() {
+            self.spent += slice.since.elapsed();
+        }
+        if self.spent > self.limit {
+            return Err(Trapped::new(OverTime(self.limit)));
+        }
+        let (gate, slice, spent) = (self.gate.clone(), Arc::clone(&self.slice), self.spent);
+        Ok(async move {
+            tokio::task::yield_now().await;
+            let permit = gate.wait_turn(spent).await;
+            *lock(&slice) = Some(Slice { since: CpuClock::now(), _permit: permit });
+        })
     }
 }

@@ -23,21 +23,23 @@ use services::{Body, Call, body};
 
 use crate::abi::{Action, Side};
 use crate::body::{Filtered, Held};
+use crate::callbacks::HeadersCallback;
 use crate::chain::Chain;
 use crate::config::OnTrap;
+use crate::entry::{CallbackFuture, EntryError};
 use crate::facts::Facts;
 use crate::messages::{Exchange, Messages};
 use crate::plugin::Plugin;
 use crate::problem::Failed;
 use crate::stats::count;
-use crate::stream::{Local, Stream, Verdict, Waiter};
+use crate::stream::{Local, Stream, StreamGuard, Verdict, Waiter};
 
 /// An exchange on its way. Its end is that of its streams.
 struct Run {
     /// Kept so that a reload does not end the filters of requests that are under way.
     chain: Arc<Chain>,
     exchange: Arc<Exchange>,
-    streams: Vec<Arc<Stream>>,
+    streams: Vec<StreamGuard>,
 }
 
 /// What becomes of a message after a filter.
@@ -81,7 +83,8 @@ impl Run {
         let answered = match self.request(body).await? {
             Step::Next(body) => {
                 let request = self.let_go(body, extensions)?;
-                self.wait(handle(request)).await?
+                let answer = pin!(handle(request));
+                self.wait(answer).await?
             }
             Step::Answer(local) => Err(local),
         };
@@ -94,7 +97,15 @@ impl Run {
         let chain = Arc::clone(&self.chain);
         for plugin in chain.plugins() {
             let is_end = body.is_end_stream();
-            let Some((stream, action)) = self.open(plugin, is_end)? else { continue };
+            let number = self.exchange.messages().count(Side::Request);
+            let opened = match plugin.open(&self.exchange, number, is_end) {
+                CallbackFuture::Done(opened) => opened.unwrap_or(Err(EntryError::Gone)),
+                opening => {
+                    let in_time = tokio::time::timeout_at(self.exchange.deadline(), opening).await;
+                    in_time.unwrap_or(Err(EntryError::Full))
+                }
+            };
+            let Some((stream, action)) = self.take_opened(plugin, opened)? else { continue };
             match self.head(&stream, Side::Request, body, action, is_end).await? {
                 Step::Next(next) => body = next,
                 answer @ Step::Answer(_) => return Ok(answer),
@@ -104,23 +115,32 @@ impl Run {
         self.begun(body, Side::Request, waits).await
     }
 
-    /// A stream context of a filter, and what it says to the request's head; none if it is left out.
-    fn open(&mut self, plugin: &Plugin, is_end: bool) -> Result<Option<(Arc<Stream>, Action)>, Failed> {
-        let number = self.exchange.messages().count(Side::Request);
-        match plugin.open(&self.exchange, number, is_end) {
+    /// A stream context of a filter, and its module's answer to the request's head; none if the filter is left out.
+    fn take_opened(
+        &mut self,
+        plugin: &Plugin,
+        opened: Result<(StreamGuard, Action), EntryError>,
+    ) -> Result<Option<(Arc<Stream>, Action)>, Failed> {
+        let error = match opened {
             Ok((stream, action)) => {
-                self.streams.push(Arc::clone(&stream));
-                Ok(Some((stream, action)))
+                let opened = Arc::clone(&stream);
+                self.streams.push(stream);
+                return Ok(Some((opened, action)));
             }
-            Err(_) if plugin.spec.on_trap == OnTrap::Open => {
-                count(&plugin.spec.stats.bypassed);
-                Ok(None)
-            }
-            Err(_) => {
-                count(&plugin.spec.stats.failed);
-                Err(Failed::Trapped(Arc::clone(&plugin.spec.name)))
-            }
+            Err(error) => error,
+        };
+        let filter = || Arc::clone(&plugin.spec.name);
+        if matches!(error, EntryError::Full) {
+            count(&plugin.spec.stats.failed);
+            return Err(Failed::Busy(filter()));
         }
+        plugin.log_missing(error);
+        if plugin.spec.on_trap == OnTrap::Open {
+            count(&plugin.spec.stats.bypassed);
+            return Ok(None);
+        }
+        count(&plugin.spec.stats.failed);
+        Err(Failed::Trapped(filter()))
     }
 
     /// A head through one filter, which has seen it, until it has let it go.
@@ -135,7 +155,7 @@ impl Run {
         let mut passing = if is_end || !stream.has.body(side) {
             Passing::Plain(body)
         } else {
-            let before = self.streams.iter().take_while(|before| !Arc::ptr_eq(before, stream));
+            let before = self.streams.iter().take_while(|before| !Arc::ptr_eq(&before.0, stream));
             let counts = side == Side::Request && before.into_iter().all(|before| !before.has.body(side));
             Passing::Filtered(Box::new(Filtered::new(stream, side, body, counts)))
         };
@@ -153,15 +173,17 @@ impl Run {
                 if stream.state().dead {
                     return Poll::Ready(Ok(None));
                 }
-                if held && stream.take_resumed(side) {
+                // What a callback says while it is under way counts once it has returned.
+                let is_calling = passing.is_calling();
+                if held && !is_calling && stream.take_resumed(side) {
                     held = false;
                     passing.resume();
                 }
                 let waits = side == Side::Request && stream.is_lenient() && stream.state().waiting > 0;
-                if !held && !waits {
+                if !held && !waits && !is_calling {
                     return Poll::Ready(Ok(None));
                 }
-                if held && !waits && stream.is_lenient() {
+                if is_calling || (held && !waits && stream.is_lenient()) {
                     match passing.gather(context) {
                         Poll::Ready(Ok(let_go)) => {
                             held &= !let_go;
@@ -232,9 +254,8 @@ impl Run {
     /// Waits for the handler's answer, as far as its head.
     async fn wait(
         &self,
-        answer: impl Future<Output = Response<Body>>,
+        mut answer: Pin<&mut impl Future<Output = Response<Body>>>,
     ) -> Result<Result<Response<Body>, Local>, Failed> {
-        let mut answer = pin!(answer);
         poll_fn(|context| {
             let answered = answer.as_mut().poll(context);
             if answered.is_pending() {
@@ -286,7 +307,7 @@ impl Run {
 
     /// Sees to it that a head which is about to leave announces a length only of a body that nobody has changed.
     fn settle_length(&self, side: Side) -> MutexGuard<'_, Messages> {
-        let changes = |stream: &Arc<Stream>| stream.has.body(side) && stream.state().half(side).changed;
+        let changes = |stream: &StreamGuard| stream.has.body(side) && stream.state().half(side).changed;
         let is_changed = self.streams.iter().any(changes);
         let mut messages = self.exchange.messages();
         messages.settle_length(side, is_changed);
@@ -316,10 +337,11 @@ impl Run {
             let is_end = is_bodiless || body.is_end_stream();
             // What it said of an answer before there was one is not about this one.
             stream.state().half(Side::Response).resumed = false;
-            let action = stream.enter(|instance| instance.on_headers(stream, Side::Response, number, is_end));
-            // Who is gone has nothing to say; whether that is the end of it, the verdict knows.
-            let action = action.unwrap_or(Action::Continue);
-            match self.head(stream, Side::Response, body, action, is_end).await? {
+            let (stream, side) = (Arc::clone(stream), Side::Response);
+            let callback = HeadersCallback { stream: Arc::clone(&stream), side, count: number, is_end };
+            // What is gone has nothing to say; whether that is the end of it, the verdict knows.
+            let action = stream.enter(callback).await.unwrap_or(Action::Continue);
+            match self.head(&stream, side, body, action, is_end).await? {
                 Step::Next(next) => body = next,
                 Step::Answer(local) => (body, extensions) = self.set_response(self.local(local)),
             }
@@ -350,14 +372,10 @@ fn no_head() -> Failed {
     Failed::Head("it is not there any more".to_owned())
 }
 
-/// The end of an exchange, however it came to it.
+/// The end of an exchange, however it came to it. That of its streams follows.
 impl Drop for Run {
     fn drop(&mut self) {
         self.exchange.messages().is_over = true;
-        for stream in &self.streams {
-            // Who is gone already has no end to be told of.
-            let _ = stream.enter(|instance| instance.end(stream));
-        }
     }
 }
 
@@ -371,6 +389,14 @@ impl Passing {
     fn resume(&mut self) {
         if let Self::Filtered(filtered) = self {
             filtered.resume();
+        }
+    }
+
+    /// Whether the module has yet to return from a callback about the body.
+    fn is_calling(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Filtered(filtered) => filtered.is_calling(),
         }
     }
 

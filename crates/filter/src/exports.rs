@@ -89,27 +89,29 @@ pub(crate) fn find<P: WasmParams, R: WasmResults>(
 }
 
 /// What a language's own library needs before anything else: `_initialize` and then `main`, or `_start`.
-pub(crate) fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result<(), NotReady> {
-    let nothing = |store: &mut Store<Host>, name: &'static str| -> Result<bool, NotReady> {
-        let Some(function) = find::<(), ()>(store, guest, name)? else { return Ok(false) };
-        function.call(store, ()).map_err(NotReady::Trapped)?;
-        Ok(true)
-    };
-    if !nothing(store, "_initialize")? {
-        return nothing(store, "_start").map(drop);
+pub(crate) async fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result<(), NotReady> {
+    if !run_nullary(store, guest, "_initialize").await? {
+        return run_nullary(store, guest, "_start").await.map(drop);
     }
     for name in ["main", "__main_void"] {
         let Some(main) = guest.get_func(&mut *store, name) else { continue };
         let called = if let Ok(main) = main.typed::<(u32, u32), u32>(&*store) {
-            main.call(&mut *store, (0, 0)).map(drop)
+            main.call_async(&mut *store, (0, 0)).await.map(drop)
         } else if let Ok(main) = main.typed::<(), u32>(&*store) {
-            main.call(&mut *store, ()).map(drop)
+            main.call_async(&mut *store, ()).await.map(drop)
         } else if let Ok(main) = main.typed::<(), ()>(&*store) {
-            main.call(&mut *store, ())
+            main.call_async(&mut *store, ()).await
         } else {
             return Err(NotReady::Refused(Reason::Signature(name)));
         };
         return called.map_err(NotReady::Trapped);
     }
     Ok(())
+}
+
+/// Calls an export without arguments, if it is there.
+async fn run_nullary(store: &mut Store<Host>, guest: &Guest, name: &'static str) -> Result<bool, NotReady> {
+    let Some(function) = find::<(), ()>(store, guest, name)? else { return Ok(false) };
+    function.call_async(store, ()).await.map_err(NotReady::Trapped)?;
+    Ok(true)
 }

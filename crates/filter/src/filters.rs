@@ -1,10 +1,12 @@
 //! What all filters of a process share: the engine, loaded modules, virtual machines, data, queues, metrics.
 
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::available_parallelism;
 
-use sandbox::{Class, Linker, Sandbox, Ticker};
+use sandbox::{Class, Gate, InstancePre, Linker, Sandbox, Ticker};
 
 use crate::host::{self, Host};
 use crate::metrics::{Metric, Metrics};
@@ -12,14 +14,19 @@ use crate::module::Module;
 use crate::observe::Observe;
 use crate::refused::Reason;
 use crate::shared::{Queues, Shared};
+use crate::shim;
 use crate::stats::{FilterStats, Stats};
 use crate::vm::{Vm, VmKey};
 
 /// Where filters live. One for a process: a reload hands it on, and with it what modules share.
 pub struct Filters {
     sandbox: Sandbox,
-    linker: Linker<Host>,
+    pub(crate) linker: Linker<Host>,
+    pub(crate) shim: InstancePre<Host>,
     pub(crate) ticker: Ticker,
+    pub(crate) gate: Gate,
+    /// How many instances a virtual machine has at most.
+    pub(crate) threads: NonZero<usize>,
     pub(crate) observer: Option<Arc<dyn Observe>>,
     pub(crate) metrics: Metrics,
     modules: Mutex<HashMap<sandbox::Key, Weak<Module>>>,
@@ -44,12 +51,13 @@ pub enum StartError {
 }
 
 impl Filters {
-    /// An engine, and nothing in it yet.
+    /// An engine, and nothing in it yet. Callbacks that take long take turns at the gate, with other guests or alone.
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn new() -> Result<Arc<Self>, StartError> {
-        Self::watched(None)
+    pub fn new(gate: Option<Gate>) -> Result<Arc<Self>, StartError> {
+        let gate = gate.unwrap_or_else(|| Gate::new(threads().get()));
+        Self::build(None, gate, threads())
     }
 
     /// The same, with somebody who sees every callback and every host call.
@@ -57,18 +65,30 @@ impl Filters {
     /// # Errors
     /// When the system refuses a thread.
     pub fn observed(observer: Arc<dyn Observe>) -> Result<Arc<Self>, StartError> {
-        Self::watched(Some(observer))
+        Self::build(Some(observer), Gate::new(threads().get()), threads())
     }
 
-    fn watched(observer: Option<Arc<dyn Observe>>) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn build(
+        observer: Option<Arc<dyn Observe>>,
+        gate: Gate,
+        threads: NonZero<usize>,
+    ) -> Result<Arc<Self>, StartError> {
         let sandbox = Sandbox::unpooled(Class::Filter)?;
-        let mut linker = Linker::new(sandbox.engine());
-        host::add(&mut linker).map_err(|error| StartError::Link(format!("{error:#}")))?;
-        let ticker = Ticker::start(&[sandbox.engine()])?;
+        let engine = sandbox.engine();
+        let cannot_link = |error| StartError::Link(format!("{error:#}"));
+        let mut linker = Linker::new(engine);
+        host::add(&mut linker).map_err(cannot_link)?;
+        let shim = sandbox.compile(&shim::encode(host::GIVING))?;
+        let shim =
+            host::halves(engine).and_then(|halves| halves.instantiate_pre(&shim)).map_err(cannot_link)?;
+        let ticker = Ticker::start(&[engine])?;
         Ok(Arc::new(Self {
             sandbox,
             linker,
+            shim,
             ticker,
+            gate,
+            threads,
             observer,
             metrics: Metrics::default(),
             modules: Mutex::default(),
@@ -134,6 +154,10 @@ impl std::fmt::Debug for Filters {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Filters").finish_non_exhaustive()
     }
+}
+
+fn threads() -> NonZero<usize> {
+    available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
 
 /// Locks what is whole whoever panicked.

@@ -23,20 +23,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use http::HeaderMap;
-use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, Trapped, TypedFunc};
+use sandbox::{Caller, GuestResult, Memory, ResourceLimiter};
 use tokio::task::AbortHandle;
 
 use crate::abi::Status;
-use crate::clock::Clock;
+use crate::callbacks::TimerTick;
+use crate::clock::CallbackClock;
+use crate::entry::Target;
 use crate::filters::lock;
 use crate::observe::Event;
 use crate::plugin::Spec;
+use crate::shim;
 use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::vm::Core;
 
 pub(crate) use calls::Pending;
-pub(crate) use link::add;
+pub(crate) use link::{GIVING, add, halves};
+use memory::Gift;
 #[cfg(test)]
 pub(crate) use properties::parse as parse_property;
 
@@ -52,8 +56,8 @@ pub(crate) struct Host {
     pub(crate) slot: Weak<Slot>,
     pub(crate) generation: u64,
     pub(crate) memory: Option<Memory>,
-    /// Taken while it runs: it must not need itself.
-    pub(crate) allocate: Option<TypedFunc<u32, u32>>,
+    /// What is given to the module once it has memory for it. Its allocator must not need itself.
+    pub(crate) gift: Option<Gift>,
     pub(crate) contexts: HashMap<u32, Context, RandomState>,
     /// The effective context, by its id.
     pub(crate) current: Option<(u32, Context)>,
@@ -69,11 +73,15 @@ pub(crate) struct Host {
     lingering: VecDeque<u32>,
     /// Streams to be woken once the module has returned.
     pub(crate) woken: Vec<Arc<Stream>>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: CallbackClock,
     pub(crate) room: Room,
     /// What was written to the standard outputs since the last line's end.
     lines: [Vec<u8>; 2],
+    /// Where what is given to the module is put together.
+    scratch: Vec<u8>,
     last_context: u32,
+    /// Ids have been used up once.
+    has_wrapped: bool,
 }
 
 /// A context of the module.
@@ -128,22 +136,8 @@ pub(crate) struct Guest<'a> {
     gave: String,
 }
 
-/// What a host function comes to.
-pub(crate) type Done<T = ()> = Result<T, Stop>;
-
-/// Why a host function did not do what it was asked.
-pub(crate) enum Stop {
-    /// The module is told.
-    Status(Status),
-    /// The module trapped meanwhile.
-    Trap(Trapped),
-}
-
-impl From<Status> for Stop {
-    fn from(status: Status) -> Self {
-        Self::Status(status)
-    }
-}
+/// What a host function comes to: the module is told why it did not do what it was asked.
+pub(crate) type Done<T = ()> = Result<T, Status>;
 
 impl Context {
     pub(crate) fn spec(&self) -> &Arc<Spec> {
@@ -182,7 +176,8 @@ impl Host {
             slot,
             generation,
             memory: None,
-            allocate: None,
+            gift: None,
+            scratch: Vec::new(),
             contexts: HashMap::default(),
             current: None,
             phase: Phase::Serving,
@@ -192,24 +187,30 @@ impl Host {
             ended: Vec::new(),
             lingering: VecDeque::new(),
             woken: Vec::new(),
-            clock: Clock::default(),
+            clock: CallbackClock::new(&core.filters.gate),
             room: Room { limit: core.memory, is_over: false },
             lines: [Vec::new(), Vec::new()],
             last_context: 0,
+            has_wrapped: false,
         }
     }
 
     /// An id that no living context has.
     pub(crate) fn next_context(&mut self) -> u32 {
         loop {
-            self.last_context = self.last_context.checked_add(1).unwrap_or(1);
-            if !self.contexts.contains_key(&self.last_context) {
+            self.last_context = self.last_context.checked_add(1).unwrap_or_else(|| {
+                self.has_wrapped = true;
+                1
+            });
+            if !self.has_wrapped || !self.contexts.contains_key(&self.last_context) {
                 return self.last_context;
             }
         }
     }
 
+    /// A new context, whose callbacks are next.
     pub(crate) fn insert(&mut self, id: u32, context: Context) {
+        self.current = Some((id, context.clone()));
         self.contexts.insert(id, context);
     }
 
@@ -353,7 +354,7 @@ async fn ticks(slot: Weak<Slot>, generation: u64, root: u32, period: u64) {
     loop {
         interval.tick().await;
         let Some(slot) = slot.upgrade() else { return };
-        if slot.with(generation, |instance| instance.on_tick(root)).is_err() {
+        if slot.enter(Target::Generation(generation), TimerTick(root)).await.is_err() {
             return;
         }
     }
@@ -387,18 +388,26 @@ impl<'a> Guest<'a> {
     }
 
     /// The answer to the module.
-    fn finish(self, name: &'static str, done: Done) -> GuestResult<u32> {
-        let status = match done {
-            Ok(()) => Status::Ok,
-            Err(Stop::Status(status)) => status,
-            Err(Stop::Trap(trapped)) => return Err(trapped),
-        };
+    fn finish(self, name: &'static str, done: Done) -> u32 {
+        let status = done.err().unwrap_or(Status::Ok);
         if self.host().is_observed() {
             let (about, gave) = (&*self.about, &*self.gave);
             let event = Event::HostCall { name, about, gave, status: status.name() };
             self.host().see(&event);
         }
-        Ok(status as u32)
+        status as u32
+    }
+
+    /// The answer to the shim: how many bytes there are to give, or a status.
+    fn begin(mut self, name: &'static str, done: Done) -> u64 {
+        let observed = self.host().is_observed().then(|| (self.about.clone(), self.gave.clone()));
+        if let Some(gift) = self.host_mut().gift.as_mut().filter(|gift| !gift.is_begun()) {
+            if done.is_ok() {
+                return shim::outcome(gift.begin(name, observed), 0);
+            }
+            self.host_mut().gift = None;
+        }
+        shim::outcome(0, self.finish(name, done))
     }
 }
 

@@ -1,8 +1,8 @@
 //! An instance of a module, and the callbacks: host to module.
 //!
-//! Each callback runs with a context as the effective one, under a limit on its CPU time. The clock is the
+//! Each callback runs in a fiber, with a context as the effective one, under a limit on its CPU time. It yields at the
 //! engine's millisecond ([`sandbox::Ticker`]): most callbacks are over before the first, and only those that
-//! are not are measured at all.
+//! are not are measured at all. Until it has ended nothing else may enter the instance, which `entry.rs` sees to.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,16 +10,19 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use sandbox::{GuestResult, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams, WasmResults};
+use sandbox::{
+    Extern, GuestResult, Instance as Guest, Ref, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams,
+    WasmResults,
+};
 
 use crate::abi::{Action, Side};
-use crate::clock::Clock;
 use crate::exports::{Exports, Headers, find, initialise};
 use crate::host::{Context, Host, Phase, Received, Root};
 use crate::messages::Exchange;
 use crate::observe::Event;
 use crate::plugin::Spec;
 use crate::refused::Reason;
+use crate::shim;
 use crate::slot::Slot;
 use crate::stats::count;
 use crate::stream::Stream;
@@ -56,7 +59,7 @@ pub(crate) enum Grpc {
 
 impl Instance {
     /// An instance that has done what it does before it knows of any filter.
-    pub(crate) fn new(
+    pub(crate) async fn new(
         core: &Arc<Core>,
         place: (Weak<Slot>, u64),
         first: &Arc<Spec>,
@@ -65,22 +68,25 @@ impl Instance {
         let mut store = Store::new(engine, Host::new(core, place));
         store.limiter(|host| &mut host.room);
         store.epoch_deadline_callback(|mut context| {
-            context.data_mut().clock.tick().map(|()| UpdateDeadline::Continue(1))
+            let turn = context.data_mut().clock.tick()?;
+            Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
         });
         arm(&mut store, first.limits.start.0);
         store.data_mut().starting = Some(Arc::clone(first));
-        let guest = core.module.pre.instantiate(&mut store).map_err(NotReady::Trapped)?;
+        let (guest, allocator) = link(&mut store, core).await?;
         let memory = guest.get_memory(&mut store, "memory").ok_or(NotReady::Refused(Reason::Memory))?;
         let allocate = match find::<u32, u32>(&mut store, &guest, "proxy_on_memory_allocate")? {
             Some(allocate) => Some(allocate),
             None => find::<u32, u32>(&mut store, &guest, "malloc")?,
         };
         let allocate = allocate.ok_or(NotReady::Refused(Reason::Allocator))?;
+        let allocate = Ref::Func(Some(*allocate.func()));
+        allocator.set(&mut store, 0, allocate).map_err(NotReady::Trapped)?;
         store.data_mut().memory = Some(memory);
-        store.data_mut().allocate = Some(allocate);
         let exports = Exports::of(&mut store, &guest)?;
-        initialise(&mut store, &guest)?;
+        initialise(&mut store, &guest).await?;
         store.data_mut().starting = None;
+        store.data_mut().clock.rest();
         Ok(Self { store, exports, roots: HashMap::default() })
     }
 
@@ -89,14 +95,14 @@ impl Instance {
     }
 
     /// Makes a filter's root context, unless it has one: created, started, configured.
-    pub(crate) fn start(&mut self, spec: &Arc<Spec>) -> Result<(), NotReady> {
+    pub(crate) async fn start(&mut self, spec: &Arc<Spec>) -> Result<(), NotReady> {
         if self.has_root(spec) {
             return Ok(());
         }
         let id = self.store.data_mut().next_context();
         let root = Arc::new(Root::new(id, spec));
         self.store.data_mut().insert(id, Context::Root(root));
-        let started = self.start_root(id, spec);
+        let started = self.start_root(id, spec).await;
         self.store.data_mut().phase = Phase::Serving;
         match started {
             Ok(()) => {
@@ -105,23 +111,25 @@ impl Instance {
                 Ok(())
             }
             Err(NotReady::Refused(reason)) => {
-                self.delete(id).map_err(NotReady::Trapped)?;
+                self.delete(id).await.map_err(NotReady::Trapped)?;
                 Err(NotReady::Refused(reason))
             }
             Err(error) => Err(error),
         }
     }
 
-    fn start_root(&mut self, id: u32, spec: &Arc<Spec>) -> Result<(), NotReady> {
+    async fn start_root(&mut self, id: u32, spec: &Arc<Spec>) -> Result<(), NotReady> {
         let time = spec.limits.start.0;
         let create = self.exports.on_context_create.as_ref();
         call(&mut self.store, id, time, "proxy_on_context_create", create, (id, 0), ())
+            .await
             .map_err(NotReady::Trapped)?;
         let length = |bytes: &bytes::Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (vm, plugin) = (length(&spec.vm_config), length(&spec.config));
         self.store.data_mut().phase = Phase::Starting;
         let start = self.exports.on_vm_start.as_ref();
         if call(&mut self.store, id, time, "proxy_on_vm_start", start, (id, vm), 1)
+            .await
             .map_err(NotReady::Trapped)?
             == 0
         {
@@ -133,7 +141,9 @@ impl Instance {
             ("proxy_on_configure", self.exports.on_configure.as_ref()),
         ];
         for (name, callback) in configure {
-            if call(&mut self.store, id, time, name, callback, (id, plugin), 1).map_err(NotReady::Trapped)?
+            if call(&mut self.store, id, time, name, callback, (id, plugin), 1)
+                .await
+                .map_err(NotReady::Trapped)?
                 == 0
             {
                 return Err(NotReady::Refused(Reason::Configure));
@@ -150,7 +160,11 @@ impl Instance {
     }
 
     /// A filter's stream context for an exchange.
-    pub(crate) fn open(&mut self, spec: &Arc<Spec>, exchange: &Arc<Exchange>) -> GuestResult<Arc<Stream>> {
+    pub(crate) async fn open(
+        &mut self,
+        spec: &Arc<Spec>,
+        exchange: &Arc<Exchange>,
+    ) -> GuestResult<Arc<Stream>> {
         let root = self.roots.get(&spec.number).copied().unwrap_or_default();
         let host = self.store.data_mut();
         let id = host.next_context();
@@ -158,12 +172,13 @@ impl Instance {
         let stream = Stream::new((id, root), spec, exchange, host.core.module.has, place);
         host.insert(id, Context::Stream(Arc::clone(&stream)));
         let create = self.exports.on_context_create.as_ref();
-        call(&mut self.store, id, spec.limits.time.0, "proxy_on_context_create", create, (id, root), ())?;
+        call(&mut self.store, id, spec.limits.time.0, "proxy_on_context_create", create, (id, root), ())
+            .await?;
         Ok(stream)
     }
 
     /// The head of a message; `end` if no body follows.
-    pub(crate) fn on_headers(
+    pub(crate) async fn on_headers(
         &mut self,
         stream: &Stream,
         side: Side,
@@ -179,11 +194,11 @@ impl Instance {
             Headers::None => return Ok(Action::Continue),
             Headers::Two(callback) => {
                 let callback = Some(callback);
-                call(&mut self.store, id, time, name, callback, (id, count), 0)?
+                call(&mut self.store, id, time, name, callback, (id, count), 0).await?
             }
             Headers::Three(callback) => {
                 let callback = Some(callback);
-                call(&mut self.store, id, time, name, callback, (id, count, u32::from(end)), 0)?
+                call(&mut self.store, id, time, name, callback, (id, count, u32::from(end)), 0).await?
             }
         };
         Ok(Action::of(action))
@@ -195,7 +210,7 @@ impl Instance {
     }
 
     /// A piece of a body, with all that is held back; `end` if it is the last.
-    pub(crate) fn on_body(
+    pub(crate) async fn on_body(
         &mut self,
         stream: &Stream,
         side: Side,
@@ -211,11 +226,16 @@ impl Instance {
         };
         let (id, callback) = (stream.id, callback.as_ref());
         let time = stream.spec.limits.time.0;
-        Ok(Action::of(call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0)?))
+        Ok(Action::of(call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0).await?))
     }
 
     /// The trailers of a message.
-    pub(crate) fn on_trailers(&mut self, stream: &Stream, side: Side, count: u32) -> GuestResult<Action> {
+    pub(crate) async fn on_trailers(
+        &mut self,
+        stream: &Stream,
+        side: Side,
+        count: u32,
+    ) -> GuestResult<Action> {
         if !self.knows(stream) {
             return Ok(Action::Continue);
         }
@@ -225,71 +245,79 @@ impl Instance {
         };
         let (id, callback) = (stream.id, callback.as_ref());
         let time = stream.spec.limits.time.0;
-        Ok(Action::of(call(&mut self.store, id, time, name, callback, (id, count), 0)?))
+        Ok(Action::of(call(&mut self.store, id, time, name, callback, (id, count), 0).await?))
     }
 
     /// The exchange is over: done, log, delete. A stream whose module is not done yet lingers.
-    pub(crate) fn end(&mut self, stream: &Stream) -> GuestResult<()> {
+    pub(crate) async fn end(&mut self, stream: &Stream) -> GuestResult<()> {
         if !self.knows(stream) {
             return Ok(());
         }
         let done = self.exports.on_done.as_ref();
         let id = stream.id;
         let is_done =
-            call(&mut self.store, id, stream.spec.limits.time.0, "proxy_on_done", done, id, 1)? != 0;
+            call(&mut self.store, id, stream.spec.limits.time.0, "proxy_on_done", done, id, 1).await? != 0;
         if is_done {
-            return self.finish(id);
+            return self.finish(id).await;
         }
         let oldest = self.store.data_mut().linger(id, MAX_LINGERING);
-        oldest.map_or(Ok(()), |oldest| self.finish(oldest))
+        match oldest {
+            Some(oldest) => self.finish(oldest).await,
+            None => Ok(()),
+        }
     }
 
     /// The end of a stream that is done.
-    fn finish(&mut self, id: u32) -> GuestResult<()> {
+    async fn finish(&mut self, id: u32) -> GuestResult<()> {
         let Some(time) = self.store.data().contexts.get(&id).map(|context| context.spec().limits.time.0)
         else {
             return Ok(());
         };
         let log = self.exports.on_log.as_ref();
-        call(&mut self.store, id, time, "proxy_on_log", log, id, ())?;
-        self.delete(id)
+        call(&mut self.store, id, time, "proxy_on_log", log, id, ()).await?;
+        self.delete(id).await
     }
 
-    fn delete(&mut self, id: u32) -> GuestResult<()> {
+    /// Lets a context go of whose end the module is not told.
+    pub(crate) fn forget(&mut self, id: u32) {
+        self.store.data_mut().forget(id);
+    }
+
+    async fn delete(&mut self, id: u32) -> GuestResult<()> {
         let Some(context) = self.store.data().contexts.get(&id) else { return Ok(()) };
         let time = context.spec().limits.time.0;
         let delete = self.exports.on_delete.as_ref();
-        call(&mut self.store, id, time, "proxy_on_delete", delete, id, ())?;
+        call(&mut self.store, id, time, "proxy_on_delete", delete, id, ()).await?;
         self.store.data_mut().forget(id);
         Ok(())
     }
 
     /// A filter goes: its root context ends.
-    pub(crate) fn retire(&mut self, spec: &Spec) -> GuestResult<()> {
+    pub(crate) async fn retire(&mut self, spec: &Spec) -> GuestResult<()> {
         let Some(id) = self.roots.remove(&spec.number) else { return Ok(()) };
         // Its streams that linger go before it: nothing that they wait for is told to a root that is gone.
         for child in self.store.data().lingering_of(id) {
-            self.finish(child)?;
+            self.finish(child).await?;
         }
         let done = self.exports.on_done.as_ref();
-        call(&mut self.store, id, spec.limits.time.0, "proxy_on_done", done, id, 1)?;
-        self.delete(id)
+        call(&mut self.store, id, spec.limits.time.0, "proxy_on_done", done, id, 1).await?;
+        self.delete(id).await
     }
 
     /// The answer to an HTTP call; an empty one where it failed. Nothing if nobody waits for it any more.
-    pub(crate) fn on_call_response(&mut self, token: u32, received: Received) -> GuestResult<()> {
+    pub(crate) async fn on_call_response(&mut self, token: u32, received: Received) -> GuestResult<()> {
         let Some(pending) = self.store.data_mut().calls.take(token) else { return Ok(()) };
         let sizes = received.sizes();
         let Some((root, time)) = self.deliver(&pending, received) else { return Ok(()) };
         let callback = self.exports.on_http_call_response.as_ref();
         let arguments = (root, token, sizes.0, sizes.1, sizes.2);
-        call(&mut self.store, root, time, "proxy_on_http_call_response", callback, arguments, ())?;
+        call(&mut self.store, root, time, "proxy_on_http_call_response", callback, arguments, ()).await?;
         self.store.data_mut().received = Received::default();
         Ok(())
     }
 
     /// What came of a gRPC call.
-    pub(crate) fn on_grpc(
+    pub(crate) async fn on_grpc(
         &mut self,
         token: u32,
         what: Grpc,
@@ -322,7 +350,7 @@ impl Instance {
             ),
             Grpc::Close(status) => ("proxy_on_grpc_close", exports.on_grpc_close.as_ref(), status),
         };
-        call(&mut self.store, root, time, name, callback, (root, token, value), ())?;
+        call(&mut self.store, root, time, name, callback, (root, token, value), ()).await?;
         self.store.data_mut().received = Received::default();
         Ok(())
     }
@@ -341,24 +369,30 @@ impl Instance {
     }
 
     /// A filter's timer.
-    pub(crate) fn on_tick(&mut self, root: u32) -> GuestResult<()> {
+    pub(crate) async fn on_tick(&mut self, root: u32) -> GuestResult<()> {
         let Some(time) = self.store.data().time_of(root) else { return Ok(()) };
         let tick = self.exports.on_tick.as_ref();
-        call(&mut self.store, root, time, "proxy_on_tick", tick, root, ())
+        call(&mut self.store, root, time, "proxy_on_tick", tick, root, ()).await
     }
 
     /// Something stands in a queue.
-    pub(crate) fn on_queue_ready(&mut self, root: u32, queue: u32) -> GuestResult<()> {
+    pub(crate) async fn on_queue_ready(&mut self, root: u32, queue: u32) -> GuestResult<()> {
         let Some(time) = self.store.data().time_of(root) else { return Ok(()) };
         let ready = self.exports.on_queue_ready.as_ref();
-        call(&mut self.store, root, time, "proxy_on_queue_ready", ready, (root, queue), ())
+        call(&mut self.store, root, time, "proxy_on_queue_ready", ready, (root, queue), ()).await
     }
 
-    /// What is left to do once the module has returned: the end of streams that said `proxy_done`, and waking
+    /// Whether something is left to do once the module has returned.
+    pub(crate) fn has_leftovers(&self) -> bool {
+        let host = self.store.data();
+        !host.ended.is_empty() || !host.woken.is_empty()
+    }
+
+    /// Does what is left to do: the end of streams that said `proxy_done`, and waking
     /// those that have news.
-    pub(crate) fn settle(&mut self) -> GuestResult<()> {
+    pub(crate) async fn settle(&mut self) -> GuestResult<()> {
         while let Some(id) = self.store.data_mut().ended.pop() {
-            self.finish(id)?;
+            self.finish(id).await?;
         }
         std::mem::take(&mut self.store.data_mut().woken).iter().for_each(|stream| stream.wake());
         Ok(())
@@ -398,7 +432,7 @@ impl Instance {
 }
 
 /// Runs one callback in a context.
-fn call<P: Arguments, R: WasmResults + Returned + Copy>(
+async fn call<P: Arguments, R: WasmResults + Returned + Copy + Sync>(
     store: &mut Store<Host>,
     context: u32,
     time: Duration,
@@ -414,16 +448,37 @@ fn call<P: Arguments, R: WasmResults + Returned + Copy>(
         let (list, count) = arguments.list();
         store.data().see_callback(name, list.get(..count).unwrap_or_default());
     }
-    let result = callback.call(&mut *store, arguments)?;
+    let result = callback.call_async(&mut *store, arguments).await;
+    store.data_mut().clock.rest();
+    let result = result?;
     if store.data().is_observed() {
         store.data().see(&Event::Returned { name, value: result.value() });
     }
     Ok(result)
 }
 
+/// Makes the guest of an instance; and the table for its allocator.
+async fn link(store: &mut Store<Host>, core: &Core) -> Result<(Guest, sandbox::Table), NotReady> {
+    let (filters, module) = (&core.filters, core.module.pre.module());
+    let shim = filters.shim.instantiate_async(&mut *store).await.map_err(NotReady::Trapped)?;
+    let missing = || NotReady::Refused(Reason::Import("the allocation shim is incomplete".to_owned()));
+    let allocator = shim.get_table(&mut *store, shim::ALLOCATOR).ok_or_else(missing)?;
+    let mut imports = Vec::new();
+    for import in module.imports() {
+        let giving = if import.module() == "env" { shim.get_func(&mut *store, import.name()) } else { None };
+        let found = match giving {
+            Some(function) => Some(Extern::from(function)),
+            None => filters.linker.get_by_import(&mut *store, &import),
+        };
+        imports.push(found.ok_or_else(missing)?);
+    }
+    let guest = Guest::new_async(&mut *store, module, &imports).await.map_err(NotReady::Trapped)?;
+    Ok((guest, allocator))
+}
+
 /// Winds the clock for what follows.
 fn arm(store: &mut Store<Host>, time: Duration) {
-    store.data_mut().clock = Clock { limit: time, since: None };
+    store.data_mut().clock.arm(time);
     store.set_epoch_deadline(1);
 }
 
@@ -444,7 +499,7 @@ impl NotReady {
 }
 
 /// Arguments, as a list for whoever watches.
-pub(crate) trait Arguments: WasmParams {
+pub(crate) trait Arguments: WasmParams + Sync {
     fn list(&self) -> ([u32; 5], usize);
 }
 

@@ -9,18 +9,20 @@
 //! instances of one module, each in a *slot*, at most one a thread; a plugin is a *root context* in each of
 //! them, an exchange a *stream context* in one.
 //!
-//! Calls into a module are synchronous and short, under the slot's lock, which is never held across an await.
-//! What takes time (a paused stream, a call to a service) is a future or a task outside of it.
+//! A callback runs in a fiber, under the slot's lock, and yields at the engine's tick as a query does. What takes time
+//! outside of the module (a paused stream, a call to a service) is a future or a task of its own, without the lock.
 //!
 //! Read next: `exchange.rs` (the way of one request), `stream.rs` (what a context is at the moment),
-//! `body.rs` (bodies through callbacks), `vm.rs` and `slot.rs` (where instances live and die),
-//! `instance.rs` (callbacks), `host.rs` (host functions).
+//! `body.rs` (bodies through callbacks), `vm.rs` and `slot.rs` (where instances live and die), `entry.rs` (how callbacks
+//! get into them), `callbacks.rs` and `instance.rs` (callbacks), `host.rs` (host functions).
 
 mod abi;
 mod body;
+mod callbacks;
 mod chain;
 mod clock;
 mod config;
+mod entry;
 mod exchange;
 mod exports;
 mod facts;
@@ -36,6 +38,7 @@ mod plugin;
 mod problem;
 mod refused;
 mod shared;
+mod shim;
 mod slot;
 mod stats;
 mod stream;

@@ -33,7 +33,7 @@ pub(crate) struct Has {
     pub(crate) response_body: bool,
     pub(crate) response_trailers: bool,
     /// Whether it is called again once the exchange is over.
-    pub(crate) log: bool,
+    pub(crate) end: bool,
     /// Whether it imports what shows heads.
     pub(crate) reads: bool,
 }
@@ -65,7 +65,7 @@ impl Module {
             response_headers: has("proxy_on_response_headers"),
             response_body: has("proxy_on_response_body"),
             response_trailers: has("proxy_on_response_trailers"),
-            log: has("proxy_on_log") || has("proxy_on_done") || has("proxy_on_delete"),
+            end: has("proxy_on_log") || has("proxy_on_done") || has("proxy_on_delete"),
             reads: module.imports().any(|import| READING.contains(&import.name())),
         };
         let pre = linker.instantiate_pre(&module).map_err(|error| Reason::Import(format!("{error:#}")))?;
@@ -88,6 +88,6 @@ impl Has {
             crate::abi::Side::Request => self.response_headers || self.body(crate::abi::Side::Response),
             crate::abi::Side::Response => self.response_body,
         };
-        self.reads && (is_called || self.log)
+        self.reads && (is_called || self.end)
     }
 }

@@ -7,15 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use services::{Hosts, Services};
 
-use crate::abi::{Action, Side};
+use crate::abi::Action;
+use crate::callbacks::{EndRoot, OpenStream, PrepareRoot, StartTimer};
 use crate::config::{self, Dialect, FilterConfig, FilterLimits, OnTrap};
+use crate::entry::{CallbackFuture, EntryError, Target, block_on};
 use crate::filters::Filters;
 use crate::instance::NotReady;
 use crate::messages::Exchange;
 use crate::refused::Reason;
-use crate::slot::{Gone, Slot};
-use crate::stats::{Stats, count};
-use crate::stream::Stream;
+use crate::slot::Slot;
+use crate::stats::Stats;
+use crate::stream::StreamGuard;
 use crate::vm::{Vm, VmKey};
 
 /// Numbers of filters that share their instances with none.
@@ -103,66 +105,50 @@ impl Plugin {
     }
 
     fn try_out(&self) -> Result<(), Reason> {
-        let result = if self.vm.slots.iter().any(|slot| slot.is_used()) {
-            let aside = Slot::new(&self.vm.core);
-            aside.prepare(aside.lock(), &self.spec).map(drop)
-        } else {
-            let (slot, state) = self.vm.pick();
-            slot.prepare(state, &self.spec).map(drop)
-        };
-        result.map_err(NotReady::into_reason)
+        let is_used = self.vm.slots.iter().any(|slot| slot.is_used());
+        let slot = if is_used { Slot::new(&self.vm.core) } else { Arc::clone(self.vm.pick().0) };
+        match block_on(slot.prepare(Arc::clone(&self.spec))) {
+            Err(EntryError::NotReady(not_ready)) => Err(not_ready.into_reason()),
+            Err(EntryError::Gone | EntryError::Full) => Err(NotReady::Later.into_reason()),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Begins what goes on beside requests: an instance with the filter in it, and its timers, also those in
     /// instances that requests have made before.
     pub(crate) fn start(&self) {
         self.spec.started.store(true, Relaxed);
-        let used = self.vm.slots.iter().filter(|slot| slot.is_used());
-        let slots: Vec<_> = used.chain(self.vm.slots.first()).take(1).collect();
-        for slot in slots {
-            drop(slot.prepare(slot.lock(), &self.spec));
+        let used = self.vm.slots.iter().find(|slot| slot.is_used());
+        if let Some(slot) = used.or(self.vm.slots.first()) {
+            drop(slot.enter(Target::With(Arc::clone(&self.spec)), PrepareRoot));
         }
         for slot in &self.vm.slots {
-            let state = slot.lock();
-            if state.has_instance() {
-                let _ = slot.run(state, |instance| {
-                    instance.start_timer(&self.spec);
-                    Ok(())
-                });
-            }
+            drop(slot.enter(Target::Present, StartTimer(Arc::clone(&self.spec))));
         }
     }
 
-    /// A stream context for an exchange, in one of the instances, and what it says to the request's head: one
-    /// turn at the instance for both.
-    ///
-    /// # Errors
-    /// When there is no instance to be had, or it traps.
+    /// A stream context for an exchange, in one of the instances, and the module's answer to the request's head.
     pub(crate) fn open(
         &self,
         exchange: &Arc<Exchange>,
-        number: u32,
+        count: u32,
         is_end: bool,
-    ) -> Result<(Arc<Stream>, Action), Gone> {
+    ) -> CallbackFuture<(StreamGuard, Action)> {
         let (slot, state) = self.vm.pick();
-        let state = slot.prepare(state, &self.spec).map_err(|not_ready| self.missing(not_ready))?;
-        count(&self.spec.stats.requests);
-        slot.run(state, |instance| {
-            let stream = instance.open(&self.spec, exchange)?;
-            let action = instance.on_headers(&stream, Side::Request, number, is_end)?;
-            Ok((stream, action))
-        })
+        let (spec, exchange) = (Arc::clone(&self.spec), Arc::clone(exchange));
+        let (target, open) = (Target::With(Arc::clone(&spec)), OpenStream { spec, exchange, count, is_end });
+        match state {
+            Some(state) => CallbackFuture::begin(state, target, open),
+            None => slot.enter(target, open),
+        }
     }
-}
 
-impl Plugin {
-    /// Tells the log why there is no instance, unless it has heard of it.
-    fn missing(&self, not_ready: NotReady) -> Gone {
-        if !matches!(not_ready, NotReady::Later) {
+    /// Tells the log why there is no instance, unless the log has it already.
+    pub(crate) fn log_missing(&self, error: EntryError) {
+        if let EntryError::NotReady(not_ready @ (NotReady::Trapped(_) | NotReady::Refused(_))) = error {
             let reason = not_ready.into_reason();
             tracing::error!(target: "filter", filter = &*self.spec.name, code = reason.code(), "{reason}");
         }
-        Gone
     }
 }
 
@@ -170,10 +156,7 @@ impl Drop for Plugin {
     fn drop(&mut self) {
         self.spec.ended.store(true, Relaxed);
         for slot in self.vm.slots.iter().filter(|slot| slot.is_used()) {
-            let state = slot.lock();
-            if state.has_instance() {
-                let _ = slot.run(state, |instance| instance.retire(&self.spec));
-            }
+            drop(slot.enter(Target::Present, EndRoot(Arc::clone(&self.spec))));
         }
     }
 }

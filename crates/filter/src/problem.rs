@@ -11,6 +11,9 @@ pub enum Failed {
     /// Its virtual machine died, of this request or of another one, and it is `on_trap: closed`.
     #[error("the filter `{0}` failed")]
     Trapped(Arc<str>),
+    /// Its instances are busy, and as many requests wait for them as may, or for as long as they may.
+    #[error("the filter `{0}` is busy with other requests")]
+    Busy(Arc<str>),
     /// It held the request back for as long as the route gives it.
     #[error("the filter `{0}` held the request back until its time was up")]
     Paused(Arc<str>),
@@ -45,6 +48,7 @@ impl Problem for Failed {
     fn code(&self) -> &'static str {
         match self {
             Self::Trapped(_) => "filter-failed",
+            Self::Busy(_) => "filter-busy",
             Self::Paused(_) => "filter-paused",
             Self::Closed(_) => "filter-closed",
             Self::RequestTooLarge { .. } => "filter-request-too-large",
@@ -57,7 +61,9 @@ impl Problem for Failed {
 
     fn status(&self) -> StatusCode {
         match self {
-            Self::Trapped(_) | Self::Paused(_) | Self::Closed(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Trapped(_) | Self::Busy(_) | Self::Paused(_) | Self::Closed(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::RequestTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ResponseTooLarge { .. } => StatusCode::BAD_GATEWAY,
             Self::Broken("request") => StatusCode::BAD_REQUEST,
@@ -68,7 +74,7 @@ impl Problem for Failed {
 
     fn fault(&self) -> Fault {
         match self {
-            Self::Trapped(_) | Self::Paused(_) | Self::Closed(_) => Fault::Unavailable,
+            Self::Trapped(_) | Self::Busy(_) | Self::Paused(_) | Self::Closed(_) => Fault::Unavailable,
             Self::RequestTooLarge { .. } | Self::Broken("request") => Fault::Client,
             Self::ResponseTooLarge { .. } | Self::Broken(_) => Fault::Upstream,
             Self::Head(_) => Fault::Gateway,
@@ -77,6 +83,7 @@ impl Problem for Failed {
 
     fn hint(&self) -> String {
         match self {
+            Self::Busy(_) => "Try again a little later.",
             Self::Trapped(_) | Self::Paused(_) => "Try again later; the gateway's log says more.",
             Self::RequestTooLarge { .. } | Self::ResponseTooLarge { .. } => {
                 "The operator can raise the filter's `limits.buffer`."

@@ -7,6 +7,8 @@ use std::sync::{Mutex, Weak};
 use bytes::Bytes;
 
 use crate::abi::Status;
+use crate::callbacks::QueueReady;
+use crate::entry::Target;
 use crate::filters::lock;
 use crate::slot::Slot;
 
@@ -174,7 +176,8 @@ impl Consumer {
         runtime.spawn(async move {
             let Some(slot) = self.slot.upgrade() else { return };
             // One that is gone has nothing to be told.
-            let _ = slot.with(self.generation, |instance| instance.on_queue_ready(self.root, queue));
+            let _ =
+                slot.enter(Target::Generation(self.generation), QueueReady { root: self.root, queue }).await;
         });
     }
 }

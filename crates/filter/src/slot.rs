@@ -4,13 +4,18 @@
 //! the next request finds a new instance. One that goes on trapping is replaced at longer and longer
 //! intervals, up to a second, in which its filters do what `on_trap` says.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use sandbox::{GuestResult, Trapped};
+use sandbox::Trapped;
+use tokio::sync::oneshot;
 
-use crate::instance::Instance;
+use crate::callbacks::PrepareRoot;
+use crate::entry::{EntryError, ModuleCallback, Target};
+use crate::filters::lock;
+use crate::instance::{Instance, NotReady};
 use crate::observe::Event;
 use crate::plugin::Spec;
 use crate::stats::count;
@@ -28,7 +33,20 @@ pub(crate) struct Slot {
     core: Arc<Core>,
     me: Weak<Self>,
     used: AtomicBool,
-    state: Mutex<State>,
+    line: Mutex<Line>,
+}
+
+/// What is in a slot, unless somebody has it; and who waits for it, in order.
+struct Line {
+    state: Option<State>,
+    waiting: VecDeque<oneshot::Sender<StateGuard>>,
+}
+
+/// What is in a slot, as long as a callback needs it. Dropping it hands it on.
+pub(crate) struct StateGuard {
+    slot: Arc<Slot>,
+    /// It is there until it is handed on.
+    state: Option<State>,
 }
 
 /// What is in it.
@@ -36,15 +54,18 @@ pub(crate) struct Slot {
 pub(crate) struct State {
     instance: Option<Box<Instance>>,
     /// How many instances there were before.
-    pub(crate) generation: u64,
+    generation: u64,
     failures: u32,
     made: Option<Instant>,
     again: Option<Instant>,
+    /// A callback has begun and not ended.
+    is_entered: bool,
 }
 
-/// The instance is not there any more, or can't be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+/// A callback was left half-way.
+#[derive(Debug, thiserror::Error)]
+#[error("it was left in the middle of a callback")]
+struct LeftHalfway;
 
 impl Slot {
     pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
@@ -52,7 +73,7 @@ impl Slot {
             core: Arc::clone(core),
             me: me.clone(),
             used: AtomicBool::new(false),
-            state: Mutex::default(),
+            line: Mutex::new(Line { state: Some(State::default()), waiting: VecDeque::new() }),
         })
     }
 
@@ -61,81 +82,83 @@ impl Slot {
         self.used.load(Relaxed)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| self.cleared(poisoned))
+    /// How many wait for what is in it.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.line).waiting.len()
     }
 
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(poisoned)) => Some(self.cleared(poisoned)),
-            Err(TryLockError::WouldBlock) => None,
+    /// What is in it, if it is free.
+    pub(crate) fn try_take(self: &Arc<Self>) -> Option<StateGuard> {
+        let state = lock(&self.line).state.take()?;
+        Some(StateGuard { slot: Arc::clone(self), state: Some(state) })
+    }
+
+    /// What is in it, now or in turn; nothing where as many wait as may.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        most: usize,
+    ) -> Option<Result<StateGuard, oneshot::Receiver<StateGuard>>> {
+        let mut line = lock(&self.line);
+        if let Some(state) = line.state.take() {
+            return Some(Ok(StateGuard { slot: Arc::clone(self), state: Some(state) }));
         }
-    }
-
-    /// After a panic nobody knows what the instance is in the middle of: it goes.
-    fn cleared<'a>(&self, poisoned: PoisonError<MutexGuard<'a, State>>) -> MutexGuard<'a, State> {
-        let mut state = poisoned.into_inner();
-        if let Some(dead) = state.kill() {
-            dead.bury();
+        if line.waiting.len() >= most {
+            line.waiting.retain(|waiting| !waiting.is_closed());
         }
-        self.state.clear_poison();
-        state
-    }
-
-    /// Calls into the instance of this generation.
-    ///
-    /// # Errors
-    /// When it is gone, or traps now.
-    pub(crate) fn with<T>(
-        &self,
-        generation: u64,
-        call: impl FnOnce(&mut Instance) -> GuestResult<T>,
-    ) -> Result<T, Gone> {
-        let state = self.lock();
-        if state.generation != generation {
-            return Err(Gone);
+        if line.waiting.len() >= most {
+            return None;
         }
-        self.run(state, call)
+        let (sender, receiver) = oneshot::channel();
+        line.waiting.push_back(sender);
+        Some(Err(receiver))
     }
 
-    /// Calls into the instance that is there.
-    ///
-    /// # Errors
-    /// When there is none, or it traps.
-    pub(crate) fn run<T>(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        call: impl FnOnce(&mut Instance) -> GuestResult<T>,
-    ) -> Result<T, Gone> {
-        let Some(instance) = state.instance.as_deref_mut() else { return Err(Gone) };
-        let _running = self.core.filters.ticker.run();
-        let result = call(instance).and_then(|value| instance.settle().map(|()| value));
-        result.map_err(|trapped| {
-            let dead = state.kill();
-            drop(state);
-            self.bury(dead, &trapped, None);
-            Gone
-        })
-    }
-
-    /// Has an instance, made now if there is none, in which the filter has its root context.
+    /// Has an instance in which the filter has its root context, made now if there is none.
     ///
     /// # Errors
     /// When it can't be made, or not yet.
-    pub(crate) fn prepare<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        spec: &Arc<Spec>,
-    ) -> Result<MutexGuard<'a, State>, crate::instance::NotReady> {
-        if state.instance.as_ref().is_some_and(|instance| instance.has_root(spec)) {
-            return Ok(state);
+    pub(crate) async fn prepare(self: Arc<Self>, spec: Arc<Spec>) -> Result<(), EntryError> {
+        let state = match self.take(usize::MAX) {
+            Some(Ok(state)) => Ok(state),
+            Some(Err(turn)) => turn.await.map_err(|_| EntryError::Gone),
+            None => Err(EntryError::Full),
+        };
+        state?.run(Target::With(spec), PrepareRoot).await
+    }
+
+    fn give_back(self: &Arc<Self>, mut state: State) {
+        loop {
+            let next = {
+                let mut line = lock(&self.line);
+                let Some(next) = line.waiting.pop_front() else {
+                    line.state = Some(state);
+                    return;
+                };
+                next
+            };
+            match next.send(StateGuard { slot: Arc::clone(self), state: Some(state) }) {
+                Ok(()) => return,
+                Err(mut refused) => match refused.state.take() {
+                    Some(refused) => state = refused,
+                    None => return,
+                },
+            }
         }
-        let _running = self.core.filters.ticker.run();
+    }
+
+    /// Makes a filter's root context, and before it the instance.
+    async fn make_root(&self, state: &mut State, spec: &Arc<Spec>) -> Result<(), EntryError> {
+        state.is_entered = true;
+        let made = self.start_root(state, spec).await;
+        state.is_entered = false;
+        made.map_err(EntryError::NotReady)
+    }
+
+    async fn start_root(&self, state: &mut State, spec: &Arc<Spec>) -> Result<(), NotReady> {
         if state.instance.is_none() {
             state.wait_over()?;
             self.used.store(true, Relaxed);
-            match Instance::new(&self.core, (self.me.clone(), state.generation), spec) {
+            match Instance::new(&self.core, (self.me.clone(), state.generation), spec).await {
                 Ok(instance) => {
                     state.made = Some(Instant::now());
                     state.instance = Some(Box::new(instance));
@@ -147,26 +170,19 @@ impl Slot {
                 }
             }
         }
-        let Some(instance) = state.instance.as_deref_mut() else {
-            return Err(crate::instance::NotReady::Later);
-        };
-        match instance.start(spec) {
-            Ok(()) => Ok(state),
-            Err(crate::instance::NotReady::Trapped(trapped)) => {
-                let dead = state.kill();
-                drop(state);
-                // Not again by itself what can't even start: that would go on for ever.
-                self.bury(dead, &trapped, Some(spec));
-                Err(crate::instance::NotReady::Trapped(trapped))
-            }
-            Err(error) => Err(error),
+        let instance = state.instance.as_deref_mut().ok_or(NotReady::Later)?;
+        let started = instance.start(spec).await;
+        if let Err(NotReady::Trapped(trapped)) = &started {
+            // What can't even start is not started again by itself: that would go on for ever.
+            self.replace(state, trapped, Some(spec.number));
         }
+        started
     }
 
-    /// Tells the log and everybody who has a context in it, and has the next one made, but not for who is to be
-    /// left out.
-    fn bury(&self, dead: Option<Box<Instance>>, trapped: &Trapped, without: Option<&Spec>) {
-        let Some(dead) = dead else { return };
+    /// Takes an instance away that trapped: tells the log and everybody who has a context in it, and has the next one
+    /// made, but not for the filter that is to be left out.
+    fn replace(&self, state: &mut State, trapped: &Trapped, without: Option<u64>) {
+        let Some(dead) = state.kill() else { return };
         let (spec, reason) = (dead.current_spec(), dead.reason(trapped));
         let name = spec.as_ref().map_or("", |spec| &spec.name);
         tracing::error!(target: "filter", filter = name, "trapped, its instance is replaced: {reason}");
@@ -175,30 +191,92 @@ impl Slot {
             observer.see(&Event::Trapped { filter: name, reason: &reason });
         }
         let mut specs = dead.to_revive();
-        specs.retain(|spec| without.is_none_or(|without| without.number != spec.number));
+        specs.retain(|spec| without != Some(spec.number));
         if !specs.is_empty() {
-            self.revive(specs);
+            self.revive(specs, state.again);
         }
         dead.bury();
     }
 
     /// Makes the next instance beside requests, for the filter that trapped and for those with timers.
-    fn revive(&self, specs: Vec<Arc<Spec>>) {
+    fn revive(&self, specs: Vec<Arc<Spec>>, again: Option<Instant>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (me, again) = (self.me.clone(), self.lock().again);
+        let me = self.me.clone();
         runtime.spawn(async move {
             if let Some(again) = again {
                 tokio::time::sleep_until(again.into()).await;
             }
             for spec in specs {
                 let Some(slot) = me.upgrade() else { return };
-                let state = slot.lock();
                 if !spec.ended.load(Relaxed) {
                     // One that fails again is in the log, and tried again by the next request.
-                    drop(slot.prepare(state, &spec));
+                    let _ = slot.prepare(spec).await;
                 }
             }
         });
+    }
+}
+
+impl StateGuard {
+    /// Makes a callback. It is over when nothing is left to do in the instance.
+    ///
+    /// # Errors
+    /// When there is no such instance, or it traps.
+    pub(crate) async fn run<C: ModuleCallback>(
+        mut self,
+        target: Target,
+        callback: C,
+    ) -> Result<C::Output, EntryError> {
+        let Self { slot, state: Some(state) } = &mut self else { return Err(EntryError::Gone) };
+        let _running = slot.core.filters.ticker.run();
+        if state.is_entered {
+            slot.replace(state, &Trapped::new(LeftHalfway), None);
+        }
+        if let Target::With(spec) = &target
+            && !state.instance.as_ref().is_some_and(|instance| instance.has_root(spec))
+        {
+            Box::pin(slot.make_root(state, spec)).await?;
+        }
+        let is_there = !matches!(target, Target::Generation(generation) if generation != state.generation);
+        let State { instance: Some(instance), is_entered, .. } = state else { return Err(EntryError::Gone) };
+        if !is_there {
+            return Err(EntryError::Gone);
+        }
+        *is_entered = true;
+        let mut result = callback.call(instance).await;
+        if instance.has_leftovers()
+            && result.is_ok()
+            && let Err(trapped) = Box::pin(instance.settle()).await
+        {
+            result = Err(trapped);
+        }
+        *is_entered = false;
+        result.map_err(|trapped| {
+            slot.replace(state, &trapped, None);
+            EntryError::Gone
+        })
+    }
+
+    /// Whether there is an instance, or one may be made.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.instance.is_some() || state.wait_over().is_ok())
+    }
+
+    /// Lets a stream go of whose end its module is not told.
+    pub(crate) fn forget(&mut self, generation: u64, id: u32) {
+        if let Some(state) = self.state.as_mut().filter(|state| state.generation == generation)
+            && let Some(instance) = &mut state.instance
+        {
+            instance.forget(id);
+        }
+    }
+}
+
+impl Drop for StateGuard {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.slot.give_back(state);
+        }
     }
 }
 
@@ -221,20 +299,10 @@ impl State {
         self.again = Some(Instant::now() + wait);
     }
 
-    fn wait_over(&self) -> Result<(), crate::instance::NotReady> {
+    fn wait_over(&self) -> Result<(), NotReady> {
         match self.again {
-            Some(again) if Instant::now() < again => Err(crate::instance::NotReady::Later),
+            Some(again) if Instant::now() < again => Err(NotReady::Later),
             _ => Ok(()),
         }
-    }
-
-    /// Whether there is an instance, or one may be made.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.instance.is_some() || self.wait_over().is_ok()
-    }
-
-    /// The instance, if there is one: for whoever cleans up.
-    pub(crate) fn has_instance(&self) -> bool {
-        self.instance.is_some()
     }
 }

@@ -9,17 +9,17 @@ use std::task::Waker;
 use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 use http::{HeaderMap, StatusCode};
-use sandbox::GuestResult;
 
 use crate::abi::Side;
+use crate::callbacks::EndStream;
 use crate::config::{Dialect, OnTrap};
+use crate::entry::{CallbackFuture, EntryError, ModuleCallback, Target};
 use crate::filters::lock;
-use crate::instance::Instance;
 use crate::messages::Exchange;
 use crate::module::Has;
 use crate::plugin::Spec;
 use crate::problem::Failed;
-use crate::slot::{Gone, Slot};
+use crate::slot::Slot;
 use crate::stats::count;
 
 /// A stream context.
@@ -36,6 +36,33 @@ pub(crate) struct Stream {
     pub(crate) state: Mutex<State>,
     /// Of the exchange, the request's body, the response's body.
     wakers: [AtomicWaker; 3],
+}
+
+/// A stream of an exchange. The stream ends when it is dropped.
+pub(crate) struct StreamGuard(pub(crate) Arc<Stream>);
+
+impl std::ops::Deref for StreamGuard {
+    type Target = Arc<Stream>;
+
+    fn deref(&self) -> &Arc<Stream> {
+        &self.0
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        // What is gone already has no end to be told of.
+        let Some(slot) = self.0.slot.upgrade() else { return };
+        let Self(stream) = self;
+        match slot.try_take() {
+            Some(mut state) if !stream.has.end => state.forget(stream.generation, stream.id),
+            Some(state) => {
+                let end = EndStream(Arc::clone(stream));
+                drop(CallbackFuture::begin(state, Target::Generation(stream.generation), end));
+            }
+            None => drop(stream.enter(EndStream(Arc::clone(stream)))),
+        }
+    }
 }
 
 /// Who waits for news of a stream.
@@ -121,12 +148,12 @@ impl Stream {
         Arc::new(Self { id, root, spec, exchange, has, slot, generation, state: Mutex::default(), wakers })
     }
 
-    /// Calls into the instance that knows it.
-    ///
-    /// # Errors
-    /// When that instance is gone, now or already.
-    pub(crate) fn enter<T>(&self, call: impl FnOnce(&mut Instance) -> GuestResult<T>) -> Result<T, Gone> {
-        self.slot.upgrade().ok_or(Gone)?.with(self.generation, call)
+    /// Makes a callback in the instance that has it.
+    pub(crate) fn enter<C: ModuleCallback>(&self, callback: C) -> CallbackFuture<C::Output> {
+        match self.slot.upgrade() {
+            Some(slot) => slot.enter(Target::Generation(self.generation), callback),
+            None => CallbackFuture::failed(EntryError::Gone),
+        }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

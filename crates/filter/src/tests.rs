@@ -10,6 +10,7 @@ mod calls;
 mod heads;
 mod loading;
 mod shared;
+mod slices;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -227,11 +228,17 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_threads(2)
+    }
+
+    /// With so many instances of a module at most.
+    fn with_threads(threads: usize) -> Self {
         let seen = Arc::new(Seen::default());
         let answers = Arc::new(Answers::default());
         let config = BTreeMap::from([("auth".to_owned(), ServiceConfig::at("http://127.0.0.1:1980"))]);
         let services = Services::new(&config).unwrap().with_transport(answers.clone());
-        let filters = Filters::observed(seen.clone()).unwrap();
+        let threads = threads.try_into().unwrap();
+        let filters = Filters::build(Some(seen.clone()), sandbox::Gate::new(2), threads).unwrap();
         Self { folder: tempfile::tempdir().unwrap(), filters, services, answers, seen }
     }
 
@@ -266,6 +273,13 @@ impl Bench {
 
     fn seen(&self) -> Vec<String> {
         std::mem::take(&mut *self.seen.0.lock().unwrap())
+    }
+
+    /// Waits for what goes on beside requests, a yield at a time.
+    async fn until(&self, is_so: impl Fn(&Self) -> bool) {
+        while !is_so(self) {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn stats(&self) -> crate::FilterStats {

@@ -1,19 +1,17 @@
 //! A virtual machine: the slots in which instances of one module live.
 //!
 //! There are as many slots as threads, and most stay empty: an instance is made in another one only when all
-//! that are there are busy. A context belongs to its slot, so a callback that comes later waits for that lock,
-//! a matter of microseconds.
+//! that are there are busy. A context belongs to its slot, so a callback that comes later waits for its lock, in a line.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, MutexGuard};
-use std::thread::available_parallelism;
 
 use bytes::Bytes;
 
 use crate::filters::Filters;
 use crate::module::Module;
 use crate::shared::Shared;
-use crate::slot::{Slot, State};
+use crate::slot::{Slot, StateGuard};
 
 /// What filters have in common that share instances.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,35 +47,40 @@ impl Vm {
             shared: filters.shared(&key.vm_id),
             memory: key.memory,
         });
-        let threads = available_parallelism().map_or(1, usize::from);
-        let slots = (0..threads).map(|_| Slot::new(&core)).collect();
+        let slots = (0..filters.threads.get()).map(|_| Slot::new(&core)).collect();
         Arc::new(Self { core, slots })
     }
 
-    /// A slot that is free: this thread's own, if it is in use already, or another one; else an unused one; and
-    /// if there is none, its own once it is free. One that has to wait for its next instance is taken only if no
-    /// other is in use: a module that traps everywhere is not to do so in ever more places.
-    pub(crate) fn pick(&self) -> (&Arc<Slot>, MutexGuard<'_, State>) {
+    /// A slot that is free, and what is in it: this thread's own, if it is in use already, or another one; else an unused one;
+    /// and if there is none, the one that the fewest wait for. One that has to wait for its next instance is taken only
+    /// if no other is in use: a module that traps everywhere is not to do so in ever more places.
+    pub(crate) fn pick(&self) -> (&Arc<Slot>, Option<StateGuard>) {
         let own = thread_number() % self.slots.len().max(1);
+        if let Some(slot) = self.slots.get(own).filter(|slot| slot.is_used())
+            && let Some(state) = slot.try_take()
+            && state.is_ready()
+        {
+            return (slot, Some(state));
+        }
         let order = || self.slots.iter().cycle().skip(own).take(self.slots.len());
         let (mut waiting, mut is_busy) = (None, false);
         for slot in order().filter(|slot| slot.is_used()) {
-            match slot.try_lock() {
-                Some(state) if state.is_ready() => return (slot, state),
-                Some(_) => waiting = waiting.or(Some(slot)),
+            match slot.try_take() {
+                Some(state) if state.is_ready() => return (slot, Some(state)),
+                Some(state) => waiting = waiting.or(Some((slot, state))),
                 None => is_busy = true,
             }
         }
-        if !is_busy && let Some(slot) = waiting {
-            return (slot, slot.lock());
+        if !is_busy && let Some((slot, state)) = waiting {
+            return (slot, Some(state));
         }
-        let unused = order().filter(|slot| !slot.is_used()).find_map(|slot| Some((slot, slot.try_lock()?)));
-        if let Some(found) = unused {
-            return found;
+        let unused = order().filter(|slot| !slot.is_used()).find_map(|slot| Some((slot, slot.try_take()?)));
+        if let Some((slot, state)) = unused {
+            return (slot, Some(state));
         }
-        // There is at least one slot: `available_parallelism` is not zero.
-        let slot = order().next().unwrap_or(&self.slots[0]);
-        (slot, slot.lock())
+        // There is at least one slot: the number of threads is not zero.
+        let shortest = order().min_by_key(|slot| slot.waiting());
+        (shortest.unwrap_or(&self.slots[0]), None)
     }
 }
 

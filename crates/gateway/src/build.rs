@@ -117,7 +117,8 @@ impl<'a> Builder<'a> {
             None => OffloadPool::start(config.runtime.offload()).map_err(BuildError::Offload)?,
         };
         let runtime = runtime(config, &offload, previous.and_then(|life| life.runtime.as_ref()))?;
-        let filters = filters(config, previous.and_then(|life| life.filters.as_ref()))?;
+        let gate = runtime.as_ref().map(|runtime| runtime.gate().clone());
+        let filters = filters(config, gate, previous.and_then(|life| life.filters.as_ref()))?;
         let scripts = scripts(config, previous.and_then(|life| life.scripts.as_ref()))?;
         let trusted = query::Trusted::new(&config.trust);
         let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
@@ -256,13 +257,14 @@ impl<'a> Builder<'a> {
 /// Where filters live: with what their modules share, as long as the process.
 fn filters(
     config: &Config,
+    gate: Option<query::Gate>,
     previous: Option<&Arc<filter::Filters>>,
 ) -> Result<Option<Arc<filter::Filters>>, BuildError> {
     if let Some(previous) = previous {
         return Ok(Some(Arc::clone(previous)));
     }
     let is_needed = config.routes.iter().any(|route| !route.filters.is_empty());
-    Ok(is_needed.then(filter::Filters::new).transpose()?)
+    Ok(is_needed.then(|| filter::Filters::new(gate)).transpose()?)
 }
 
 /// What scripts share lives as long as the process: their state, and the calls that are under way.

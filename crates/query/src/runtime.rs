@@ -88,6 +88,12 @@ impl Runtime {
         }))
     }
 
+    /// Where heavy guests take turns.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// How many programs of a kind can run at once: as it is, and as it was wanted. The system may have
     /// refused the address space for more.
     #[must_use]

@@ -20,7 +20,7 @@ pub use class::{Class, Pool};
 pub use disk::{Content, Disk, DiskError, Kept, Label, Name, secret_in};
 pub use engine::{Error, Sandbox, precompile};
 pub use line::{Line, Place, TooLong};
-pub use meter::{Gate, Metered, OverCpu};
+pub use meter::{Gate, Metered, OverCpu, TurnPermit};
 pub use offload::CpuClock;
 pub use room::{has_address_space, memory_limit};
 pub use snapshot::snapshot;
@@ -29,7 +29,7 @@ pub use ticker::{Running, Ticker};
 /// The parts of wasmtime that the level above builds on.
 pub use wasmtime::{
     AsContext, AsContextMut, Caller, Engine, Error as Trapped, ExportType, Extern, ExternType, Func,
-    ImportType, Instance, InstancePre, Linker, Memory, Module, ModuleExport, ResourceLimiter,
-    Result as GuestResult, Store, StoreContextMut, Trap, TypedFunc, UpdateDeadline, ValType, WasmParams,
-    WasmResults,
+    ImportType, Instance, InstancePre, Linker, Memory, Module, ModuleExport, Ref, ResourceLimiter,
+    Result as GuestResult, Store, StoreContextMut, Table, Trap, TypedFunc, UpdateDeadline, ValType,
+    WasmParams, WasmResults,
 };

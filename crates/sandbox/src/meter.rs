@@ -29,6 +29,10 @@ type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<Semaphore>);
 
+/// A heavy guest's turn, until it is dropped.
+#[derive(Debug)]
+pub struct TurnPermit(#[expect(dead_code, reason = "dropping it is its use")] OwnedSemaphorePermit);
+
 /// When a poll began, by the wall's clock and at the latest by the CPU clock.
 struct Begun {
     wall: Instant,
@@ -53,6 +57,14 @@ impl Gate {
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self(Arc::new(Semaphore::new(threads.saturating_sub(1).max(1))))
+    }
+
+    /// Waits for a turn where a guest that has used so much CPU time is heavy. The permit is for one slice.
+    pub async fn wait_turn(&self, spent: Duration) -> Option<TurnPermit> {
+        if spent < HEAVY {
+            return None;
+        }
+        Arc::clone(&self.0).acquire_owned().await.ok().map(TurnPermit)
     }
 
     fn turn(&self) -> Turn {

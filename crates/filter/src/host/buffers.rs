@@ -22,11 +22,11 @@ pub(super) fn get(
     note_asking(guest.host(), kind);
     let data = find(guest.host(), kind)?;
     if data.is_empty() {
-        return Err(Status::NotFound.into());
+        return Err(Status::NotFound);
     }
     let end = start.saturating_add(most) as usize;
-    let piece = data.get((start as usize).min(data.len())..end.min(data.len())).unwrap_or_default();
-    guest.give(piece, (address, length))
+    let piece = data.slice((start as usize).min(data.len())..end.min(data.len()));
+    guest.give_bytes(piece, (address, length))
 }
 
 /// `proxy_get_buffer_status`
@@ -52,14 +52,14 @@ pub(super) fn set(guest: &mut Guest<'_>, kind: u32, start: u32, size: u32, data:
     let half = state.half(side);
     half.asks = true;
     if !half.open {
-        return Err(Status::BadArgument.into());
+        return Err(Status::BadArgument);
     }
     let old = &half.data;
     let from = (start as usize).min(old.len());
     let to = from.saturating_add(size as usize).min(old.len());
     let whole = old.len() - (to - from) + new.len();
     if whole as u64 > limit.max(old.len() as u64) {
-        return Err(Status::BadArgument.into());
+        return Err(Status::BadArgument);
     }
     let mut built = BytesMut::with_capacity(whole);
     built.extend_from_slice(old.get(..from).unwrap_or_default());
@@ -76,7 +76,7 @@ pub(super) fn get_configuration(guest: &mut Guest<'_>, address: u32, length: u32
     let spec = host.spec().ok_or(Status::BadArgument)?;
     let config = if host.phase == Phase::Starting { &spec.vm_config } else { &spec.config };
     let config = config.clone();
-    guest.give(&config, (address, length))
+    guest.give_bytes(config, (address, length))
 }
 
 fn side(kind: BufferType) -> Option<Side> {

@@ -21,6 +21,8 @@ use tokio::task::AbortHandle;
 
 use super::{Context, Done, Guest, Host, Received};
 use crate::abi::Status;
+use crate::callbacks::CallResponse;
+use crate::entry::Target;
 use crate::message::{self, Aside, Head, Scheme};
 use crate::plugin::Spec;
 use crate::slot::Slot;
@@ -156,7 +158,7 @@ pub(super) fn http_call(
         let answer = async { answer.await.inspect_err(|error| tell(&filter, &upstream, error)).ok() };
         let whole = async { receive(answer.await?, limit).await };
         let received = tokio::time::timeout(time, whole).await.ok().flatten().unwrap_or_default();
-        deliver(&slot, generation, token, received);
+        deliver(&slot, generation, token, received).await;
     });
     guest.put_u32(to, token)
 }
@@ -166,10 +168,10 @@ fn tell(filter: &str, upstream: &str, error: &CallError) {
     tracing::warn!(target: "filter", filter, upstream, code = error.code(), "a call failed: {error}");
 }
 
-fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Received) {
+async fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Received) {
     if let Some(slot) = slot.upgrade() {
         // One that is gone has nothing to be told.
-        let _ = slot.with(generation, |instance| instance.on_call_response(token, received));
+        let _ = slot.enter(Target::Generation(generation), CallResponse { token, received }).await;
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn call(
         "compress" | "sign" | "verify_signature"
             if arguments.len() as u64 > guest.host().spec().map_or(0, |spec| spec.limits.buffer.0) =>
         {
-            return Err(Status::BadArgument.into());
+            return Err(Status::BadArgument);
         }
         "sign" => signatures::sign(&arguments)?,
         "verify_signature" => signatures::verify(&arguments)?,
@@ -42,9 +42,9 @@ pub(super) fn call(
         }
         // The route is chosen already; properties need no declaration.
         "clear_route_cache" | "declare_property" => Vec::new(),
-        _ => return Err(Status::NotFound.into()),
+        _ => return Err(Status::NotFound),
     };
-    guest.give(&result, (address, length))
+    guest.give_bytes(result.into(), (address, length))
 }
 
 /// All that comes out, unless it is more than the module could hold.
@@ -57,7 +57,7 @@ fn read(from: impl Read, most: u64) -> Result<Vec<u8>, Status> {
 /// The message has the path as field 1 and the value as field 2.
 fn set_filter_state(guest: &mut Guest<'_>, message: &[u8]) -> Done {
     let [path, value] = fields(message, [1, 2])?;
-    let (Some(path), Some(value)) = (path, value) else { return Err(Status::BadArgument.into()) };
+    let (Some(path), Some(value)) = (path, value) else { return Err(Status::BadArgument) };
     Ok(properties::keep(guest.host(), path, value)?)
 }
 

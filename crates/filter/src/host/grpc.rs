@@ -19,6 +19,8 @@ use super::calls::{Maker, service};
 use super::system::grpc_status;
 use super::{Done, Guest, Received};
 use crate::abi::Status;
+use crate::callbacks::GrpcEvent;
+use crate::entry::Target;
 use crate::instance::Grpc;
 use crate::message::{self, Head};
 use crate::slot::Slot;
@@ -128,7 +130,7 @@ fn start(
             None => whole.await,
         };
         if let Err(Failure(status, message)) = result {
-            told.close(status, message);
+            told.close(status, message).await;
         }
     });
     guest.put_u32(to, token)
@@ -181,7 +183,7 @@ pub(super) fn close(guest: &mut Guest<'_>, token: u32) -> Done {
 pub(super) fn get_status(guest: &mut Guest<'_>, code: u32, text: u32, length: u32) -> Done {
     let (status, message) = guest.host().received.status.clone();
     guest.put_u32(code, status)?;
-    guest.give(&message, (text, length))
+    guest.give_bytes(message, (text, length))
 }
 
 /// A message with the five bytes before it: not compressed, so long.
@@ -221,12 +223,12 @@ impl Told {
         }
         if let Some(end) = end(&head.headers) {
             // An answer that is trailers only.
-            return self.finish(head.headers, end);
+            return self.finish(head.headers, end).await;
         }
         if self.is_stream {
             let number = u32::try_from(head.headers.len()).unwrap_or(u32::MAX);
             let received = Received { metadata: head.headers, ..Received::default() };
-            self.tell(Grpc::InitialMetadata(number), false, received);
+            self.tell(Grpc::InitialMetadata(number), false, received).await;
         }
         let mut data = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -237,7 +239,7 @@ impl Told {
                     while let Some(message) = unframe(&mut data, self.limit)? {
                         let size = u32::try_from(message.len()).unwrap_or(u32::MAX);
                         let received = Received { body: message, ..Received::default() };
-                        self.tell(Grpc::Message(size), !self.is_stream, received);
+                        self.tell(Grpc::Message(size), !self.is_stream, received).await;
                         if !self.is_stream {
                             return Ok(());
                         }
@@ -246,35 +248,35 @@ impl Told {
                 Err(frame) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
                     let end = end(&trailers).unwrap_or(Failure(INTERNAL, "no status".to_owned()));
-                    return self.finish(trailers, end);
+                    return self.finish(trailers, end).await;
                 }
             }
         }
         Err(Failure(INTERNAL, "the answer has no trailers".to_owned()))
     }
 
-    fn finish(&self, trailers: HeaderMap, Failure(status, message): Failure) -> Result<(), Failure> {
+    async fn finish(&self, trailers: HeaderMap, Failure(status, message): Failure) -> Result<(), Failure> {
         if self.is_stream {
             let number = u32::try_from(trailers.len()).unwrap_or(u32::MAX);
             let received = Received { trailers, ..Received::default() };
-            self.tell(Grpc::TrailingMetadata(number), false, received);
+            self.tell(Grpc::TrailingMetadata(number), false, received).await;
         }
         // A single call that went well has had its message, and one without is none.
         let status = if !self.is_stream && status == OK { INTERNAL } else { status };
-        self.close(status, message);
+        self.close(status, message).await;
         Ok(())
     }
 
-    fn close(&self, status: u32, message: String) {
+    async fn close(&self, status: u32, message: String) {
         let received = Received { status: (status, message.into()), ..Received::default() };
-        self.tell(Grpc::Close(status), true, received);
+        self.tell(Grpc::Close(status), true, received).await;
     }
 
-    fn tell(&self, what: Grpc, is_last: bool, received: Received) {
+    async fn tell(&self, event: Grpc, is_last: bool, received: Received) {
         if let Some(slot) = self.slot.upgrade() {
+            let event = GrpcEvent { token: self.token, event, is_last, received };
             // One that is gone has nothing to be told.
-            let _ =
-                slot.with(self.generation, |instance| instance.on_grpc(self.token, what, is_last, received));
+            let _ = slot.enter(Target::Generation(self.generation), event).await;
         }
     }
 }

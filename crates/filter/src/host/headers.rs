@@ -65,7 +65,7 @@ pub(super) fn get(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, address: 
         Some(value) => guest.give(value.as_bytes(), (address, length)),
         // Nothing was not an error yet.
         None if guest.host().core.module.abi == Abi::V0_1_0 => guest.give(b"", (address, length)),
-        None => Err(Status::NotFound.into()),
+        None => Err(Status::NotFound),
     }
 }
 

@@ -1,19 +1,62 @@
 //! Every host function by its name. All are there for all versions of the ABI: modules import what their SDK
 //! knows, used or not.
 
-use sandbox::{Caller, GuestResult, Linker};
+use sandbox::{Caller, Engine, GuestResult, Linker};
 
-use super::{Guest, Host, buffers, calls, foreign, grpc, headers, properties, share, system, wasi};
+use super::{Guest, Host, buffers, calls, foreign, grpc, headers, memory, properties, share, system, wasi};
+use crate::abi::Status;
+use crate::shim::{self, GivingFunction};
 
 /// Links functions of the namespace `env`, each with the types of its parameters.
 macro_rules! link {
     ($linker:ident: $($name:literal ($($parameter:ident: $type:ty),*) => $function:path;)*) => {$(
-        $linker.func_wrap("env", $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> GuestResult<u32> {
+        $linker.func_wrap("env", $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> u32 {
             let mut guest = Guest::new(caller);
             let done = $function(&mut guest, $($parameter),*);
             guest.finish($name, done)
         })?;
     )*};
+}
+
+/// Defines the functions that give the module bytes: their names for the shim, their first halves, and what a module is
+/// linked against that is looked at and not run.
+macro_rules! giving {
+    ($($name:literal ($($parameter:ident),*) => $function:path;)*) => {
+        /// The host functions that give the module bytes.
+        pub(crate) const GIVING: &[GivingFunction] = &[$(($name, [$(stringify!($parameter)),*].len() as u32)),*];
+
+        /// The halves of functions that give, for the shim.
+        pub(crate) fn halves(engine: &Engine) -> GuestResult<Linker<Host>> {
+            let mut linker = Linker::new(engine);
+            linker.func_wrap(shim::FINISH.0, shim::FINISH.1, memory::finish)?;
+            $(linker.func_wrap(shim::BEGIN, $name, |caller: Caller<'_, Host>, $($parameter: u32),*| -> u64 {
+                let mut guest = Guest::new(caller);
+                let done = $function(&mut guest, $($parameter),*);
+                guest.begin($name, done)
+            })?;)*
+            Ok(linker)
+        }
+
+        fn add_giving(linker: &mut Linker<Host>) -> GuestResult<()> {
+            $(linker.func_wrap("env", $name, |$($parameter: u32),*| -> u32 {
+                let _ = ($($parameter,)*);
+                Status::InternalFailure as u32
+            })?;)*
+            Ok(())
+        }
+    };
+}
+
+giving! {
+    "proxy_get_status" (code, text, length) => grpc::get_status;
+    "proxy_get_configuration" (address, length) => buffers::get_configuration;
+    "proxy_get_buffer_bytes" (kind, start, most, address, length) => buffers::get;
+    "proxy_get_header_map_pairs" (map, address, length) => headers::get_all;
+    "proxy_get_header_map_value" (map, name, of, address, length) => headers::get;
+    "proxy_get_property" (path, of, address, length) => properties::get;
+    "proxy_get_shared_data" (key, of, address, length, cas) => share::get_data;
+    "proxy_dequeue_shared_queue" (queue, address, length) => share::dequeue;
+    "proxy_call_foreign_function" (name, name_length, arguments, arguments_length, address, length) => foreign::call;
 }
 
 /// Adds all host functions to a linker.
@@ -25,19 +68,13 @@ pub(crate) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
         "proxy_set_tick_period_milliseconds" (period: u32) => system::set_tick_period;
         "proxy_set_effective_context" (context: u32) => system::set_effective_context;
         "proxy_done" () => system::done;
-        "proxy_get_status" (code: u32, text: u32, length: u32) => grpc::get_status;
-        "proxy_get_configuration" (address: u32, length: u32) => buffers::get_configuration;
-        "proxy_get_buffer_bytes" (kind: u32, start: u32, most: u32, address: u32, length: u32) => buffers::get;
         "proxy_set_buffer_bytes" (kind: u32, start: u32, size: u32, data: u32, length: u32) => buffers::set;
         "proxy_get_buffer_status" (kind: u32, length: u32, flags: u32) => buffers::get_status;
         "proxy_get_header_map_size" (map: u32, to: u32) => headers::size;
-        "proxy_get_header_map_pairs" (map: u32, address: u32, length: u32) => headers::get_all;
         "proxy_set_header_map_pairs" (map: u32, data: u32, length: u32) => headers::set_all;
-        "proxy_get_header_map_value" (map: u32, name: u32, of: u32, address: u32, length: u32) => headers::get;
         "proxy_add_header_map_value" (map: u32, name: u32, of: u32, value: u32, length: u32) => headers::add;
         "proxy_replace_header_map_value" (map: u32, name: u32, of: u32, value: u32, length: u32) => headers::replace;
         "proxy_remove_header_map_value" (map: u32, name: u32, of: u32) => headers::remove;
-        "proxy_get_property" (path: u32, of: u32, address: u32, length: u32) => properties::get;
         "proxy_set_property" (path: u32, of: u32, value: u32, length: u32) => properties::set;
         "proxy_send_local_response" (
             status: u32, details: u32, details_length: u32, body: u32, body_length: u32, headers: u32,
@@ -64,21 +101,17 @@ pub(crate) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
         "proxy_grpc_send" (token: u32, message: u32, length: u32, end: u32) => grpc::send;
         "proxy_grpc_cancel" (token: u32) => grpc::cancel;
         "proxy_grpc_close" (token: u32) => grpc::close;
-        "proxy_get_shared_data" (key: u32, of: u32, address: u32, length: u32, cas: u32) => share::get_data;
         "proxy_set_shared_data" (key: u32, of: u32, value: u32, length: u32, cas: u32) => share::set_data;
         "proxy_register_shared_queue" (name: u32, length: u32, to: u32) => share::register_queue;
         "proxy_resolve_shared_queue" (
             vm_id: u32, vm_id_length: u32, name: u32, length: u32, to: u32
         ) => share::resolve_queue;
         "proxy_enqueue_shared_queue" (queue: u32, data: u32, length: u32) => share::enqueue;
-        "proxy_dequeue_shared_queue" (queue: u32, address: u32, length: u32) => share::dequeue;
         "proxy_define_metric" (kind: u32, name: u32, length: u32, to: u32) => share::define_metric;
         "proxy_increment_metric" (metric: u32, by: u64) => share::increment_metric;
         "proxy_record_metric" (metric: u32, value: u64) => share::record_metric;
         "proxy_get_metric" (metric: u32, to: u32) => share::get_metric;
-        "proxy_call_foreign_function" (
-            name: u32, name_length: u32, arguments: u32, arguments_length: u32, address: u32, length: u32
-        ) => foreign::call;
     }
+    add_giving(linker)?;
     wasi::add(linker)
 }

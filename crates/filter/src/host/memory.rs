@@ -1,13 +1,44 @@
-//! A module's memory: every pointer that it gives is checked here.
+//! A module's memory: every pointer that it gives is checked here. Bytes for it go into memory that its own allocator
+//! makes, between two halves of a host function (`shim.rs`).
 
-use super::{Done, Guest, Host, Stop};
+use bytes::Bytes;
+use sandbox::Caller;
+
+use super::{Done, Guest, Host};
 use crate::abi::Status;
+use crate::observe::Event;
+
+/// How much of the place where gifts are put together is kept, in bytes.
+const SCRATCH_KEPT: usize = 64 << 10;
 
 /// How much of what a module is given is shown to whoever watches, in bytes.
 const SHOWN: usize = 512;
 
 /// Where the module wants to be told an address and a length.
 pub(crate) type Place = (u32, u32);
+
+/// Bytes on their way into memory of the module's own.
+pub(crate) struct Gift {
+    /// The bytes; without them they stand in the host's scratch memory.
+    bytes: Option<Bytes>,
+    length: u32,
+    place: Place,
+    /// The host function that gives them, once its first half is over.
+    name: Option<&'static str>,
+    observed: Option<(String, String)>,
+}
+
+impl Gift {
+    pub(crate) fn is_begun(&self) -> bool {
+        self.name.is_some()
+    }
+
+    /// Ends the first half of a host function: how many bytes there are.
+    pub(crate) fn begin(&mut self, name: &'static str, observed: Option<(String, String)>) -> u32 {
+        (self.name, self.observed) = (Some(name), observed);
+        self.length
+    }
+}
 
 /// A pointer and a length, as the module gives them.
 pub(crate) type Span = (u32, u32);
@@ -59,45 +90,83 @@ impl Guest<'_> {
         self.put(pointer, &value.to_le_bytes())
     }
 
-    /// Gives the module bytes in memory of its own, and says where they are.
+    /// Gives the module bytes in memory of its own, and says where they are. It is the last thing that a host function
+    /// does, and only those do it that the shim knows.
     pub(crate) fn give(&mut self, bytes: &[u8], place: Place) -> Done {
-        if self.host().is_observed() {
-            let shown = bytes.get(..SHOWN).unwrap_or(bytes);
-            self.gave = String::from_utf8_lossy(shown).into_owned();
-        }
+        self.show(bytes);
         self.give_with(bytes.len(), place, |into| {
             into.copy_from_slice(bytes);
             Some(())
         })
     }
 
-    /// The same with bytes that are written where they belong.
+    /// The same with bytes that need no copy.
+    pub(crate) fn give_bytes(&mut self, bytes: Bytes, place: Place) -> Done {
+        self.show(&bytes);
+        self.prepare_gift(bytes.len(), Some(bytes), place)
+    }
+
+    /// The same with bytes that are put together only now.
     pub(crate) fn give_with(
         &mut self,
         length: usize,
-        (to_address, to_length): Place,
+        place: Place,
         write: impl FnOnce(&mut [u8]) -> Option<()>,
     ) -> Done {
+        self.prepare_gift(length, None, place)?;
+        let host = self.host_mut();
+        host.scratch.clear();
+        host.scratch.resize(length, 0);
+        Ok(write(&mut host.scratch).ok_or(Status::InternalFailure)?)
+    }
+
+    fn prepare_gift(&mut self, length: usize, bytes: Option<Bytes>, place: Place) -> Done {
         let length = u32::try_from(length).map_err(|_| Status::InternalFailure)?;
-        let address = if length == 0 { 0 } else { self.allocate(length)? };
-        let (memory, _) = self.split()?;
-        if length > 0 {
-            write(at_mut(memory, (address, length))?).ok_or(Status::InternalFailure)?;
+        // The allocator is at work, or is not there yet.
+        if self.host().gift.is_some() || self.host().memory.is_none() {
+            return Err(Status::InternalFailure);
         }
-        at_mut(memory, (to_address, 4))?.copy_from_slice(&address.to_le_bytes());
-        at_mut(memory, (to_length, 4))?.copy_from_slice(&length.to_le_bytes());
+        if length == 0 {
+            self.put_u32(place.0, 0)?;
+            return self.put_u32(place.1, 0);
+        }
+        self.host_mut().gift = Some(Gift { bytes, length, place, name: None, observed: None });
         Ok(())
     }
 
-    /// Memory of the module's own. Its allocator may call the host, but not need memory for that.
-    fn allocate(&mut self, length: u32) -> Done<u32> {
-        let allocate = self.host_mut().allocate.take().ok_or(Status::InternalFailure)?;
-        let result = allocate.call(&mut self.caller, length);
-        self.host_mut().allocate = Some(allocate);
-        match result {
-            Ok(0) => Err(Status::InvalidMemoryAccess.into()),
-            Ok(address) => Ok(address),
-            Err(trapped) => Err(Stop::Trap(trapped)),
+    fn show(&mut self, bytes: &[u8]) {
+        if self.host().is_observed() {
+            let shown = bytes.get(..SHOWN).unwrap_or(bytes);
+            self.gave = String::from_utf8_lossy(shown).into_owned();
         }
     }
+}
+
+/// The second half of all host functions that give: the module's memory for the bytes is at this address.
+pub(super) fn finish(mut caller: Caller<'_, Host>, address: u32) -> u32 {
+    let host = caller.data_mut();
+    let (Some(gift), Some(memory)) = (host.gift.take(), host.memory) else {
+        return Status::InternalFailure as u32;
+    };
+    let (memory, host) = memory.data_and_store_mut(&mut caller);
+    let bytes = gift.bytes.as_deref().unwrap_or(&host.scratch);
+    let status = deliver(memory, address, bytes, gift.place).err().unwrap_or(Status::Ok);
+    if host.scratch.capacity() > SCRATCH_KEPT {
+        host.scratch = Vec::new();
+    }
+    if let (Some(name), Some((about, gave))) = (gift.name, &gift.observed) {
+        host.see(&Event::HostCall { name, about, gave, status: status.name() });
+    }
+    status as u32
+}
+
+fn deliver(memory: &mut [u8], address: u32, bytes: &[u8], place: Place) -> Result<(), Status> {
+    let length = u32::try_from(bytes.len()).map_err(|_| Status::InternalFailure)?;
+    if address == 0 {
+        return Err(Status::InvalidMemoryAccess);
+    }
+    at_mut(memory, (address, length))?.copy_from_slice(bytes);
+    at_mut(memory, (place.0, 4))?.copy_from_slice(&address.to_le_bytes());
+    at_mut(memory, (place.1, 4))?.copy_from_slice(&length.to_le_bytes());
+    Ok(())
 }

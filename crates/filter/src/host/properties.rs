@@ -33,7 +33,7 @@ pub(super) fn get(guest: &mut Guest<'_>, path: u32, of: u32, address: u32, lengt
         let path = guest.text((path, of))?.replace('\0', ".");
         guest.about(|| path);
     }
-    guest.give(&value.ok_or(Status::NotFound)?, (address, length))
+    guest.give_bytes(value.ok_or(Status::NotFound)?, (address, length))
 }
 
 /// `proxy_set_property`

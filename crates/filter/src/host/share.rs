@@ -17,8 +17,8 @@ pub(super) fn get_data(
 ) -> Done {
     guest.about_text((key, of));
     let (value, version) = guest.host().core.shared.get(guest.bytes((key, of))?).ok_or(Status::NotFound)?;
-    guest.give(&value, (address, length))?;
-    guest.put_u32(cas, version)
+    guest.put_u32(cas, version)?;
+    guest.give_bytes(value, (address, length))
 }
 
 /// `proxy_set_shared_data`
@@ -65,7 +65,7 @@ pub(super) fn enqueue(guest: &mut Guest<'_>, queue: u32, data: u32, length: u32)
 pub(super) fn dequeue(guest: &mut Guest<'_>, queue: u32, address: u32, length: u32) -> Done {
     guest.about(|| queue.to_string());
     let item = guest.host().core.filters.queues.dequeue(queue)?;
-    guest.give(&item, (address, length))
+    guest.give_bytes(item, (address, length))
 }
 
 /// `proxy_define_metric`

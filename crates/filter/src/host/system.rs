@@ -23,7 +23,7 @@ const SHORTEST_PERIOD: u64 = 1;
 pub(super) fn log(guest: &mut Guest<'_>, level: u32, text: u32, length: u32) -> Done {
     let host = guest.host();
     if level > 5 {
-        return Err(Status::BadArgument.into());
+        return Err(Status::BadArgument);
     }
     let bytes = guest.bytes((text, length))?;
     if host.is_observed() || level >= least_level() {
@@ -115,8 +115,8 @@ pub(super) fn continue_stream(guest: &mut Guest<'_>, stream: u32) -> Done {
         0 => continue_request(guest),
         1 => continue_response(guest),
         // Those of TCP.
-        2 | 3 => Err(Status::Unimplemented.into()),
-        _ => Err(Status::BadArgument.into()),
+        2 | 3 => Err(Status::Unimplemented),
+        _ => Err(Status::BadArgument),
     }
 }
 
@@ -139,7 +139,7 @@ fn resume(guest: &mut Guest<'_>, side: Side) -> Done {
 /// `proxy_close_stream`
 pub(super) fn close_stream(guest: &mut Guest<'_>, stream: u32) -> Done {
     if stream > 3 {
-        return Err(Status::BadArgument.into());
+        return Err(Status::BadArgument);
     }
     let stream = guest.host().stream().ok_or(Status::BadArgument)?;
     stream.state().closed = true;

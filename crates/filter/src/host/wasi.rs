@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 
 use super::memory::at;
-use super::{Done, Guest, Host, Stop, system};
+use super::{Done, Guest, Host, system};
 use crate::abi::Status;
 
 /// Its own error numbers.
@@ -35,7 +35,7 @@ struct Exited(u32);
 /// Links functions that do something.
 macro_rules! link {
     ($linker:ident, $module:ident: $($name:literal ($($parameter:ident: $type:ty),*) => $function:path;)*) => {$(
-        $linker.func_wrap($module, $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> GuestResult<u32> {
+        $linker.func_wrap($module, $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> u32 {
             let mut guest = Guest::new(caller);
             let done = $function(&mut guest, $($parameter),*);
             errno(done)
@@ -114,13 +114,12 @@ pub(super) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
 }
 
 /// What WASI calls it.
-fn errno(done: Done) -> GuestResult<u32> {
+fn errno(done: Done) -> u32 {
     match done {
-        Ok(()) => Ok(SUCCESS),
-        Err(Stop::Status(Status::NotFound)) => Ok(BADF),
-        Err(Stop::Status(Status::InvalidMemoryAccess)) => Ok(FAULT),
-        Err(Stop::Status(_)) => Ok(INVAL),
-        Err(Stop::Trap(trapped)) => Err(trapped),
+        Ok(()) => SUCCESS,
+        Err(Status::NotFound) => BADF,
+        Err(Status::InvalidMemoryAccess) => FAULT,
+        Err(_) => INVAL,
     }
 }
 
@@ -143,7 +142,7 @@ fn clock_time_get(guest: &mut Guest<'_>, clock: u32, _: u64, to: u32) -> Done {
     let time = match clock {
         0 => system::nanoseconds(SystemTime::now()),
         1..=3 => u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1),
-        _ => return Err(Status::BadArgument.into()),
+        _ => return Err(Status::BadArgument),
     };
     guest.put_u64(to, time)
 }
@@ -151,7 +150,7 @@ fn clock_time_get(guest: &mut Guest<'_>, clock: u32, _: u64, to: u32) -> Done {
 /// The standard streams are terminals, in a way.
 fn fd_fdstat_get(guest: &mut Guest<'_>, fd: u32, to: u32) -> Done {
     if fd > 2 {
-        return Err(Status::NotFound.into());
+        return Err(Status::NotFound);
     }
     let mut stat = [0; 24];
     stat[0] = 2;
@@ -163,10 +162,10 @@ fn fd_write(guest: &mut Guest<'_>, fd: u32, pieces: u32, count: u32, to: u32) ->
     let level = match fd {
         1 => 2,
         2 => 4,
-        _ => return Err(Status::NotFound.into()),
+        _ => return Err(Status::NotFound),
     };
     if count > MAX_PIECES {
-        return Err(Status::BadArgument.into());
+        return Err(Status::BadArgument);
     }
     let mut written: u32 = 0;
     let (memory, host) = guest.split()?;
@@ -201,7 +200,7 @@ fn write(host: &mut Host, level: u32, text: &[u8]) {
 /// Whatever is waited for has come: nothing waits here.
 fn poll_oneoff(guest: &mut Guest<'_>, subscriptions: u32, events: u32, count: u32, to: u32) -> Done {
     if count == 0 || count > MAX_PIECES {
-        return Err(Status::BadArgument.into());
+        return Err(Status::BadArgument);
     }
     let list = guest.bytes((subscriptions, count * 48))?;
     let mut happened = Vec::with_capacity(count as usize * 32);
@@ -218,7 +217,7 @@ fn poll_oneoff(guest: &mut Guest<'_>, subscriptions: u32, events: u32, count: u3
 
 fn random_get(guest: &mut Guest<'_>, to: u32, length: u32) -> Done {
     if length > MAX_RANDOM {
-        return Err(Status::BadArgument.into());
+        return Err(Status::BadArgument);
     }
     let mut bytes = vec![0; length as usize];
     getrandom::fill(&mut bytes).map_err(|_| Status::InternalFailure)?;

@@ -248,8 +248,7 @@ async fn callbacks_come_in_the_order_of_the_specification() {
         (func (export "proxy_on_delete") (param i32))"#);
     send(&chain, post("body")).await.unwrap();
     drop(chain);
-    let callbacks: Vec<String> =
-        bench.seen().into_iter().filter(|words| words.starts_with("proxy_on")).collect();
+    let callbacks = Mutex::new(Vec::new());
     let wanted = [
         "context_create",
         "vm_start",
@@ -265,7 +264,13 @@ async fn callbacks_come_in_the_order_of_the_specification() {
         "done",
         "delete",
     ];
-    assert_eq!(callbacks, wanted.map(|name| format!("proxy_on_{name}")));
+    let is_over = |bench: &Bench| {
+        let mut callbacks = callbacks.lock().unwrap();
+        callbacks.extend(bench.seen().into_iter().filter(|words| words.starts_with("proxy_on")));
+        callbacks.len() == wanted.len()
+    };
+    bench.until(is_over).await;
+    assert_eq!(*callbacks.lock().unwrap(), wanted.map(|name| format!("proxy_on_{name}")));
 }
 
 #[tokio::test]

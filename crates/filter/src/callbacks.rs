@@ -1,0 +1,126 @@
+//! The callbacks that are made from outside of an instance, each with its arguments.
+
+use std::sync::Arc;
+
+use sandbox::GuestResult;
+
+use crate::abi::{Action, Side};
+use crate::entry::ModuleCallback;
+use crate::host::Received;
+use crate::instance::{Grpc, Instance};
+use crate::messages::Exchange;
+use crate::plugin::Spec;
+use crate::stats::count;
+use crate::stream::{Stream, StreamGuard};
+
+/// A new stream context, with the request's head: one turn at the instance for both.
+pub(crate) struct OpenStream {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) count: u32,
+    pub(crate) is_end: bool,
+}
+
+/// The head of a message.
+pub(crate) struct HeadersCallback {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) side: Side,
+    pub(crate) count: u32,
+    pub(crate) is_end: bool,
+}
+
+/// A piece of a body, with all that is held back.
+pub(crate) struct BodyCallback {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) side: Side,
+    pub(crate) size: u32,
+    pub(crate) is_end: bool,
+}
+
+/// The trailers of a message.
+pub(crate) struct TrailersCallback {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) side: Side,
+    pub(crate) count: u32,
+}
+
+/// The end of a stream context.
+pub(crate) struct EndStream(pub(crate) Arc<Stream>);
+
+/// The answer to an HTTP call.
+pub(crate) struct CallResponse {
+    pub(crate) token: u32,
+    pub(crate) received: Received,
+}
+
+/// What came of a gRPC call.
+pub(crate) struct GrpcEvent {
+    pub(crate) token: u32,
+    pub(crate) event: Grpc,
+    pub(crate) is_last: bool,
+    pub(crate) received: Received,
+}
+
+/// A tick of a root context's timer.
+pub(crate) struct TimerTick(pub(crate) u32);
+
+/// Something stands in a queue that a root context has registered.
+pub(crate) struct QueueReady {
+    pub(crate) root: u32,
+    pub(crate) queue: u32,
+}
+
+/// No callback: the instance has to be there, with the filter's root context.
+pub(crate) struct PrepareRoot;
+
+/// No callback: a root context's timer may begin.
+pub(crate) struct StartTimer(pub(crate) Arc<Spec>);
+
+/// The end of a root context.
+pub(crate) struct EndRoot(pub(crate) Arc<Spec>);
+
+/// Implements callbacks, each by what it does in the instance.
+macro_rules! callbacks {
+    ($($callback:ty => $output:ty $(, $flag:ident)*: |$self:ident, $instance:ident| $call:expr;)*) => {$(
+        impl ModuleCallback for $callback {
+            type Output = $output;
+            $(const $flag: bool = true;)*
+
+            #[inline]
+            async fn call($self, $instance: &mut Instance) -> GuestResult<$output> {
+                $call
+            }
+        }
+    )*};
+}
+
+callbacks! {
+    OpenStream => (StreamGuard, Action), IS_FIRST, IS_OPTIONAL: |self, instance| {
+        count(&self.spec.stats.requests);
+        let stream = instance.open(&self.spec, &self.exchange).await?;
+        let action = instance.on_headers(&stream, Side::Request, self.count, self.is_end).await?;
+        Ok((StreamGuard(stream), action))
+    };
+    HeadersCallback => Action, IS_OPTIONAL: |self, instance| {
+        instance.on_headers(&self.stream, self.side, self.count, self.is_end).await
+    };
+    BodyCallback => Action, IS_OPTIONAL: |self, instance| {
+        instance.on_body(&self.stream, self.side, self.size, self.is_end).await
+    };
+    TrailersCallback => Action, IS_OPTIONAL: |self, instance| {
+        instance.on_trailers(&self.stream, self.side, self.count).await
+    };
+    EndStream => (): |self, instance| instance.end(&self.0).await;
+    CallResponse => (): |self, instance| instance.on_call_response(self.token, self.received).await;
+    GrpcEvent => (): |self, instance| {
+        instance.on_grpc(self.token, self.event, self.is_last, self.received).await
+    };
+    TimerTick => (): |self, instance| instance.on_tick(self.0).await;
+    QueueReady => (): |self, instance| instance.on_queue_ready(self.root, self.queue).await;
+    PrepareRoot => (): |self, _instance| Ok(());
+    StartTimer => (): |self, instance| {
+        instance.start_timer(&self.0);
+        Ok(())
+    };
+    EndRoot => (): |self, instance| instance.retire(&self.0).await;
+}

@@ -1,0 +1,80 @@
+//! The allocation shim: a small module beside each instance, by which host functions get memory of the module's own.
+//!
+//! A host function that gives the module bytes has to call the module's allocator in between. From the host that would
+//! be a callback within a callback, on a stack of its own. So such a function has two halves, and Wasm calls the
+//! allocator:
+//!
+//! ```text
+//! (func (export "proxy_get_property") (param i32 i32 i32 i32) (result i32)
+//!     ;; call the first half: how many bytes there are to give, and a status if there are none
+//!     ;; call the allocator, by a table in which the host has put it
+//!     ;; call the second half with the address: a status
+//! )
+//! ```
+//!
+//! `host/memory.rs` has what the halves do, `host/link.rs` which functions there are.
+
+use wasm_encoder::{
+    BlockType, CodeSection, EntityType, ExportKind, ExportSection, Function, FunctionSection, ImportSection,
+    InstructionSink, Module, RefType, TableSection, TableType, TypeSection, ValType,
+};
+
+/// The namespace of the first halves.
+pub(crate) const BEGIN: &str = "orfa:begin";
+/// The namespace and the name of the second half.
+pub(crate) const FINISH: (&str, &str) = ("orfa:finish", "finish");
+/// The table that has the allocator in its only place.
+pub(crate) const ALLOCATOR: &str = "allocator";
+
+/// A host function that gives the module bytes: its name, and how many parameters it has.
+pub(crate) type GivingFunction = (&'static str, u32);
+
+/// What a first half returns: so many bytes, or a status where there are none.
+pub(crate) fn outcome(length: u32, status: u32) -> u64 {
+    u64::from(length) << 32 | u64::from(status)
+}
+
+/// The shim for these functions, as a module.
+pub(crate) fn encode(functions: &[GivingFunction]) -> Vec<u8> {
+    // Type 0 is that of the allocator and of the second half. A function's own follow: of its first half, of the whole.
+    let (mut types, mut imports) = (TypeSection::new(), ImportSection::new());
+    types.ty().function([ValType::I32], [ValType::I32]);
+    imports.import(FINISH.0, FINISH.1, EntityType::Function(0));
+    let (mut defined, mut exports, mut code) =
+        (FunctionSection::new(), ExportSection::new(), CodeSection::new());
+    let mut tables = TableSection::new();
+    let (element_type, table64, shared) = (RefType::FUNCREF, false, false);
+    tables.table(TableType { element_type, table64, shared, minimum: 1, maximum: Some(1) });
+    exports.export(ALLOCATOR, ExportKind::Table, 0);
+    let count = functions.len() as u32;
+    for ((name, parameters), index) in functions.iter().zip(0..) {
+        let list = vec![ValType::I32; *parameters as usize];
+        types.ty().function(list.iter().copied(), [ValType::I64]);
+        types.ty().function(list, [ValType::I32]);
+        imports.import(BEGIN, name, EntityType::Function(1 + 2 * index));
+        defined.function(2 + 2 * index);
+        exports.export(name, ExportKind::Func, 1 + count + index);
+        code.function(&body(1 + index, *parameters));
+    }
+    let mut module = Module::new();
+    module
+        .section(&types)
+        .section(&imports)
+        .section(&defined)
+        .section(&tables)
+        .section(&exports)
+        .section(&code);
+    module.finish()
+}
+
+/// A function around its first half, which has this index.
+fn body(begin: u32, parameters: u32) -> Function {
+    let (outcome, length) = (parameters, parameters + 1);
+    let mut function = Function::new([(1, ValType::I64), (1, ValType::I32)]);
+    let mut code: InstructionSink<'_> = function.instructions();
+    (0..parameters).for_each(|index| _ = code.local_get(index));
+    code.call(begin).local_tee(outcome).i64_const(32).i64_shr_u().i32_wrap_i64().local_tee(length).i32_eqz();
+    code.if_(BlockType::Result(ValType::I32)).local_get(outcome).i32_wrap_i64().else_();
+    code.local_get(length).i32_const(0).call_indirect(0, 0).call(0).end().end();
+    function
+}

@@ -1,0 +1,347 @@
+//! Callbacks that take many ticks: they yield, requests of the same virtual machine wait in order, all others do not.
+//!
+//! Nothing here looks at a clock. A module spins until a key of the shared data says that it may end, which only a
+//! request that ran meanwhile sets: on one thread that needs the callback to yield.
+
+use super::*;
+
+/// A function that spins until the shared data has a key, and one that sets a key.
+const SPIN: &str = r#"
+    (func $spin (param $key i32) (param $length i32)
+        (loop $more
+            (br_if $more (i32.eq (i32.const 1)
+                (call $get_data (local.get $key) (local.get $length) (i32.const 48) (i32.const 52) (i32.const 56))))))
+    (func $let (param $key i32) (param $length i32)
+        (call $want (i32.const 0) (call $set_data (local.get $key) (local.get $length) «» (i32.const 0))))
+    (func $is_path (param $letter i32) (result i32)
+        (drop (call $property «request\0path» (i32.const 0) (i32.const 4)))
+        (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (local.get $letter)))"#;
+
+/// A filter whose module has as much time as it wants.
+fn patient(bench: &Bench, name: &str, code: &str) -> FilterConfig {
+    let mut filter = bench.filter(name, &format!("{SPIN} {code}"));
+    filter.limits.time = services::Duration::from_millis(60_000);
+    filter
+}
+
+/// The chain of a filter that lets whoever spins for `key` go, with each request.
+fn releasing(bench: &Bench, key: &str) -> Arc<Chain> {
+    let code = format!(
+        "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
+            (call $let «{key}») (i32.const 0))"
+    );
+    bench.chain(&[patient(bench, "releasing", &code)])
+}
+
+/// A module that spins in one callback of requests whose path begins with `s`.
+fn spinning_in(callback: &str, signature: &str, result: &str) -> String {
+    let log = if callback.ends_with("_log") { "" } else { "(func (export \"proxy_on_log\") (param i32))" };
+    format!(
+        "(func (export \"{callback}\") {signature}
+            (if (call $is_path (i32.const 0x73)) (then (call $let «{callback}») (call $spin «go»)))
+            {result})
+        {log}"
+    )
+}
+
+const SPINNING: &[(&str, &str, &str)] = &[
+    ("proxy_on_context_create", "(param i32 i32)", ""),
+    ("proxy_on_request_headers", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_request_body", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_request_trailers", "(param i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_response_headers", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_response_body", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
+    ("proxy_on_response_trailers", "(param i32 i32) (result i32)", "(i32.const 0)"),
+];
+
+/// A request with a body in two pieces, and trailers.
+fn whole_request(path: &str) -> Request<Body> {
+    let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
+    let body = pieces(&["one", "two"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
+    Request::post(path).header("host", "example.org").body(body).unwrap()
+}
+
+async fn mirror(request: Request<Body>) -> Response<Body> {
+    Response::new(request.into_body())
+}
+
+async fn mirrored(chain: &Arc<Chain>, path: &str) -> Result<Bytes, Failed> {
+    let response = chain.around(whole_request(path), Call::unlimited(), facts(), mirror).await?;
+    Ok(whole(response).await.unwrap().body)
+}
+
+#[tokio::test]
+async fn other_requests_are_answered_while_a_callback_spins() {
+    for (callback, signature, result) in SPINNING {
+        let bench = Bench::new();
+        let code = spinning_in(callback, signature, result);
+        let slow = bench.chain(&[patient(&bench, "slow", &code)]);
+        let fast = releasing(&bench, "go");
+        let ended = Mutex::new(Vec::new());
+        tokio::join!(
+            async {
+                assert_eq!(mirrored(&slow, "/spin").await.unwrap(), "onetwo", "{callback}");
+                ended.lock().unwrap().push("slow");
+            },
+            async {
+                assert_eq!(send(&fast, get("/")).await.unwrap().status, 200);
+                ended.lock().unwrap().push("fast");
+            }
+        );
+        assert_eq!(*ended.lock().unwrap(), ["fast", "slow"], "{callback}");
+        assert_eq!(traps(&bench), 0, "{callback}");
+    }
+}
+
+#[tokio::test]
+async fn what_ends_a_request_yields_too() {
+    for (callback, signature, result) in [
+        ("proxy_on_done", "(param i32) (result i32)", "(i32.const 1)"),
+        ("proxy_on_log", "(param i32)", ""),
+        ("proxy_on_delete", "(param i32)", ""),
+    ] {
+        let bench = Bench::new();
+        let code = format!(
+            "{} (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (i32.const 0))",
+            spinning_in(callback, signature, result)
+        );
+        let slow = bench.chain(&[patient(&bench, "slow", &code)]);
+        let fast = releasing(&bench, "go");
+        // The request is over for its client, and its callback goes on beside.
+        assert_eq!(send(&slow, get("/spin")).await.unwrap().status, 200, "{callback}");
+        assert_eq!(send(&fast, get("/")).await.unwrap().status, 200, "{callback}");
+        // The next one waits for it.
+        assert_eq!(send(&slow, get("/next")).await.unwrap().status, 200, "{callback}");
+        assert_eq!(traps(&bench), 0, "{callback}");
+    }
+}
+
+#[tokio::test]
+async fn callbacks_beside_requests_yield_too() {
+    let tick = r#"
+        (func (export "proxy_on_configure") (param i32 i32) (result i32)
+            (call $want (i32.const 0) (call $tick (i32.const 1))) (i32.const 1))
+        (func (export "proxy_on_tick") (param i32)
+            (call $want (i32.const 0) (call $tick (i32.const 0)))
+            (call $let «begun») (call $spin «go») (call $let «ended»))"#;
+    let queue = r#"
+        (func (export "proxy_on_configure") (param i32 i32) (result i32)
+            (call $want (i32.const 0) (call $register «q» (i32.const 32)))
+            (call $want (i32.const 0) (call $enqueue (i32.load (i32.const 32)) «x»)) (i32.const 1))
+        (func (export "proxy_on_queue_ready") (param i32 i32)
+            (call $let «begun») (call $spin «go») (call $let «ended»))"#;
+    let answer = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $http_call «auth» ‹:method GET|:path /yes|:authority a› «» ‹›
+                (i32.const 5000) (i32.const 16)))
+            (i32.const 0))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $let «begun») (call $spin «go») (call $let «ended»))"#;
+    let grpc = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $grpc_call «auth» «s» «yes» ‹› «ping» (i32.const 5000) (i32.const 16)))
+            (i32.const 0))
+        (func (export "proxy_on_grpc_receive") (param i32 i32 i32)
+            (call $let «begun») (call $spin «go») (call $let «ended»))"#;
+    for code in [tick, queue, answer, grpc] {
+        let bench = Bench::new();
+        let slow = bench.chain(&[patient(&bench, "slow", code)]);
+        slow.start();
+        let wait = |key: &str| {
+            let code = format!(
+                "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
+                    (call $want (i32.const 0)
+                        (call $get_data «{key}» (i32.const 48) (i32.const 52) (i32.const 56)))
+                    (i32.const 0))"
+            );
+            // A request that finds the key: asked again until it does.
+            bench.chain(&[patient(&bench, key, &code)])
+        };
+        let (begun, ended, fast) = (wait("begun"), wait("ended"), releasing(&bench, "go"));
+        let request = tokio::spawn({
+            let slow = Arc::clone(&slow);
+            async move { send(&slow, get("/")).await }
+        });
+        until(&begun).await;
+        send(&fast, get("/")).await.unwrap();
+        until(&ended).await;
+        request.await.unwrap().unwrap();
+        assert_eq!(traps(&bench), 0, "{code}");
+    }
+}
+
+/// How often the filter `slow` trapped.
+fn traps(bench: &Bench) -> u64 {
+    bench.filters.stats().into_iter().find(|stats| stats.filter == "slow").map_or(0, |stats| stats.traps)
+}
+
+/// Asks until the filter lets the request through.
+async fn until(chain: &Arc<Chain>) {
+    while send(chain, get("/")).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn requests_of_one_machine_wait_for_a_callback_and_are_answered_in_order() {
+    let bench = Bench::with_threads(1);
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
+            (call $want (i32.const 0) (call $property «request\0path» (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 0) (call $log (i32.const 2) (i32.load (i32.const 0)) (i32.load (i32.const 4))))
+            (i32.const 0))"#;
+
+    let slow = bench.chain(&[patient(&bench, "slow", code)]);
+    let fast = releasing(&bench, "go");
+    let paths = ["/spin", "/a", "/b", "/c", "/d"];
+    let asked: Vec<_> = paths
+        .into_iter()
+        .map(|path| {
+            let slow = Arc::clone(&slow);
+            tokio::spawn(async move { send(&slow, get(path)).await.map(|answer| answer.status) })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert!(asked.iter().all(|asked| !asked.is_finished()));
+    send(&fast, get("/")).await.unwrap();
+    for asked in asked {
+        assert_eq!(asked.await.unwrap().unwrap(), 200);
+    }
+    let logged: Vec<_> =
+        bench.seen().into_iter().filter_map(|words| Some(words.strip_prefix("log ")?.to_owned())).collect();
+    assert_eq!(logged, paths);
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_leaves_no_callback_half_way() {
+    let bench = Bench::with_threads(1);
+    // A callback notes its path when it begins, and that it has ended, in one place of the memory: half a callback shows.
+    let code = r#"
+        (global $inside (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (global.get $inside))
+            (global.set $inside (i32.const 1))
+            (if (call $is_path (i32.const 0x73)) (then (call $let «begun») (call $spin «go»)))
+            (global.set $inside (i32.const 0))
+            (i32.const 0))
+        (func (export "proxy_on_log") (param i32)
+            (call $want (i32.const 0) (global.get $inside))
+            (call $want (i32.const 0) (call $log (i32.const 2) «logged»)))"#;
+    let slow = bench.chain(&[patient(&bench, "slow", code)]);
+    let fast = releasing(&bench, "go");
+    let mut given_up = Box::pin(send(&slow, get("/spin")));
+    assert!((&mut given_up).now_or_never().is_none());
+    drop(given_up);
+    // One waits and is given up in line, one waits and is answered.
+    let mut in_line = Box::pin(send(&slow, get("/line")));
+    assert!((&mut in_line).now_or_never().is_none());
+    let mut next = Box::pin(send(&slow, get("/next")));
+    assert!((&mut next).now_or_never().is_none());
+    drop(in_line);
+    send(&fast, get("/")).await.unwrap();
+    assert_eq!(next.await.unwrap().status, 200);
+    let logged = Mutex::new(0);
+    let is_over = |bench: &Bench| {
+        *logged.lock().unwrap() += bench.seen().iter().filter(|words| *words == "log logged").count();
+        *logged.lock().unwrap() == 2
+    };
+    bench.until(is_over).await;
+    let stats = bench.filters.stats().into_iter().find(|stats| stats.filter == "slow").unwrap();
+    assert_eq!((stats.traps, stats.requests), (0, 2), "who left the line began nothing");
+}
+
+#[tokio::test]
+async fn a_trap_after_many_ticks_answers_all_who_wait() {
+    let bench = Bench::with_threads(1);
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (if (call $is_path (i32.const 0x73)) (then (call $spin «go») unreachable))
+            (i32.const 0))"#;
+    let slow = bench.chain(&[patient(&bench, "slow", code)]);
+    let fast = releasing(&bench, "go");
+    let ((), bad, good) = tokio::join!(
+        async { assert_eq!(send(&fast, get("/")).await.unwrap().status, 200) },
+        send(&slow, get("/spin")),
+        send(&slow, get("/good")),
+    );
+    assert_eq!(bad.unwrap_err(), Failed::Trapped("slow".into()));
+    assert_eq!(good.unwrap().status, 200, "it finds the next instance");
+    assert_eq!(traps(&bench), 1);
+}
+
+#[tokio::test]
+async fn a_callback_that_uses_up_its_time_ends_alone() {
+    let bench = Bench::new();
+    let spins = "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (loop (br 0)) (i32.const 0))";
+    let slow = bench.chain(&[bench.filter("slow", spins)]);
+    let fast = releasing(&bench, "nothing");
+    let ended = Mutex::new(Vec::new());
+    tokio::join!(
+        async {
+            assert_eq!(send(&slow, get("/")).await.unwrap_err(), Failed::Trapped("slow".into()));
+            ended.lock().unwrap().push("slow");
+        },
+        async {
+            assert_eq!(send(&fast, get("/")).await.unwrap().status, 200);
+            ended.lock().unwrap().push("fast");
+        }
+    );
+    assert_eq!(*ended.lock().unwrap(), ["fast", "slow"]);
+}
+
+#[tokio::test]
+async fn a_full_line_is_refused_and_no_further() {
+    let bench = Bench::with_threads(1);
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
+            (i32.const 0))"#;
+    let mut filter = patient(&bench, "slow", code);
+    // It is refused in any case: that is no trap.
+    filter.on_trap = crate::OnTrap::Open;
+    let slow = bench.chain(&[filter]);
+    let fast = releasing(&bench, "go");
+    let most = crate::entry::MAX_WAITING;
+    let mut asked: Vec<_> = std::iter::once("/spin")
+        .chain(std::iter::repeat_n("/next", most))
+        .map(|path| {
+            let slow = Arc::clone(&slow);
+            let mut asked = async move { send(&slow, get(path)).await }.boxed();
+            assert!((&mut asked).now_or_never().is_none());
+            asked
+        })
+        .collect();
+    assert_eq!(send(&slow, get("/more")).await.unwrap_err(), Failed::Busy("slow".into()));
+    // Who goes away makes room.
+    drop(asked.pop());
+    let next = loop {
+        let mut next = Box::pin(send(&slow, get("/next")));
+        match (&mut next).now_or_never() {
+            None => break next,
+            Some(refused) => assert_eq!(refused.unwrap_err(), Failed::Busy("slow".into())),
+        }
+        tokio::task::yield_now().await;
+    };
+    send(&fast, get("/")).await.unwrap();
+    for asked in asked {
+        assert_eq!(asked.await.unwrap().status, 200);
+    }
+    assert_eq!(next.await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn who_waits_in_line_waits_for_no_longer_than_the_request_may() {
+    let bench = Bench::with_threads(1);
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
+            (i32.const 0))"#;
+    let slow = bench.chain(&[patient(&bench, "slow", code)]);
+    let mut spins = Box::pin(send(&slow, get("/spin")));
+    assert!((&mut spins).now_or_never().is_none());
+    let answered = slow.around(get("/late"), call(Duration::ZERO), facts(), echo).await;
+    assert_eq!(answered.unwrap_err(), Failed::Busy("slow".into()));
+    send(&releasing(&bench, "go"), get("/")).await.unwrap();
+    assert_eq!(spins.await.unwrap().status, 200);
+}
