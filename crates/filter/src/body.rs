@@ -92,10 +92,17 @@ impl Filtered {
             ready!(self.take(context))?;
         }
         if let Some(calling) = &mut self.calling {
-            let action = ready!(Pin::new(calling).poll(context));
+            let Poll::Ready(action) = Pin::new(calling).poll(context) else {
+                // Until the module has returned nobody knows what it makes of the body.
+                self.stream.state().half(self.side).held = true;
+                return Poll::Pending;
+            };
             self.calling = None;
-            // What is gone has nothing to say.
-            action.into_iter().for_each(|action| self.follow(action));
+            match action {
+                Ok(action) => self.follow(action),
+                // What is gone has nothing to say.
+                Err(_) => self.stream.state().half(self.side).held = self.paused,
+            }
         }
         Poll::Ready(Ok(()))
     }

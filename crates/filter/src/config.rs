@@ -35,6 +35,10 @@ pub struct FilterConfig {
     /// goes on without the filter.
     #[serde(default)]
     pub on_trap: OnTrap,
+    /// What becomes of a request whose filter could not make a call, or give a response of its own, and lets it pass in
+    /// the same callback: `closed` answers with 503, `open` lets it pass.
+    #[serde(default)]
+    pub on_refusal: OnRefusal,
     /// Whose rules hold: `lenient` runs what APISIX, Kong and Envoy run, `strict` refuses what Envoy refuses.
     #[serde(default)]
     pub dialect: Dialect,
@@ -62,6 +66,17 @@ pub enum OnTrap {
     Open,
 }
 
+/// What becomes of a request that a filter lets pass after the host refused it a call or a response of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnRefusal {
+    /// It is answered with 503.
+    #[default]
+    Closed,
+    /// It passes.
+    Open,
+}
+
 /// Whose rules hold where hosts differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -85,8 +100,8 @@ pub struct FilterLimits {
     pub memory: Bytes,
     /// HTTP and gRPC calls that one request may make, and that may be under way for none.
     pub calls: u32,
-    /// Bytes of a body that the filter holds back or a call brings. A request over it is answered with 413,
-    /// a response over it with 502.
+    /// Bytes of a body that the filter holds back, or that a call sends or brings. A request over it is answered with
+    /// 413, a response over it with 502.
     pub buffer: Bytes,
 }
 
@@ -115,6 +130,7 @@ impl FilterConfig {
             vm_id: String::new(),
             priority: 0,
             on_trap: OnTrap::Closed,
+            on_refusal: OnRefusal::Closed,
             dialect: Dialect::Lenient,
             services: None,
             hosts: Vec::new(),

@@ -11,6 +11,7 @@ mod headers;
 mod link;
 mod memory;
 mod properties;
+mod refusals;
 mod share;
 mod system;
 mod wasi;
@@ -43,6 +44,7 @@ pub(crate) use link::{GIVING, add, halves};
 use memory::Gift;
 #[cfg(test)]
 pub(crate) use properties::parse as parse_property;
+pub(crate) use refusals::RefusalLog;
 
 /// The most entries of a module's table.
 const TABLE_ELEMENTS: usize = 1 << 20;
@@ -71,6 +73,8 @@ pub(crate) struct Host {
     pub(crate) ended: Vec<u32>,
     /// Streams whose module is not done.
     lingering: VecDeque<u32>,
+    /// Streams whose module was refused what it answers for, until the callback has ended.
+    pub(crate) refused: Vec<Arc<Stream>>,
     /// Streams to be woken once the module has returned.
     pub(crate) woken: Vec<Arc<Stream>>,
     pub(crate) clock: CallbackClock,
@@ -187,6 +191,7 @@ impl Host {
             ended: Vec::new(),
             lingering: VecDeque::new(),
             woken: Vec::new(),
+            refused: Vec::new(),
             clock: CallbackClock::new(&core.filters.gate),
             room: Room { limit: core.memory, is_over: false },
             lines: [Vec::new(), Vec::new()],
@@ -390,6 +395,9 @@ impl<'a> Guest<'a> {
     /// The answer to the module.
     fn finish(self, name: &'static str, done: Done) -> u32 {
         let status = done.err().unwrap_or(Status::Ok);
+        if status != Status::Ok {
+            self.host().note_refusal(name, status);
+        }
         if self.host().is_observed() {
             let (about, gave) = (&*self.about, &*self.gave);
             let event = Event::HostCall { name, about, gave, status: status.name() };

@@ -201,7 +201,15 @@ impl Instance {
                 call(&mut self.store, id, time, name, callback, (id, count, u32::from(end)), 0).await?
             }
         };
-        Ok(Action::of(action))
+        Ok(Self::end_callback(stream, side, Action::of(action)))
+    }
+
+    /// What a callback's answer means for its stream.
+    fn end_callback(stream: &Stream, side: Side, action: Action) -> Action {
+        if side == Side::Request && action == Action::Continue {
+            stream.let_go();
+        }
+        action
     }
 
     /// Whether the module has this context still: SDKs panic where they are called with one that was deleted.
@@ -226,7 +234,8 @@ impl Instance {
         };
         let (id, callback) = (stream.id, callback.as_ref());
         let time = stream.spec.limits.time.0;
-        Ok(Action::of(call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0).await?))
+        let action = call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0).await?;
+        Ok(Self::end_callback(stream, side, Action::of(action)))
     }
 
     /// The trailers of a message.
@@ -245,7 +254,8 @@ impl Instance {
         };
         let (id, callback) = (stream.id, callback.as_ref());
         let time = stream.spec.limits.time.0;
-        Ok(Action::of(call(&mut self.store, id, time, name, callback, (id, count), 0).await?))
+        let action = call(&mut self.store, id, time, name, callback, (id, count), 0).await?;
+        Ok(Self::end_callback(stream, side, Action::of(action)))
     }
 
     /// The exchange is over: done, log, delete. A stream whose module is not done yet lingers.
@@ -385,12 +395,15 @@ impl Instance {
     /// Whether something is left to do once the module has returned.
     pub(crate) fn has_leftovers(&self) -> bool {
         let host = self.store.data();
-        !host.ended.is_empty() || !host.woken.is_empty()
+        !host.ended.is_empty() || !host.woken.is_empty() || !host.refused.is_empty()
     }
 
     /// Does what is left to do: the end of streams that said `proxy_done`, and waking
     /// those that have news.
     pub(crate) async fn settle(&mut self) -> GuestResult<()> {
+        for stream in std::mem::take(&mut self.store.data_mut().refused) {
+            stream.state().refused = false;
+        }
         while let Some(id) = self.store.data_mut().ended.pop() {
             self.finish(id).await?;
         }

@@ -50,7 +50,7 @@ mod fuzz;
 mod tests;
 
 pub use chain::Chain;
-pub use config::{Dialect, FilterConfig, FilterLimits, OnTrap};
+pub use config::{Dialect, FilterConfig, FilterLimits, OnRefusal, OnTrap};
 pub use facts::{Certificate, Facts, Tls};
 pub use filters::{Filters, StartError};
 pub use metrics::{Metric, Value};

@@ -9,7 +9,7 @@ use services::{Hosts, Services};
 
 use crate::abi::Action;
 use crate::callbacks::{EndRoot, OpenStream, PrepareRoot, StartTimer};
-use crate::config::{self, Dialect, FilterConfig, FilterLimits, OnTrap};
+use crate::config::{self, Dialect, FilterConfig, FilterLimits, OnRefusal, OnTrap};
 use crate::entry::{CallbackFuture, EntryError, Target, block_on};
 use crate::filters::Filters;
 use crate::instance::NotReady;
@@ -40,6 +40,7 @@ pub(crate) struct Spec {
     pub(crate) vm_config: Bytes,
     pub(crate) dialect: Dialect,
     pub(crate) on_trap: OnTrap,
+    pub(crate) on_refusal: OnRefusal,
     pub(crate) limits: FilterLimits,
     pub(crate) services: Services,
     /// The services that it may call; `None` for all.
@@ -91,6 +92,7 @@ impl Plugin {
             vm_config,
             dialect: config.dialect,
             on_trap: config.on_trap,
+            on_refusal: config.on_refusal,
             limits: config.limits,
             services: services.clone(),
             open: config.services.clone(),

@@ -14,6 +14,9 @@ pub enum Failed {
     /// Its instances are busy, and as many requests wait for them as may, or for as long as they may.
     #[error("the filter `{0}` is busy with other requests")]
     Busy(Arc<str>),
+    /// The host refused it a call, or a response of its own, and it let the request pass all the same.
+    #[error("the filter `{0}` could not do what it wanted, and the request may not pass without that")]
+    Refused(Arc<str>),
     /// It held the request back for as long as the route gives it.
     #[error("the filter `{0}` held the request back until its time was up")]
     Paused(Arc<str>),
@@ -49,6 +52,7 @@ impl Problem for Failed {
         match self {
             Self::Trapped(_) => "filter-failed",
             Self::Busy(_) => "filter-busy",
+            Self::Refused(_) => "filter-refused",
             Self::Paused(_) => "filter-paused",
             Self::Closed(_) => "filter-closed",
             Self::RequestTooLarge { .. } => "filter-request-too-large",
@@ -61,7 +65,7 @@ impl Problem for Failed {
 
     fn status(&self) -> StatusCode {
         match self {
-            Self::Trapped(_) | Self::Busy(_) | Self::Paused(_) | Self::Closed(_) => {
+            Self::Trapped(_) | Self::Busy(_) | Self::Refused(_) | Self::Paused(_) | Self::Closed(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::RequestTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -74,7 +78,9 @@ impl Problem for Failed {
 
     fn fault(&self) -> Fault {
         match self {
-            Self::Trapped(_) | Self::Busy(_) | Self::Paused(_) | Self::Closed(_) => Fault::Unavailable,
+            Self::Trapped(_) | Self::Busy(_) | Self::Refused(_) | Self::Paused(_) | Self::Closed(_) => {
+                Fault::Unavailable
+            }
             Self::RequestTooLarge { .. } | Self::Broken("request") => Fault::Client,
             Self::ResponseTooLarge { .. } | Self::Broken(_) => Fault::Upstream,
             Self::Head(_) => Fault::Gateway,
@@ -84,7 +90,9 @@ impl Problem for Failed {
     fn hint(&self) -> String {
         match self {
             Self::Busy(_) => "Try again a little later.",
-            Self::Trapped(_) | Self::Paused(_) => "Try again later; the gateway's log says more.",
+            Self::Trapped(_) | Self::Refused(_) | Self::Paused(_) => {
+                "Try again later; the gateway's log says more."
+            }
             Self::RequestTooLarge { .. } | Self::ResponseTooLarge { .. } => {
                 "The operator can raise the filter's `limits.buffer`."
             }

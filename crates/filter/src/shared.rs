@@ -12,12 +12,14 @@ use crate::entry::Target;
 use crate::filters::lock;
 use crate::slot::Slot;
 
-/// The most bytes of data under one `vm_id`, and of one queue.
-const MAX_BYTES: usize = 32 << 20;
+/// The most bytes of data under one `vm_id`, and of its queues together.
+pub(crate) const MAX_BYTES: usize = 32 << 20;
 /// What an item takes beside its bytes.
 const OVERHEAD: usize = 64;
-/// The most queues of a process.
-const MAX_QUEUES: usize = 1024;
+/// The most queues of one `vm_id`.
+pub(crate) const MAX_QUEUES: usize = 256;
+/// How long the name of a queue may be, in bytes.
+const MAX_NAME: usize = 1024;
 /// The most root contexts that are told of one queue.
 const MAX_CONSUMERS: usize = 64;
 
@@ -44,12 +46,20 @@ pub(crate) struct Queues {
 struct Inner {
     by_name: HashMap<(String, String), u32>,
     all: Vec<Queue>,
+    /// What the queues of each `vm_id` hold together. There are as many as the configs have named.
+    held: HashMap<String, QueueUse>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct QueueUse {
+    queues: usize,
+    bytes: usize,
 }
 
 #[derive(Default)]
 struct Queue {
+    vm_id: String,
     items: VecDeque<Bytes>,
-    bytes: usize,
     consumers: VecDeque<Consumer>,
 }
 
@@ -65,6 +75,12 @@ impl Shared {
     /// A value and its version.
     pub(crate) fn get(&self, key: &[u8]) -> Option<(Bytes, u32)> {
         lock(&self.data).values.get(key).cloned()
+    }
+
+    /// How many bytes there are.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        lock(&self.data).bytes
     }
 
     /// Sets a value, if its version is still this one; 0 is any.
@@ -94,9 +110,14 @@ impl Queues {
         let mut inner = lock(&self.inner);
         let id = match inner.find(vm_id, name) {
             Some(id) => id,
-            None if inner.all.len() >= MAX_QUEUES => return Err(Status::InternalFailure),
+            None if name.len() > MAX_NAME => return Err(Status::BadArgument),
             None => {
-                inner.all.push(Queue::default());
+                let held = inner.held.entry(vm_id.to_owned()).or_default();
+                if held.queues >= MAX_QUEUES {
+                    return Err(Status::InternalFailure);
+                }
+                held.queues += 1;
+                inner.all.push(Queue { vm_id: vm_id.to_owned(), ..Queue::default() });
                 let id = u32::try_from(inner.all.len()).map_err(|_| Status::InternalFailure)?;
                 inner.by_name.insert((vm_id.to_owned(), name.to_owned()), id);
                 id
@@ -128,12 +149,12 @@ impl Queues {
     /// Puts an item at the end, and tells one of those who registered.
     pub(crate) fn enqueue(&self, id: u32, item: Bytes) -> Result<(), Status> {
         let mut inner = lock(&self.inner);
-        let queue = inner.queue(id)?;
-        let bytes = queue.bytes + item.len() + OVERHEAD;
+        let (queue, held) = inner.queue_and_use(id)?;
+        let bytes = held.bytes + item.len() + OVERHEAD;
         if bytes > MAX_BYTES {
             return Err(Status::InternalFailure);
         }
-        queue.bytes = bytes;
+        held.bytes = bytes;
         queue.items.push_back(item);
         // In turn, as far as they are still there.
         queue.consumers.retain(|consumer| consumer.slot.strong_count() > 0);
@@ -146,10 +167,17 @@ impl Queues {
 
     pub(crate) fn dequeue(&self, id: u32) -> Result<Bytes, Status> {
         let mut inner = lock(&self.inner);
-        let queue = inner.queue(id)?;
+        let (queue, held) = inner.queue_and_use(id)?;
         let item = queue.items.pop_front().ok_or(Status::Empty)?;
-        queue.bytes -= item.len() + OVERHEAD;
+        held.bytes = held.bytes.saturating_sub(item.len() + OVERHEAD);
         Ok(item)
+    }
+
+    /// How many queues there are, and how many bytes stand in them.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let inner = lock(&self.inner);
+        (inner.all.len(), inner.held.values().map(|held| held.bytes).sum())
     }
 }
 
@@ -161,6 +189,13 @@ impl Inner {
     fn queue(&mut self, id: u32) -> Result<&mut Queue, Status> {
         let index = (id as usize).checked_sub(1).ok_or(Status::NotFound)?;
         self.all.get_mut(index).ok_or(Status::NotFound)
+    }
+
+    fn queue_and_use(&mut self, id: u32) -> Result<(&mut Queue, &mut QueueUse), Status> {
+        let index = (id as usize).checked_sub(1).ok_or(Status::NotFound)?;
+        let queue = self.all.get_mut(index).ok_or(Status::NotFound)?;
+        let held = self.held.get_mut(&queue.vm_id).ok_or(Status::NotFound)?;
+        Ok((queue, held))
     }
 }
 
@@ -219,5 +254,25 @@ mod tests {
         queues.enqueue(id, "b".into()).unwrap();
         assert_eq!(queues.dequeue(id).unwrap(), "a");
         assert_eq!(queues.dequeue(id + 1), Err(Status::NotFound));
+    }
+
+    #[test]
+    fn the_queues_of_one_vm_id_are_bounded_together() {
+        let queues = Queues::default();
+        let register = |vm_id: &str, name: &str| {
+            queues.register(vm_id, name, Consumer { slot: Weak::new(), generation: 0, root: 1 })
+        };
+        let ids: Vec<u32> = (0..MAX_QUEUES).map(|name| register("vm", &name.to_string()).unwrap()).collect();
+        assert_eq!(register("vm", "more"), Err(Status::InternalFailure));
+        assert_eq!(register("other", &"n".repeat(MAX_NAME + 1)), Err(Status::BadArgument));
+        let large = Bytes::from(vec![0; MAX_BYTES / 2 - OVERHEAD]);
+        queues.enqueue(ids[0], large.clone()).unwrap();
+        queues.enqueue(ids[1], large.clone()).unwrap();
+        assert_eq!(queues.enqueue(ids[2], Bytes::new()), Err(Status::InternalFailure));
+        // Others have room, and room comes back.
+        let other = register("other", "q").unwrap();
+        queues.enqueue(other, large).unwrap();
+        queues.dequeue(ids[1]).unwrap();
+        queues.enqueue(ids[2], Bytes::new()).unwrap();
     }
 }

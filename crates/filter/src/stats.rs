@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::host::RefusalLog;
+
 /// Counts of the filters of one name.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
@@ -12,6 +14,9 @@ pub(crate) struct Stats {
     pub(crate) calls: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) bypassed: AtomicU64,
+    pub(crate) refused_calls: AtomicU64,
+    pub(crate) refused_functions: AtomicU64,
+    pub(crate) refusals: RefusalLog,
 }
 
 /// What a filter did so far. Filters of the same name are counted together.
@@ -33,6 +38,10 @@ pub struct FilterStats {
     pub failed: u64,
     /// Requests that went on without it after a trap.
     pub bypassed: u64,
+    /// HTTP and gRPC calls that could not be made.
+    pub refused_calls: u64,
+    /// Other host functions that did not do what they were asked.
+    pub refused_functions: u64,
 }
 
 impl Stats {
@@ -46,6 +55,8 @@ impl Stats {
             calls: self.calls.load(Relaxed),
             failed: self.failed.load(Relaxed),
             bypassed: self.bypassed.load(Relaxed),
+            refused_calls: self.refused_calls.load(Relaxed),
+            refused_functions: self.refused_functions.load(Relaxed),
         }
     }
 }

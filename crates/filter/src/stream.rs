@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::abi::Side;
 use crate::callbacks::EndStream;
-use crate::config::{Dialect, OnTrap};
+use crate::config::{Dialect, OnRefusal, OnTrap};
 use crate::entry::{CallbackFuture, EntryError, ModuleCallback, Target};
 use crate::filters::lock;
 use crate::messages::Exchange;
@@ -91,6 +91,8 @@ pub(crate) struct State {
     pub(crate) calls: u32,
     /// How often it said that the request may go on: calls that it made before are waited for no more.
     pub(crate) era: u32,
+    /// In the callback under way it was refused a call or a response of its own, and has made none since.
+    pub(crate) refused: bool,
     /// Bytes of headers that it has written.
     pub(crate) written: usize,
     pub(crate) halves: [Half; 2],
@@ -233,11 +235,25 @@ impl Stream {
         let mut state = self.state();
         state.half(side).resumed = true;
         if side == Side::Request {
+            self.check_refusal(&mut state);
             state.waiting = 0;
             state.era = state.era.wrapping_add(1);
         }
         drop(state);
         self.wake();
+    }
+
+    /// The module lets the request go on by what it returns.
+    pub(crate) fn let_go(&self) {
+        self.check_refusal(&mut self.state());
+    }
+
+    /// Ends the exchange where the module lets a request pass although it was refused what it asked for: whether it may
+    /// pass, or to answer it.
+    fn check_refusal(&self, state: &mut State) {
+        if state.refused && !state.answered && self.spec.on_refusal == OnRefusal::Closed {
+            state.failed.get_or_insert_with(|| Failed::Refused(Arc::clone(&self.spec.name)));
+        }
     }
 
     /// A call that was made in this era is over: one less to wait for, if it is waited for at all.

@@ -8,7 +8,9 @@ mod bad;
 mod bodies;
 mod calls;
 mod heads;
+mod hostile;
 mod loading;
+mod refusals;
 mod shared;
 mod slices;
 

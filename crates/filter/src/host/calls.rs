@@ -16,17 +16,20 @@ use http_body_util::BodyExt;
 use services::headers::{self, Arrival, Named};
 use services::{Body, Call, CallError, Problem, Service, body};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::grpc::Outbox;
+use super::refusals::CallRefusal;
 use super::{Context, Done, Guest, Host, Received};
-use crate::abi::Status;
 use crate::callbacks::CallResponse;
 use crate::entry::Target;
 use crate::message::{self, Aside, Head, Scheme};
 use crate::plugin::Spec;
 use crate::slot::Slot;
 use crate::stats::count;
+
+/// The most calls of one instance that are still under way although their requests are over.
+const MAX_DETACHED: usize = 1024;
 
 /// Calls under way.
 #[derive(Default)]
@@ -48,7 +51,7 @@ pub(crate) struct Pending {
     /// In which era of its stream it was made, if its end is waited for: that of a gRPC stream is not.
     pub(crate) era: Option<u32>,
     /// What a gRPC stream still sends.
-    pub(super) messages: Option<mpsc::Sender<Bytes>>,
+    pub(super) messages: Option<Outbox>,
 }
 
 /// Who makes a call, and where the answer goes.
@@ -110,6 +113,10 @@ impl Calls {
         self.pending.drain().for_each(|(_, pending)| pending.task.abort());
     }
 
+    fn detached(&self) -> usize {
+        self.pending.values().filter(|pending| pending.detached).count()
+    }
+
     fn of_context(&self, context: u32) -> usize {
         self.pending.values().filter(|pending| pending.context == context).count()
     }
@@ -126,7 +133,7 @@ impl Drop for Calls {
 #[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
 pub(super) fn http_call(
     guest: &mut Guest<'_>,
-    upstream: u32,
+    upstream_at: u32,
     upstream_length: u32,
     headers: u32,
     headers_length: u32,
@@ -137,30 +144,61 @@ pub(super) fn http_call(
     timeout: u32,
     to: u32,
 ) -> Done {
-    let upstream = guest.text((upstream, upstream_length))?;
+    let upstream = guest.text((upstream_at, upstream_length)).unwrap_or_default();
     guest.about(|| upstream.clone());
-    let (mut head, scheme) = head(guest.bytes((headers, headers_length))?)?;
-    let body = Bytes::copy_from_slice(guest.bytes((body, body_length))?);
-    let trailers = trailers_of(guest.bytes((trailers, trailers_length))?)?;
+    let spans = [
+        (upstream_at, upstream_length),
+        (headers, headers_length),
+        (body, body_length),
+        (trailers, trailers_length),
+    ];
+    let made = make(guest, &upstream, spans, timeout, to);
+    guest.host_mut().note_call("proxy_http_call", &upstream, made)
+}
+
+fn make(
+    guest: &mut Guest<'_>,
+    upstream: &str,
+    [named, headers, body, trailers]: [(u32, u32); 4],
+    timeout: u32,
+    to: u32,
+) -> Result<(), CallRefusal> {
+    guest.bytes(named)?;
+    let is_lenient = guest.host().is_lenient();
+    let (mut head, scheme) = head(guest.bytes(headers)?, address(upstream), is_lenient)?;
+    let body = payload_of(guest, body)?;
+    let trailers = trailers_of(guest.bytes(trailers)?)?;
+    let timeout = i32::try_from(timeout).map_err(|_| CallRefusal::Timeout)?.unsigned_abs();
     // Before anything is sent: the module has to hear of its number.
     guest.put_u32(to, 0)?;
-    let service = target(guest.host(), &upstream, scheme)?;
+    let service = target(guest.host(), upstream, scheme)?;
     let maker = Maker::new(guest.host_mut(), false)?;
     maker.mark(&mut head.headers);
     let token = maker.token;
     let time = if timeout == 0 { service.timeout() } else { Duration::from_millis(timeout.into()) };
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
-    let services = guest.host().spec().ok_or(Status::BadArgument)?.services.clone();
+    let services = guest.host().spec().ok_or(CallRefusal::Moment)?.services.clone();
     let answer = services.forward(&maker.call, &service, Request::from_parts(head, payload(body, trailers)));
     let (slot, generation) = (maker.slot.clone(), maker.generation);
     let filter = guest.host().spec().map_or_else(Arc::default, |spec| Arc::clone(&spec.name));
+    let upstream = upstream.to_owned();
     maker.spawn(guest.host_mut(), None, async move {
         let answer = async { answer.await.inspect_err(|error| tell(&filter, &upstream, error)).ok() };
         let whole = async { receive(answer.await?, limit).await };
         let received = tokio::time::timeout(time, whole).await.ok().flatten().unwrap_or_default();
         deliver(&slot, generation, token, received).await;
     });
-    guest.put_u32(to, token)
+    Ok(guest.put_u32(to, token)?)
+}
+
+/// A copy of what a call sends: no more of it than the filter may hold back.
+pub(super) fn payload_of(guest: &Guest<'_>, span: (u32, u32)) -> Result<Bytes, CallRefusal> {
+    let bytes = guest.bytes(span)?;
+    let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
+    if bytes.len() as u64 > limit {
+        return Err(CallRefusal::TooLarge);
+    }
+    Ok(Bytes::copy_from_slice(bytes))
 }
 
 /// Tells the log why a call has no answer: its module hears only that there is none.
@@ -178,26 +216,26 @@ async fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Recei
 impl Maker {
     /// Takes a call out of what the effective context may make. A request waits for its end, but not for that of
     /// a gRPC stream.
-    pub(super) fn new(host: &mut Host, is_stream: bool) -> Result<Self, Status> {
-        let runtime = Handle::try_current().map_err(|_| Status::InternalFailure)?;
-        let (context, current) = host.current.clone().ok_or(Status::BadArgument)?;
+    pub(super) fn new(host: &mut Host, is_stream: bool) -> Result<Self, CallRefusal> {
+        let runtime = Handle::try_current().map_err(|_| CallRefusal::NoRuntime)?;
+        let (context, current) = host.current.clone().ok_or(CallRefusal::Moment)?;
         let spec = Arc::clone(current.spec());
         let (root, call, detached, era) = match &current {
-            Context::Root(root) if host.calls.of_context(context) >= spec.limits.calls as usize => {
-                tracing::warn!(target: "filter", filter = &*root.spec.name, "too many calls under way");
-                return Err(Status::InternalFailure);
+            Context::Root(_) if host.calls.of_context(context) >= spec.limits.calls as usize => {
+                return Err(CallRefusal::TooMany);
             }
             Context::Root(root) => (root.id, Call::unlimited(), false, None),
             Context::Stream(stream) => {
+                let is_over = stream.exchange.messages().is_over;
                 let mut state = stream.state();
-                if state.calls >= spec.limits.calls {
-                    return Err(Status::InternalFailure);
+                let is_full = is_over && host.calls.detached() >= MAX_DETACHED;
+                if is_full || state.calls >= spec.limits.calls {
+                    return Err(CallRefusal::TooMany);
                 }
                 state.calls += 1;
                 state.waiting += u32::from(!is_stream);
                 let era = (!is_stream).then_some(state.era);
                 drop(state);
-                let is_over = stream.exchange.messages().is_over;
                 let call = &stream.exchange.call;
                 // What is over has no budget any more, but it went round as often as it did.
                 let call = if is_over { Call { hops: call.hops, ..Call::unlimited() } } else { call.clone() };
@@ -225,7 +263,7 @@ impl Maker {
     pub(super) fn spawn(
         self,
         host: &mut Host,
-        messages: Option<mpsc::Sender<Bytes>>,
+        messages: Option<Outbox>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = self.runtime.spawn(task).abort_handle();
@@ -247,22 +285,22 @@ fn cluster(upstream: &str) -> Option<&str> {
 
 /// The service that a module means. Envoy's modules say a cluster's name, Istio's one with the host at its
 /// end, those of nginx a host and a port.
-pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<Service>, Status> {
-    let spec = host.spec().ok_or(Status::BadArgument)?;
+pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<Service>, CallRefusal> {
+    let spec = host.spec().ok_or(CallRefusal::Moment)?;
     let upstream = cluster(upstream).unwrap_or(upstream);
-    registered(host, spec, upstream).ok_or_else(|| refuse(spec, upstream))
+    registered(host, spec, upstream).ok_or(CallRefusal::Target)
 }
 
 /// The service that a module means with an HTTP call, or the host, where one of its patterns opens that. It is
 /// spoken to in TLS if the module says `https`, here or as `:scheme`.
-fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<Service>, Status> {
-    let spec = host.spec().ok_or(Status::BadArgument)?;
+fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<Service>, CallRefusal> {
+    let spec = host.spec().ok_or(CallRefusal::Moment)?;
     let unregistered = || {
         let said = upstream.split_once("://").map(|(scheme, _)| scheme);
         let is_secure = said.map_or(scheme.0, |said| said.eq_ignore_ascii_case("https"));
         spec.hosts.service(address(upstream), is_secure)
     };
-    registered(host, spec, upstream).or_else(unregistered).ok_or_else(|| refuse(spec, upstream))
+    registered(host, spec, upstream).or_else(unregistered).ok_or(CallRefusal::Target)
 }
 
 fn registered(host: &Host, spec: &Spec, upstream: &str) -> Option<Arc<Service>> {
@@ -281,23 +319,33 @@ fn address(upstream: &str) -> &str {
     upstream.rsplit_once("://").map_or(upstream, |(_, rest)| rest).trim_end_matches('/')
 }
 
-fn refuse(spec: &Spec, upstream: &str) -> Status {
-    tracing::warn!(target: "filter", filter = &*spec.name, upstream, "neither a service nor a host that it may call");
-    Status::BadArgument
-}
-
-/// The head of a request, and its scheme: method, path and authority have to be there.
-fn head(pairs: &[u8]) -> Result<(http::request::Parts, Scheme), Status> {
-    let pairs = message::read(pairs)?;
-    let has = |name: &[u8]| pairs.iter().any(|(known, value)| *known == name && !value.is_empty());
-    if ![b":method".as_slice(), b":path", b":authority"].into_iter().all(has) {
-        return Err(Status::BadArgument);
+/// The head of a request, and its scheme. Strictly, method, path and authority have to be there, as in Envoy. Leniently
+/// they are those of nginx's hosts where they are not: `GET`, `/`, and the name of the target; a path begins with `/`.
+fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::Parts, Scheme), CallRefusal> {
+    let mut pairs = message::read(pairs).map_err(|_| CallRefusal::Headers)?;
+    let value = |name: &[u8]| pairs.iter().find(|(known, value)| *known == name && !value.is_empty());
+    let value = |name: &[u8]| value(name).map(|(_, value)| *value);
+    let [method, path, authority] = [b":method".as_slice(), b":path", b":authority"].map(value);
+    if !is_lenient {
+        for (value, name) in [(method, ":method"), (path, ":path"), (authority, ":authority")] {
+            value.ok_or(CallRefusal::Missing(name))?;
+        }
     }
+    let path = path.unwrap_or(b"/");
+    let rooted = (!path.starts_with(b"/")).then(|| [b"/", path].concat());
+    let target = target.rsplit_once('|').map_or(target, |(_, host)| host);
+    pairs.retain(|(name, _)| ![b":method".as_slice(), b":path", b":authority"].contains(name));
+    pairs.push((b":method", method.unwrap_or(b"GET")));
+    pairs.push((b":path", rooted.as_deref().filter(|_| is_lenient).unwrap_or(path)));
+    // What is no host (the name of a service may be none) says nothing: then the service gets its own name.
+    let named =
+        authority.or_else(|| http::uri::Authority::try_from(target).is_ok().then(|| target.as_bytes()));
+    pairs.extend(named.map(|named| (b":authority".as_slice(), named)));
     let mut request = Request::new(());
     *request.uri_mut() = PathAndQuery::from_static("/").into();
     let (mut head, ()) = request.into_parts();
     let mut aside = Aside { scheme: Scheme(false), authority: None };
-    Head::Request(&mut head, &mut aside).set_all(&pairs)?;
+    Head::Request(&mut head, &mut aside).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
     aside.authority.into_iter().for_each(|named| _ = head.extensions.insert(Named(named)));
     // A filter that sends a request's headers on to be checked must not ask for an upgrade with them.
     for name in [HOST, CONNECTION, UPGRADE] {
@@ -306,9 +354,10 @@ fn head(pairs: &[u8]) -> Result<(http::request::Parts, Scheme), Status> {
     Ok((head, aside.scheme))
 }
 
-fn trailers_of(pairs: &[u8]) -> Result<HeaderMap, Status> {
+fn trailers_of(pairs: &[u8]) -> Result<HeaderMap, CallRefusal> {
     let mut trailers = HeaderMap::new();
-    Head::Plain(&mut trailers).set_all(&message::read(pairs)?)?;
+    let pairs = message::read(pairs).map_err(|_| CallRefusal::Headers)?;
+    Head::Plain(&mut trailers).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
     Ok(trailers)
 }
 

@@ -3,7 +3,8 @@
 //! Messages are sent and taken uncompressed. A single call ends with its message or its failure; a stream with
 //! its trailers.
 
-use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -15,7 +16,8 @@ use http_body_util::{BodyExt, StreamBody};
 use services::{Body, body};
 use tokio::sync::mpsc;
 
-use super::calls::{Maker, service};
+use super::calls::{Maker, payload_of, service};
+use super::refusals::CallRefusal;
 use super::system::grpc_status;
 use super::{Done, Guest, Received};
 use crate::abi::Status;
@@ -27,6 +29,8 @@ use crate::slot::Slot;
 
 /// Messages that may wait to be sent on a stream.
 const WAITING: usize = 256;
+/// Bytes before a message.
+const FRAME: u64 = 5;
 /// Statuses of gRPC.
 const OK: u32 = 0;
 const DEADLINE_EXCEEDED: u32 = 4;
@@ -64,11 +68,15 @@ pub(super) fn call(
     timeout: u32,
     to: u32,
 ) -> Done {
-    let message = framed(guest.bytes((message, message_length))?).ok_or(Status::BadArgument)?;
-    let target = [(upstream, upstream_length), (name, name_length), (method, method_length)];
-    let time = Duration::from_millis(timeout.into());
-    let time = Some(time).filter(|time| !time.is_zero());
-    start(guest, target, (metadata, metadata_length), body::full(message), None, time, to)
+    let parts = CallParts {
+        name: "proxy_grpc_call",
+        target: [(upstream, upstream_length), (name, name_length), (method, method_length)],
+        metadata: (metadata, metadata_length),
+        to,
+    };
+    let message = payload_of(guest, (message, message_length));
+    let payload = message.and_then(|message| framed(&message).ok_or(CallRefusal::TooLarge)).map(body::full);
+    begin(guest, &parts, payload, None, Duration::from_millis(timeout.into()))
 }
 
 /// `proxy_grpc_stream`
@@ -85,55 +93,83 @@ pub(super) fn stream(
     metadata_length: u32,
     to: u32,
 ) -> Done {
-    let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING);
-    let pieces = stream::poll_fn(move |context| receiver.poll_recv(context));
-    let frames = futures_util::StreamExt::map(pieces, |piece| Ok(Frame::data(piece)));
-    let target = [(upstream, upstream_length), (name, name_length), (method, method_length)];
-    let body = StreamBody::new(frames).boxed_unsync();
-    start(guest, target, (metadata, metadata_length), body, Some(sender), None, to)
+    let (outbox, payload) = Outbox::new();
+    let parts = CallParts {
+        name: "proxy_grpc_stream",
+        target: [(upstream, upstream_length), (name, name_length), (method, method_length)],
+        metadata: (metadata, metadata_length),
+        to,
+    };
+    begin(guest, &parts, Ok(payload), Some(outbox), Duration::ZERO)
+}
+
+/// What a module says of a call, in its memory.
+struct CallParts {
+    /// The host function.
+    name: &'static str,
+    /// Upstream, service, method.
+    target: [(u32, u32); 3],
+    metadata: (u32, u32),
+    to: u32,
+}
+
+fn begin(
+    guest: &mut Guest<'_>,
+    parts: &CallParts,
+    payload: Result<Body, CallRefusal>,
+    outbox: Option<Outbox>,
+    time: Duration,
+) -> Done {
+    let [upstream, name, method] = parts.target.map(|span| guest.text(span).unwrap_or_default());
+    guest.about(|| format!("{upstream}, /{name}/{method}"));
+    let target = (&*upstream, &*name, &*method);
+    let made = payload.and_then(|payload| start(guest, parts, target, payload, outbox, time));
+    guest.host_mut().note_call(parts.name, &upstream, made)
 }
 
 fn start(
     guest: &mut Guest<'_>,
-    [upstream, name, method]: [(u32, u32); 3],
-    metadata: (u32, u32),
+    parts: &CallParts,
+    (upstream, name, method): (&str, &str, &str),
     payload: Body,
-    sender: Option<mpsc::Sender<Bytes>>,
-    time: Option<Duration>,
-    to: u32,
-) -> Done {
-    let (upstream, name, method) = (guest.text(upstream)?, guest.text(name)?, guest.text(method)?);
-    guest.about(|| format!("{upstream}, /{name}/{method}"));
-    guest.put_u32(to, 0)?;
+    outbox: Option<Outbox>,
+    time: Duration,
+) -> Result<(), CallRefusal> {
+    for span in parts.target {
+        guest.bytes(span)?;
+    }
+    guest.put_u32(parts.to, 0)?;
     // Envoy takes the name of a cluster or a whole configuration; only the first means something here.
-    let service = service(guest.host(), &upstream)?;
-    let mut request = request(&name, &method, guest.bytes(metadata)?, payload)?;
-    let is_stream = sender.is_some();
+    let service = service(guest.host(), upstream)?;
+    let mut request =
+        request(name, method, guest.bytes(parts.metadata)?, payload).map_err(|_| CallRefusal::Headers)?;
+    let is_stream = outbox.is_some();
+    // A stream lasts as long as its request, or its filter.
+    let time = if time.is_zero() { service.timeout() } else { time };
     let maker = Maker::new(guest.host_mut(), is_stream)?;
     maker.mark(request.headers_mut());
-    let spec = guest.host().spec().ok_or(Status::BadArgument)?;
+    let spec = guest.host().spec().ok_or(CallRefusal::Moment)?;
     let (limit, services) = (spec.limits.buffer.0, spec.services.clone());
     let token = maker.token;
     let told = Told { slot: maker.slot.clone(), generation: maker.generation, token, is_stream, limit };
     let answer = services.forward(&maker.call, &service, request);
-    maker.spawn(guest.host_mut(), sender, async move {
+    maker.spawn(guest.host_mut(), outbox, async move {
         let whole = async {
             match answer.await {
                 Ok(answer) => told.receive(answer).await,
                 Err(error) => Err(Failure(UNAVAILABLE, error.to_string())),
             }
         };
-        let result = match time {
-            Some(time) => tokio::time::timeout(time, whole)
-                .await
-                .unwrap_or_else(|_| Err(Failure(DEADLINE_EXCEEDED, String::new()))),
-            None => whole.await,
+        let late = || Err(Failure(DEADLINE_EXCEEDED, String::new()));
+        let result = match is_stream {
+            true => whole.await,
+            false => tokio::time::timeout(time, whole).await.unwrap_or_else(|_| late()),
         };
         if let Err(Failure(status, message)) = result {
             told.close(status, message).await;
         }
     });
-    guest.put_u32(to, token)
+    Ok(guest.put_u32(parts.to, token)?)
 }
 
 fn request(service: &str, method: &str, metadata: &[u8], payload: Body) -> Result<Request<Body>, Status> {
@@ -150,16 +186,56 @@ fn request(service: &str, method: &str, metadata: &[u8], payload: Body) -> Resul
     Ok(request)
 }
 
+/// Messages of a stream that are yet to be sent.
+#[derive(Clone)]
+pub(super) struct Outbox {
+    sender: mpsc::Sender<Bytes>,
+    /// Their bytes.
+    queued: Arc<AtomicU64>,
+}
+
+impl Outbox {
+    /// An empty one, and the body that takes from it.
+    fn new() -> (Self, Body) {
+        let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING);
+        let queued = Arc::<AtomicU64>::default();
+        let sent = Arc::clone(&queued);
+        let pieces = stream::poll_fn(move |context| receiver.poll_recv(context));
+        let frames = futures_util::StreamExt::map(pieces, move |piece: Bytes| {
+            sent.fetch_sub(piece.len() as u64, Relaxed);
+            Ok(Frame::data(piece))
+        });
+        (Self { sender, queued }, StreamBody::new(frames).boxed_unsync())
+    }
+
+    /// Puts a message in, if all of them are no more than so many bytes.
+    fn send(&self, message: Bytes, limit: u64) -> Result<(), Status> {
+        let length = message.len() as u64;
+        if self.queued.fetch_add(length, Relaxed).saturating_add(length) <= limit
+            && self.sender.try_send(message).is_ok()
+        {
+            return Ok(());
+        }
+        self.queued.fetch_sub(length, Relaxed);
+        Err(Status::InternalFailure)
+    }
+}
+
 /// `proxy_grpc_send`
 pub(super) fn send(guest: &mut Guest<'_>, token: u32, message: u32, length: u32, end: u32) -> Done {
-    let message = framed(guest.bytes((message, length))?).ok_or(Status::BadArgument)?;
+    let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
+    let message = guest.bytes((message, length))?;
+    if message.len() as u64 > limit {
+        return Err(Status::BadArgument);
+    }
+    let message = framed(message).ok_or(Status::BadArgument)?;
     let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::BadArgument)?;
-    let sender = pending.messages.as_ref().ok_or(Status::BadArgument)?;
-    let sent = sender.try_send(message).map_err(|_| Status::InternalFailure);
+    let outbox = pending.messages.as_ref().ok_or(Status::BadArgument)?;
+    let sent = outbox.send(message, limit.saturating_add(FRAME));
     if end != 0 {
         pending.messages = None;
     }
-    Ok(sent?)
+    sent
 }
 
 /// `proxy_grpc_cancel`

@@ -154,6 +154,9 @@ pub(super) fn finish(mut caller: Caller<'_, Host>, address: u32) -> u32 {
     if host.scratch.capacity() > SCRATCH_KEPT {
         host.scratch = Vec::new();
     }
+    if let Some(name) = gift.name.filter(|_| status != Status::Ok) {
+        host.note_refusal(name, status);
+    }
     if let (Some(name), Some((about, gave))) = (gift.name, &gift.observed) {
         host.see(&Event::HostCall { name, about, gave, status: status.name() });
     }

@@ -167,12 +167,19 @@ pub(super) fn send_local_response(
     grpc: u32,
 ) -> Done {
     guest.about(|| status.to_string());
+    let parts = [(details, details_length), (body, body_length), (headers, headers_length)];
+    let done = answer(guest, status, parts, grpc);
+    guest.host_mut().note_answerable(done.is_ok());
+    done
+}
+
+fn answer(guest: &Guest<'_>, status: u32, [details, body, headers]: [(u32, u32); 3], grpc: u32) -> Done {
     let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
     let code = code.filter(|code| code.as_u16() >= 200 && code.as_u16() < 600).ok_or(Status::BadArgument)?;
-    let details = guest.text((details, details_length))?;
-    let body = Bytes::copy_from_slice(guest.bytes((body, body_length))?);
+    let details = guest.text(details)?;
+    let body = Bytes::copy_from_slice(guest.bytes(body)?);
     let mut fields = HeaderMap::new();
-    for (name, value) in message::read(guest.bytes((headers, headers_length))?)? {
+    for (name, value) in message::read(guest.bytes(headers)?)? {
         Head::Plain(&mut fields).add(name, value)?;
     }
     let Some(stream) = guest.host().stream() else { return Ok(()) };

@@ -119,12 +119,15 @@ async fn pointers_outside_of_memory_are_refused() {
             (call $want (i32.const 6) (call $foreign {span} «» (i32.const 0) (i32.const 4)))"
         )
     });
-    let chain = bench.of(&format!(
+    let code = format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {} {}
             (call $want (i32.const 2) (call $respond (i32.const 99) «» «» ‹› (i32.const -1)))
             (i32.const 0))",
         places[0], places[1]
-    ));
+    );
+    let mut filter = bench.filter("test", &code);
+    filter.on_refusal = crate::OnRefusal::Open;
+    let chain = bench.chain(&[filter]);
     let answer = send(&chain, get("/")).await.unwrap();
     assert_eq!(answer.header("got-k"), "");
 }
@@ -167,7 +170,7 @@ async fn an_allocator_that_goes_wrong_takes_its_module_along() {
 
 #[tokio::test]
 async fn who_shares_an_instance_with_a_trap_is_answered_too() {
-    let bench = Bench::new();
+    let bench = Bench::with_threads(1);
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (drop (call $property «request\0path» (i32.const 0) (i32.const 4)))

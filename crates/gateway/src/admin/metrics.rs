@@ -151,6 +151,10 @@ fn filters(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     page.counter("orfa_filter_failed", help, each(|stats| stats.failed))?;
     let help = "Requests that went on without a filter after a trap";
     page.counter("orfa_filter_bypassed", help, each(|stats| stats.bypassed))?;
+    let help = "HTTP and gRPC calls of a filter that could not be made";
+    page.counter("orfa_filter_refused_calls", help, each(|stats| stats.refused_calls))?;
+    let help = "Other host functions that did not do what a filter asked";
+    page.counter("orfa_filter_refused_functions", help, each(|stats| stats.refused_functions))?;
     modules(page, filters.metrics())
 }
 

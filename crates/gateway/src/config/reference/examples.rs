@@ -389,7 +389,7 @@ routes:
         priority: 10
         services: [authority]
         dialect: strict
-      - { wasm: fault-injection.wasm, config: { http_status: 503, percentage: 10 }, on_trap: open }
+      - { wasm: fault-injection.wasm, config: { http_status: 503, percentage: 10 }, on_trap: open, on_refusal: open }
       - { wasm: forward-auth-of-apisix.wasm, hosts: [\"auth.internal:8080\", \"*.example.org\"] }
 ",
     ),

@@ -1,0 +1,152 @@
+//! What the host refuses a module, and how that is noticed.
+//!
+//! Many modules look at no status. One that asks a service whether a request may pass, or answers it itself, lets it
+//! pass where it looks away: so such a refusal counts in the stream until the callback has ended (`on_refusal`). All
+//! refusals are counted and stand in the log: calls with their target at intervals, others once for each filter, host
+//! function and status, so that no client can fill it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::{Done, Host};
+use crate::abi::Status;
+use crate::filters::lock;
+use crate::stats::count;
+
+/// How long refused calls of one filter and reason share one line.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Why a call can't be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallRefusal {
+    #[error("it is neither a service nor a host that the filter may call")]
+    Target,
+    #[error("the call has no `{0}`")]
+    Missing(&'static str),
+    #[error("its headers are none that can be sent")]
+    Headers,
+    #[error("its timeout is negative")]
+    Timeout,
+    #[error("its body is larger than the filter's `limits.buffer`")]
+    TooLarge,
+    #[error("the filter's `limits.calls` are used up")]
+    TooMany,
+    #[error("no call can be made at this moment")]
+    Moment,
+    #[error("no call can be made while a config is read")]
+    NoRuntime,
+    #[error("the module gave pointers outside of its memory")]
+    Memory,
+}
+
+impl From<Status> for CallRefusal {
+    fn from(status: Status) -> Self {
+        if status == Status::InvalidMemoryAccess { Self::Memory } else { Self::Moment }
+    }
+}
+
+impl CallRefusal {
+    fn status(self) -> Status {
+        match self {
+            Self::TooMany | Self::NoRuntime => Status::InternalFailure,
+            Self::Memory => Status::InvalidMemoryAccess,
+            _ => Status::BadArgument,
+        }
+    }
+
+    fn code(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Missing(_) => "missing",
+            Self::Headers => "headers",
+            Self::Timeout => "timeout",
+            Self::TooLarge => "body",
+            Self::TooMany => "calls",
+            Self::Moment => "moment",
+            Self::NoRuntime => "start",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// Which refusals of a filter stand in the log already. Its keys come from the code, so it has a few dozen at most.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalLog {
+    logged: Mutex<HashMap<(&'static str, &'static str), Logged>>,
+}
+
+#[derive(Debug)]
+struct Logged {
+    at: Instant,
+    left_out: u64,
+}
+
+impl RefusalLog {
+    /// Whether this one is logged, and how many were left out since the last one that was.
+    fn admit(&self, function: &'static str, reason: &'static str, again: Option<Duration>) -> Option<u64> {
+        let now = Instant::now();
+        let mut logged = lock(&self.logged);
+        let Some(last) = logged.get_mut(&(function, reason)) else {
+            logged.insert((function, reason), Logged { at: now, left_out: 0 });
+            return Some(0);
+        };
+        if again.is_none_or(|again| now.saturating_duration_since(last.at) < again) {
+            last.left_out += 1;
+            return None;
+        }
+        last.at = now;
+        Some(std::mem::take(&mut last.left_out))
+    }
+}
+
+impl Host {
+    /// Notes what became of a call that the module asked for.
+    pub(super) fn note_call(
+        &mut self,
+        function: &'static str,
+        upstream: &str,
+        made: Result<(), CallRefusal>,
+    ) -> Done {
+        let Err(refusal) = made else {
+            self.note_answerable(true);
+            return Ok(());
+        };
+        self.note_answerable(false);
+        if let Some(spec) = self.spec() {
+            count(&spec.stats.refused_calls);
+            if let Some(left_out) = spec.stats.refusals.admit(function, refusal.code(), Some(INTERVAL)) {
+                let filter = &*spec.name;
+                tracing::warn!(target: "filter", filter, function, upstream, left_out, "a call can't be made: {refusal}");
+            }
+        }
+        Err(refusal.status())
+    }
+
+    /// Notes whether the module could do what it answers for: make its call, give its own response.
+    pub(super) fn note_answerable(&mut self, is_done: bool) {
+        let Some(stream) = self.stream().cloned() else { return };
+        let before = std::mem::replace(&mut stream.state().refused, !is_done);
+        // It is in the list once, though it changes its mind.
+        if !is_done && !before && !self.refused.iter().any(|known| Arc::ptr_eq(known, &stream)) {
+            self.refused.push(stream);
+        }
+    }
+
+    /// Notes that a host function did not do what it was asked.
+    pub(super) fn note_refusal(&self, function: &'static str, status: Status) {
+        let is_usual = match status {
+            Status::Ok | Status::Empty => true,
+            // What is not there is usual to be asked for, but a property may be one of another host.
+            Status::NotFound => function != "proxy_get_property",
+            _ => false,
+        };
+        let is_call = matches!(function, "proxy_http_call" | "proxy_grpc_call" | "proxy_grpc_stream");
+        let Some(spec) = self.spec().filter(|_| !is_usual && !is_call) else { return };
+        count(&spec.stats.refused_functions);
+        if spec.stats.refusals.admit(function, status.name(), None).is_some() {
+            let (filter, status) = (&*spec.name, status.name());
+            tracing::warn!(target: "filter", filter, function, status, "a host function refused; further times are only counted");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Modules that call every host function in every callback, with arguments at random: what the host holds for them stays
+//! within its bounds, and every exchange ends.
+
+use super::*;
+
+/// Callbacks: their names, the types of their parameters and results.
+const CALLBACKS: &[(&str, usize, bool)] = &[
+    ("proxy_on_context_create", 2, false),
+    ("proxy_on_request_headers", 3, true),
+    ("proxy_on_request_body", 3, true),
+    ("proxy_on_request_trailers", 2, true),
+    ("proxy_on_response_headers", 3, true),
+    ("proxy_on_response_body", 3, true),
+    ("proxy_on_response_trailers", 2, true),
+    ("proxy_on_http_call_response", 5, false),
+    ("proxy_on_grpc_receive_initial_metadata", 3, false),
+    ("proxy_on_grpc_receive", 3, false),
+    ("proxy_on_grpc_receive_trailing_metadata", 3, false),
+    ("proxy_on_grpc_close", 3, false),
+    ("proxy_on_tick", 1, false),
+    ("proxy_on_queue_ready", 2, false),
+    ("proxy_on_done", 1, true),
+    ("proxy_on_log", 1, false),
+    ("proxy_on_delete", 1, false),
+];
+
+/// Host functions beside [`IMPORTS`], by their parameters.
+const OTHERS: &[(&str, &str)] = &[
+    ("proxy_get_log_level", "i32"),
+    ("proxy_get_current_time_nanoseconds", "i32"),
+    ("proxy_get_configuration", "i32 i32"),
+    ("proxy_get_header_map_size", "i32 i32"),
+    ("proxy_continue_request", ""),
+    ("proxy_continue_response", ""),
+    ("proxy_clear_route_cache", ""),
+    ("proxy_resolve_shared_queue", "i32 i32 i32 i32 i32"),
+    ("proxy_increment_metric", "i32 i64"),
+    ("proxy_record_metric", "i32 i64"),
+    ("proxy_get_metric", "i32 i32"),
+];
+
+/// A module that calls every host function in every callback. Each argument is a small number, a place in the memory
+/// (lengths and places overlap), one at the end of it, or any number; the seed says which.
+fn hostile_module(seed: u64) -> Vec<u8> {
+    let known = IMPORTS.iter().map(|(name, _, parameters)| (*name, vec!["i32"; *parameters]));
+    let others = OTHERS.iter().map(|(name, types)| (*name, types.split_whitespace().collect()));
+    let functions: Vec<(&str, Vec<&str>)> = known.chain(others).collect();
+    let (mut imports, mut calls) = (String::new(), String::new());
+    for (index, (name, types)) in functions.iter().enumerate() {
+        let parameters = types.join(" ");
+        imports.push_str(&format!(
+            "(import \"env\" \"{name}\" (func $f{index} (param {parameters}) (result i32)))\n"
+        ));
+        let arguments: String = types.iter().map(|kind| format!("(call $any_{kind})")).collect();
+        calls.push_str(&format!("(if (call $sometimes) (then (drop (call $f{index} {arguments}))))\n"));
+    }
+    let mut exports = String::new();
+    for (name, parameters, returns) in CALLBACKS {
+        let (result, value) =
+            if *returns { ("(result i32)", "(i32.and (call $next) (i32.const 1))") } else { ("", "") };
+        let parameters = "i32 ".repeat(*parameters);
+        exports.push_str(&format!(
+            "(func (export \"{name}\") (param {parameters}) {result} (call $all) {value})\n"
+        ));
+    }
+    // Names of services, keys and headers stand where small numbers lead.
+    let text = format!(
+        "(module {imports}
+        (memory (export \"memory\") 4 16)
+        (data (i32.const 0) \"auth\\00\\02\\00\\00\\00\\07\\00\\00\\00\\03\\00\\00\\00:method\\00GET\\00k\\00x-a\\00q\\00\")
+        (global $seed (mut i64) (i64.const {seed}))
+        (func (export \"proxy_abi_version_0_2_1\"))
+        (func $next (result i32)
+            (global.set $seed (i64.xor (global.get $seed) (i64.shl (global.get $seed) (i64.const 13))))
+            (global.set $seed (i64.xor (global.get $seed) (i64.shr_u (global.get $seed) (i64.const 7))))
+            (global.set $seed (i64.xor (global.get $seed) (i64.shl (global.get $seed) (i64.const 17))))
+            (i32.wrap_i64 (i64.shr_u (global.get $seed) (i64.const 16))))
+        (func $sometimes (result i32) (i32.ne (i32.and (call $next) (i32.const 7)) (i32.const 0)))
+        (func $any_i32 (result i32)
+            (local $kind i32)
+            (local.set $kind (i32.and (call $next) (i32.const 15)))
+            (if (i32.lt_u (local.get $kind) (i32.const 9)) (then (return (i32.and (call $next) (i32.const 7)))))
+            (if (i32.lt_u (local.get $kind) (i32.const 12)) (then (return (i32.and (call $next) (i32.const 0x3ffff)))))
+            (if (i32.lt_u (local.get $kind) (i32.const 13)) (then (return (i32.const 0x3fff8))))
+            (if (i32.lt_u (local.get $kind) (i32.const 14)) (then (return (i32.const -1))))
+            (call $next))
+        (func $any_i64 (result i64) (i64.extend_i32_s (call $any_i32)))
+        (func (export \"malloc\") (param i32) (result i32) (call $any_i32))
+        (func $all {calls})
+        {exports})"
+    );
+    wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn large_request(path: &str) -> Request<Body> {
+    let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
+    let body = pieces(&["one", "two", "three"]).with_trailers(std::future::ready(Some(Ok(trailers))));
+    Request::post(path).header("host", "example.org").header("x-a", "1").body(body.boxed_unsync()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_for_a_hostile_module_is_bounded() {
+    for seed in 1..40_u64 {
+        let bench = Bench::with_threads(1);
+        bench.write("hostile.wasm", &hostile_module(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let mut filter = FilterConfig::of("hostile.wasm");
+        filter.limits.time = services::Duration::from_millis(5000);
+        filter.limits.buffer = services::Bytes(64 << 10);
+        filter.limits.memory = services::Bytes(1 << 20);
+        let Ok(chain) = bench.try_chain(&[filter]) else { continue };
+        chain.start();
+        for _ in 0..20 {
+            let mirror = async |request: Request<Body>| Response::new(request.into_body());
+            let exchange = chain.around(large_request("/"), call(Duration::from_secs(5)), facts(), mirror);
+            // An exchange ends, with an answer or without: its time is up in any case.
+            if let Ok(response) = exchange.await {
+                let _ = tokio::time::timeout(Duration::from_secs(100), whole(response)).await;
+            }
+        }
+        let filters = &bench.filters;
+        assert!(filters.shared("").size() <= crate::shared::MAX_BYTES, "{seed}");
+        let (queues, bytes) = filters.queues.size();
+        assert!(queues <= crate::shared::MAX_QUEUES && bytes <= crate::shared::MAX_BYTES, "{seed}");
+        assert!(filters.metrics().len() <= 10_000, "{seed}");
+    }
+}

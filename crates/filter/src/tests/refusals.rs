@@ -1,0 +1,279 @@
+//! Modules that look at no status: what they are refused lets nothing pass, and stands in the log.
+
+use super::*;
+use crate::{Dialect, OnRefusal};
+
+/// Calls that the host refuses, each by another reason; the module looks at no status.
+const REFUSED_CALLS: &[(&str, &str)] = &[
+    ("target", "$http_call «nobody» ‹:method GET|:path /|:authority a› «» ‹› (i32.const 9) (i32.const 16)"),
+    ("no target", "$http_call «» ‹:method GET|:path /|:authority a› «» ‹› (i32.const 9) (i32.const 16)"),
+    ("method", "$http_call «auth» ‹:method G T|:path /|:authority a› «» ‹› (i32.const 9) (i32.const 16)"),
+    ("path", "$http_call «auth» ‹:method GET|:path /a b|:authority a› «» ‹› (i32.const 9) (i32.const 16)"),
+    (
+        "authority",
+        "$http_call «auth» ‹:method GET|:path /|:authority a@b› «» ‹› (i32.const 9) (i32.const 16)",
+    ),
+    ("header", "$http_call «auth» ‹:method GET|:path /|x y z› «» ‹bad\nname 1› (i32.const 9) (i32.const 16)"),
+    ("timeout", "$http_call «auth» ‹:method GET|:path /|:authority a› «» ‹› (i32.const -1) (i32.const 16)"),
+    ("list", "$http_call «auth» «\u{1}\u{1}\u{1}\u{1}\u{1}» «» ‹› (i32.const 9) (i32.const 16)"),
+    ("upstream", "$http_call (i32.const -9) (i32.const 64) ‹› «» ‹› (i32.const 9) (i32.const 16)"),
+    ("headers", "$http_call «auth» (i32.const -9) (i32.const 64) «» ‹› (i32.const 9) (i32.const 16)"),
+    ("body", "$http_call «auth» ‹› (i32.const 0) (i32.const 200000) ‹› (i32.const 9) (i32.const 16)"),
+    ("trailers", "$http_call «auth» ‹› «» (i32.const -9) (i32.const 64) (i32.const 9) (i32.const 16)"),
+    ("number", "$http_call «auth» ‹› «» ‹› (i32.const 9) (i32.const -2)"),
+    ("grpc target", "$grpc_call «nobody» «s» «yes» ‹› «ping» (i32.const 9) (i32.const 16)"),
+    ("grpc method", "$grpc_call «auth» «s» «y s» ‹› «ping» (i32.const 9) (i32.const 16)"),
+    (
+        "grpc message",
+        "$grpc_call «auth» «s» «yes» ‹› (i32.const 0) (i32.const 200000) (i32.const 9) (i32.const 16)",
+    ),
+    ("grpc metadata", "$grpc_call «auth» «s» «yes» ‹bad\nname 1› «ping» (i32.const 9) (i32.const 16)"),
+    ("grpc stream", "$grpc_stream «nobody» «s» «chat» ‹› (i32.const 16)"),
+    // Its own answer, which says no.
+    ("status", "$respond (i32.const 99) «» «no» ‹› (i32.const -1)"),
+    ("answer's header", "$respond (i32.const 403) «» «no» ‹x-why a\nb› (i32.const -1)"),
+    ("answer's body", "$respond (i32.const 403) «» (i32.const -9) (i32.const 64) ‹› (i32.const -1)"),
+];
+
+fn careless(call: &str) -> String {
+    format!(
+        "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
+            (drop (call {call})) (i32.const 0))"
+    )
+}
+
+#[tokio::test]
+async fn a_request_does_not_pass_whose_call_or_answer_was_refused() {
+    for dialect in [Dialect::Lenient, Dialect::Strict] {
+        for (name, call) in REFUSED_CALLS {
+            let bench = Bench::new();
+            let mut filter = bench.filter("auth", &careless(call));
+            filter.dialect = dialect;
+            filter.limits.buffer = services::Bytes(100_000);
+            let chain = bench.chain(&[filter.clone()]);
+            assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Refused("auth".into()), "{name}");
+            assert!(bench.answers.asked.lock().unwrap().is_empty(), "{name}");
+            filter.on_refusal = OnRefusal::Open;
+            assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_does_not_pass_when_calls_are_used_up() {
+    let bench = Bench::new();
+    let call = "(drop (call $http_call «auth» ‹:path /yes› «» ‹› (i32.const 5000) (i32.const 16)))";
+    let code = format!(
+        "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {call} {call} (i32.const 0))"
+    );
+    let mut filter = bench.filter("auth", &code);
+    filter.limits.calls = 1;
+    assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap_err(), Failed::Refused("auth".into()));
+}
+
+#[tokio::test]
+async fn a_module_that_minds_a_refusal_decides_itself() {
+    let refused = "(drop (call $http_call «nobody» ‹:path /› «» ‹› (i32.const 9) (i32.const 16)))";
+    for (name, then, status) in [
+        (
+            "another target",
+            "(drop (call $http_call «auth» ‹:path /yes› «» ‹› (i32.const 5000) (i32.const 16)))",
+            200,
+        ),
+        ("its own answer", "(drop (call $respond (i32.const 401) «» «» ‹› (i32.const -1)))", 401),
+    ] {
+        let bench = Bench::new();
+        let chain = bench.of(&format!(
+            "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {refused} {then} (i32.const 0))"
+        ));
+        assert_eq!(send(&chain, get("/")).await.unwrap().status, status, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_does_not_pass_by_other_ways_of_letting_it_go() {
+    let refused = "(drop (call $http_call «nobody» ‹:path /› «» ‹› (i32.const 9) (i32.const 16)))";
+    let resumes = "(drop (call $continue (i32.const 0)))";
+    let cases = [
+        format!(
+            "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {refused} {resumes} (i32.const 1))"
+        ),
+        format!(
+            "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (i32.const 0))
+            (func (export \"proxy_on_request_body\") (param i32 i32 i32) (result i32) {refused} (i32.const 0))"
+        ),
+        // In the answer to a call before.
+        format!(
+            "(global $id (mut i32) (i32.const 0))
+            (func (export \"proxy_on_request_headers\") (param $id i32) (param i32 i32) (result i32)
+                (global.set $id (local.get $id))
+                (drop (call $http_call «auth» ‹:path /yes› «» ‹› (i32.const 5000) (i32.const 16))) (i32.const 1))
+            (func (export \"proxy_on_http_call_response\") (param i32 i32 i32 i32 i32)
+                (drop (call $effective (global.get $id))) {refused} {resumes})"
+        ),
+    ];
+    for code in cases {
+        let bench = Bench::new();
+        assert_eq!(
+            send(&bench.of(&code), post("x")).await.unwrap_err(),
+            Failed::Refused("test".into()),
+            "{code}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_call_has_the_defaults_of_nginxs_hosts() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id))
+            (drop (call $http_call «UPSTREAM» ‹HEADERS› «» ‹› (i32.const 0) (i32.const 16)))
+            (i32.const 0))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $get (i32.const 6) «x-called» (i32.const 0) (i32.const 4)))
+            (call $text (i32.const 0) «x-called»)
+            (call $want (i32.const 0) (call $get (i32.const 6) «:status» (i32.const 0) (i32.const 4)))
+            (if (i32.eq (i32.load8_u (i32.load (i32.const 0))) (i32.const 0x34)) (then
+                (drop (call $respond (i32.const 401) «» «denied» ‹› (i32.const -1))))))"#;
+    for (upstream, headers, asked, called, status) in [
+        // What APISIX's forward-auth says.
+        ("127.0.0.1:1980", ":path /no|:scheme http|x-forwarded-uri /a", "GET auth /no", "", 401),
+        ("auth", "", "GET auth /", "auth", 200),
+        ("auth", "accept */*", "GET auth /", "auth", 200),
+        ("auth", ":method |:path |:authority ", "GET auth /", "auth", 200),
+        ("auth", ":method POST|:path yes?a=1", "POST auth /yes", "auth", 200),
+        ("127.0.0.1:1980", ":path /yes", "GET auth /yes", "127.0.0.1:1980", 200),
+        ("outbound|80||auth", ":path /yes", "GET auth /yes", "auth", 200),
+        ("auth", ":path /yes|:authority other.example", "GET auth /yes", "other.example", 200),
+    ] {
+        let chain = bench.of(&code.replace("UPSTREAM", upstream).replace("HEADERS", headers));
+        let answer = send(&chain, get("/")).await.unwrap();
+        assert_eq!(answer.status, status, "{upstream} {headers}");
+        assert_eq!(bench.answers.asked.lock().unwrap().pop().as_deref(), Some(asked), "{upstream} {headers}");
+        if status == 200 {
+            assert_eq!(answer.header("got-x-called"), called, "{upstream} {headers}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn strictly_a_call_has_to_say_all_of_its_head() {
+    for headers in [":path /yes|:authority a", ":method GET|:authority a", ":method GET|:path /yes"] {
+        let bench = Bench::new();
+        let call = format!("$http_call «auth» ‹{headers}› «» ‹› (i32.const 9) (i32.const 16)");
+        let mut filter = bench.filter("auth", &careless(&call));
+        filter.dialect = Dialect::Strict;
+        assert_eq!(
+            send(&bench.chain(&[filter]), get("/")).await.unwrap_err(),
+            Failed::Refused("auth".into())
+        );
+    }
+}
+
+/// Lines of the log at `warn`, of this thread.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+        let warnings = Self::default();
+        let guard = tracing::subscriber::set_default(warnings.clone());
+        (warnings, guard)
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl tracing::field::Visit for Warnings {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        let mut lines = self.0.lock().unwrap();
+        let line = lines.last_mut().unwrap();
+        line.push_str(&format!("{field}={value:?} "));
+    }
+}
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN && metadata.target() == "filter"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        self.0.lock().unwrap().push(String::new());
+        event.record(&mut self.clone());
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn a_refused_call_is_counted_and_logged_at_intervals() {
+    let (warnings, _guard) = Warnings::begin();
+    let bench = Bench::new();
+    let call = "$http_call «nobody:80» ‹:path /› «» ‹› (i32.const 9) (i32.const 16)";
+    let chain = bench.chain(&[bench.filter("auth", &careless(call))]);
+    for _ in 0..100 {
+        assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Refused("auth".into()));
+    }
+    let lines = warnings.take();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in ["filter=\"auth\"", "upstream=\"nobody:80\"", "neither a service nor a host"] {
+        assert!(lines[0].contains(part), "{part}: {lines:?}");
+    }
+    assert_eq!((bench.stats().refused_calls, bench.stats().failed), (100, 100));
+}
+
+#[tokio::test]
+async fn other_refusals_are_logged_once_for_each_function_and_status() {
+    let (warnings, _guard) = Warnings::begin();
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (drop (call $add (i32.const 0) «bad name» «1»))
+            (drop (call $add (i32.const 0) «bad again» «1»))
+            (drop (call $replace (i32.const 9) «a» «1»))
+            (drop (call $pairs (i32.const 0) (i32.const -9) (i32.const -9)))
+            (drop (call $property «node\0id» (i32.const 0) (i32.const 4)))
+            (drop (call $set_data «k» «1» (i32.const 0)))
+            (drop (call $set_data «k» «2» (i32.const 77)))
+            (drop (call $define (i32.const 9) «m» (i32.const 0)))
+            (drop (call $set_buffer (i32.const 0) (i32.const 0) (i32.const 0) «x»))
+            (drop (call $get (i32.const 0) «x-none» (i32.const 0) (i32.const 4)))
+            (i32.const 0))"#);
+    for _ in 0..3 {
+        assert_eq!(send(&chain, get("/")).await.unwrap().status, 200);
+    }
+    let mut lines: Vec<_> = warnings
+        .take()
+        .iter()
+        .filter_map(|line| {
+            let function = line.split("function=\"proxy_").nth(1)?.split('"').next()?;
+            Some(format!("{function} {}", line.split("status=\"").nth(1)?.split('"').next()?))
+        })
+        .collect();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "add_header_map_value BAD_ARGUMENT",
+            "define_metric BAD_ARGUMENT",
+            "get_header_map_pairs INVALID_MEMORY_ACCESS",
+            "get_property NOT_FOUND",
+            "replace_header_map_value BAD_ARGUMENT",
+            "set_buffer_bytes BAD_ARGUMENT",
+            "set_shared_data CAS_MISMATCH",
+        ]
+    );
+    assert_eq!(bench.stats().refused_functions, 3 * 8);
+}
