@@ -178,7 +178,12 @@ impl Planner {
     pub(crate) fn plan(&self, text: &str, name: Option<&str>) -> Result<Arc<Plan>, Vec<GraphqlError>> {
         match self.kept(text, name) {
             Some(plan) => Ok(plan),
-            None => self.make(&self.check(text, name)?, &CancellationToken::with_timeout(TIMEOUT)),
+            None => {
+                let Some(checked) = self.check(text, name, u64::MAX)? else {
+                    unreachable!("no document has so many selections")
+                };
+                self.make(&checked, &CancellationToken::with_timeout(TIMEOUT))
+            }
         }
     }
 
@@ -189,8 +194,13 @@ impl Planner {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Parses, judges and validates a document.
-    pub(crate) fn check(&self, text: &str, name: Option<&str>) -> Result<CheckedDocument, Vec<GraphqlError>> {
+    /// Parses, judges and validates a document; nothing if an operation of it has more than so many selections.
+    pub(crate) fn check(
+        &self,
+        text: &str,
+        name: Option<&str>,
+        most_selections: u64,
+    ) -> Result<Option<CheckedDocument>, Vec<GraphqlError>> {
         let one = |error: Box<GraphqlError>| vec![*error];
         limits::text::check(text).map_err(one)?;
         let document = self.parse(text).map_err(one)?;
@@ -200,12 +210,15 @@ impl Planner {
             return Err(vec![GraphqlError::new(Code::Operation, message)]);
         }
         let fragments = FragmentIndex::new(&document).map_err(one)?;
-        limits::check(&document, &fragments, &self.types, &self.limits).map_err(one)?;
-        self.validation.check(self.schema(), &self.types, &document, &fragments)?;
+        let selections = limits::check(&document, &fragments, &self.types, &self.limits).map_err(one)?;
+        if selections > most_selections {
+            return Ok(None);
+        }
+        self.validation.check(self.schema(), &self.types, &document, &fragments, selections)?;
         let root = self.types.root(operation.kind);
         let work = PlanningWork::of(operation.selections, root, &fragments, &self.types, &self.model);
         let work = work.map_err(one)?;
-        Ok(CheckedDocument { text: text.into(), name: name.map(Into::into), document, work })
+        Ok(Some(CheckedDocument { text: text.into(), name: name.map(Into::into), document, work }))
     }
 
     /// Plans a document that was checked, and keeps the plan.

@@ -1,5 +1,7 @@
 //! The values of variables: coerced as the specification has it (6.1.2), and put into arguments.
 
+mod long;
+
 use std::collections::HashMap;
 
 use bytes::Bytes;
@@ -10,6 +12,7 @@ use crate::error::Code;
 use crate::plan::types::{Input, Kind, Scalar, Ty, Types};
 use crate::plan::values::{Arguments, Speller, Template, quoted};
 use crate::plan::{Plan, Variable, shortened};
+use long::SpelledValues;
 
 /// The values of a request's variables.
 #[derive(Debug, Default)]
@@ -17,6 +20,7 @@ pub(crate) struct Variables {
     /// An object with those that are there.
     document: Option<Document>,
     types: HashMap<Box<str>, Ty>,
+    spelled: SpelledValues,
 }
 
 /// How deep values of lists and input objects may stand within each other.
@@ -68,7 +72,10 @@ impl Variables {
         }
         out.push(b'}');
         let types = plan.variables.iter().map(|variable| ((*variable.name).into(), variable.ty.clone()));
-        Ok(Self { document: Some(Document::new(out.into()).map_err(unreadable)?), types: types.collect() })
+        let document = Document::new(out.into()).map_err(unreadable)?;
+        let spelled = SpelledValues::default();
+        let variables = Self { document: Some(document), types: types.collect(), spelled };
+        variables.spelled(plan).map_err(|error| vec![*error])
     }
 
     fn get(&self, name: &str) -> Option<Node<'_>> {
@@ -89,6 +96,9 @@ impl Variables {
     pub(super) fn pairs(&self, names: &[Box<str>], speller: &Speller<'_>) -> Vec<(Box<str>, Bytes)> {
         let pair = |name: &str| {
             let (node, ty) = (self.get(name)?, self.types.get(name)?);
+            if let Some(spelled) = self.spelled.get(name, speller.bindings) {
+                return Some((name.into(), spelled.clone()));
+            }
             let mut text = Vec::new();
             speller.respell(node, ty, &mut text);
             Some((name.into(), text.into()))
@@ -131,7 +141,10 @@ impl Variables {
                     if is_single {
                         out.push(b'[');
                     }
-                    speller.respell(node, ty, out);
+                    match self.spelled.get(name, speller.bindings) {
+                        Some(spelled) => out.extend_from_slice(spelled),
+                        None => speller.respell(node, ty, out),
+                    }
                     if is_single {
                         out.push(b']');
                     }

@@ -30,13 +30,14 @@ const WITHIN: u32 = 2;
 /// How deep selections may stand within each other, fragments resolved: whatever walks them goes down as deep.
 const NESTING: u32 = 200;
 
-/// Judges every operation and every fragment of a document.
+/// Judges every operation and every fragment of a document; returns how many selections its largest operation has.
 pub(crate) fn check<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
     types: &Types,
     limits: &GraphqlLimits,
-) -> Result<(), Box<GraphqlError>> {
+) -> Result<u64, Box<GraphqlError>> {
+    let mut most = 0;
     let book = FigureBook::new(fragments, types);
     for fragment in fragments.ordered() {
         judge(&book.fragment(&fragment.name), "fragment", limits)?;
@@ -50,8 +51,9 @@ pub(crate) fn check<'d>(
             return Err(over("operation", "a number of root fields", figures.fields, limits.root_fields));
         }
         repeated(&[set], fragments)?;
+        most = most.max(figures.selections);
     }
-    Ok(())
+    Ok(most)
 }
 
 /// The type that an operation's fields are of; none where the schema has no such operations.

@@ -33,19 +33,20 @@ impl Validation {
         Self(rules)
     }
 
-    /// Checks a document, the size of which was judged.
+    /// Checks a document, the size of which was judged; its largest operation has so many selections.
     pub(super) fn check(
         &self,
         schema: &SchemaDocument,
         types: &Types,
         document: &Document,
         fragments: &FragmentIndex<'_>,
+        selections: u64,
     ) -> Result<(), Vec<GraphqlError>> {
         let errors = guarded(|| validate(schema, document, &self.0));
         let errors = errors
             .ok_or_else(|| vec![GraphqlError::new(Code::Invalid, "the document can't be validated")])?;
         if errors.is_empty() {
-            return overlap::check(document, fragments, types);
+            return overlap::check(document, fragments, types, selections);
         }
         let left = errors.len().saturating_sub(ERRORS);
         let mut told: Vec<GraphqlError> = errors.into_iter().take(ERRORS).map(error).collect();

@@ -22,6 +22,8 @@ use crate::serve::HttpError;
 
 /// What may be done at once, on the thread of the request.
 const AT_ONCE: Duration = Duration::from_millis(1);
+/// The most selections that are compared at once.
+const SELECTIONS_AT_ONCE: u64 = 200;
 /// How often a document is begun that others could not pay for.
 const ATTEMPTS: usize = 4;
 /// What it costs to answer a large question about the schema, before that is known.
@@ -81,11 +83,10 @@ impl Inner {
         let account = Account::of(call);
         let mut checked = None;
         if planner.check_estimate(text) <= AT_ONCE {
-            let document = planner.check(text, operation)?;
-            if document.work.estimate() <= AT_ONCE {
-                return Ok(planner.make(&document, &CancellationToken::with_timeout(TIMEOUT))?);
+            checked = planner.check(text, operation, SELECTIONS_AT_ONCE)?;
+            if let Some(document) = checked.as_ref().filter(|known| known.work.estimate() <= AT_ONCE) {
+                return Ok(planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?);
             }
-            checked = Some(document);
         }
         let mut key = Fingerprint::default();
         key.add(text.as_bytes());
@@ -161,7 +162,11 @@ async fn planned(
         None => {
             let request = account.request("graphql-check", ready.planner.check_estimate(&text));
             let ready = Arc::clone(&ready);
-            pool.run(request, move |_| ready.planner.check(&text, operation.as_deref())).await??
+            let check = move |_: &_| ready.planner.check(&text, operation.as_deref(), u64::MAX);
+            match pool.run(request, check).await?? {
+                Some(checked) => checked,
+                None => return Err(OffloadError::Panicked.into()),
+            }
         }
     };
     let left = account.deadline.saturating_duration_since(Instant::now()).min(TIMEOUT);

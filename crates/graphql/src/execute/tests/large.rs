@@ -69,3 +69,16 @@ async fn tells_some_of_very_many_errors() {
     let last = errors.last().expect("an error")["message"].as_str().expect("a message");
     assert!(last.contains("further errors are left out"), "{last}");
 }
+
+#[tokio::test]
+async fn refuses_long_values_that_go_into_very_many_calls() {
+    let rig = rig(1, 1 << 20);
+    let values = format!("{{\"ids\":[{}7]}}", "7,".repeat(150_000));
+    let fields: String = (0..50).map(|number| format!("a{number}: users(ids: $ids) {{ name }} ")).collect();
+    let answer = rig.ask_with(&format!("query Q($ids: [Int!]) {{ {fields} }}"), &values).await;
+    assert!(answer.contains("graphql-limit"), "{answer:.300}");
+    assert!(rig.asked().is_empty());
+    let answer = rig.ask_with("query Q($ids: [Int!]) { users(ids: $ids) { name } }", &values).await;
+    assert!(!answer.contains("graphql-limit"), "{answer:.300}");
+    assert_eq!(rig.asked().len(), 1);
+}

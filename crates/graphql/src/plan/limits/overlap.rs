@@ -17,9 +17,11 @@ use super::root;
 use crate::error::{Code, GraphqlError};
 use crate::plan::types::{Ty, TypeId, Types};
 
-/// How many selections are looked at, for documents whose operations expand to as many selections as they may by default
-/// ten times as many as needed.
-const VISITS: usize = 200_000;
+/// How often each selection of the expansion may be looked at, on average. Without types that exclude each other it takes
+/// three times at most.
+const VISITS: usize = 60;
+/// How many more selections may be looked at.
+const MORE_VISITS: usize = 1000;
 /// How many conflicts are told.
 const CONFLICTS: usize = 10;
 
@@ -47,15 +49,17 @@ struct Merging<'a, 'd> {
     fields: HashSet<Box<[usize]>>,
     typename: Option<Ty>,
     visits: usize,
+    most_visits: usize,
     path: Vec<&'d str>,
     errors: Vec<GraphqlError>,
 }
 
-/// Checks all operations of a document.
+/// Checks all operations of a document, of which the largest has so many selections.
 pub(crate) fn check<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
     types: &Types,
+    selections_of_largest: u64,
 ) -> Result<(), Vec<GraphqlError>> {
     let string = types.find("String").map(|string| Ty::NonNull(Box::new(Ty::Named(string))));
     let mut merging = Merging {
@@ -67,12 +71,16 @@ pub(crate) fn check<'d>(
         fields: HashSet::new(),
         typename: string,
         visits: 0,
+        most_visits: 0,
         path: Vec::new(),
         errors: Vec::new(),
     };
     for definition in &document.definitions {
         let Definition::Operation(operation) = definition else { continue };
         let root = root(operation, types);
+        let selections_of_largest = usize::try_from(selections_of_largest).unwrap_or(usize::MAX);
+        merging.visits = 0;
+        merging.most_visits = selections_of_largest.saturating_mul(VISITS).saturating_add(MORE_VISITS);
         if merging.operation(selections(operation), root).is_err() {
             break;
         }
@@ -223,7 +231,7 @@ impl<'d> Merging<'_, 'd> {
 
     fn visit(&mut self, count: usize) -> Result<(), Stop> {
         self.visits += count;
-        if self.visits > VISITS {
+        if self.visits > self.most_visits {
             let message =
                 "the document selects fields of one name at one place in too many ways to compare them";
             self.errors = vec![GraphqlError::new(Code::Limit, message)];

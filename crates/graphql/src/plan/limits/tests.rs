@@ -229,7 +229,7 @@ proptest! {
         let Definition::Operation(operation) = &document.definitions[0] else { panic!("no operation") };
         let fields = expanded(selections(operation), query, &fragments, &planner.types);
         let wanted = can_merge(&fields, &fragments, &planner.types);
-        let checked = overlap::check(&document, &fragments, &planner.types);
+        let checked = overlap::check(&document, &fragments, &planner.types, 3000);
         prop_assert_eq!(checked.is_ok(), wanted, "{} {:?}", text, checked);
     }
 
