@@ -8,8 +8,8 @@ mod clock;
 mod writer;
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +18,7 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::call::Outcome;
+use services::http1::Wrong;
 use services::{Body, Budget, Caller, Made, Report, Told, Trace};
 
 use crate::client::Client;
@@ -106,9 +107,19 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     received: AtomicU64,
-    over: AtomicBool,
-    slow: AtomicBool,
+    fault: OnceLock<BodyFault>,
     answered: AtomicBool,
+}
+
+/// Why a request's body did not come to its end: the client's fault, whatever a handler makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyFault {
+    TooSlow,
+    TooLarge,
+    /// Where it ends is not known.
+    Malformed(Wrong),
+    /// The connection or the stream ended before.
+    BrokenOff,
 }
 
 /// A request's body, counted and bounded.
@@ -216,14 +227,9 @@ impl Entry {
         self.meter.as_ref().map_or(0, |meter| meter.received.load(Relaxed))
     }
 
-    /// Whether the body came too slowly.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.meter.as_ref().is_some_and(|meter| meter.slow.load(Relaxed))
-    }
-
-    /// Whether the body turned out larger than its limit.
-    pub(crate) fn is_over(&self) -> bool {
-        self.meter.as_ref().is_some_and(|meter| meter.over.load(Relaxed))
+    /// What was wrong with the body, as far as it was read.
+    pub(crate) fn body_fault(&self) -> Option<BodyFault> {
+        self.meter.as_ref()?.fault.get().copied()
     }
 
     /// The answer begins; the entry goes with its body.
@@ -367,7 +373,10 @@ impl http_body::Body for Metered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context)?;
+        let polled = Pin::new(&mut self.body).poll_frame(context).map_err(|error| {
+            self.meter.note(BodyFault::of(&*error));
+            error
+        })?;
         if polled.is_pending() && self.is_stuck(context) {
             return Poll::Ready(Some(Err(TooSlow.into())));
         }
@@ -376,7 +385,7 @@ impl http_body::Body for Metered {
         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
         let received = self.meter.received.fetch_add(length, Relaxed) + length;
         if received > self.limit {
-            self.meter.over.store(true, Relaxed);
+            self.meter.note(BodyFault::TooLarge);
             return Poll::Ready(Some(Err(TooLarge(self.limit).into())));
         }
         Poll::Ready(Some(Ok(frame)))
@@ -391,6 +400,22 @@ impl http_body::Body for Metered {
     }
 }
 
+impl BodyFault {
+    fn of(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
+        match error.downcast_ref() {
+            Some(wrong @ (Wrong::Chunk | Wrong::Trailers)) => Self::Malformed(*wrong),
+            Some(Wrong::Short) | None => Self::BrokenOff,
+        }
+    }
+}
+
+impl Meter {
+    /// The first fault is the reason for those that follow.
+    fn note(&self, fault: BodyFault) {
+        let _ = self.fault.set(fault);
+    }
+}
+
 impl Metered {
     /// Whether the client keeps everybody waiting. Once its answer has begun, it may take its time: then the
     /// two sides talk to each other.
@@ -398,7 +423,9 @@ impl Metered {
         let received = self.meter.received.load(Relaxed);
         let is_stuck = !self.meter.answered.load(Relaxed)
             && self.stall.is_over_for(received, self.rate, BODY_STALL, context);
-        self.meter.slow.fetch_or(is_stuck, Relaxed);
+        if is_stuck {
+            self.meter.note(BodyFault::TooSlow);
+        }
         is_stuck
     }
 }

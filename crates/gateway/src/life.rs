@@ -14,7 +14,7 @@ use services::headers::{Arrival, MAX_HOPS, hops};
 use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services};
 use tokio::sync::Notify;
 
-use crate::access::{Audience, Entry, Logged};
+use crate::access::{Audience, BodyFault, Entry, Logged};
 use crate::client::Client;
 use crate::config::DrainConfig;
 use crate::conform;
@@ -225,12 +225,12 @@ impl Life {
 
 /// A problem whose reason is that the client's body was no good.
 fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Problem> {
-    if entry.is_slow() {
-        Refusal::BodyTooSlow.into()
-    } else if entry.is_over() {
-        Refusal::BodyTooLarge { limit: route.limits.body.0 }.into()
-    } else {
-        problem
+    match entry.body_fault() {
+        None => problem,
+        Some(BodyFault::TooSlow) => Refusal::BodyTooSlow.into(),
+        Some(BodyFault::TooLarge) => Refusal::BodyTooLarge { limit: route.limits.body.0 }.into(),
+        Some(BodyFault::Malformed(wrong)) => Refusal::BodyMalformed(wrong).into(),
+        Some(BodyFault::BrokenOff) => Refusal::BodyBroken.into(),
     }
 }
 

@@ -28,6 +28,10 @@ pub(crate) enum Refusal {
     ExpectationFailed,
     #[error("the request's body came too slowly")]
     BodyTooSlow,
+    #[error("the request's body broke off before its end")]
+    BodyBroken,
+    #[error("the request's body can't be read: {0}")]
+    BodyMalformed(services::http1::Wrong),
     #[error(transparent)]
     Path(#[from] services::path::PathError),
     #[error("the path belongs to one route as it is written, and to another or none once it is decoded")]
@@ -52,6 +56,8 @@ impl Problem for Refusal {
             Self::TargetInvalid => "target-invalid",
             Self::ExpectationFailed => "expectation-failed",
             Self::BodyTooSlow => "body-too-slow",
+            Self::BodyBroken => "body-broken",
+            Self::BodyMalformed(_) => "body-malformed",
             Self::Path(error) => error.code(),
             Self::PathAmbiguous => "path-ambiguous",
             Self::TlsRequired => "tls-required",
@@ -68,6 +74,8 @@ impl Problem for Refusal {
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Malformed { .. }
             | Self::FramingDoubtful
+            | Self::BodyBroken
+            | Self::BodyMalformed(_)
             | Self::HostInvalid
             | Self::TargetInvalid
             | Self::Path(_)
@@ -93,6 +101,8 @@ impl Problem for Refusal {
             Self::FramingDoubtful => {
                 "send one Content-Length, or `Transfer-Encoding: chunked`, and end lines with CR LF"
             }
+            Self::BodyBroken => "send all of it; the service may have seen what came before",
+            Self::BodyMalformed(_) => "send each chunk with its size, and headers only as trailers",
             Self::BodyTooSlow => "send it without long pauses; the operator sets `limits.body_rate`",
             Self::TlsRequired => "write https:// instead of http://",
             Self::LoopDetected { .. } => "a service's url leads back to a gateway",

@@ -27,6 +27,8 @@ use crate::readiness::State;
 use connection::{Connection, Protocols};
 use ports::Port;
 
+#[cfg(test)]
+pub(crate) use http1::tests::refused_chunks;
 pub(crate) use ports::Ports;
 pub(crate) use stall::Stall;
 pub(crate) use tls::Certificate;

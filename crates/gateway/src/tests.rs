@@ -1,6 +1,7 @@
 //! What clients and operators rely on, over real sockets: the gateway before a service that echoes.
 
 mod drain;
+mod faults;
 mod filters;
 mod frames;
 mod reload;

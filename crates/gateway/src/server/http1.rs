@@ -199,8 +199,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             head.status = StatusCode::BAD_GATEWAY;
         }
         let framing = answer::framing(&head, &body, asked);
+        // A client that is not told sends its next request into a connection that ends (RFC 9112, 9.6).
         let stays = asked.stays
             && framing != Framing::UntilClose
+            && (!asked.has_body() || self.wire.may_stay())
             && !lists(&head.headers, &header::CONNECTION, b"close");
         let interim = if asked.expects_continue { self.wire.end_of_interim() } else { &[] };
         let text = answer::head(&head, framing, asked, stays, interim);
@@ -261,4 +263,4 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,17 +8,17 @@ use tokio::net::TcpStream;
 use super::rig::{Rig, get};
 use super::wire::CONFIG;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RESET: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
+pub(super) const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
@@ -34,7 +34,12 @@ fn field(name: &str, value: &str) -> Vec<u8> {
 
 /// The head of `GET http://a/echo/x`, and more fields.
 fn head(more: &[(&str, &str)]) -> Vec<u8> {
-    let fields = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/echo/x")];
+    head_of("GET", "/echo/x", more)
+}
+
+/// The head of a request to `http://a`.
+pub(super) fn head_of(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let fields = [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", path)];
     fields.iter().chain(more).flat_map(|(name, value)| field(name, value)).collect()
 }
 
@@ -42,10 +47,10 @@ fn request(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head(&[]))
 }
 
-struct Connection(TcpStream);
+pub(super) struct Connection(TcpStream);
 
 impl Connection {
-    async fn open(rig: &Rig, settings: &[u8]) -> Self {
+    pub(super) async fn open(rig: &Rig, settings: &[u8]) -> Self {
         let mut stream = rig.connect().await;
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         stream.write_all(&frame(SETTINGS, 0, 0, settings)).await.unwrap();
@@ -53,12 +58,12 @@ impl Connection {
     }
 
     /// Sends as long as the gateway takes it.
-    async fn send(&mut self, bytes: &[u8]) {
+    pub(super) async fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes).await;
     }
 
     /// Kind, stream and payload of the next frame; `None` once the connection has ended.
-    async fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+    pub(super) async fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await.ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -69,7 +74,7 @@ impl Connection {
 
     /// What becomes of a stream: the kind of the first frame on it that says so. `GOAWAY` also where the
     /// connection just ends.
-    async fn fate(&mut self, stream: u32) -> u8 {
+    pub(super) async fn fate(&mut self, stream: u32) -> u8 {
         loop {
             match self.next().await {
                 None => return GOAWAY,

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -45,6 +46,9 @@ pub(super) struct Upstream {
     arrived: Arc<Notify>,
     release: Arc<Notify>,
     left: Arc<Notify>,
+    asked: Arc<Notify>,
+    /// Requests that came to their end.
+    pub(super) whole: Arc<AtomicUsize>,
 }
 
 /// A request that waits. When it is over, answered or given up, somebody is told.
@@ -123,6 +127,11 @@ impl Rig {
         self.stop();
         let drained = self.served.await.unwrap();
         End { drained, log: String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap() }
+    }
+
+    /// Waits until a service has been asked, once more for each call of this.
+    pub(super) async fn served_one(&self) {
+        self.upstream.asked.notified().await;
     }
 
     pub(super) async fn connect(&self) -> TcpStream {
@@ -243,7 +252,9 @@ impl Upstream {
 
     async fn echo(self, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
         let (head, body) = request.into_parts();
+        self.asked.notify_one();
         let body = body.collect().await?.to_bytes();
+        self.whole.fetch_add(1, Relaxed);
         if head.uri.path() == "/wait" {
             let _waiting = Waiting(Arc::clone(&self.left));
             self.arrived.notify_one();

@@ -5,6 +5,7 @@ use http::{StatusCode, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::rig::{Rig, get};
+use crate::server::refused_chunks;
 
 pub(super) const CONFIG: &str = "
 shed: { automatic: false } # Where the machine is busy with other tests, it would be what is tested.
@@ -63,6 +64,16 @@ async fn no_request_hides_in_another() {
     ];
     let cases: Vec<_> = cases.iter().map(|(head, code)| (post(head), *code)).collect();
     let cases: Vec<_> = cases.iter().map(|(request, code)| (request.as_str(), 400, *code)).collect();
+    refused(&cases).await;
+}
+
+#[tokio::test]
+async fn no_request_hides_behind_a_refused_chunked_body() {
+    let hidden = "GET /admin/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    let head = "POST /echo/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let requests = refused_chunks().into_iter().map(|body| format!("{head}{body}{hidden}"));
+    let requests: Vec<_> = requests.collect();
+    let cases: Vec<_> = requests.iter().map(|request| (request.as_str(), 400, "body-malformed")).collect();
     refused(&cases).await;
 }
 

@@ -66,7 +66,9 @@ impl Exchange {
         let service = &*self.service;
         service.tally.requests.fetch_add(1, Relaxed);
         let result = self.attempts(budget, clock, &mut message).await;
-        if !result.as_ref().is_ok_and(|answer| !answer.response.status().is_server_error()) {
+        let is_well = result.as_ref().is_ok_and(|answer| !answer.response.status().is_server_error());
+        let is_clients_fault = broke_off(&message) || matches!(result, Err(CallError::Stalled { .. }));
+        if !is_well && !is_clients_fault {
             service.tally.failures.fetch_add(1, Relaxed);
         }
         if result.is_ok() {

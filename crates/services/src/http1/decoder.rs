@@ -43,6 +43,8 @@ pub enum Decoder {
     Trailers,
     /// Nothing is to come.
     Done,
+    /// Where the body ends is not known, and so nothing behind it is read: the connection has to end.
+    Refused(Wrong),
 }
 
 /// What a decoder finds.
@@ -90,17 +92,21 @@ impl Decoder {
     /// When two readers could find different ends.
     pub fn next(&mut self, input: &mut Input) -> Result<Part, Wrong> {
         self.settle(input)?;
+        self.take(input).inspect_err(|wrong| *self = Self::Refused(*wrong))
+    }
+
+    fn take(&mut self, input: &mut Input) -> Result<Part, Wrong> {
         match *self {
             Self::Done => Ok(Part::End),
             Self::Trailers => self.trailers(input),
             Self::Length(left) if !input.is_empty() => {
-                let data = take(input, left);
+                let data = piece(input, left);
                 let left = left - data.len() as u64;
                 *self = if left == 0 { Self::Done } else { Self::Length(left) };
                 Ok(Part::Data(data))
             }
             Self::Chunk(left) if !input.is_empty() => {
-                let data = take(input, left);
+                let data = piece(input, left);
                 let left = left - data.len() as u64;
                 *self = if left == 0 { Self::ChunkEnd } else { Self::Chunk(left) };
                 Ok(Part::Data(data))
@@ -115,8 +121,13 @@ impl Decoder {
     /// # Errors
     /// As [`Self::next`].
     pub fn settle(&mut self, input: &mut Input) -> Result<(), Wrong> {
+        self.advance(input).inspect_err(|wrong| *self = Self::Refused(*wrong))
+    }
+
+    fn advance(&mut self, input: &mut Input) -> Result<(), Wrong> {
         loop {
             *self = match *self {
+                Self::Refused(wrong) => return Err(wrong),
                 Self::Size => match line(input, size)? {
                     Some(0) => Self::Trailers,
                     Some(size) => Self::Chunk(size),
@@ -138,8 +149,9 @@ impl Decoder {
     fn trailers(&mut self, input: &mut Input) -> Result<Part, Wrong> {
         match input.head_length() {
             Some(end) if end <= MAX_TRAILERS => {
+                let fields = trailers(&input.take(end)).ok_or(Wrong::Trailers)?;
                 *self = Self::Done;
-                Ok(Part::Trailers(trailers(&input.take(end)).ok_or(Wrong::Trailers)?))
+                Ok(Part::Trailers(fields))
             }
             None if input.bytes().len() < MAX_TRAILERS => Ok(Part::More),
             _ => Err(Wrong::Trailers),
@@ -186,14 +198,16 @@ impl Decoder {
     /// # Errors
     /// Where the body had not.
     fn end(&mut self) -> Result<(), Wrong> {
-        match std::mem::replace(self, Self::Done) {
-            Self::UntilClose | Self::Done => Ok(()),
-            _ => Err(Wrong::Short),
-        }
+        let (next, end) = match self {
+            Self::UntilClose | Self::Done => (Self::Done, Ok(())),
+            _ => (Self::Refused(Wrong::Short), Err(Wrong::Short)),
+        };
+        *self = next;
+        end
     }
 }
 
-fn take(input: &mut Input, left: u64) -> Bytes {
+fn piece(input: &mut Input, left: u64) -> Bytes {
     input.take(usize::try_from(left).unwrap_or(usize::MAX))
 }
 
@@ -211,7 +225,9 @@ fn line<T>(input: &mut Input, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<O
 
 /// The size in a chunk's line, before its extensions.
 fn size(line: &[u8]) -> Option<u64> {
-    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
+    let digits = line.split(|byte| *byte == b';').next()?;
+    let blanks = digits.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let digits = &digits[..digits.len() - blanks];
     let is_hex = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(digits).ok().filter(|_| is_hex)?;
     u64::from_str_radix(text, 16).ok()

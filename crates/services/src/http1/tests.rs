@@ -106,6 +106,29 @@ fn what_could_be_read_in_two_ways_is_no_chunked_body() {
 }
 
 #[test]
+fn a_refused_body_stays_refused_and_nothing_behind_it_is_read() {
+    for text in
+        ["x\r\n", "1\r\nab\r\n", "0\r\nno header\r\n\r\n", "0\r\na: b\r\n c\r\n\r\n", "0\r\n : b\r\n\r\n"]
+    {
+        let (mut decoder, mut input) = (Decoder::new(Framing::Chunked), Input::default());
+        input.put(text.as_bytes());
+        input.put(b"GET / HTTP/1.1\r\n\r\n");
+        let wrong = loop {
+            match decoder.next(&mut input) {
+                Ok(Part::Data(_)) => {}
+                Ok(part) => panic!("{text:?}: {part:?}"),
+                Err(wrong) => break wrong,
+            }
+        };
+        for _ in 0..3 {
+            assert_eq!(decoder.next(&mut input), Err(wrong), "{text:?}");
+            assert_eq!(decoder.settle(&mut input), Err(wrong), "{text:?}");
+            assert_ne!(decoder, Decoder::Done, "{text:?}");
+        }
+    }
+}
+
+#[test]
 fn a_body_that_has_come_lies_in_one_piece_unless_it_is_long() {
     for (length, is_read_on) in [(100_000, true), (1 << 20, false)] {
         let text = vec![b'x'; length];

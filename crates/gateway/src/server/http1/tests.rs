@@ -142,12 +142,81 @@ async fn what_is_no_http_is_told_so_and_reaches_nobody() {
     }
 }
 
+/// Bodies in chunks that are refused at their end, in the ways that two readers could see it differently.
+pub(crate) fn refused_chunks() -> Vec<String> {
+    let fields = "a: b\r\n".repeat(65);
+    let large = format!("a: {}\r\n", "b".repeat(17_000));
+    let trailers = [
+        "no field\r\n",
+        "a b: c\r\n",
+        "a : b\r\n",
+        ": b\r\n",
+        "a: b\r\n c\r\n",
+        " a: b\r\n",
+        "a: \0\r\n",
+        "a: b\n",
+        "a: b\rc: d\r\n",
+        "GET /admin/x HTTP/1.1\r\n",
+        "\u{e9}: b\r\n",
+        &fields,
+        &large,
+    ];
+    let sizes = [
+        "x\r\n",
+        "\r\n",
+        "5\nhello\r\n0\r\n",
+        "5\r\nhello!\r\n0\r\n",
+        "-1\r\n",
+        "0 0\r\n",
+        "fffffffffffffffff\r\n",
+    ];
+    let bad_trailers = trailers.iter().map(|trailers| format!("5\r\nhello\r\n0\r\n{trailers}\r\n"));
+    let bare = ["0\r\na: b\n\n", "0\r\n\na: b\r\n\r\n", "0\n\n"].map(str::to_owned);
+    bad_trailers.chain(sizes.map(|size| format!("{size}\r\n"))).chain(bare).collect()
+}
+
 #[tokio::test]
-async fn a_broken_body_ends_the_connection() {
-    for body in ["5\nhello\r\n0\r\n\r\n", "x\r\n", "5\r\nhello!\r\n", "-1\r\n", "fffffffffffffffff\r\n"] {
+async fn never_reads_on_after_a_refused_chunked_body() {
+    for body in refused_chunks() {
         let request = format!("POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}{GOOD}");
-        let seen = talk(&[request.as_bytes()]).await.seen;
-        assert_eq!(seen, [("/x".to_owned(), false, None)], "{body:?}");
+        let pieces: Vec<&[u8]> = request.as_bytes().chunks(7).collect();
+        for pieces in [vec![request.as_bytes()], pieces] {
+            let Talk { seen, said } = talk(&pieces).await;
+            assert_eq!(seen, [("/x".to_owned(), false, None)], "{body:?}");
+            assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 1, "{body:?}: {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn never_reads_on_after_a_refused_body_that_was_not_read() {
+    for body in refused_chunks() {
+        let mut peer = served(|_, _| std::future::ready(Response::new(full("x"))));
+        let request = format!("POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}{GOOD}");
+        peer.write_all(request.as_bytes()).await.unwrap();
+        let mut said = String::new();
+        peer.read_to_string(&mut said).await.unwrap();
+        assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 1, "{body:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn says_close_before_it_closes_on_a_body_that_nobody_reads() {
+    for (body, stays) in [
+        ("Content-Length: 5\r\n\r\nhello", true),
+        ("Content-Length: 50000\r\n\r\nhello", false),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", true),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhel", false),
+        ("Transfer-Encoding: chunked\r\n\r\nx\r\n", false),
+    ] {
+        let mut peer = served(|_, _| std::future::ready(Response::new(full("early"))));
+        peer.write_all(format!("POST /x HTTP/1.1\r\n{body}").as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        while !said.ends_with(b"early") {
+            assert!(peer.read_buf(&mut said).await.unwrap() > 0, "{body:?}");
+        }
+        let said = String::from_utf8(said).unwrap();
+        assert_eq!(!said.contains("connection: close\r\n"), stays, "{body:?}: {said}");
     }
 }
 

@@ -36,6 +36,8 @@ struct Wire<S> {
     decoder: Decoder,
     /// Which request's body may be read: an earlier one's may still be in somebody's hands.
     turn: u64,
+    /// Whether this request's body may still be read.
+    has_reader: bool,
     /// What is to be said before the body is read, and whether some of it has yet to leave.
     interim: &'static [u8],
     owes_flush: bool,
@@ -71,6 +73,7 @@ impl<S> Shared<S> {
             input,
             decoder: Decoder::Done,
             turn: 0,
+            has_reader: false,
             interim: &[],
             owes_flush: false,
             watcher: None,
@@ -91,6 +94,15 @@ impl<S> Shared<S> {
     /// Nothing goes on for now.
     pub(super) fn rest(&self) {
         self.lock().input.shrink();
+    }
+
+    /// Whether the request's body is there to its end, or may still be read to it: the connection can stay.
+    pub(super) fn may_stay(&self) -> bool {
+        let is_read_later = {
+            let wire = self.lock();
+            wire.has_reader && !matches!(wire.decoder, Decoder::Refused(_))
+        };
+        is_read_later || self.is_read()
     }
 
     /// Whether the request's body is there to its end. What has come of it and nobody wanted is passed over.
@@ -193,6 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
         }
         let mut wire = self.lock();
         wire.decoder = Decoder::new(framing);
+        wire.has_reader = true;
         wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
         Incoming(Self(Arc::clone(&self.0)), wire.turn).boxed_unsync()
     }
@@ -259,6 +272,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
     fn size_hint(&self) -> SizeHint {
         let wire = self.0.lock();
         if wire.turn == self.1 { wire.decoder.size_hint() } else { SizeHint::default() }
+    }
+}
+
+impl<S> Drop for Incoming<S> {
+    fn drop(&mut self) {
+        let mut wire = self.0.lock();
+        if wire.turn == self.1 {
+            wire.has_reader = false;
+        }
     }
 }
 

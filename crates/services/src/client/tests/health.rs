@@ -111,6 +111,54 @@ async fn some_errors_of_a_program_say_nothing_of_its_endpoint() {
     }
 }
 
+/// How a client spoils its own request.
+#[derive(Clone, Copy, Debug)]
+enum ClientFault {
+    BreaksOff,
+    StopsSending,
+    Leaves,
+}
+
+/// Half a body, and then the fault.
+fn spoilt(fault: ClientFault) -> crate::body::Body {
+    use futures_util::{StreamExt, stream};
+    let half = stream::iter([Ok(http_body::Frame::data(bytes::Bytes::from("half")))]);
+    let end: futures_util::stream::BoxStream<'static, _> = match fault {
+        ClientFault::BreaksOff => stream::iter([Err("broken off".into())]).boxed(),
+        ClientFault::StopsSending | ClientFault::Leaves => stream::pending().boxed(),
+    };
+    http_body_util::BodyExt::boxed_unsync(http_body_util::StreamBody::new(half.chain(end)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_fault_of_a_client_counts_against_a_service() {
+    use ClientFault::{BreaksOff, Leaves, StopsSending};
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(5));
+    for fault in [BreaksOff, StopsSending, Leaves] {
+        for _ in 0..10 {
+            let message = http::Request::post("/").body(spoilt(fault)).unwrap();
+            let call = Call::unlimited();
+            let asked = tokio::time::timeout(Time::from_secs(9), services.forward(&call, &shop, message));
+            let patience = if matches!(fault, Leaves) { Time::from_secs(1) } else { Time::from_secs(8) };
+            let code = match tokio::time::timeout(patience, asked).await {
+                Err(_) => "",
+                Ok(answer) => answer.unwrap().unwrap_err().code(),
+            };
+            let expected = match fault {
+                BreaksOff => "upstream-broken",
+                StopsSending => "body-timeout",
+                Leaves => "",
+            };
+            assert_eq!(code, expected, "{fault:?}");
+        }
+        let (endpoint, service) = (endpoint(&services, 1), fleet::stats(&services));
+        assert_eq!((endpoint.failures, endpoint.ejections, endpoint.outstanding), (0, 0, 0), "{fault:?}");
+        assert!(endpoint.healthy, "{fault:?}");
+        assert_eq!(service.failures, 0, "{fault:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn checks_take_an_endpoint_out_and_bring_it_back() {
     let fleet = Arc::new(Fleet::default());

@@ -62,7 +62,6 @@ impl http_body::Body for Arriving {
         let next = ready!(self.poll_next(context));
         if next.is_err() {
             self.open = None;
-            self.decoder = Decoder::Done;
         } else if self.decoder == Decoder::Done {
             self.finish();
         }

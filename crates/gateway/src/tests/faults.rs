@@ -1,0 +1,121 @@
+//! What a client does to its own request is its fault: it is answered and logged as such, and counts against no service.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, frame, head_of};
+use super::rig::{Rig, get};
+use super::wire::CONFIG;
+
+/// So often that an endpoint would be ejected.
+const TIMES: usize = 5;
+
+/// Bodies that are spoilt over HTTP/1.1, each with what the client is told.
+fn spoilt_bodies() -> [(&'static str, &'static str); 5] {
+    [
+        ("Content-Length: 100\r\n\r\nhello", "body-broken"),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhel", "body-broken"),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "body-broken"),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n", "body-malformed"),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nno field\r\n\r\n", "body-malformed"),
+    ]
+}
+
+/// The log of a gateway whose service must look as if nothing had happened.
+async fn log_of(rig: Rig) -> Vec<Value> {
+    let service = rig.gateway.current.life().services.stats();
+    for service in service {
+        assert_eq!(service.failures, 0, "{service:?}");
+        for endpoint in &service.endpoints {
+            assert_eq!((endpoint.failures, endpoint.ejections), (0, 0), "{service:?}");
+            assert!(endpoint.healthy, "{service:?}");
+        }
+    }
+    let log = rig.end().await.log;
+    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn answers_a_spoilt_body_as_the_clients_fault() {
+    for (body, code) in spoilt_bodies() {
+        let rig = Rig::new(CONFIG).await;
+        for _ in 0..TIMES {
+            let mut stream = rig.connect().await;
+            stream.write_all(format!("POST /echo/x HTTP/1.1\r\nHost: a\r\n{body}").as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(code), "{body:?}: {answer}");
+        }
+        let log = log_of(rig).await;
+        assert_eq!(log.len(), TIMES);
+        for line in log {
+            assert_eq!((&line["status"], &line["code"]), (&400.into(), &code.into()), "{body:?}: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn logs_a_client_that_leaves_its_upload_as_gone() {
+    let rig = Rig::new(CONFIG).await;
+    for _ in 0..TIMES {
+        let mut stream = rig.connect().await;
+        stream
+            .write_all(b"POST /echo/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhello")
+            .await
+            .unwrap();
+        rig.served_one().await;
+        drop(stream);
+    }
+    assert_eq!(rig.ask(get("/echo/x")).await.status(), 200);
+    for line in log_of(rig).await {
+        let status = line["status"].as_u64().unwrap();
+        assert!(matches!(status, 200 | 400 | 499), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn logs_a_reset_upload_as_the_clients_fault() {
+    let rig = Rig::new(CONFIG).await;
+    let upload = head_of("POST", "/echo/x", &[("content-length", "100")]);
+    // CANCEL, and a body that is longer than its head says, which is a PROTOCOL_ERROR.
+    for end in [frame(RESET, 0, 1, &8_u32.to_be_bytes()), frame(DATA, 0, 1, &[0; 200])] {
+        for _ in 0..TIMES {
+            let mut connection = Connection::open(&rig, &[]).await;
+            connection.send(&frame(HEADERS, END_HEADERS, 1, &upload)).await;
+            connection.send(&frame(DATA, 0, 1, b"hello")).await;
+            rig.served_one().await;
+            connection.send(&end).await;
+        }
+    }
+    assert_eq!(rig.ask(get("/echo/x")).await.status(), 200);
+    for line in log_of(rig).await {
+        let status = line["status"].as_u64().unwrap();
+        assert!(matches!(status, 200 | 400 | 499), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn never_passes_a_cancelled_upload_on_as_a_whole_one() {
+    let rig = Rig::new(CONFIG).await;
+    // NO_ERROR, CANCEL and INTERNAL_ERROR (RFC 9113, section 7); of a body without a length nobody sees that it is half.
+    for reason in [0_u32, 8, 2] {
+        for _ in 0..TIMES {
+            let mut connection = Connection::open(&rig, &[]).await;
+            let upload = head_of("POST", "/echo/x", &[]);
+            connection.send(&frame(HEADERS, END_HEADERS, 1, &upload)).await;
+            connection.send(&frame(DATA, 0, 1, b"half of it")).await;
+            rig.served_one().await;
+            connection.send(&frame(RESET, 0, 1, &reason.to_be_bytes())).await;
+            // The next request of the same connection comes after the reset.
+            connection
+                .send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &head_of("GET", "/echo/y", &[])))
+                .await;
+            rig.served_one().await;
+            assert_eq!(connection.fate(3).await, HEADERS);
+        }
+    }
+    assert_eq!(rig.upstream.whole.load(Relaxed), 3 * TIMES, "only those without a body are whole");
+}
