@@ -4,13 +4,11 @@
 //! form with the parts `program` and `input`; or all input, where the program is named and not sent. Nothing runs
 //! before all of it is read and understood.
 
-use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
-use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, HeaderMap, HeaderName};
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
 use http_body_util::BodyExt;
 use services::Body;
-use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::cached::CacheAsk;
 use crate::config::LimitsConfig;
@@ -181,7 +179,7 @@ fn parameters(query: &str) -> Bytes {
 
 async fn read_body(headers: &HeaderMap, body: Body, config: &LimitsConfig) -> Result<Bytes, QueryError> {
     let body = collect(body, config.body.0).await?;
-    decode(headers, body, config.body.0).await
+    Ok(services::decompress(headers, body, config.body.0).await?)
 }
 
 /// `ORFA-Debug`, a boolean (RFC 9651).
@@ -237,36 +235,6 @@ async fn collect(mut body: Body, limit: u64) -> Result<Bytes, QueryError> {
         0 | 1 => Ok(pieces.pop().unwrap_or_default()),
         _ => Ok(pieces.concat().into()),
     }
-}
-
-/// Undoes Content-Encoding; what comes out is bounded like what came in.
-async fn decode(headers: &HeaderMap, body: Bytes, limit: u64) -> Result<Bytes, QueryError> {
-    let Some(coding) = headers.get(CONTENT_ENCODING) else { return Ok(body) };
-    let coding = String::from_utf8_lossy(coding.as_bytes()).to_ascii_lowercase();
-    match coding.as_str() {
-        "identity" => Ok(body),
-        "gzip" | "x-gzip" => {
-            // Half a program must not run: all members count, and what follows them is an error.
-            let mut decoder = Box::new(GzipDecoder::new(&*body));
-            decoder.multiple_members(true);
-            inflate(decoder, limit).await
-        }
-        "deflate" => inflate(Box::new(ZlibDecoder::new(&*body)), limit).await,
-        "br" => inflate(Box::new(BrotliDecoder::new(&*body)), limit).await,
-        "zstd" => inflate(Box::new(ZstdDecoder::new(&*body)), limit).await,
-        _ => Err(QueryError::Encoding(coding)),
-    }
-}
-
-/// Decoders are large, and most requests need none: they have a box of their own.
-async fn inflate(decoder: Box<dyn AsyncRead + Unpin + Send + '_>, limit: u64) -> Result<Bytes, QueryError> {
-    let mut decoder = decoder.take(limit.saturating_add(1));
-    let mut out = BytesMut::new();
-    while decoder.read_buf(&mut out).await.map_err(|_| QueryError::BrokenEncoding)? > 0 {}
-    if out.len() as u64 > limit {
-        return Err(QueryError::BodySize(limit));
-    }
-    Ok(out.freeze())
 }
 
 /// Divides the body into input and program. Without `ORFA-Input` all of it is program, or all input where the

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use query_abi::Failure;
 use serde_json::{Map, Value};
 use services::call::Outcome;
-use services::{Fault, Made, Overloaded, Problem};
+use services::{DecompressError, Fault, Made, Overloaded, Problem};
 
 use crate::limits::Limit;
 use crate::program::check::Refusal;
@@ -145,6 +145,16 @@ impl QueryError {
                 | Self::TokenRevoked
                 | Self::ProgramUnknown(_)
         )
+    }
+}
+
+impl From<DecompressError> for QueryError {
+    fn from(error: DecompressError) -> Self {
+        match error {
+            DecompressError::UnknownCoding(coding) => Self::Encoding(coding),
+            DecompressError::Malformed => Self::BrokenEncoding,
+            DecompressError::TooLarge(limit) => Self::BodySize(limit),
+        }
     }
 }
 

@@ -3,27 +3,20 @@
 //! The count is of decoded bytes and is taken as they arrive, so that neither a gigabyte nor a bomb of
 //! a few kilobytes ever lies in memory beyond the allowance.
 
-use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder};
-use async_compression::zstd::DParameter;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, TRAILER};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::io::StreamReader;
 
 use crate::body::{Body, Error};
 use crate::call::Budget;
+use crate::decompress::{ContentCoding, read_decoded};
 use crate::headers::strip_hop_by_hop;
 
 /// The most room that is made for a body before it comes, whatever length it claims to have.
 const ROOM: u64 = 1 << 20;
-/// How much is decoded at a time.
-const STEP: usize = 16 * 1024;
-/// The largest window that a zstd frame may ask for, as a power of two: 8 MB, as RFC 9659 has it.
-const ZSTD_WINDOW: u32 = 23;
-
 /// Why an answer was not read to its end.
 pub(crate) enum Stopped {
     /// The allowance is used up.
@@ -36,11 +29,11 @@ pub(crate) enum Stopped {
 pub(crate) async fn receive(headers: &mut HeaderMap, body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
     strip_hop_by_hop(headers);
     headers.remove(TRAILER); // Trailers are not kept.
-    match decoder(headers) {
-        Some(decoder) if !body.is_end_stream() => {
+    match coding(headers) {
+        Some(coding) if !body.is_end_stream() => {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);
-            decode(decoder, body, budget).await
+            decode(coding, body, budget).await
         }
         _ => collect(body, budget).await,
     }
@@ -67,38 +60,17 @@ async fn collect(mut body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-type Encoded = std::pin::Pin<Box<dyn tokio::io::AsyncBufRead + Send>>;
-type Decoder = fn(Encoded) -> Box<dyn AsyncRead + Send + Unpin>;
-
-/// The decoder for what the service says it sent. What is unknown is passed on as it is, with its header.
-fn decoder(headers: &HeaderMap) -> Option<Decoder> {
-    let encoding = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim().to_ascii_lowercase();
-    match encoding.as_str() {
-        "gzip" | "x-gzip" => Some(|body| {
-            let mut decoder = GzipDecoder::new(body);
-            decoder.multiple_members(true);
-            Box::new(decoder)
-        }),
-        "br" => Some(|body| Box::new(BrotliDecoder::new(body))),
-        "zstd" => {
-            Some(|body| Box::new(ZstdDecoder::with_params(body, &[DParameter::window_log_max(ZSTD_WINDOW)])))
-        }
-        _ => None,
-    }
+/// The coding that the service says it used. What is unknown, or was not asked for, is passed on with its header.
+fn coding(headers: &HeaderMap) -> Option<ContentCoding> {
+    let name = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim().to_ascii_lowercase();
+    ContentCoding::named(&name).filter(|coding| *coding != ContentCoding::Deflate)
 }
 
-async fn decode(decoder: Decoder, body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
+async fn decode(coding: ContentCoding, body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
     let stream = body.into_data_stream().map_err(std::io::Error::other);
-    let mut decoded = decoder(Box::pin(StreamReader::new(stream)));
-    let mut all = BytesMut::new();
-    loop {
-        all.reserve(STEP);
-        let step = (&mut decoded).take(STEP as u64).read_buf(&mut all).await;
-        match step.map_err(|error| Stopped::Broken(error.into()))? {
-            0 => return Ok(all.freeze()),
-            read => take(budget, read)?,
-        }
-    }
+    let decoder = coding.decoder(StreamReader::new(stream));
+    let decoded = read_decoded(decoder, |length| budget.take_received(length)).await;
+    decoded.map_err(|error| Stopped::Broken(error.into()))?.ok_or(Stopped::Limit)
 }
 
 fn take(budget: &Budget, bytes: usize) -> Result<(), Stopped> {

@@ -1,0 +1,124 @@
+//! What a client may send in a coding: bombs, windows, members, and what follows them.
+
+use std::task::Waker;
+
+use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder};
+use async_compression::zstd::CParameter;
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+
+const LIMIT: u64 = 1 << 20;
+const CODINGS: [&str; 4] = ["gzip", "deflate", "br", "zstd"];
+
+async fn encoded(coding: &str, text: &[u8]) -> Vec<u8> {
+    macro_rules! with {
+        ($encoder:expr) => {{
+            let mut encoder = $encoder;
+            encoder.write_all(text).await.unwrap();
+            encoder.shutdown().await.unwrap();
+            encoder.into_inner()
+        }};
+    }
+    match coding {
+        "gzip" => with!(GzipEncoder::new(Vec::new())),
+        "deflate" => with!(ZlibEncoder::new(Vec::new())),
+        "br" => with!(BrotliEncoder::new(Vec::new())),
+        _ => with!(ZstdEncoder::new(Vec::new())),
+    }
+}
+
+async fn decoded(coding: &str, body: Vec<u8>) -> Result<Bytes, DecompressError> {
+    let headers = HeaderMap::from_iter([(CONTENT_ENCODING, coding.parse().unwrap())]);
+    decompress(&headers, body.into(), LIMIT).await
+}
+
+#[tokio::test]
+async fn decodes_what_is_encoded_once() {
+    let text = b"a program ".repeat(10_000);
+    for coding in CODINGS {
+        assert_eq!(decoded(coding, encoded(coding, &text).await).await.unwrap(), text, "{coding}");
+    }
+    assert_eq!(decoded("identity", text.clone()).await.unwrap(), text);
+    assert_eq!(decompress(&HeaderMap::new(), text.clone().into(), 1).await.unwrap(), text);
+}
+
+#[tokio::test]
+async fn refuses_bombs_at_the_limit() {
+    for coding in CODINGS {
+        let just = encoded(coding, &vec![0; LIMIT as usize]).await;
+        assert_eq!(decoded(coding, just).await.unwrap().len(), LIMIT as usize, "{coding}");
+        let bomb = encoded(coding, &vec![0; LIMIT as usize + 1]).await;
+        assert_eq!(decoded(coding, bomb).await, Err(DecompressError::TooLarge(LIMIT)), "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn counts_all_members_and_frames() {
+    for coding in ["gzip", "zstd"] {
+        let both = [encoded(coding, b"one").await, encoded(coding, b"two").await].concat();
+        assert_eq!(decoded(coding, both).await.unwrap(), &b"onetwo"[..], "{coding}");
+        let half = vec![0; LIMIT as usize / 2 + 1];
+        let bomb = encoded(coding, &half).await.repeat(2);
+        assert_eq!(decoded(coding, bomb).await, Err(DecompressError::TooLarge(LIMIT)), "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_what_follows_and_what_is_missing() {
+    for coding in CODINGS {
+        let whole = encoded(coding, b"a program").await;
+        let more = [&whole[..], b"more"].concat();
+        assert_eq!(decoded(coding, more).await, Err(DecompressError::Malformed), "{coding}");
+        let less = whole[..whole.len() - 1].to_vec();
+        assert_eq!(decoded(coding, less).await, Err(DecompressError::Malformed), "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_a_window_larger_than_rfc_9659_allows() {
+    // A text of unknown length: the frame says how large a window it wants.
+    for (log, fits) in [(23, true), (24, false), (27, false)] {
+        let mut encoder = ZstdEncoder::with_quality_and_params(
+            Vec::new(),
+            async_compression::Level::Fastest,
+            &[CParameter::window_log(log)],
+        );
+        encoder.write_all(b"a program").await.unwrap();
+        encoder.flush().await.unwrap();
+        encoder.write_all(b" and more of it").await.unwrap();
+        encoder.shutdown().await.unwrap();
+        assert_eq!(decoded("zstd", encoder.into_inner()).await.is_ok(), fits, "{log}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_codings_in_codings() {
+    for coding in ["gzip, gzip", "gzip,br", "identity, gzip", "aes128gcm", ""] {
+        let body = encoded("gzip", b"x").await;
+        assert!(matches!(decoded(coding, body).await, Err(DecompressError::UnknownCoding(_))), "{coding:?}");
+    }
+    let mut headers = HeaderMap::new();
+    headers.append(CONTENT_ENCODING, "gzip".parse().unwrap());
+    headers.append(CONTENT_ENCODING, "gzip".parse().unwrap());
+    let twice = encoded("gzip", &encoded("gzip", b"x").await).await;
+    let refused = decompress(&headers, twice.into(), LIMIT).await.unwrap_err();
+    assert_eq!(refused, DecompressError::UnknownCoding("gzip, gzip".to_owned()));
+}
+
+/// How often a task that decodes this gives way.
+fn turns(coding: ContentCoding, body: &[u8]) -> usize {
+    let mut reading = Box::pin(read_decoded(coding.decoder(body), |_| true));
+    let mut context = Context::from_waker(Waker::noop());
+    (0..).find(|_| reading.as_mut().poll(&mut context).is_ready()).unwrap()
+}
+
+#[tokio::test]
+async fn gives_way_to_others_within_a_bomb_and_between_empty_members() {
+    let bomb = encoded("gzip", &vec![0; 4 << 20]).await;
+    assert!(turns(ContentCoding::Gzip, &bomb) >= (4 << 20) / (STEP * STEPS) - 1);
+    for (name, coding) in [("gzip", ContentCoding::Gzip), ("zstd", ContentCoding::Zstd)] {
+        let empty = encoded(name, b"").await.repeat(10_000);
+        assert!(turns(coding, &empty) >= empty.len() / PORTION - 1, "{name}");
+    }
+}
