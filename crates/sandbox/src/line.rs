@@ -10,6 +10,9 @@
 //! than the target; but one that was never shorter for an [`INTERVAL`] is no burst, and to stand in it helps
 //! nobody. It is held short then, until no more come than can be served.
 //!
+//! Where other processes have the cores, guests wait though few stand in line, and to refuse one makes no other sooner: a
+//! wait counts as far as the process itself ran meanwhile ([`OwnShare`]).
+//!
 //! Where guests are done at once there is no line: whoever comes next is looked at soon enough, and to give
 //! way would cost more than to run.
 //!
@@ -20,6 +23,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Semaphore;
 
 use crate::meter::HEAVY;
@@ -34,6 +38,11 @@ const PART: u32 = 50;
 /// may be.
 const WATCH: Duration = Duration::from_secs(1);
 const SERVED: f64 = 0.9;
+/// How often the share of the processors is looked at while guests wait; when nobody has looked for so long, nothing is
+/// known of it; and the least that is believed.
+const SAMPLE: Duration = Duration::from_millis(20);
+const STALE: Duration = Duration::from_millis(200);
+const LEAST_SHARE: f64 = 0.02;
 /// Guests that run for less don't give way to new input before.
 const LITTLE: Duration = Duration::from_micros(100);
 /// A guest counts for so much in what one takes.
@@ -82,6 +91,15 @@ struct Law {
     short: Duration,
     /// While it is held short.
     held: Option<Held>,
+    share: OwnShare,
+}
+
+/// The part of the time of its threads in which this process ran, of late.
+#[derive(Debug)]
+struct OwnShare {
+    part: f64,
+    /// When it was last looked at, and the CPU time that the process had used by then.
+    sampled: Option<(Duration, Duration)>,
 }
 
 /// Since when it is watched how many come.
@@ -171,6 +189,7 @@ impl Shared {
             return true;
         }
         let (seen, mut law) = (self.seen(now), self.law());
+        law.share.learn(now, cpu_time, seen.width);
         let has_room = law.has_room(&seen, Duration::from_nanos(target));
         if !has_room {
             law.come(&seen);
@@ -219,6 +238,7 @@ impl Law {
     /// Whether one more may wait.
     fn has_room(&mut self, seen: &Seen, target: Duration) -> bool {
         let wait = seen.until_next() + seen.turn.saturating_mul(seen.waiting);
+        let (wait, turn) = (wait.mul_f64(self.share.part), seen.turn.mul_f64(self.share.part));
         if wait <= target {
             self.short = seen.now;
         }
@@ -227,11 +247,43 @@ impl Law {
         }
         if self.held.is_some() {
             // Not for nobody at all: a thread would stand idle until the next one comes.
-            wait <= (target / PART).max(seen.turn / 2)
+            wait <= (target / PART).max(turn / 2)
         } else {
             seen.waiting < seen.width || wait <= target * BURST
         }
     }
+}
+
+impl Default for OwnShare {
+    fn default() -> Self {
+        Self { part: 1.0, sampled: None }
+    }
+}
+
+impl OwnShare {
+    /// Takes a look where the last one is some time ago. The clock is asked only then: that is a system call.
+    fn learn(&mut self, now: Duration, cpu_time: impl FnOnce() -> Duration, threads: u32) {
+        let since = self.sampled.map(|(at, cpu)| (now.saturating_sub(at), cpu));
+        if since.is_some_and(|(passed, _)| passed < SAMPLE) {
+            return;
+        }
+        let cpu = cpu_time();
+        self.part = match since {
+            Some((passed, before)) if passed < STALE => {
+                let all = passed.as_secs_f64() * f64::from(threads);
+                (cpu.saturating_sub(before).as_secs_f64() / all).clamp(LEAST_SHARE, 1.0)
+            }
+            // Threads that were idle meanwhile say nothing of how fast they are: until that is seen, nobody is refused.
+            _ => 0.0,
+        };
+        self.sampled = Some((now, cpu));
+    }
+}
+
+/// The CPU time of the process, of all its threads.
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 impl Seen {

@@ -120,6 +120,72 @@ fn a_few_who_always_wait_are_no_overload() {
     }
 }
 
+/// A minute on a machine where other processes leave a thread this part of the time; a guest takes a millisecond of it.
+/// How many of so many guests a second are refused.
+fn refused_beside_others(part: f64, per_second: f64) -> usize {
+    let (mut law, mut line, mut free, mut refused) = (Law::default(), VecDeque::new(), 0.0_f64, 0);
+    let (mut used, cost) = (0.0, 0.001);
+    for index in 0..(per_second * 60.0) as usize {
+        let now = (index / 8) as f64 * 8.0 / per_second;
+        while line.front().is_some() && free <= now {
+            line.pop_front();
+            free += cost / part;
+            used += cost;
+        }
+        if free <= now {
+            law.stand(&seen(now, cost / part, 0), true);
+            free = now + cost / part;
+            used += cost;
+            continue;
+        }
+        // The guest that runs has used some already.
+        let cpu = used - (free - now) * part;
+        let seen = Seen {
+            left: Duration::from_secs_f64((free - cost / part).max(0.0)),
+            ..seen(now, cost / part, line.len())
+        };
+        law.share.learn(seen.now, || Duration::from_secs_f64(cpu.max(0.0)), 1);
+        if law.has_room(&seen, TARGET) {
+            law.stand(&seen, false);
+            line.push_back(now);
+        } else {
+            law.come(&seen);
+            refused += 1;
+        }
+    }
+    refused
+}
+
+#[test]
+fn refuses_nobody_because_other_processes_have_the_cores() {
+    for part in [0.05, 0.2, 0.34] {
+        assert_eq!(refused_beside_others(part, 0.75 * part * 1000.0), 0, "{part}");
+    }
+}
+
+#[test]
+fn refuses_what_is_too_much_beside_other_processes() {
+    assert!(refused_beside_others(0.34, 4.0 * 340.0) > 30_000);
+}
+
+#[test]
+fn a_wait_counts_as_far_as_the_process_ran_meanwhile() {
+    let law = |part| Law { share: OwnShare { part, sampled: None }, ..Law::default() };
+    // Sixty wait, each for two milliseconds of a machine that is busy with others.
+    let long = seen(1.0, 0.002, 60);
+    let held = |part| Law { held: Some(Held { since: Duration::ZERO, came: 0 }), ..law(part) };
+    assert!(!law(1.0).has_room(&long, TARGET) && law(0.4).has_room(&long, TARGET));
+    assert!(!held(1.0).has_room(&long, TARGET) && !held(0.4).has_room(&long, TARGET));
+    let mut share = OwnShare::default();
+    let mut learn = |millis: u64, cpu: u64| {
+        share.learn(Duration::from_millis(millis), || Duration::from_millis(cpu), 2);
+        share.part
+    };
+    assert_eq!([learn(0, 0), learn(10, 5), learn(100, 50), learn(200, 250)], [0.0, 0.0, 0.25, 1.0]);
+    assert_eq!(learn(300, 250), LEAST_SHARE);
+    assert_eq!(learn(3_000, 260), 0.0, "idle for long");
+}
+
 #[tokio::test]
 async fn who_came_first_runs_first() {
     let line = Line::new(1);
@@ -145,9 +211,15 @@ async fn who_gives_up_leaves_the_line() {
     assert_eq!(line.0.waiting.load(Relaxed), 0);
 }
 
+/// A machine on which nobody else wants the cores.
+fn is_alone(line: &Line) {
+    line.0.law().share = OwnShare { part: 1.0, sampled: Some((Duration::MAX, Duration::ZERO)) };
+}
+
 #[tokio::test]
 async fn a_line_that_is_too_long_says_so_at_once() {
     let line = Line::new(1);
+    is_alone(&line);
     line.keep_to(Some(TARGET));
     line.0.takes.store(nanos(2 * TARGET), Relaxed);
     let _first = line.stand().await.unwrap();
@@ -163,6 +235,7 @@ async fn a_line_that_is_too_long_says_so_at_once() {
 async fn one_that_the_machine_held_up_makes_a_line_no_longer() {
     let mut line = Line::new(1);
     Arc::get_mut(&mut line.0).unwrap().opened -= 2 * TARGET;
+    is_alone(&line);
     line.keep_to(Some(TARGET));
     line.0.takes.store(nanos(Duration::from_micros(200)), Relaxed);
     let mut first = line.stand().await.unwrap();
