@@ -4,7 +4,8 @@
 //! What is measured is the gateway's own queue, as in DAGOR (Zhou et al., "Overload Control for Scaling
 //! WeChat Microservices", SoCC 2018), and not how long answers take: a slow service behind the gateway is
 //! no overload of the gateway. A probe (`shed/probe.rs`) goes through the runtime as every request does
-//! and tells how long that took.
+//! and tells how long that took. Nor is it one where other processes have the processors: of a wait counts as much as the
+//! gateway's threads ran meanwhile (`shed/own.rs`).
 //!
 //! When to begin is CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
 //! short for a whole [`INTERVAL`]; a burst passes. How much to take from then on is a rate, and follows
@@ -21,10 +22,11 @@
 //! A request costs two additions while nothing is shed, and no lock ever.
 
 mod law;
+mod own;
 mod probe;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -66,10 +68,17 @@ pub(crate) struct Load {
     every: AtomicU64,
     /// When the next one may be taken, in nanoseconds.
     next: AtomicU64,
-    /// Since when the probe waits, in nanoseconds; 0 while it does not.
+    /// Since when the probe waits, in nanoseconds, and the CPU time of the process at that moment; 0 while it does not.
     waits: AtomicU64,
-    /// How long it waited last, in nanoseconds; the longest there is before it has waited once.
+    waits_cpu: AtomicU64,
+    /// How long it waited last, in nanoseconds; the longest there is before it has waited once. And how much of that was the
+    /// gateway's own work.
     waited: AtomicU64,
+    own_wait: AtomicU64,
+    /// The threads that requests run on.
+    threads: AtomicU32,
+    /// What tells the CPU time of the process.
+    cpu_time: fn() -> Duration,
     /// The longest delay that is good, in nanoseconds; 0 where nothing is to be shed.
     target: AtomicU64,
     /// The probe sleeps while nothing happens, and where nothing is to be shed.
@@ -117,7 +126,8 @@ impl Shed {
         }
         let before = load.in_flight.fetch_add(1, Relaxed);
         let taken = Taken(Arc::clone(load));
-        if before >= self.max_in_flight || !way() || !load.has_room(now) {
+        let has_room = || load.has_room(now) || (before == 0 && load.is_empty());
+        if before >= self.max_in_flight || !way() || !has_room() {
             load.refused.fetch_add(1, Relaxed);
             return Err(Overloaded);
         }
@@ -137,6 +147,12 @@ impl Shed {
         let (waited, since) = (load.waited.load(Relaxed), load.waits.load(Relaxed));
         let waits = || nanos(load.opened.elapsed()).saturating_sub(since);
         load.is_watched() && waited <= nanos(PROMPT) && (since == 0 || waits() <= nanos(PROMPT))
+    }
+
+    /// How many requests are under way.
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.load.in_flight.load(Relaxed)
     }
 
     /// A connection has its first turn.
@@ -166,7 +182,11 @@ impl Load {
             every: AtomicU64::new(0),
             next: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            waits_cpu: AtomicU64::new(0),
             waited: AtomicU64::new(u64::MAX),
+            own_wait: AtomicU64::new(u64::MAX),
+            threads: AtomicU32::new(1),
+            cpu_time: own::cpu_time,
             target: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
             wake: Arc::default(),
@@ -176,6 +196,21 @@ impl Load {
     /// Whether anything may be shed.
     fn is_watched(&self) -> bool {
         self.target.load(Relaxed) > 0
+    }
+
+    /// The probe begins to wait.
+    fn begin_wait(&self, now: Instant, cpu: Duration) {
+        self.waits_cpu.store(nanos(cpu), Relaxed);
+        self.waits.store(nanos(now.saturating_duration_since(self.opened)), Relaxed);
+    }
+
+    /// Whether nothing of the gateway's own waits for a thread, as far as the probe has seen.
+    fn is_empty(&self) -> bool {
+        self.waits.load(Relaxed) == 0 && self.own_wait.load(Relaxed) <= nanos(law::good(self.target()))
+    }
+
+    fn target(&self) -> Duration {
+        Duration::from_nanos(self.target.load(Relaxed))
     }
 
     /// Whether the rate has room for one more. (GCRA, see `rights/rates.rs`.)
@@ -196,8 +231,13 @@ impl Load {
     /// Whether the probe has waited for so long already that nothing is to be taken before it is through.
     fn is_stuck(&self, now: u64) -> bool {
         let since = self.waits.load(Relaxed);
-        let target = Duration::from_nanos(self.target.load(Relaxed));
-        since > 0 && law::closes(Duration::from_nanos(now.saturating_sub(since)), target)
+        let wall = Duration::from_nanos(now.saturating_sub(since));
+        // The clock of the CPU is a system call: it is asked only where the wait is long by the wall clock.
+        since > 0 && law::closes(wall, self.target()) && {
+            let cpu = (self.cpu_time)().saturating_sub(Duration::from_nanos(self.waits_cpu.load(Relaxed)));
+            let threads = self.threads.load(Relaxed);
+            law::closes(own::Elapsed { wall, cpu }.own(threads), self.target())
+        }
     }
 
     /// Takes only so many a second from now on; `None` for all.

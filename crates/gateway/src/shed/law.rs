@@ -143,7 +143,12 @@ pub(super) fn closes(delay: Duration, target: Duration) -> bool {
     excess(delay, target) > CLOSE - 1.0
 }
 
+/// The longest delay that is good while something is shed.
+pub(super) fn good(target: Duration) -> Duration {
+    target.mul_f64(HOLD)
+}
+
 /// How far a delay is above what is good while something is shed: 0 for not at all, 1 for twice.
 fn excess(delay: Duration, target: Duration) -> f64 {
-    delay.as_secs_f64() / (target.as_secs_f64() * HOLD) - 1.0
+    delay.as_secs_f64() / good(target).as_secs_f64() - 1.0
 }

@@ -1,8 +1,8 @@
 //! How long the gateway's own queue is: the time that a task which is ready waits for a thread.
 //!
 //! The probe gives its place up and is run again once the thread has looked for new input and has been
-//! through its queue: the very way of a request from its socket to its first line of code. While no
-//! requests come, or nothing is to be shed, it sleeps.
+//! through its queue: the very way of a request from its socket to its first line of code. Of that time counts in which the
+//! gateway itself was at work (`own.rs`). While no requests come, or nothing is to be shed, it sleeps.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 use super::law::{Law, Seen};
+use super::own::{Elapsed, cpu_time};
 use super::{Load, nanos};
 
 /// From one probe to the next.
@@ -29,22 +30,30 @@ fn queued(passed: u64, since: Duration) -> Duration {
 /// Probes until the load is nobody's any more.
 pub(super) async fn watch(weak: Weak<Load>) {
     let mut law = Law::default();
-    let (mut last, mut idle) = (Instant::now(), 0);
+    if let Some(load) = weak.upgrade() {
+        let threads = Handle::current().metrics().num_workers();
+        load.threads.store(u32::try_from(threads).unwrap_or(u32::MAX), Relaxed);
+    }
+    let (mut last, mut idle) = ((Instant::now(), cpu_time()), 0);
     let mut counted = (0, 0, 0);
     loop {
         tokio::time::sleep(EVERY).await;
         let Some(load) = weak.upgrade() else { return };
-        let begun = Instant::now();
-        load.waits.store(nanos(begun.saturating_duration_since(load.opened)), Relaxed);
+        let (begun, cpu) = (Instant::now(), cpu_time());
+        load.begin_wait(begun, cpu);
         tokio::task::yield_now().await;
-        let now = Instant::now();
+        let (now, used) = (Instant::now(), cpu_time());
         load.waits.store(0, Relaxed);
         let count = (load.taken.load(Relaxed), load.refused.load(Relaxed), load.connected.load(Relaxed));
         let (taken, refused) = (count.0.saturating_sub(counted.0), count.1.saturating_sub(counted.1));
-        let connected = count.2.saturating_sub(counted.2);
-        let since = now - last;
-        let delay = (now - begun).max(queued(taken + refused + connected, since));
-        load.waited.store(nanos(delay), Relaxed);
+        let passed = taken + refused + count.2.saturating_sub(counted.2);
+        let threads = load.threads.load(Relaxed);
+        let waited = Elapsed { wall: now - begun, cpu: used.saturating_sub(cpu) };
+        let between = Elapsed { wall: now - last.0, cpu: used.saturating_sub(last.1) };
+        let since = between.wall;
+        load.waited.store(nanos(waited.wall.max(queued(passed, since))), Relaxed);
+        let delay = waited.own(threads).max(queued(passed, between.own(threads)));
+        load.own_wait.store(nanos(delay), Relaxed);
         let seen = Seen { delay, since, taken, refused };
         let was = load.every.load(Relaxed) > 0;
         let rate = match load.target.load(Relaxed) {
@@ -55,7 +64,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
         if was != rate.is_some() {
             tracing::warn!(shedding = rate.is_some(), "the gateway's load has changed");
         }
-        (last, counted) = (now, count);
+        (last, counted) = ((now, used), count);
         idle = if taken + refused == 0 || !load.is_watched() { idle + 1 } else { 0 };
         if idle >= IDLE && rate.is_none() {
             let wake = Arc::clone(&load.wake);
@@ -64,7 +73,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
             wake.notified().await;
             let Some(load) = weak.upgrade() else { return };
             load.asleep.store(false, Relaxed);
-            (last, idle) = (Instant::now(), 0);
+            (last, idle) = ((Instant::now(), cpu_time()), 0);
         }
     }
 }

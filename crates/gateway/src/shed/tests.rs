@@ -2,6 +2,7 @@
 //! certain time, and to refuse one costs little.
 
 use super::law::{Law, Seen};
+use super::own::Elapsed;
 use super::*;
 
 const TARGET: Duration = Duration::from_millis(50);
@@ -39,7 +40,9 @@ impl Minute {
 /// Requests come at this rate, evenly and in small heaps; each takes so many seconds of the thread.
 fn minute(per_second: f64, cost: f64, refusal: f64) -> Minute {
     let start = Instant::now();
-    let load = Load::new(start);
+    // A machine of its own: the CPU time of its thread is the time.
+    let mut load = Load::new(start);
+    load.cpu_time = || Duration::from_secs(1 << 20);
     load.target.store(nanos(TARGET), Relaxed);
     let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
     let (mut law, mut minute) = (Law::default(), Minute::default());
@@ -100,6 +103,87 @@ fn what_can_be_done_is_never_refused() {
         assert_eq!(minute.refused, 0, "at {part}");
         assert!(minute.percentile(1.0) < 5.0);
     }
+}
+
+/// A machine on which other processes leave a thread `turn` seconds and then have the processor for `pause` seconds.
+#[derive(Clone, Copy)]
+struct Shared {
+    turn: f64,
+    pause: f64,
+}
+
+impl Shared {
+    /// When so much CPU time has been used that is begun at this moment.
+    fn end(self, now: f64, cpu: f64) -> f64 {
+        let cycle = self.turn + self.pause;
+        // Turns that are over, and what is left of the one that goes on.
+        let (turns, at) = ((now / cycle).floor(), now - (now / cycle).floor() * cycle);
+        let used = at.min(self.turn) + cpu;
+        let more = (used / self.turn).floor();
+        (turns + more) * cycle + (used - more * self.turn)
+    }
+
+    /// A minute of requests that each take `cost`: the next one begins `gap` after the answer. Whether anything is shed, if
+    /// waits count as far as they are the gateway's own, or else as they are.
+    fn sheds(self, cost: f64, gap: f64, counts_own: bool) -> bool {
+        let (mut law, mut now, mut next, mut last, mut last_cpu) = (Law::default(), 0.0, 0.0, 0.0, 0.0);
+        let (mut cpu, mut taken) = (0.0, 0);
+        while now < 60.0 {
+            // The probe is ready behind the request that is there, if one is.
+            let begun: f64 = now;
+            let (ready_at, before) = (begun, cpu);
+            let mut free = begun;
+            if next <= begun {
+                free = self.end(begun, cost);
+                (cpu, taken, next) = (cpu + cost, taken + 1, free + gap);
+            }
+            let ran = self.end(free, 1e-6);
+            cpu += 1e-6;
+            let elapsed = |from: f64, cpu_then: f64| Elapsed {
+                wall: Duration::from_secs_f64(ran - from),
+                cpu: Duration::from_secs_f64(cpu - cpu_then),
+            };
+            let (waited, between) = (elapsed(ready_at, before), elapsed(last, last_cpu));
+            let delay = if counts_own { waited.own(1) } else { waited.wall };
+            let seen = Seen { delay, since: between.wall, taken, refused: 0 };
+            if law.learn(seen, TARGET).is_some() {
+                return true;
+            }
+            (last, last_cpu, taken) = (ran, cpu, 0);
+            now = self.end(ran + 0.002, 1e-6);
+        }
+        false
+    }
+}
+
+#[test]
+fn other_processes_make_no_overload_of_a_sequential_client() {
+    // Two others on the core, and so many that each waits for a tenth of a second.
+    for (turn, pause) in [(0.003, 0.006), (0.003, 0.06), (0.002, 0.15)] {
+        let machine = Shared { turn, pause };
+        for (cost, gap) in [(0.0002, 0.0), (0.001, 0.001), (0.003, 0.0)] {
+            assert!(!machine.sheds(cost, gap, true), "{turn} {pause} {cost} {gap}");
+        }
+    }
+    // As the clock on the wall has it, this was an overload.
+    assert!(Shared { turn: 0.002, pause: 0.15 }.sheds(0.003, 0.0, false));
+}
+
+#[test]
+fn who_is_alone_is_taken_whatever_the_rate() {
+    let shed = Shed::new(&ShedConfig::default(), None);
+    let now = Instant::now();
+    shed.load.keep_to(Some(0.0));
+    assert!(shed.admit(now, || true).is_err(), "nothing is known of the queue");
+    shed.load.own_wait.store(0, Relaxed);
+    let alone = shed.admit(now, || true).unwrap();
+    assert!(shed.admit(now, || true).is_err(), "two are not alone");
+    drop(alone);
+    shed.load.begin_wait(now, Duration::ZERO);
+    assert!(shed.admit(now, || true).is_err(), "the probe waits for others");
+    shed.load.waits.store(0, Relaxed);
+    shed.load.own_wait.store(nanos(TARGET), Relaxed);
+    assert!(shed.admit(now, || true).is_err(), "the last probe waited for others");
 }
 
 #[test]
