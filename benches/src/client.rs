@@ -6,6 +6,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder};
@@ -18,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// What goes wrong between a client and a server.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,7 @@ pub struct Client {
     host: HeaderValue,
     /// The last one used is the first one taken.
     idle: Mutex<Vec<Connection>>,
+    opened: AtomicUsize,
 }
 
 /// An answer, read to its end.
@@ -103,6 +105,8 @@ async fn all(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
+/// How many connections come from one address of the loopback.
+const PER_ADDRESS: usize = 1_000;
 /// The most that an answer without duplicates may come to.
 const EXPANDED: usize = 64 << 20;
 
@@ -113,7 +117,12 @@ impl Client {
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         let host = HeaderValue::try_from(address.to_string());
-        Self { address, host: host.unwrap_or(HeaderValue::from_static("localhost")), idle: Mutex::default() }
+        Self {
+            address,
+            host: host.unwrap_or(HeaderValue::from_static("localhost")),
+            idle: Mutex::default(),
+            opened: AtomicUsize::new(0),
+        }
     }
 
     /// Where the server is.
@@ -178,12 +187,25 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
-        let stream = TcpStream::connect(self.address).await?;
+        let stream = self.connect_from_own_address().await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         // What ends the connection also fails the request on it, whose sender is told.
         tokio::spawn(connection);
         Ok(sender)
+    }
+
+    /// A connection to this machine from the next of its addresses once one has [`PER_ADDRESS`]: a gateway lets in so many
+    /// of each.
+    async fn connect_from_own_address(&self) -> Result<TcpStream, std::io::Error> {
+        let number = self.opened.fetch_add(1, Relaxed) / PER_ADDRESS;
+        let last = 1 + u8::try_from(number % 250).unwrap_or_default();
+        if !self.address.ip().is_loopback() || self.address.is_ipv6() {
+            return TcpStream::connect(self.address).await;
+        }
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from(([127, 0, 0, last], 0)))?;
+        socket.connect(self.address).await
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {

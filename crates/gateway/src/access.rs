@@ -243,6 +243,11 @@ impl Entry {
         Response::from_parts(head, Logged { body, entry: self })
     }
 
+    /// The answer is made to its end: whoever takes it slowly keeps nobody else from being answered.
+    fn finish_work(&mut self) {
+        (self.taken, self.held) = (None, None);
+    }
+
     fn seen(&mut self, took: Duration) -> Seen {
         Seen {
             method: self.method.clone(),
@@ -448,7 +453,12 @@ impl http_body::Body for Logged {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
-            Some(Ok(frame)) => self.entry.sent += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Ok(frame)) => {
+                self.entry.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if self.body.is_end_stream() {
+                    self.entry.finish_work();
+                }
+            }
             Some(Err(_)) => self.entry.ended = Ended::Broken,
             None => self.entry.ended = Ended::Well,
         }

@@ -86,6 +86,7 @@ impl Life {
             ports: ports(config, previous)?,
             trusted: TrustedProxies::new(&config.trusted_proxies),
             drain: config.drain.clone(),
+            connections: config.connections,
             services: builder.services,
             offload: builder.offload,
             runtime: builder.runtime,

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 use http::HeaderMap;
 
 use crate::server::Certificate;
+use crate::server::limiter::{ConnectionPermit, LimitReached, RequestPermit, UnsentPermit};
 use crate::trusted::TrustedProxies;
 
 /// The other end of a connection, as one request knows it.
@@ -35,6 +36,8 @@ pub(crate) struct Link {
     secured: OnceLock<Secured>,
     unread: AtomicBool,
     has_begun: AtomicBool,
+    /// What it counts in; `None` in tests.
+    permit: Option<Arc<ConnectionPermit>>,
 }
 
 /// What is known of an encrypted connection.
@@ -48,6 +51,12 @@ pub(crate) struct Secured {
 impl Client {
     pub(crate) fn new(address: SocketAddr, link: Arc<Link>) -> Self {
         Self { address, peer: address.ip(), is_trusted: false, is_doubtful: false, link }
+    }
+
+    /// One that counts in nothing.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self::new(([127, 0, 0, 1], 1).into(), Arc::new(Link::new(None, None)))
     }
 
     /// Whether the connection is encrypted.
@@ -91,6 +100,24 @@ impl Client {
         Self { is_doubtful, ..self.clone() }
     }
 
+    /// A request of this client begins over HTTP/2.
+    pub(crate) fn request_permit(&self) -> Option<RequestPermit> {
+        self.link.permit.as_ref().map(ConnectionPermit::request)
+    }
+
+    /// Whether its address has more requests under way than it may have.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.link.permit.as_ref().is_some_and(|permit| permit.is_crowded())
+    }
+
+    /// Keeps so many bytes of an answer until the client takes them.
+    ///
+    /// # Errors
+    /// When too many are kept for it already.
+    pub(crate) fn keep(&self, bytes: u64) -> Result<Option<UnsentPermit>, LimitReached> {
+        self.link.permit.as_ref().map(|permit| permit.keep(bytes)).transpose()
+    }
+
     /// What it shares with its connection.
     pub(crate) fn link(&self) -> Arc<Link> {
         Arc::clone(&self.link)
@@ -109,8 +136,8 @@ impl Client {
 }
 
 impl Link {
-    /// That of a connection that was taken here.
-    pub(crate) fn new(local: Option<SocketAddr>) -> Self {
+    /// That of a connection that was taken here, and counts in this.
+    pub(crate) fn new(local: Option<SocketAddr>, permit: Option<Arc<ConnectionPermit>>) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Relaxed);
         Self {
@@ -119,6 +146,7 @@ impl Link {
             secured: OnceLock::new(),
             unread: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
+            permit,
         }
     }
 

@@ -7,6 +7,7 @@
 
 pub(crate) mod beside;
 mod check;
+mod connections;
 mod listen;
 mod mistake;
 mod schema;
@@ -35,6 +36,7 @@ pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, 
 pub use crate::rights::config::{RateConfig, RightsConfig, RowConfig};
 pub use crate::shed::ShedConfig;
 pub use crate::trace::TracesConfig;
+pub use connections::ConnectionsConfig;
 pub use listen::{
     CertificateConfig, ClientCertificatesConfig, EachListenerConfig, ListenConfig, ListenerConfig, TlsConfig,
 };
@@ -49,6 +51,9 @@ pub struct Config {
     /// Where the gateway listens: `0.0.0.0:8080`, or a list of addresses.
     #[serde(default = "Config::default_listen")]
     pub listen: ListenConfig,
+    /// How much of the gateway clients may take at once: connections, TLS handshakes, requests over HTTP/2, bytes of answers.
+    #[serde(default)]
+    pub connections: ConnectionsConfig,
     /// The proxies before the gateway whose word about clients' addresses is believed: `10.0.0.0/8`.
     #[serde(default)]
     pub trusted_proxies: Vec<String>,

@@ -7,12 +7,18 @@ use services::headers::Only;
 
 use crate::refusal::Refusal;
 
+/// The most fields of a head.
+pub(crate) const MAX_FIELDS: usize = 100;
+
 /// Whether a request is one.
 ///
 /// # Errors
 /// The first reason why it is none.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Refusal> {
     let said = Said::of(request);
+    if said.fields > MAX_FIELDS {
+        return Err(Refusal::HeadTooLarge);
+    }
     framing(&said)?;
     target(request)?;
     host(request, &said)?;
@@ -26,12 +32,15 @@ struct Said<'a> {
     coding: Only<'a>,
     /// Something else than to be told to go on.
     expects_else: bool,
+    /// How many there are; the crumbs of a cookie (RFC 9113, 8.2.3) are one.
+    fields: usize,
 }
 
 impl<'a> Said<'a> {
     fn of<B>(request: &'a Request<B>) -> Self {
         let mut said = Self::default();
         for (name, value) in request.headers() {
+            said.fields += usize::from(*name != header::COOKIE);
             if *name == header::HOST {
                 said.host.add(value);
             } else if *name == header::TRANSFER_ENCODING {

@@ -18,10 +18,10 @@ mod tests;
 
 use std::time::Instant;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, BodyStream, StreamBody};
 use services::{Body, body};
 
 use coding::Coding;
@@ -29,10 +29,14 @@ use compressed::Compressed;
 use config::CompressConfig;
 use dedup::Forms;
 
+use crate::client::Client;
 use crate::config::RouteConfig;
+use crate::unsent;
 
 pub(crate) use head::vary;
 
+/// What an encoder counts as while its answer is on the way: its window and its tables.
+const ENCODER: u64 = 1 << 20;
 /// A longer text is compressed in pieces, between which others have their turn.
 const WHOLE: u64 = 64 << 10;
 
@@ -95,6 +99,7 @@ impl Encoding {
         asked: Asked,
         until: Option<Instant>,
         mut response: Response<Body>,
+        client: &Client,
     ) -> Response<Body> {
         if response.status() == StatusCode::NOT_MODIFIED {
             let headers = response.headers_mut();
@@ -109,8 +114,9 @@ impl Encoding {
                 None => dedup::offered(asked.is_head, response),
             };
         }
+        let response = unsent::keep(response, client);
         match &self.compress {
-            Some(compress) => compress.apply(&asked, response),
+            Some(compress) => compress.apply(&asked, response, client),
             None => response,
         }
     }
@@ -127,7 +133,7 @@ impl Encoding {
 }
 
 impl Compress {
-    fn apply(&self, asked: &Asked, mut response: Response<Body>) -> Response<Body> {
+    fn apply(&self, asked: &Asked, mut response: Response<Body>, client: &Client) -> Response<Body> {
         let size = size(&response, asked.is_head);
         if size.is_some_and(|size| size < self.min.max(1))
             || !head::is_open(&response)
@@ -142,7 +148,7 @@ impl Compress {
                 head::encode(response.headers_mut(), coding);
                 response.map(|_| body::empty())
             }
-            Some(coding) => compressed(coding, size, response),
+            Some(coding) => compressed(coding, size, response, client),
         }
     }
 }
@@ -154,7 +160,13 @@ fn size(response: &Response<Body>, is_head: bool) -> Option<u64> {
 }
 
 /// The answer with its text compressed: at once where it is there and not long, or else as it comes.
-fn compressed(coding: Coding, size: Option<u64>, response: Response<Body>) -> Response<Body> {
+/// It stays as it is where the client has yet to take too much already.
+fn compressed(
+    coding: Coding,
+    size: Option<u64>,
+    response: Response<Body>,
+    client: &Client,
+) -> Response<Body> {
     let (mut head, mut body) = response.into_parts();
     let is_short = size.is_some_and(|size| size <= WHOLE);
     let first = if is_short { body.frame().now_or_never().flatten() } else { None };
@@ -168,6 +180,10 @@ fn compressed(coding: Coding, size: Option<u64>, response: Response<Body>) -> Re
         head::encode(&mut head.headers, coding);
         return Response::from_parts(head, body::full(shorter));
     }
+    let Ok(permit) = client.keep(ENCODER) else {
+        let frames = stream::iter(first).chain(BodyStream::new(body));
+        return Response::from_parts(head, StreamBody::new(frames).boxed_unsync());
+    };
     head::encode(&mut head.headers, coding);
-    Response::from_parts(head, Compressed::new(coding, size, first, body).boxed_unsync())
+    Response::from_parts(head, Compressed::new(coding, size, first, body, permit).boxed_unsync())
 }

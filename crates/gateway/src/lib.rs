@@ -48,6 +48,7 @@ mod server;
 mod shed;
 mod trace;
 mod trusted;
+mod unsent;
 mod way;
 
 #[cfg(test)]

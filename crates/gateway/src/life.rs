@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::access::{Audience, BodyFault, Entry, Logged};
 use crate::client::Client;
-use crate::config::DrainConfig;
+use crate::config::{ConnectionsConfig, DrainConfig};
 use crate::conform;
 use crate::cors::{self, From as Comes};
 use crate::identity::{Identity, Who};
@@ -28,6 +28,7 @@ use crate::routes::{Route, Routes};
 use crate::server::Ports;
 use crate::shed::Shed;
 use crate::trusted::TrustedProxies;
+use crate::unsent;
 use crate::way::Way;
 
 /// The methods that some route may serve.
@@ -43,6 +44,8 @@ pub(crate) struct Life {
     pub(crate) rights: Arc<Table>,
     pub(crate) ports: Ports,
     pub(crate) trusted: TrustedProxies,
+    /// What new connections may take.
+    pub(crate) connections: ConnectionsConfig,
     /// How the gateway ends while this config is in force.
     pub(crate) drain: DrainConfig,
     // What the next config takes over as far as it still asks for it: see `build.rs`.
@@ -125,7 +128,9 @@ impl Life {
         let asked = route.as_ref().ok().map(|route| route.encoding.asked(&request));
         let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
         let comes = origins.judge(&request);
-        let has_room = || route.as_ref().map_or(true, |route| route.way.has_room(entry.began));
+        let has_room = || {
+            !entry.client.is_crowded() && route.as_ref().map_or(true, |route| route.way.has_room(entry.began))
+        };
         let answer = match (self.shed.admit(entry.began, has_room), &route) {
             (Err(Overloaded), _) => Ok(respond::overloaded()), // admit
             (Ok(taken), route) => {
@@ -146,7 +151,9 @@ impl Life {
         if let Ok(route) = &route {
             route.way.complete(&entry, response.headers_mut());
             let until = entry.budget.as_ref().map(|budget| budget.deadline);
-            response = route.encoding.encode(asked.unwrap_or_default(), until, response).await; // encode
+            response = route.encoding.encode(asked.unwrap_or_default(), until, response, &entry.client).await; // encode
+        } else {
+            response = unsent::keep(response, &entry.client);
         }
         entry.end(response) // log
     }
@@ -187,7 +194,7 @@ impl Life {
             Way::Catalogue(catalogue) => {
                 let readable = catalogue.readable(|path| self.rights.opens(&who, path));
                 request.extensions_mut().insert(readable);
-                Permit::default()
+                self.rights.charge(&who, entry.client.address.ip(), entry.began)?
             }
             _ => self.permit(&who, route, entry)?, // rights
         };

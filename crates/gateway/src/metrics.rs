@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::server::limiter::ClientLimiter;
 use crate::trace::Tally;
 
 pub(crate) use page::Page;
@@ -32,6 +33,8 @@ pub(crate) struct Metrics {
     connections: [Connections; PROTOCOLS.len()],
     /// Spans of traces.
     pub(crate) spans: Arc<Tally>,
+    /// What clients take of the gateway.
+    pub(crate) limiter: Arc<ClientLimiter>,
 }
 
 /// A route's path and way.
@@ -58,6 +61,7 @@ impl Default for Metrics {
             problems: Mutex::default(),
             connections: Default::default(),
             spans: Arc::default(),
+            limiter: Arc::default(),
         }
     }
 }
@@ -111,6 +115,7 @@ impl Metrics {
             of.accepted.load(Relaxed).saturating_sub(ended)
         });
         page.gauge("orfa_connections_open", "Connections of clients that are open", open)?;
+        self.limiter.write(page)?;
         let spans = [
             ("exported", &self.spans.exported),
             ("dropped", &self.spans.dropped),

@@ -118,16 +118,21 @@ impl Table {
                 _ => Not::Permitted(Denied::Route(called(&who.caller))),
             });
         }
-        let mut permit =
-            Permit { rights: row.rights.clone(), limits: row.limits.clone(), ..Permit::default() };
-        if let Some(rate) = &row.rate {
-            let owner = Owner::of(&who.caller, address);
-            let taken = self.accounts.take(&owner, rate, now);
-            let (held, bill) = taken.map_err(|over| Not::Permitted(Denied::Rate(over)))?;
-            permit.held = held;
-            permit.payer = bill.map(|bill| bill as Arc<dyn Payer>);
-        }
-        Ok(permit)
+        let charged = self.charge(who, address, now).map_err(Not::Permitted)?;
+        Ok(Permit { rights: row.rights.clone(), limits: row.limits.clone(), ..charged })
+    }
+
+    /// Charges a caller for a request, whatever it is for: of rights, it has none.
+    ///
+    /// # Errors
+    /// When its rate is used up.
+    pub(crate) fn charge(&self, who: &Who, address: IpAddr, now: Instant) -> Result<Permit, Denied> {
+        let Some(rate) = self.row(who).and_then(|row| row.rate.as_ref()) else {
+            return Ok(Permit::default());
+        };
+        let taken = self.accounts.take(&Owner::of(&who.caller, address), rate, now);
+        let (held, bill) = taken.map_err(Denied::Rate)?;
+        Ok(Permit { held, payer: bill.map(|bill| bill as Arc<dyn Payer>), ..Permit::default() })
     }
 
     /// Whether a caller may use a route at all; that costs it nothing.

@@ -1,11 +1,13 @@
 //! The first phase: connections. HTTP/1.1 and HTTP/2 share each port, in clear text or over TLS.
 //!
-//! One of them is `connection.rs`; how HTTP/1.1 is spoken is `http1.rs`, HTTP/2 is left to hyper; how they end is
-//! `drain.rs`.
+//! One of them is `connection.rs`; how HTTP/1.1 is spoken is `http1.rs`, how HTTP/2 is `http2.rs`; how many there may be is
+//! `limiter.rs`; how they end is `drain.rs`.
 
 mod awaited;
 mod connection;
 mod http1;
+mod http2;
+pub(crate) mod limiter;
 mod linger;
 mod patient;
 mod ports;
@@ -13,18 +15,20 @@ mod stall;
 mod tls;
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::drain::{Drained, Ending, Phase, Stop, cut_off, drain};
 use crate::life::Current;
 use crate::listen::{BACKLOG, Listener, Listeners};
 use crate::readiness::State;
-use connection::{Connection, Protocols};
+use connection::Connection;
 use ports::Port;
 
 #[cfg(test)]
@@ -37,10 +41,16 @@ pub(crate) use tls::Certificate;
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a client may take nothing of its answer: longer than a phone is in a tunnel.
 const UNREAD: Duration = Duration::from_secs(60);
+/// How long a client that has begun to speak may take to come to its request: a TLS handshake of several
+/// round trips, on a line that loses packets.
+const GREETING: Duration = Duration::from_secs(10);
 /// The largest head of a request: four times what common servers take, for large cookies.
 pub(crate) const MAX_HEAD: usize = 64 << 10;
 /// How long to wait when the system has no more file descriptors.
 const BREATHER: Duration = Duration::from_millis(50);
+
+/// Why a connection broke.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves until it is to stop, then drains.
 pub(crate) async fn serve(
@@ -70,22 +80,25 @@ pub(crate) async fn serve(
 
 /// Accepts on every socket until the gateway drains.
 async fn accept_all(current: Arc<Current>, listeners: Listeners, ending: &Ending) {
-    let protocols = Arc::new(Protocols::new());
-    let accept = |listener| accept(&current, listener, &protocols, ending);
+    let accept = |listener| accept(&current, listener, ending);
     futures_util::future::join_all(listeners.into_vec().into_iter().map(accept)).await;
 }
 
-async fn accept(current: &Arc<Current>, listener: Listener, protocols: &Arc<Protocols>, ending: &Ending) {
+async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
     let name = listener.name().to_owned();
     let listener = match listener.into_tokio() {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "a socket can't be served"),
     };
-    let take = |(stream, address)| {
-        let Some(port) = current.life().ports.get(&name).cloned() else { return };
-        let (current, protocols) = (Arc::clone(current), Arc::clone(protocols));
+    let take = |(stream, address): (TcpStream, SocketAddr)| {
+        let life = current.life();
+        let Some(port) = life.ports.get(&name).cloned() else { return };
+        let (peer, limiter) = (address.ip(), &life.audience.metrics.limiter);
+        // Who is not let in sees the connection closed.
+        let Ok(permit) = limiter.connect(peer, life.trusted.believe(peer), &life.connections) else { return };
         let (phase, open) = (ending.phase(), ending.open());
-        let connection = Connection { current, address, port, phase, open, protocols };
+        let (current, permit) = (Arc::clone(current), Arc::new(permit));
+        let connection = Connection { current, address, permit, port, phase, open };
         tokio::spawn(connection.run(stream));
     };
     let mut phase = ending.phase();

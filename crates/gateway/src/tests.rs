@@ -3,7 +3,8 @@
 mod drain;
 mod faults;
 mod filters;
-mod frames;
+pub(crate) mod frames;
+mod limits;
 mod reload;
 mod rig;
 mod shed;

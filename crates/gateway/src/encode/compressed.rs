@@ -13,6 +13,7 @@ use services::Body;
 use services::body::Error;
 
 use super::coding::{Coding, Encoder};
+use crate::server::limiter::UnsentPermit;
 
 /// How much is compressed before others have their turn: half a millisecond for zstd, some for the others.
 const TURN: usize = 128 << 10;
@@ -33,6 +34,8 @@ pub(super) struct Compressed {
     done: usize,
     /// Whether something was written that may not have come out.
     is_held: bool,
+    /// For what the encoder keeps.
+    _permit: Option<UnsentPermit>,
 }
 
 enum State {
@@ -51,9 +54,10 @@ impl Compressed {
         size: Option<u64>,
         first: Option<Result<Frame<Bytes>, Error>>,
         body: Body,
+        permit: Option<UnsentPermit>,
     ) -> Self {
         let state = State::New(coding, size);
-        Self { state, first, body, piece: Bytes::new(), done: 0, is_held: false }
+        Self { state, first, body, piece: Bytes::new(), done: 0, is_held: false, _permit: permit }
     }
 
     fn encoder(&mut self) -> io::Result<&mut Encoder> {

@@ -50,7 +50,7 @@ fn asked(request: http::request::Builder, response: Response<Body>) -> Response<
 
 fn with(encoding: &Encoding, request: http::request::Builder, response: Response<Body>) -> Response<Body> {
     let asked = encoding.asked(&request.body(()).unwrap());
-    encoding.encode(asked, None, response).now_or_never().unwrap()
+    encoding.encode(asked, None, response, &Client::for_tests()).now_or_never().unwrap()
 }
 
 fn whole(response: Response<Body>) -> Bytes {
@@ -241,6 +241,7 @@ fn a_body_that_breaks_off_is_broken_and_not_ended() {
             size,
             None,
             StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync(),
+            None,
         );
         let read = body.collect().now_or_never().unwrap();
         assert_eq!(read.err().map(|error| error.to_string()).as_deref(), Some("gone"));
@@ -253,7 +254,8 @@ fn trailers_come_behind_the_end() {
         http::HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), "7".parse().unwrap())]);
     let frames = [Ok(Frame::data(Bytes::from("text"))), Ok(Frame::trailers(trailers.clone()))];
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-    let read = Compressed::new(Coding::Zstd, None, None, body).collect().now_or_never().unwrap().unwrap();
+    let read =
+        Compressed::new(Coding::Zstd, None, None, body, None).collect().now_or_never().unwrap().unwrap();
     assert_eq!(read.trailers(), Some(&trailers));
     assert_eq!(readable("zstd", &read.to_bytes()), b"text");
 }
@@ -273,7 +275,7 @@ proptest! {
         for coding in CODINGS {
             let frames = pieces.clone().into_iter().map(|piece| Ok(Frame::data(piece)));
             let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-            let compressed = Compressed::new(coding, knows.then_some(text.len() as u64), None, body);
+            let compressed = Compressed::new(coding, knows.then_some(text.len() as u64), None, body, None);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let encoded = runtime.block_on(compressed.collect()).unwrap().to_bytes();
             prop_assert_eq!(&readable(coding.name(), &encoded), &text);

@@ -3,7 +3,6 @@
 //! Which of the two it is, TLS has settled already (ALPN); in clear text a client of HTTP/2 begins with its
 //! preface (RFC 9113, section 3.4), and whatever begins otherwise is HTTP/1.1.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -12,14 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use http_body::Body as _;
-use http_body_util::{BodyExt, Either, Empty};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use services::Body;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -27,10 +19,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::awaited::Awaited;
+use super::limiter::ConnectionPermit;
 use super::linger::Lingering;
-use super::patient::Patient;
 use super::tls::{self, Tls};
-use super::{IDLE, MAX_HEAD, Port, http1, reached};
+use super::{BoxError, GREETING, IDLE, Port, http1, http2, reached};
 use crate::access::Logged;
 use crate::client::{Client, Link};
 use crate::drain::{Open, Phase};
@@ -38,26 +30,13 @@ use crate::life::Current;
 use crate::readiness::State;
 use crate::refusal::Refusal;
 
-/// How long a client that has begun to speak may take to come to its request: a TLS handshake of several
-/// round trips, on a line that loses packets.
-const GREETING: Duration = Duration::from_secs(10);
 /// What a connection gets that has not asked yet when the gateway stops listening: its request is likely
 /// to be on its way.
 const NEWCOMER: Duration = Duration::from_secs(1);
-/// How many requests one HTTP/2 connection may have under way: what RFC 9113 (6.5.2) calls the least that
-/// doesn't limit parallelism needlessly.
-const MAX_STREAMS: u32 = 100;
-/// How much of an answer one HTTP/2 stream buffers for a client that reads slowly.
-const MAX_SEND_BUFFER: usize = 64 << 10;
 /// What a client of HTTP/2 sends first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first byte of a TLS handshake (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
-
-/// How HTTP/2 is spoken.
-pub(super) struct Protocols {
-    http2: http2::Builder<TokioExecutor>,
-}
 
 /// A connection, and what it has to know.
 pub(super) struct Connection {
@@ -66,20 +45,7 @@ pub(super) struct Connection {
     pub(super) port: Port,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) open: Open,
-    pub(super) protocols: Arc<Protocols>,
-}
-
-impl Protocols {
-    pub(super) fn new() -> Self {
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
-        http2
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(MAX_STREAMS)
-            .max_send_buf_size(MAX_SEND_BUFFER)
-            .max_header_list_size(MAX_HEAD as u32)
-            .keep_alive_interval(IDLE);
-        Self { http2 }
-    }
+    pub(super) permit: Arc<ConnectionPermit>,
 }
 
 impl Connection {
@@ -88,7 +54,7 @@ impl Connection {
         // Without it an answer of two packets waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(first) = self.first_byte(&stream).await else { return };
-        let link = Arc::new(Link::new(stream.local_addr().ok()));
+        let link = Arc::new(Link::new(stream.local_addr().ok(), Some(Arc::clone(&self.permit))));
         let stream = Lingering::new(stream, Arc::clone(&link));
         let address = self.address;
         let served = match self.port.tls.clone() {
@@ -117,7 +83,9 @@ impl Connection {
     }
 
     async fn serve_secure(self, stream: Lingering, tls: &Tls, link: Arc<Link>) -> Result<(), BoxError> {
+        let Ok(handshake) = self.permit.handshake() else { return Ok(()) };
         let stream = timeout(GREETING, tls.acceptor().accept(stream)).await??;
+        drop(handshake);
         let (_, session) = stream.get_ref();
         link.secure(tls::secured(session));
         let is_http2 = tls::is_http2(session);
@@ -173,30 +141,20 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { current, mut phase, protocols, open: _open, .. } = self;
-        let link = Some(client.link());
-        let service = service_fn(move |request: Request<Incoming>| {
-            let (current, client) = (Arc::clone(&current), client.begin_request(false));
-            let request = request.map(|body| match body.is_end_stream() {
-                true => services::body::empty(),
-                false => body.map_err(Into::into).boxed_unsync(),
-            });
-            let is_head = request.method() == Method::HEAD;
-            // Boxed, since an idle connection keeps the room for it otherwise.
-            Box::pin(
-                async move { Ok::<_, Infallible>(allowed(live(&current, request, client).await, is_head)) },
-            )
+        let Self { current, phase, open: _open, .. } = self;
+        let ending = Awaited::new(phase.clone(), ending(phase.clone(), Some(client.link())));
+        let mut over =
+            Awaited::new(phase.clone(), async move { reached(&mut phase.clone(), Phase::Over).await });
+        let answer = move |request, client| {
+            let current = Arc::clone(&current);
+            async move { live(&current, request, client).await }
+        };
+        let mut serving = Box::pin(http2::serve(stream, begun, client, ending, answer));
+        let served = poll_fn(|context| match serving.as_mut().poll(context) {
+            Poll::Ready(served) => Poll::Ready(served),
+            Poll::Pending => over.poll(context).map(Ok),
         });
-        let stream = TokioIo::new(Patient::new(stream, begun));
-        let mut connection = Box::pin(protocols.http2.serve_connection(stream, service));
-        tokio::select! {
-            served = connection.as_mut() => return Ok(served?),
-            () = ending(phase.clone(), link) => connection.as_mut().graceful_shutdown(),
-        }
-        tokio::select! {
-            served = connection => Ok(served?),
-            () = reached(&mut phase, Phase::Over) => Ok(()),
-        }
+        served.await
     }
 }
 
@@ -212,18 +170,6 @@ async fn live(current: &Current, request: Request<Body>, client: Client) -> Resp
     response
 }
 
-/// An answer over HTTP/2 without the body that it may not have: the library sends what it is given.
-fn allowed(mut response: Response<Logged>, is_head: bool) -> Response<Either<Logged, Empty<Bytes>>> {
-    let status = response.status();
-    if !http1::may_have_length(status) {
-        response.headers_mut().remove(header::CONTENT_LENGTH);
-    }
-    response.map(|body| match http1::has_body(status, is_head) {
-        true => Either::Left(body),
-        false => Either::Right(Empty::new()),
-    })
-}
-
 /// Waits until the connection had better come to its end: before its first request it gets more time.
 async fn ending(mut phase: watch::Receiver<Phase>, link: Option<Arc<Link>>) {
     reached(&mut phase, Phase::Draining).await;
@@ -231,8 +177,6 @@ async fn ending(mut phase: watch::Receiver<Phase>, link: Option<Arc<Link>>) {
         tokio::time::sleep(NEWCOMER).await;
     }
 }
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reads until it is clear whether this is HTTP/2; what was read, to be read again.
 async fn preface(stream: &mut Lingering) -> io::Result<(Vec<u8>, bool)> {

@@ -1,13 +1,15 @@
-//! A connection as HTTP/2 reads and writes it: what was read to find out its version comes first, and who
-//! takes nothing of what is written is cut off. In HTTP/1.1 the connection itself sees to both.
+//! A connection as HTTP/2 reads and writes it: what was read to find out its version comes first, who takes nothing of what
+//! is written is cut off, and who sends much lets others have their turn. In HTTP/1.1 the connection itself sees to that.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::UNREAD;
+use super::http2::Traffic;
 use super::stall::Stall;
 
 /// A connection that waits, though not for ever.
@@ -15,11 +17,12 @@ pub(super) struct Patient<S> {
     stream: S,
     begun: Vec<u8>,
     unread: Stall,
+    traffic: Arc<Traffic>,
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, begun: Vec<u8>) -> Self {
-        Self { stream, begun, unread: Stall::default() }
+    pub(super) fn new(stream: S, begun: Vec<u8>, traffic: Arc<Traffic>) -> Self {
+        Self { stream, begun, unread: Stall::default(), traffic }
     }
 
     /// A write, unless the client has read nothing for too long.
@@ -40,7 +43,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.begun.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+            if !self.traffic.may_read() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let before = buffer.filled().len();
+            let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+            self.traffic.note_read(buffer.filled().len() - before);
+            return read;
         }
         let length = self.begun.len().min(buffer.remaining());
         buffer.put_slice(&self.begun[..length]);

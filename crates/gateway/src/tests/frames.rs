@@ -2,23 +2,24 @@
 //! malformed requests are refused, and the next good request is answered as if nothing had happened.
 
 use http::StatusCode;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::rig::{Rig, get};
 use super::wire::CONFIG;
 
-pub(super) const DATA: u8 = 0;
-pub(super) const HEADERS: u8 = 1;
-pub(super) const RESET: u8 = 3;
-pub(super) const SETTINGS: u8 = 4;
-pub(super) const PING: u8 = 6;
-pub(super) const GOAWAY: u8 = 7;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RESET: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
-pub(super) const END_STREAM: u8 = 1;
-pub(super) const END_HEADERS: u8 = 4;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
-pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
@@ -38,7 +39,7 @@ fn head(more: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// The head of a request to `http://a`.
-pub(super) fn head_of(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn head_of(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let fields = [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", path)];
     fields.iter().chain(more).flat_map(|(name, value)| field(name, value)).collect()
 }
@@ -47,9 +48,10 @@ fn request(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head(&[]))
 }
 
-pub(super) struct Connection(TcpStream);
+pub(crate) struct Connection<S = TcpStream>(pub(super) S);
 
 impl Connection {
+    /// Asks for a connection with these settings.
     pub(super) async fn open(rig: &Rig, settings: &[u8]) -> Self {
         let mut stream = rig.connect().await;
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
@@ -61,9 +63,16 @@ impl Connection {
     pub(super) async fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes).await;
     }
+}
+
+impl<S: AsyncRead + Unpin> Connection<S> {
+    /// What is read of one.
+    pub(crate) fn of(stream: S) -> Self {
+        Self(stream)
+    }
 
     /// Kind, stream and payload of the next frame; `None` once the connection has ended.
-    pub(super) async fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+    pub(crate) async fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await.ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -112,6 +121,7 @@ async fn malformed_requests_are_reset_or_refused() {
         [("Upper", "case")],
         [("a b", "c")],
         [("a", "b\r\nc: d")],
+        [("", "b")],
         [(":unknown", "b")],
         [(":path", "/twice")],
         [("content-length", "5")],
@@ -258,6 +268,141 @@ async fn more_requests_at_once_than_are_allowed_are_refused() {
         }
     }
     others_are_served(&rig, "too many requests at once").await;
+}
+
+/// The error code of the `GOAWAY` that ends a connection; `None` where there is none.
+async fn farewell(connection: &mut Connection<impl AsyncRead + Unpin>) -> Option<u32> {
+    while let Some((kind, _, payload)) = connection.next().await {
+        if kind == GOAWAY {
+            return payload.get(4..8).map(|code| u32::from_be_bytes(code.try_into().unwrap()));
+        }
+    }
+    None
+}
+
+/// Frames that are good for nothing, by what they are.
+fn useless_frames() -> [(&'static str, Vec<u8>); 7] {
+    const PRIORITY: u8 = 2;
+    [
+        ("PING", frame(PING, 0, 0, &[0; 8])),
+        ("SETTINGS", frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100])),
+        ("empty SETTINGS", frame(SETTINGS, 0, 0, &[])),
+        ("PRIORITY", frame(PRIORITY, 0, 3, &[0, 0, 0, 0, 16])),
+        ("WINDOW_UPDATE", frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())),
+        ("frames of no known kind", frame(0x2A, 0, 0, &[0; 100])),
+        ("empty DATA", frame(DATA, 0, 1, &[])),
+    ]
+}
+
+#[tokio::test]
+async fn a_flood_of_useless_frames_ends_the_connection() {
+    let rig = Rig::new(CONFIG).await;
+    for (what, flood) in useless_frames() {
+        let mut connection = Connection::open(&rig, &[]).await;
+        connection.send(&frame(HEADERS, END_HEADERS, 1, &head_of("POST", "/echo/x", &[]))).await;
+        let many = flood.repeat((3 << 20) / flood.len());
+        let (reading, mut writing) = connection.0.into_split();
+        // Whoever answers is read, so that nothing but the flood can end it.
+        let writing = tokio::spawn(async move {
+            let _ = writing.write_all(&many).await;
+            writing
+        });
+        let code = farewell(&mut Connection::of(reading)).await;
+        // ENHANCE_YOUR_CALM (RFC 9113, section 7); a reset may overtake it.
+        assert!(matches!(code, Some(11) | None), "{what}: {code:?}");
+        drop(writing.await.unwrap());
+        others_are_served(&rig, what).await;
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_taken_back_once_they_have_begun_end_the_connection() {
+    let rig = Rig::new(CONFIG).await;
+    let mut connection = Connection::open(&rig, &[]).await;
+    for stream in (1..600).step_by(2) {
+        let request = frame(HEADERS, END_STREAM | END_HEADERS, stream, &head_of("GET", "/echo/wait", &[]));
+        connection.send(&request).await;
+        tokio::select! {
+            () = rig.served_one() => {}
+            code = farewell(&mut connection) => {
+                assert_eq!(code, Some(11));
+                assert!(stream > 400, "after {} requests", stream / 2);
+                return others_are_served(&rig, "a slow rapid reset").await;
+            }
+        }
+        connection.send(&frame(RESET, 0, stream, &8_u32.to_be_bytes())).await;
+    }
+    panic!("300 requests were taken back");
+}
+
+#[tokio::test]
+async fn mistakes_that_have_streams_reset_end_the_connection() {
+    let rig = Rig::new(CONFIG).await;
+    // An increment of nothing, and one past the end (RFC 9113, 6.9): CVE-2025-8671.
+    for increment in [0_u32, (1 << 31) - 1] {
+        let mut connection = Connection::open(&rig, &[]).await;
+        for stream in (1..2_000).step_by(2) {
+            let mistake = frame(WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
+            let request = frame(HEADERS, END_HEADERS, stream, &head_of("POST", "/echo/x", &[]));
+            connection.send(&[request, mistake].concat()).await;
+        }
+        let code = farewell(&mut connection).await;
+        assert!(matches!(code, Some(1 | 3 | 11) | None), "{increment}: {code:?}");
+        others_are_served(&rig, "streams that had to be reset").await;
+    }
+}
+
+/// Heads that are small on the wire and large once they are read (RFC 7541).
+fn compressed_bombs() -> [(&'static str, Vec<u8>); 4] {
+    // A literal with incremental indexing: the name `a`, and a value of 4,000 bytes, whose length takes three.
+    let entry = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e][..], &[b'x'; 4_000]].concat();
+    let churn = [&[0x20, 0x3f, 0xe1, 0x1f][..], &entry].concat();
+    [
+        ("an entry of the table, again and again", [&entry[..], &[0xbe; 12_000]].concat()),
+        ("a table that is emptied and filled", churn.repeat(3)),
+        ("thousands of small fields", field("a", "b").repeat(3_000)),
+        ("an index of nothing", vec![0xff, 0xff, 0xff, 0xff, 0x07]),
+    ]
+}
+
+#[tokio::test]
+async fn heads_that_grow_once_they_are_read_are_refused() {
+    let rig = Rig::new(CONFIG).await;
+    for (what, bomb) in compressed_bombs() {
+        let mut connection = Connection::open(&rig, &[]).await;
+        for stream in [1, 3] {
+            let head = [&head(&[])[..], &bomb].concat();
+            connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)).await;
+        }
+        let fate = loop {
+            match connection.next().await {
+                Some((DATA, _, payload)) => break String::from_utf8(payload).unwrap(),
+                // 431, which h2 says itself, without a body and with no other field.
+                Some((HEADERS, _, payload)) if payload.len() < 40 => break "head-too-large".into(),
+                Some((HEADERS, ..)) => {}
+                Some((RESET | GOAWAY, ..)) | None => break "head-too-large".into(),
+                Some(_) => {}
+            }
+        };
+        assert!(fate.contains("head-too-large"), "{what}: {fate}");
+        others_are_served(&rig, what).await;
+    }
+}
+
+#[tokio::test]
+async fn crumbs_of_a_cookie_are_one_field() {
+    let rig = Rig::new(CONFIG).await;
+    let crumbs: Vec<_> = std::iter::repeat_n(("cookie", "a=b"), 150).collect();
+    let mut connection = Connection::open(&rig, &[]).await;
+    connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&crumbs))).await;
+    let body = loop {
+        match connection.next().await {
+            Some((DATA, 1, payload)) => break String::from_utf8(payload).unwrap(),
+            Some(_) => {}
+            None => panic!("no answer"),
+        }
+    };
+    assert!(body.contains("GET"), "{body}");
 }
 
 /// The conformance tests of h2spec, over TLS and in clear text: `make conform`.

@@ -39,8 +39,8 @@ pub(super) struct End {
 
 pub(super) struct Answer(Response<Bytes>);
 
-/// Answers with what it was asked; `/wait` only when it is let; `/pieces` without saying how long; `/any-origin`
-/// to pages of every origin.
+/// Answers with what it was asked; `/wait` only when it is let; `/pieces` without saying how long; `/large` with 100 kB more;
+/// `/any-origin` to pages of every origin.
 #[derive(Clone, Default)]
 pub(super) struct Upstream {
     arrived: Arc<Notify>,
@@ -166,6 +166,12 @@ impl Rig {
 }
 
 impl Rig {
+    /// Whether a TLS handshake comes to its end.
+    pub(super) async fn may_shake_hands(&self, root: &rustls::pki_types::CertificateDer<'static>) -> bool {
+        let name = "shop.example".try_into().unwrap();
+        connector(root, "http/1.1").connect(name, self.connect().await).await.is_ok()
+    }
+
     /// Asks over TLS, in the protocol that is to be agreed on.
     pub(super) async fn ask_tls(
         &self,
@@ -173,18 +179,8 @@ impl Rig {
         protocol: &str,
         mut request: Request<Body>,
     ) -> Answer {
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(root.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let name = "shop.example".try_into().unwrap();
-        let io = TokioIo::new(connector.connect(name, self.connect().await).await.unwrap());
+        let io = TokioIo::new(connector(root, protocol).connect(name, self.connect().await).await.unwrap());
         if protocol == "h2" {
             let path = request.uri().path_and_query().unwrap();
             *request.uri_mut() = format!("https://shop.example{path}").parse().unwrap();
@@ -198,6 +194,23 @@ impl Rig {
             Answer::of(send.send_request(request).await.unwrap()).await
         }
     }
+}
+
+/// What connects over TLS to whoever has this certificate, in this protocol.
+fn connector(
+    root: &rustls::pki_types::CertificateDer<'static>,
+    protocol: &str,
+) -> tokio_rustls::TlsConnector {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(root.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    tokio_rustls::TlsConnector::from(Arc::new(config))
 }
 
 impl Answer {
@@ -260,7 +273,8 @@ impl Upstream {
             self.arrived.notify_one();
             self.release.notified().await;
         }
-        let text = String::from_utf8_lossy(&body);
+        let large = "x".repeat(if head.uri.path() == "/large" { 100_000 } else { 0 });
+        let text = String::from_utf8_lossy(&body) + large.as_str();
         let echo = json!({ "method": head.method.as_str(), "path": head.uri.to_string(), "body": text });
         let pieces = head.uri.path() == "/pieces";
         let echo = echo.to_string();

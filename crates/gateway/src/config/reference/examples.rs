@@ -27,6 +27,7 @@ rights:
 cors: { origins: [https://shop.example.org] }
 programs: { blocked: [] }
 shed: { delay: 50ms }
+connections: { per_address: 500 }
 routes:
   - { path: /query, query: { services: [catalog] } }
   - { path: /catalog/*, proxy: catalog }
@@ -216,6 +217,20 @@ rights:
     (
         "rights.NAME.rate",
         "rights: { anonymous: { rate: { requests: 600/m, burst: 20, cpu: 100ms/s, at_once: 5 } } }\n",
+    ),
+    (
+        "connections",
+        "\
+connections:
+  max: 10000
+  per_address: 500
+  handshakes: 1000
+  handshakes_per_address: 50
+  requests_per_address: 1000
+  unsent: 256MiB
+  unsent_per_address: 32MiB
+  unsent_per_connection: 16MiB
+",
     ),
     ("shed", "shed: { automatic: true, delay: 50ms, max_in_flight: 20000 }\n"),
     (

@@ -6,6 +6,7 @@ use ::dedup::decode;
 use json::Tree;
 
 use super::*;
+use crate::client::Client;
 
 const JSON: &str = "application/vnd.orfa.dedup+json";
 const GRAPHQL: &str = "application/graphql-dedup+json;v=1";
@@ -162,7 +163,12 @@ fn a_long_answer_is_worked_on_beside_the_requests() {
     let text = format!("[{}]", [repeated().as_str(); 400].join(","));
     let encoding = encoding(true);
     let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
-    let response = runtime.block_on(encoding.encode(asked, None, answer("application/json", text.clone())));
+    let response = runtime.block_on(encoding.encode(
+        asked,
+        None,
+        answer("application/json", text.clone()),
+        &Client::for_tests(),
+    ));
     assert_eq!(decode(&whole(response), 1 << 20).unwrap(), text.as_bytes());
 }
 
@@ -180,7 +186,7 @@ async fn an_answer_that_comes_too_slowly_goes_on_plain() {
     let encoding = encoding(true);
     let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
     let until = Instant::now() + Duration::from_secs(1);
-    let response = encoding.encode(asked, Some(until), response).await;
+    let response = encoding.encode(asked, Some(until), response, &Client::for_tests()).await;
     send.send_data(" ".into()).await.unwrap();
     drop(send);
     is_plain(response, &format!("{} ", repeated()));

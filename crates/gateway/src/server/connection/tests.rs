@@ -5,9 +5,14 @@ use std::path::Path;
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::time::{Instant, sleep};
 
+use super::super::UNREAD;
 use super::*;
 use crate::Gateway;
 use crate::config;
+use crate::tests::frames::{
+    Connection as Frames, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, SETTINGS,
+    WINDOW_UPDATE, frame, head_of,
+};
 
 /// The client's side of a connection.
 struct Peer {
@@ -34,21 +39,34 @@ routes:
 impl Peer {
     /// Between the two sides is room for so many bytes.
     fn connect(room: usize) -> Self {
+        Self::speaking(false, room)
+    }
+
+    /// A client of HTTP/2 with these settings, which has sent its preface.
+    async fn connect_http2(settings: &[u8]) -> Self {
+        let mut peer = Self::speaking(true, 1 << 16);
+        peer.write.write_all(PREFACE).await.unwrap();
+        peer.write.write_all(&frame(SETTINGS, 0, 0, settings)).await.unwrap();
+        peer
+    }
+
+    fn speaking(is_http2: bool, room: usize) -> Self {
         let config = config::read_text(CONFIG, Path::new("orfa.yaml")).unwrap();
         let current = Gateway::build(config).unwrap().current;
         let (sender, phase) = watch::channel(Phase::Serving);
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let protocols = Arc::new(Protocols::new());
+        let limiter = Arc::clone(&current.life().audience.metrics.limiter);
+        let permit = limiter.connect(address.ip(), false, &current.life().connections).map(Arc::new).unwrap();
         let connection = Connection {
             current,
             address,
             port: Port { tls: None },
             phase,
             open: Open::default(),
-            protocols,
+            permit: Arc::clone(&permit),
         };
         let (ours, theirs) = duplex(room);
-        tokio::spawn(connection.serve(theirs, Vec::new(), false, Arc::new(Link::new(None))));
+        tokio::spawn(connection.serve(theirs, Vec::new(), is_http2, Arc::new(Link::new(None, Some(permit)))));
         let (read, write) = split(ours);
         Self { read, write, opened: Instant::now(), _phase: sender }
     }
@@ -171,4 +189,100 @@ async fn who_reads_slowly_gets_all_of_the_answer() {
     }
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 404") && answer.ends_with('}'), "{answer}");
+}
+
+/// SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
+fn window(size: u32) -> Vec<u8> {
+    [&[0, 4][..], &size.to_be_bytes()].concat()
+}
+
+fn ask_http2(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head_of("GET", "/nowhere", &[]))
+}
+
+/// The next frame of this kind: its stream and its payload.
+async fn next_of(kind: u8, read: &mut (impl AsyncRead + Unpin)) -> (u32, Vec<u8>) {
+    let mut frames = Frames::of(read);
+    loop {
+        let (found, stream, payload) = frames.next().await.expect("a frame");
+        if found == kind {
+            return (stream, payload);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_over_http2_that_is_not_taken_is_reset() {
+    let mut peer = Peer::connect_http2(&window(0)).await;
+    for stream in [1, 3, 5] {
+        peer.write.write_all(&ask_http2(stream)).await.unwrap();
+    }
+    for _ in 0..3 {
+        // ENHANCE_YOUR_CALM (RFC 9113, section 7).
+        assert_eq!(next_of(RESET, &mut peer.read).await.1, 11_u32.to_be_bytes());
+        assert_eq!(peer.opened.elapsed().as_secs(), UNREAD.as_secs());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_over_http2_that_is_taken_byte_by_byte_is_reset() {
+    for window_size in [0, 1] {
+        let Peer { mut read, mut write, opened, _phase } = Peer::connect_http2(&window(window_size)).await;
+        write.write_all(&ask_http2(1)).await.unwrap();
+        tokio::spawn(async move {
+            // The gateway may have had enough.
+            while write.write_all(&frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes())).await.is_ok() {
+                sleep(20 * SECOND).await;
+            }
+        });
+        assert_eq!(next_of(RESET, &mut read).await, (1, 11_u32.to_be_bytes().to_vec()));
+        assert!(opened.elapsed() <= UNREAD + 2 * SECOND, "{:?}", opened.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_over_http2_that_is_taken_slowly_comes_to_its_end() {
+    let mut peer = Peer::connect_http2(&window(0)).await;
+    peer.write.write_all(&ask_http2(1)).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        sleep(SECOND / 2).await;
+        peer.write.write_all(&frame(WINDOW_UPDATE, 0, 1, &200_u32.to_be_bytes())).await.unwrap();
+        answer.extend(next_of(DATA, &mut peer.read).await.1);
+    }
+    assert!(String::from_utf8(answer).unwrap().contains("route-not-found"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_of_http2_without_requests_ends() {
+    for pings in [false, true] {
+        let Peer { mut read, mut write, opened, _phase } = Peer::connect_http2(&[]).await;
+        write.write_all(&ask_http2(1)).await.unwrap();
+        tokio::spawn(async move {
+            // Pings keep nobody here who wants nothing.
+            while pings && write.write_all(&frame(PING, 0, 0, &[0; 8])).await.is_ok() {
+                sleep(5 * SECOND).await;
+            }
+            std::future::pending::<()>().await;
+            drop(write);
+        });
+        next_of(GOAWAY, &mut read).await;
+        assert!(opened.elapsed() >= IDLE && opened.elapsed() <= 2 * IDLE, "{:?}", opened.elapsed());
+        // Whoever does not end it then is cut off.
+        let _ = read.read_to_end(&mut Vec::new()).await;
+        assert!(opened.elapsed() <= 2 * IDLE, "{:?}", opened.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_http2_that_says_nothing_ends() {
+    for begun in [&b""[..], PREFACE, &frame(HEADERS, END_STREAM, 1, &head_of("GET", "/nowhere", &[]))] {
+        let mut peer = Peer::speaking(true, 1 << 16);
+        if !begun.is_empty() && begun != PREFACE {
+            peer.write.write_all(&[&PREFACE[..], &frame(SETTINGS, 0, 0, &[])].concat()).await.unwrap();
+        }
+        peer.write.write_all(begun).await.unwrap();
+        let _ = peer.read.read_to_end(&mut Vec::new()).await;
+        assert!(peer.opened.elapsed() <= 2 * IDLE, "{begun:?}: {:?}", peer.opened.elapsed());
+    }
 }

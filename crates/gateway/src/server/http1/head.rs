@@ -12,11 +12,9 @@ use httparse::{Error, ParserConfig, Status};
 use services::headers::{lists, takes_trailers};
 use services::http1::{Framing, Input, content_length, fields, has_bare_line_feed, is_chunked};
 
+use crate::conform::MAX_FIELDS;
 use crate::refusal::Refusal;
 use crate::server::MAX_HEAD;
-
-/// The most fields of a head.
-const MAX_FIELDS: usize = 100;
 
 /// What says something of the connection, of a body without a length, or of what is to follow one.
 static SPECIAL: [HeaderName; 4] = [CONNECTION, EXPECT, TE, TRANSFER_ENCODING];

@@ -11,7 +11,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::client::Link;
 
 const GOOD: &str = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
 const CHUNKED: &str =
@@ -28,10 +27,6 @@ struct Talk {
     said: String,
 }
 
-fn local() -> Client {
-    Client::new(([127, 0, 0, 1], 1).into(), Arc::new(Link::new(None)))
-}
-
 /// Serves a connection, by this handler, in a task.
 fn served<F, B>(answer: impl FnMut(Request<Body>, Client) -> F + Send + 'static) -> DuplexStream
 where
@@ -39,7 +34,9 @@ where
     B: http_body::Body<Data = Bytes, Error = Error> + Unpin + Send + 'static,
 {
     let (ours, theirs) = duplex(1 << 20);
-    tokio::spawn(async move { serve(theirs, &[], local(), Awaited::never(), answer, || true).await });
+    tokio::spawn(
+        async move { serve(theirs, &[], Client::for_tests(), Awaited::never(), answer, || true).await },
+    );
     ours
 }
 
@@ -454,7 +451,7 @@ async fn who_takes_no_more_is_cut_off_where_the_connection_took_more_than_the_sy
     let answer = |_, _| std::future::ready(Response::new(full("x")));
     ours.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let begun = tokio::time::Instant::now();
-    let served = serve(Greedy(theirs), &[], local(), Awaited::never(), answer, || true).await;
+    let served = serve(Greedy(theirs), &[], Client::for_tests(), Awaited::never(), answer, || true).await;
     assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert_eq!(begun.elapsed(), UNREAD);
 }

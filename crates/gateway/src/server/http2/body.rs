@@ -1,0 +1,66 @@
+//! The body of a request over HTTP/2, as it arrives. One that its client broke off is never taken for a shorter one, whatever
+//! reason the client gave.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use services::Body;
+use services::body::{Error, empty};
+use services::http1::content_length;
+
+use super::traffic::Traffic;
+
+/// A body that was not there at once.
+struct Incoming {
+    stream: RecvStream,
+    /// How much is to come, where the head says so; h2 sees to it that this is true.
+    left: Option<u64>,
+    has_data: bool,
+    traffic: Arc<Traffic>,
+}
+
+/// The body of a request with this head.
+pub(super) fn incoming(head: &HeaderMap, stream: RecvStream, traffic: &Arc<Traffic>) -> Body {
+    if stream.is_end_stream() {
+        return empty();
+    }
+    let left = content_length(head).ok().flatten();
+    Incoming { stream, left, has_data: true, traffic: Arc::clone(traffic) }.boxed_unsync()
+}
+
+impl http_body::Body for Incoming {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.has_data {
+            if let Some(data) = ready!(self.stream.poll_data(context)).transpose()? {
+                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                self.traffic.note_useful(data.len());
+                // The client may send as much again: whoever reads holds it now.
+                self.stream.flow_control().release_capacity(data.len())?;
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            self.has_data = false;
+        }
+        let trailers = ready!(self.stream.poll_trailers(context))?;
+        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

@@ -1,0 +1,213 @@
+//! One request over HTTP/2, from its answer's making to the answer's last byte.
+//!
+//! h2 is given no more of a body than the client's windows have room for: what the client has yet to take stays in the body,
+//! where it is counted, and who takes nothing for too long, or too little, has the stream reset.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, SendStream};
+use http::header::{CONTENT_LENGTH, DATE, HeaderValue};
+use http::{Response, response};
+use http_body::{Body as _, Frame};
+use rustix::time::{ClockId, clock_gettime};
+use services::body::Error;
+use services::headers::strip_hop_by_hop;
+
+use super::MAX_SEND_BUFFER;
+use super::traffic::RequestGuard;
+use crate::access::Logged;
+use crate::server::UNREAD;
+use crate::server::http1::{has_body, may_have_length};
+use crate::server::limiter::LimitReached;
+use crate::server::stall::Stall;
+
+/// How many bytes of an answer a second of waiting is worth: whoever takes less has it held for nothing.
+const LEAST_RATE: u64 = 256;
+
+/// An answer on its way.
+struct Sender<'a> {
+    stream: SendStream<Bytes>,
+    unread: Stall,
+    sent: u64,
+    request: &'a RequestGuard,
+}
+
+/// Why an answer did not come to its end.
+#[derive(Debug)]
+enum Failure {
+    /// The client has taken its request back, or the connection has ended.
+    Gone,
+    /// The client takes nothing of it.
+    Unread,
+    /// Its body broke off.
+    Body(Error),
+}
+
+impl From<h2::Error> for Failure {
+    fn from(_: h2::Error) -> Self {
+        Self::Gone
+    }
+}
+
+/// Answers a request.
+pub(super) async fn serve<F>(
+    answering: Pin<Box<F>>,
+    mut respond: SendResponse<Bytes>,
+    is_head: bool,
+    request: RequestGuard,
+) where
+    F: Future<Output = Response<Logged>>,
+{
+    match answer(answering, &mut respond, is_head, &request).await {
+        Ok(()) => request.note_answered(),
+        Err(Failure::Gone) => request.note_reset(),
+        Err(failure) => {
+            tracing::debug!(?failure, "an answer is broken off");
+            respond.send_reset(failure.reason());
+        }
+    }
+}
+
+async fn answer<F>(
+    mut answering: Pin<Box<F>>,
+    respond: &mut SendResponse<Bytes>,
+    is_head: bool,
+    request: &RequestGuard,
+) -> Result<(), Failure>
+where
+    F: Future<Output = Response<Logged>>,
+{
+    let response = poll_fn(|context| match answering.as_mut().poll(context) {
+        Poll::Ready(response) => Poll::Ready(Ok(response)),
+        Poll::Pending => respond.poll_reset(context).map(|_| Err(Failure::Gone)),
+    });
+    let response = response.await?;
+    drop(answering);
+    let (head, body) = response.into_parts();
+    let has_body = has_body(head.status, is_head) && !body.is_end_stream();
+    let head = complete(head, &body, has_body);
+    if !has_body {
+        drop(body);
+        respond.send_response(head, true)?;
+        return Ok(());
+    }
+    let stream = respond.send_response(head, false)?;
+    let mut sender = Sender { stream, unread: Stall::default(), sent: 0, request };
+    sender.send(body).await
+}
+
+/// The head as it goes out: without what is for HTTP/1.1, and with what every answer has.
+fn complete(mut head: response::Parts, body: &Logged, has_body: bool) -> Response<()> {
+    strip_hop_by_hop(&mut head.headers);
+    if !may_have_length(head.status) {
+        head.headers.remove(CONTENT_LENGTH);
+    }
+    if has_body && let Some(length) = body.size_hint().exact() {
+        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    head.headers.entry(DATE).or_insert_with(date);
+    Response::from_parts(head, ())
+}
+
+impl Sender<'_> {
+    async fn send(&mut self, mut body: Logged) -> Result<(), Failure> {
+        loop {
+            let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
+            match frame.map(Frame::into_data) {
+                Some(Ok(data)) => {
+                    let is_last = body.is_end_stream();
+                    self.send_data(data, is_last).await?;
+                    if is_last {
+                        return Ok(());
+                    }
+                }
+                Some(Err(frame)) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    return Ok(self.stream.send_trailers(trailers)?);
+                }
+                None => return Ok(self.stream.send_data(Bytes::new(), true)?),
+            }
+        }
+    }
+
+    /// What the body has next, unless the client takes its request back before.
+    fn poll_body(
+        &mut self,
+        body: &mut Logged,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Frame<Bytes>>, Failure>> {
+        match Pin::new(body).poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(Failure::Body)),
+            Poll::Pending => self.stream.poll_reset(context).map(|_| Err(Failure::Gone)),
+        }
+    }
+
+    async fn send_data(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Failure> {
+        while !data.is_empty() {
+            let room = poll_fn(|context| self.poll_room(data.len(), context)).await?;
+            let piece = data.split_to(room.min(data.len()));
+            self.sent += piece.len() as u64;
+            self.request.traffic().note_useful(piece.len());
+            self.stream.send_data(piece, is_last && data.is_empty())?;
+            if is_last && data.is_empty() {
+                return Ok(());
+            }
+        }
+        if is_last {
+            self.stream.send_data(data, true)?;
+        }
+        Ok(())
+    }
+
+    /// How much of so many bytes the client has room for.
+    fn poll_room(&mut self, wanted: usize, context: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        self.stream.reserve_capacity(wanted.min(MAX_SEND_BUFFER));
+        loop {
+            let room = self.stream.capacity();
+            if room > 0 {
+                self.unread.end();
+                return Poll::Ready(Ok(room));
+            }
+            match self.stream.poll_capacity(context) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Err(Failure::Gone)),
+                Poll::Pending if self.unread.is_over_for(self.sent, LEAST_RATE, UNREAD, context) => {
+                    return Poll::Ready(Err(Failure::Unread));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl Failure {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Unread => Reason::ENHANCE_YOUR_CALM,
+            Self::Body(error) if error.is::<LimitReached>() => Reason::ENHANCE_YOUR_CALM,
+            Self::Gone | Self::Body(_) => Reason::INTERNAL_ERROR,
+        }
+    }
+}
+
+/// `Date`, written once a second on each thread.
+fn date() -> HeaderValue {
+    thread_local! {
+        static NOW: RefCell<(u64, HeaderValue)> = const { RefCell::new((0, HeaderValue::from_static(""))) };
+    }
+    // The clock that is some milliseconds behind costs next to nothing.
+    let second = u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or_default();
+    NOW.with_borrow_mut(|(at, date)| {
+        if *at != second {
+            let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+            (*at, *date) = (second, HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("")));
+        }
+        date.clone()
+    })
+}

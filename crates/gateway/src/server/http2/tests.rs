@@ -1,0 +1,96 @@
+//! A connection of HTTP/2 on its own, in paused time.
+
+use std::future::pending;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::Instant;
+
+use super::*;
+use crate::tests::frames::{
+    Connection as Frames, END_HEADERS, END_STREAM, HEADERS, PING, RESET, SETTINGS, frame, head_of,
+};
+
+/// The other side of a connection whose requests are never answered.
+async fn unanswered() -> DuplexStream {
+    let (mut ours, theirs) = duplex(1 << 16);
+    let answer = |_, _| pending::<Response<Logged>>();
+    tokio::spawn(async move {
+        let _ = serve(theirs, Vec::new(), Client::for_tests(), Awaited::never(), answer).await;
+    });
+    ours.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    ours.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    ours
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_gone_while_it_waits_is_noticed() {
+    let begun = Instant::now();
+    let mut peer = unanswered().await;
+    peer.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head_of("GET", "/", &[]))).await.unwrap();
+    while Frames::of(&mut peer).next().await.is_some_and(|(kind, ..)| kind != PING) {}
+    assert!(begun.elapsed() >= IDLE && begun.elapsed() < IDLE + PONG, "{:?}", begun.elapsed());
+    let _ = peer.read_to_end(&mut Vec::new()).await;
+    assert!(begun.elapsed() <= IDLE + 2 * PONG, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_answers_pings_may_wait() {
+    let begun = Instant::now();
+    let mut peer = unanswered().await;
+    peer.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head_of("GET", "/", &[]))).await.unwrap();
+    while begun.elapsed() < 100 * IDLE {
+        let (kind, _, payload) = Frames::of(&mut peer).next().await.expect("a connection that is open");
+        if kind == PING {
+            peer.write_all(&frame(PING, 1, 0, &payload)).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_task_reads_so_much_and_then_lets_others_have_their_turn() {
+    let traffic = Traffic::default();
+    traffic.begin_turn();
+    let turn = (0..).take_while(|_| traffic.may_read()).inspect(|_| traffic.note_read(8 << 10)).count();
+    assert_eq!(turn, 8);
+    assert!(traffic.may_read(), "its next turn");
+}
+
+#[tokio::test]
+async fn who_takes_requests_back_is_told_from_who_waits_for_none() {
+    let traffic = Arc::new(Traffic::default());
+    for _ in 0..300 {
+        traffic.begin_request(None).note_answered();
+    }
+    for _ in 0..300 {
+        traffic.begin_request(None).note_reset();
+    }
+    assert!(!traffic.is_flood(), "as many were answered");
+    traffic.begin_request(None).note_reset();
+    assert!(traffic.is_flood());
+    assert_eq!(traffic.seen().under_way, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_taken_back_ends_at_once() {
+    let (dropped, is_dropped) = tokio::sync::oneshot::channel::<()>();
+    let dropped = std::sync::Mutex::new(Some(dropped));
+    let (mut peer, theirs) = duplex(1 << 16);
+    let answer = move |_, _| {
+        let dropped = dropped.lock().unwrap().take();
+        async move {
+            let response = pending::<Response<Logged>>().await;
+            drop(dropped);
+            response
+        }
+    };
+    tokio::spawn(async move {
+        let _ = serve(theirs, Vec::new(), Client::for_tests(), Awaited::never(), answer).await;
+    });
+    peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    let request = frame(HEADERS, END_STREAM | END_HEADERS, 1, &head_of("GET", "/", &[]));
+    let frames = [frame(SETTINGS, 0, 0, &[]), request].concat();
+    peer.write_all(&frames).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    peer.write_all(&frame(RESET, 0, 1, &8_u32.to_be_bytes())).await.unwrap();
+    assert!(is_dropped.await.is_err());
+}

@@ -1,0 +1,199 @@
+//! What clients may take of the gateway at once (`connections:`), and that others are served beside those who take more.
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, frame, head_of};
+use super::rig::{Rig, get};
+
+/// SETTINGS_INITIAL_WINDOW_SIZE of nothing (RFC 9113, section 6.5.2).
+const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
+/// ENHANCE_YOUR_CALM (RFC 9113, section 7).
+const CALM: [u8; 4] = 11_u32.to_be_bytes();
+
+async fn rig(connections: &str) -> Rig {
+    Rig::new(&config(connections)).await
+}
+
+fn config(connections: &str) -> String {
+    format!(
+        "shed: {{ automatic: false, max_in_flight: 10 }}
+connections: {connections}
+services: {{ echo: {{ url: 'http://UPSTREAM' }} }}
+routes: [{{ path: '/echo/*', proxy: echo }}]
+"
+    )
+}
+
+/// Whether the gateway closes the connection, rather than wait for more.
+async fn is_refused(stream: &mut TcpStream) -> bool {
+    // A good connection has an answer to this, a refused one ends.
+    let _ = stream.write_all(b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    !matches!(stream.read(&mut [0; 4096]).await, Ok(1..))
+}
+
+fn ask(stream: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head_of("GET", path, &[]))
+}
+
+#[tokio::test]
+async fn refuses_connections_above_the_limit_of_an_address() {
+    let rig = rig("{ per_address: 2 }").await;
+    let mut first = [rig.connect().await, rig.connect().await];
+    for stream in &mut first {
+        assert!(!is_refused(stream).await);
+    }
+    assert!(is_refused(&mut rig.connect().await).await);
+    for stream in &mut first {
+        assert!(!is_refused(stream).await, "those that are there stay");
+    }
+    drop(first);
+    // The gateway hears of their end some time.
+    while is_refused(&mut rig.connect().await).await {}
+}
+
+#[tokio::test]
+async fn refuses_connections_above_the_limit_of_all() {
+    let rig = rig("{ max: 1 }").await;
+    let mut first = rig.connect().await;
+    assert!(!is_refused(&mut first).await);
+    assert!(is_refused(&mut rig.connect().await).await);
+}
+
+#[tokio::test]
+async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
+    let (rig, certificate) = Rig::secure(&config("{ handshakes_per_address: 1 }")).await;
+    let (mut first, mut second) = (rig.connect().await, rig.connect().await);
+    // The first byte of a handshake, and nothing more.
+    first.write_all(&[22]).await.unwrap();
+    second.write_all(&[22]).await.unwrap();
+    let (mut one, mut other) = ([0; 1], [0; 1]);
+    let is_first = tokio::select! {
+        read = first.read(&mut one) => { assert!(!matches!(read, Ok(1..))); true }
+        read = second.read(&mut other) => { assert!(!matches!(read, Ok(1..))); false }
+    };
+    drop(if is_first { second } else { first });
+    // Once the half-open one is gone others are let in; a handshake that fails has no answer.
+    let address = rig.address;
+    while TcpStream::connect(address).await.is_err() {}
+    for _ in 0..1_000 {
+        if rig.may_shake_hands(&certificate).await {
+            return;
+        }
+    }
+    panic!("nobody is let in any more");
+}
+
+#[tokio::test]
+async fn requests_of_an_address_over_http2_are_bounded() {
+    let rig = rig("{ requests_per_address: 2 }").await;
+    let mut connection = Connection::open(&rig, &[]).await;
+    connection.send(&[ask(1, "/echo/wait"), ask(3, "/echo/wait")].concat()).await;
+    rig.served_one().await;
+    let mut other = Connection::open(&rig, &[]).await;
+    loop {
+        // Both may not have begun yet.
+        other.send(&ask(1, "/echo/x")).await;
+        let body = loop {
+            match other.next().await {
+                Some((DATA, 1, payload)) => break String::from_utf8(payload).unwrap(),
+                Some(_) => {}
+                None => panic!("no answer"),
+            }
+        };
+        if body.contains("gateway-overloaded") {
+            break;
+        }
+        other = Connection::open(&rig, &[]).await;
+    }
+    // Over HTTP/1.1 a connection has one request, and connections are bounded.
+    assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn finished_answers_that_nobody_takes_hold_no_place_of_others() {
+    // As many as the gateway takes at once have their answers, and take none.
+    let rig = rig("{ unsent_per_connection: 100MB, unsent_per_address: 100MB }").await;
+    for path in ["/nowhere", "/echo/x"] {
+        let mut connection = Connection::open(&rig, &NO_WINDOW).await;
+        for stream in (1..20).step_by(2) {
+            connection.send(&ask(stream, path)).await;
+            assert_eq!(connection.fate(stream).await, HEADERS);
+        }
+        // The last of the answers may still be on its way from the service.
+        let shed = std::sync::Arc::clone(&rig.gateway.current.life().shed);
+        while shed.in_flight() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn resets_answers_above_the_bytes_that_a_connection_may_leave() {
+    for limits in
+        ["{ unsent_per_connection: 150KiB }", "{ unsent_per_address: 150KiB }", "{ unsent: 150KiB }"]
+    {
+        let rig = rig(limits).await;
+        let mut connection = Connection::open(&rig, &NO_WINDOW).await;
+        for stream in (1..20).step_by(2) {
+            connection.send(&ask(stream, "/echo/large")).await;
+        }
+        let mut reset = 0;
+        while reset < 8 {
+            match connection.next().await {
+                Some((RESET, _, reason)) => {
+                    assert_eq!(reason, CALM, "{limits}");
+                    reset += 1;
+                }
+                Some(_) => {}
+                None => panic!("{limits}: the connection ended after {reset} resets"),
+            }
+        }
+        // Small answers are nobody's burden, and those that are taken are large as they like.
+        let mut other = Connection::open(&rig, &[]).await;
+        other.send(&ask(1, "/echo/x")).await;
+        assert_eq!(other.fate(1).await, HEADERS, "{limits}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_taken_is_as_large_as_it_likes() {
+    let rig = rig("{ unsent_per_connection: 150KiB, unsent_per_address: 150KiB, unsent: 150KiB }").await;
+    for _ in 0..5 {
+        assert!(rig.ask(get("/echo/large")).await.text().len() > 100_000);
+        assert!(rig.ask_h2(get("/echo/large")).await.text().len() > 100_000);
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_pipelined_requests_wears_nobody_out() {
+    let rig = rig("{}").await;
+    let mut stream = rig.connect().await;
+    let flood = b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n".repeat(20_000);
+    // It may stop reading, since nobody reads its answers; others must not notice.
+    tokio::select! {
+        _ = stream.write_all(&flood) => {}
+        answer = rig.ask(get("/echo/x")) => assert_eq!(answer.status(), StatusCode::OK),
+    }
+    assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_catalogue_counts_against_the_rate_of_its_caller() {
+    let rig = Rig::new(
+        "
+services: { echo: { url: 'http://UPSTREAM' } }
+rights: { anonymous: { rate: { requests: 3/h, burst: 3 } } }
+routes: [{ path: /query, query: { services: [echo] } }]
+runtime: { instances: 1 }
+",
+    )
+    .await;
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(rig.ask(get("/.well-known/api-catalog")).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429]);
+}
