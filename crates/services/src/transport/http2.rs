@@ -2,12 +2,16 @@
 
 use std::error::Error as _;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
+use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
@@ -16,6 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use super::connect::Stream;
 use super::{TransportError, Unsent};
 use crate::body::{Body, Error};
+use crate::http1::content_length;
 
 /// How often a connection with requests under way is asked whether it still lives, and how long it may
 /// take to say so.
@@ -97,8 +102,13 @@ impl Drop for Taken {
 impl Place {
     /// Sends a request and waits for the head of its answer.
     pub(crate) async fn send(mut self, request: Request<Body>) -> Result<Response<Body>, Unsent> {
+        let is_asked = request.body().is_end_stream();
         match self.sender.try_send_request(request).await {
-            Ok(response) => Ok(response.map(|body| placed(body, self.taken))),
+            Ok(response) => {
+                let left = content_length(response.headers()).ok().flatten();
+                let body = |body| Placed { body, left, is_asked, _taken: self.taken }.boxed_unsync();
+                Ok(response.map(body))
+            }
             Err(mut error) => Err(match error.take_message() {
                 Some(request) => Unsent::Whole(Box::new(request), error.into_error().into()),
                 None => Unsent::Lost(lost(error.into_error())),
@@ -120,10 +130,45 @@ fn lost(error: hyper::Error) -> TransportError {
 }
 
 /// The body of an answer, which keeps the place on its connection.
-fn placed(body: Incoming, taken: Taken) -> Body {
-    let error = move |error| {
-        let _held = &taken;
-        Error::from(error)
-    };
-    body.map_err(error).boxed_unsync()
+struct Placed {
+    body: Incoming,
+    /// How much is to come, where the head says so.
+    left: Option<u64>,
+    /// Whether the peer had all of the request. If not, it may end the exchange with a reset behind a whole answer (RFC
+    /// 9113, 8.1), which can't be told from half an answer unless that says how long it is.
+    is_asked: bool,
+    _taken: Taken,
+}
+
+/// Why an answer is none.
+#[derive(Debug, thiserror::Error)]
+#[error("the service took its answer back before the end")]
+struct TakenBack;
+
+impl http_body::Body for Placed {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
+        let length = frame.as_ref().and_then(|frame| frame.data_ref()).map_or(0, |data| data.len() as u64);
+        self.left = self.left.map(|left| left.saturating_sub(length));
+        // The library takes a reset with the reasons NO_ERROR and CANCEL for an end.
+        let is_short = frame.is_none() && !self.body.is_end_stream();
+        if is_short && self.left.map_or(self.is_asked, |left| left > 0) {
+            return Poll::Ready(Some(Err(TakenBack.into())));
+        }
+        Poll::Ready(frame.map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

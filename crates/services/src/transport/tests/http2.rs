@@ -18,7 +18,7 @@ use tokio::sync::{Barrier, Notify};
 
 use super::target::{Target, say};
 use super::*;
-use crate::body::{Error, full};
+use crate::body::{Error, empty, full};
 use crate::config::RetriesConfig;
 
 #[tokio::test]
@@ -76,6 +76,39 @@ async fn trailers_travel_both_ways() {
             (&"0".parse().unwrap(), &"trailers".parse().unwrap())
         );
         assert_eq!(answer.to_bytes(), "spans");
+    }
+}
+
+/// Answers each request with half a body, and takes the rest back for this reason.
+async fn taking_back(reason: h2::Reason, length: Option<u64>) -> Target {
+    Target::accepting(move |socket| async move {
+        let mut connection = h2::server::handshake(socket).await.unwrap();
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            let mut head = Response::new(());
+            if let Some(length) = length {
+                head.headers_mut().insert("content-length", length.into());
+            }
+            let mut stream = respond.send_response(head, false).unwrap();
+            stream.send_data(Bytes::from("half"), false).unwrap();
+            tokio::spawn(async move {
+                // The half leaves before the reset, which would overtake it.
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                stream.send_reset(reason);
+            });
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_answer_that_is_taken_back_is_not_taken_for_a_shorter_one() {
+    for reason in [h2::Reason::CANCEL, h2::Reason::NO_ERROR, h2::Reason::INTERNAL_ERROR] {
+        for length in [None, Some(8)] {
+            let target = taking_back(reason, length).await;
+            let shop = Shop::new(at(target.url(), Protocol::Http2));
+            let answer = shop.send(http::Request::get("/").body(empty()).unwrap()).await.unwrap();
+            assert!(answer.into_body().collect().await.is_err(), "{reason:?} {length:?}");
+        }
     }
 }
 
