@@ -32,7 +32,7 @@ const BESIDE: &[(&str, Uses)] = &[
     ("testkit", Uses::Only(&[])),
     ("marketplace", Uses::Only(&[])),
     ("conformance", Uses::Only(&[])),
-    ("hostile", Uses::Only(&["testkit"])),
+    ("hostile", Uses::Only(&["testkit", "benches"])),
     ("fuzz", Uses::Only(&[])),
     ("xtask", Uses::Only(&["query-abi"])),
     ("benches", Uses::All),

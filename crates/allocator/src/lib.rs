@@ -5,11 +5,17 @@
 //! no free block of its size, is then made larger to be aligned within, which takes three times as many instructions. Nearly
 //! everything needs no more alignment than `malloc` gives anyway.
 
+#[cfg(feature = "count")]
+mod usage;
+
 use std::alloc::{GlobalAlloc, Layout};
 
 use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
+
+#[cfg(feature = "count")]
+pub use usage::{HeapUsage, take_usage};
 
 /// What `malloc` gives to whatever is at least as large: the alignment of C's `max_align_t`.
 const USUAL: usize = 16;
@@ -31,6 +37,8 @@ fn is_usual(size: usize, align: usize) -> bool {
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        #[cfg(feature = "count")]
+        usage::add(layout.size());
         let block = match is_usual(layout.size(), layout.align()) {
             true => unsafe { mi_malloc(layout.size()) },
             false => unsafe { mi_malloc_aligned(layout.size(), layout.align()) },
@@ -40,6 +48,8 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        #[cfg(feature = "count")]
+        usage::add(layout.size());
         let block = match is_usual(layout.size(), layout.align()) {
             true => unsafe { mi_zalloc(layout.size()) },
             false => unsafe { mi_zalloc_aligned(layout.size(), layout.align()) },
@@ -49,6 +59,11 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        #[cfg(feature = "count")]
+        {
+            usage::add(size);
+            usage::remove(layout.size());
+        }
         let block = match is_usual(size, layout.align()) {
             true => unsafe { mi_realloc(block.cast(), size) },
             false => unsafe { mi_realloc_aligned(block.cast(), size, layout.align()) },
@@ -57,7 +72,11 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     #[inline]
-    unsafe fn dealloc(&self, block: *mut u8, _layout: Layout) {
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        #[cfg(feature = "count")]
+        usage::remove(layout.size());
+        #[cfg(not(feature = "count"))]
+        let _ = layout;
         unsafe { mi_free(block.cast()) }
     }
 }

@@ -78,6 +78,11 @@ fn main() -> ExitCode {
     if let Some(code) = worker::become_one() {
         return code;
     }
+    #[cfg(feature = "heap-count")]
+    gateway::observe_heap(|| {
+        let usage = allocator::take_usage();
+        (usage.live, usage.peak)
+    });
     match Arguments::try_parse() {
         Ok(arguments) => exit::finish(run(&arguments.verb)),
         Err(error) => usage(&error),

@@ -63,5 +63,6 @@ pub use config::{Config, Mistake};
 pub use drain::{Drained, Stop};
 pub use gateway::Gateway;
 pub use listen::{BindError, Listener, Listeners};
+pub use metrics::observe_heap;
 pub use readiness::{Readiness, State};
 pub use reload::{ReloadState, Reloads};

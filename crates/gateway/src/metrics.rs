@@ -19,6 +19,7 @@ use crate::trace::Tally;
 
 pub(crate) use page::Page;
 pub(crate) use process::Process;
+pub use process::observe_heap;
 pub(crate) use route::{Ended, RouteMetrics};
 
 /// The counts of one process.

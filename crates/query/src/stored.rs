@@ -21,10 +21,13 @@ use crate::runtime::Known;
 /// The fewest digits of a hash that name a version.
 const DIGITS: usize = 16;
 
-/// The stored programs of a route: the versions of each, without a program where that is blocked.
+/// A version of a stored program, by its hash; without the program where that is blocked.
+type StoredVersion = (Hash, Option<Arc<Known>>);
+
+/// The stored programs of a route: the versions of each.
 #[derive(Default)]
 pub(crate) struct Stored {
-    names: HashMap<String, Vec<(Hash, Option<Arc<Known>>)>>,
+    names: HashMap<String, Vec<StoredVersion>>,
 }
 
 impl Stored {

@@ -98,8 +98,7 @@ fn main() {
         _ => {}
     }
     confined::probe::system_calls_that_no_engine_needs_are_refused(LAUNCH);
-    for (name, engine) in engines() {
-        eprintln!("on {name}");
+    for (_, engine) in engines() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         runtime.block_on(a_worker_reaches_its_own_files_and_nothing_else(engine));
     }
@@ -156,8 +155,8 @@ impl Site {
         let options = ScriptConfig::File(file.clone().into()).options();
         let source = SCRIPT.replace("NAME", name);
         let program = compile(&source, &file, &Options::default()).expect("a script");
-        let script = Script::of(program, source.into(), options, &ground)
-            .unwrap_or_else(|problems| panic!("{problems:?}"));
+        let script =
+            Script::of(program, source, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}"));
         script.activate();
         Arc::new(script)
     }

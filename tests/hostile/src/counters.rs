@@ -57,7 +57,7 @@ impl Counters {
 }
 
 /// The sum of all samples of a family.
-fn sum(page: &str, family: &str) -> u64 {
+pub(crate) fn sum(page: &str, family: &str) -> u64 {
     let samples = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(family)?;
         let is_sample = rest.starts_with(' ') || rest.starts_with('{');

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use hostile::{Case, Report, Target, all, play_all};
+use hostile::{Case, Report, Target, all, measure, play_all};
 
 /// Play the adversarial suite against a gateway.
 #[derive(Debug, Parser)]
@@ -22,11 +22,26 @@ struct Arguments {
     /// Say how each case ended.
     #[arg(long)]
     verbose: bool,
+    /// Play them one by one beside a light load, and measure what that does to it.
+    #[arg(long)]
+    measure: bool,
+    /// Write what was measured to benches/results/.
+    #[arg(long, requires = "measure")]
+    update: bool,
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
-    let Arguments { binary, only, list, verbose } = Arguments::parse();
+/// How much nicer the attackers are than what they attack, where both share a machine's cores.
+const NICE: i32 = 19;
+
+fn main() -> anyhow::Result<ExitCode> {
+    let attackers = || _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().on_thread_start(attackers).enable_all().build()?;
+    runtime.block_on(run())
+}
+
+async fn run() -> anyhow::Result<ExitCode> {
+    let Arguments { binary, only, list, verbose, measure: measures, update } = Arguments::parse();
     let is_wanted = |case: &Case| only.as_ref().is_none_or(|only| case.name.contains(only));
     let cases: Vec<Case> = all().into_iter().filter(is_wanted).collect();
     if list {
@@ -34,6 +49,12 @@ async fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let target = Arc::new(Target::start(&binary).await?);
+    if measures {
+        let wrong = measure(&target, &cases, update).await?;
+        wrong.iter().for_each(|reason| anstream::println!("FAILS  {reason}"));
+        anstream::println!("{} cases, {} failures", cases.len(), wrong.len());
+        return Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let Report { verdicts, aftermath } = play_all(&target, &cases).await?;
     let mut failed = 0;
     for (case, verdict) in cases.iter().zip(verdicts) {

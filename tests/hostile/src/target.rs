@@ -34,6 +34,8 @@ pub struct Target {
     certificate: CertificateDer<'static>,
 }
 
+/// The header by which the neighbour is known, whom no attack may touch.
+pub(crate) const NEIGHBOUR: (&str, &str) = ("x-api-key", "neighbour-of-the-suite");
 /// The config and the files beside it.
 const CONFIG: &str = include_str!("../world/orfa.yaml");
 const FILES: [(&str, &str); 5] = [
@@ -182,7 +184,7 @@ impl Target {
     /// # Errors
     /// When one does not.
     pub async fn still_serves(&self) -> Result<()> {
-        let key = ("x-api-key", "neighbour-of-the-suite");
+        let key = NEIGHBOUR;
         let json = ("content-type", "application/json");
         for (method, path, headers, body) in [
             ("GET", "/up/json?n=1", vec![key], String::new()),

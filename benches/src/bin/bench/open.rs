@@ -1,36 +1,20 @@
-//! An open load: requests are sent when they are due, answered or not, and the time of each counts from
-//! there, so that a server which stands still can't hide it.
+//! The core that open loads (`benches::open`) come from, and what a server needs meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use benches::client::{Client, Error};
+use benches::client::Client;
+use benches::open::ask;
+pub(crate) use benches::open::{Answered, MOST_UNDER_WAY, offer, offer_over};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use http::{Request, StatusCode};
+use http::Request;
 use http_body_util::Full;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinSet;
 
 use crate::process::{LOAD_CORE, Server};
-
-/// Before all other threads, as if it stood on a machine of its own (where the system allows it: as root).
-const FIRST: i32 = -20;
-
-/// A server that leaves more requests than this without an answer is not asked more: clients give up too.
-pub(crate) const MOST_UNDER_WAY: usize = 5_000;
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
-    /// `None` where no answer came.
-    pub(crate) status: Option<StatusCode>,
-    /// Milliseconds from when it was due.
-    pub(crate) ms: f64,
-}
 
 /// A thread is on the core of the load for as long as this lives.
 pub(crate) struct Pinned(CpuSet);
@@ -64,43 +48,6 @@ pub(crate) fn run_anywhere<W: Future>(work: W) -> Result<W::Output> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
 }
 
-/// Sends so many requests a second for a while; what became of each, in the order of their answers.
-pub(crate) async fn offer(
-    address: SocketAddr,
-    per_second: f64,
-    time: Duration,
-    request: impl Fn() -> Result<Request<Full<Bytes>>>,
-) -> Result<Vec<Answered>> {
-    offer_over(Client::new(address), per_second, time, request).await
-}
-
-/// The same by clients that may be connected already.
-pub(crate) async fn offer_over(
-    client: Client,
-    per_second: f64,
-    time: Duration,
-    request: impl Fn() -> Result<Request<Full<Bytes>>>,
-) -> Result<Vec<Answered>> {
-    let client = Arc::new(client);
-    let mut due = clock(Duration::from_secs_f64(1.0 / per_second), time);
-    let (mut under_way, mut answered) = (JoinSet::new(), Vec::new());
-    while let Some(due) = due.recv().await {
-        // Those that are over count as under way until they are asked for.
-        while let Some(one) = under_way.try_join_next() {
-            answered.push(one?);
-        }
-        if under_way.len() == MOST_UNDER_WAY {
-            answered.push(Answered { status: None, ms: 0.0 });
-            continue;
-        }
-        under_way.spawn(ask(Arc::clone(&client), request()?, due));
-    }
-    while let Some(one) = under_way.join_next().await {
-        answered.push(one?);
-    }
-    Ok(answered)
-}
-
 /// The highest resident memory while something goes on.
 pub(crate) async fn with_highest<T>(
     server: &Server,
@@ -115,11 +62,6 @@ pub(crate) async fn with_highest<T>(
             return Ok((done, highest.max(server.usage()?.rss)));
         }
     }
-}
-
-async fn ask(client: Arc<Client>, request: Request<Full<Bytes>>, due: Instant) -> Answered {
-    let answer: Result<_, Error> = client.send(request).await;
-    Answered { status: answer.ok().map(|answer| answer.status), ms: due.elapsed().as_secs_f64() * 1e3 }
 }
 
 /// So many clients send one request after the other for a while; what became of each.
@@ -138,19 +80,4 @@ pub(crate) async fn keep_busy(
         anyhow::Ok(answered)
     });
     Ok(try_join_all(each).await?.concat())
-}
-
-/// Says when a request is due. A thread's sleep is exact to a tenth of a millisecond, where tokio's timer
-/// rounds up to whole ones and would hide what is measured.
-fn clock(every: Duration, time: Duration) -> UnboundedReceiver<Instant> {
-    let (say, due) = unbounded_channel();
-    std::thread::spawn(move || {
-        let _ = rustix::process::setpriority_process(None, FIRST);
-        let (mut next, end) = (Instant::now(), Instant::now() + time);
-        while next < end && say.send(next).is_ok() {
-            next += every;
-            std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        }
-    });
-    due
 }

@@ -83,13 +83,15 @@ fn route() -> Result<Query> {
         Runtime::new(&config, offload::OffloadPool::start(config.offload())?)?
     };
     let config: QueryConfig = serde_json::from_str(r#"{"services":["nobody"]}"#)?;
-    let (trusted, documents) = (std::sync::Arc::default(), query::Documents::new());
+    let (trusted, blocked) = (std::sync::Arc::default(), std::sync::Arc::default());
+    let documents = query::Documents::new();
     let ground = Ground {
         path: "/query",
         services: &services,
         documents: &documents,
         runtime: &runtime,
         trusted: &trusted,
+        blocked: &blocked,
         folder: std::path::Path::new("."),
     };
     Query::new(&config, &ground).map_err(|problems| anyhow!("{problems:?}"))

@@ -2,11 +2,24 @@
 
 use std::fmt;
 use std::fs;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
 use super::page::Page;
+
+/// Bytes of the heap in use, now and at most since they were asked for last.
+type HeapReading = fn() -> (usize, usize);
+
+/// How the heap is read, in builds whose allocator counts.
+static HEAP: OnceLock<HeapReading> = OnceLock::new();
+
+/// Shows the heap's bytes among the metrics, for as long as the process lives.
+pub fn observe_heap(reading: fn() -> (usize, usize)) {
+    // The allocator is one, and whoever comes second reads the same.
+    let _ = HEAP.set(reading);
+}
 
 /// This process.
 #[derive(Debug)]
@@ -31,6 +44,11 @@ impl Process {
         page.gauge("process_start_time_seconds", help, [([], started.as_secs_f64())])?;
         let help = "Memory that is resident";
         page.gauge("process_resident_memory_bytes", help, resident().map(|bytes| ([], bytes)))?;
+        if let Some((live, peak)) = HEAP.get().map(|read| read()) {
+            page.gauge("orfa_heap_bytes", "Bytes of the heap that are in use", [([], live as u64)])?;
+            let help = "Most bytes of the heap that were in use since the last scrape";
+            page.gauge("orfa_heap_peak_bytes", help, [([], peak as u64)])?;
+        }
         page.gauge("process_open_fds", "File descriptors that are open", open().map(|count| ([], count)))?;
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         page.gauge("process_max_fds", "File descriptors that may be open", most.map(|count| ([], count)))
