@@ -339,7 +339,7 @@ fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::
     pairs.push((b":path", rooted.as_deref().filter(|_| is_lenient).unwrap_or(path)));
     // What is no host (the name of a service may be none) says nothing: then the service gets its own name.
     let named =
-        authority.or_else(|| http::uri::Authority::try_from(target).is_ok().then(|| target.as_bytes()));
+        authority.or_else(|| http::uri::Authority::try_from(target).is_ok().then_some(target.as_bytes()));
     pairs.extend(named.map(|named| (b":authority".as_slice(), named)));
     let mut request = Request::new(());
     *request.uri_mut() = PathAndQuery::from_static("/").into();

@@ -58,7 +58,7 @@ fn read(from: impl Read, most: u64) -> Result<Vec<u8>, Status> {
 fn set_filter_state(guest: &mut Guest<'_>, message: &[u8]) -> Done {
     let [path, value] = fields(message, [1, 2])?;
     let (Some(path), Some(value)) = (path, value) else { return Err(Status::BadArgument) };
-    Ok(properties::keep(guest.host(), path, value)?)
+    properties::keep(guest.host(), path, value)
 }
 
 /// Fields of a message of Protocol Buffers, by their numbers: texts, bytes and messages.

@@ -75,7 +75,7 @@ pub(super) fn set_all(guest: &mut Guest<'_>, map: u32, data: u32, length: u32) -
     guest.about(|| map.name().to_owned());
     let (memory, host) = guest.split()?;
     let pairs = message::read(at(memory, (data, length))?)?;
-    Ok(change(host, map, Change::SetAll(&pairs))?)
+    change(host, map, Change::SetAll(&pairs))
 }
 
 /// `proxy_add_header_map_value`
@@ -107,7 +107,7 @@ fn change_one(
     }
     let (memory, host) = guest.split()?;
     let (name, value) = (at(memory, name)?, at(memory, value)?);
-    Ok(change(host, map, make(name, value))?)
+    change(host, map, make(name, value))
 }
 
 fn is_of_exchange(map: MapType) -> bool {

@@ -66,7 +66,7 @@ impl Guest<'_> {
     /// The bytes at a span.
     pub(crate) fn bytes(&self, span: Span) -> Done<&[u8]> {
         let memory = self.host().memory.ok_or(Status::InvalidMemoryAccess)?;
-        Ok(at(memory.data(&self.caller), span)?)
+        at(memory.data(&self.caller), span)
     }
 
     /// The text at a span, as far as it is one: for logs and names.
@@ -117,7 +117,7 @@ impl Guest<'_> {
         let host = self.host_mut();
         host.scratch.clear();
         host.scratch.resize(length, 0);
-        Ok(write(&mut host.scratch).ok_or(Status::InternalFailure)?)
+        write(&mut host.scratch).ok_or(Status::InternalFailure)
     }
 
     fn prepare_gift(&mut self, length: usize, bytes: Option<Bytes>, place: Place) -> Done {

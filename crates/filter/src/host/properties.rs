@@ -54,7 +54,7 @@ pub(super) fn set(guest: &mut Guest<'_>, path: u32, of: u32, value: u32, length:
         stream.state().half(side).asks = value != b"false" && value != b"0";
         return Ok(());
     }
-    Ok(keep(host, path, value)?)
+    keep(host, path, value)
 }
 
 /// Keeps a property for all filters of the exchange.

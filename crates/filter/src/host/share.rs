@@ -25,7 +25,7 @@ pub(super) fn get_data(
 pub(super) fn set_data(guest: &mut Guest<'_>, key: u32, of: u32, value: u32, length: u32, cas: u32) -> Done {
     guest.about_text((key, of));
     let (key, value) = (guest.bytes((key, of))?, guest.bytes((value, length))?);
-    Ok(guest.host().core.shared.set(key, value, cas)?)
+    guest.host().core.shared.set(key, value, cas)
 }
 
 /// `proxy_register_shared_queue`: whoever registers is told of what comes.
@@ -58,7 +58,7 @@ pub(super) fn resolve_queue(
 pub(super) fn enqueue(guest: &mut Guest<'_>, queue: u32, data: u32, length: u32) -> Done {
     guest.about(|| queue.to_string());
     let item = Bytes::copy_from_slice(guest.bytes((data, length))?);
-    Ok(guest.host().core.filters.queues.enqueue(queue, item)?)
+    guest.host().core.filters.queues.enqueue(queue, item)
 }
 
 /// `proxy_dequeue_shared_queue`
@@ -78,13 +78,13 @@ pub(super) fn define_metric(guest: &mut Guest<'_>, kind: u32, name: u32, length:
 /// `proxy_increment_metric`
 pub(super) fn increment_metric(guest: &mut Guest<'_>, metric: u32, by: u64) -> Done {
     guest.about(|| format!("{metric}, {}", by.cast_signed()));
-    Ok(guest.host().core.filters.metrics.increment(metric, by.cast_signed())?)
+    guest.host().core.filters.metrics.increment(metric, by.cast_signed())
 }
 
 /// `proxy_record_metric`
 pub(super) fn record_metric(guest: &mut Guest<'_>, metric: u32, value: u64) -> Done {
     guest.about(|| format!("{metric}, {value}"));
-    Ok(guest.host().core.filters.metrics.record(metric, value)?)
+    guest.host().core.filters.metrics.record(metric, value)
 }
 
 /// `proxy_get_metric`

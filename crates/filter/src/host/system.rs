@@ -106,7 +106,7 @@ pub(super) fn set_effective_context(guest: &mut Guest<'_>, id: u32) -> Done {
 
 /// `proxy_done`
 pub(super) fn done(guest: &mut Guest<'_>) -> Done {
-    Ok(guest.host_mut().done()?)
+    guest.host_mut().done()
 }
 
 /// `proxy_continue_stream`
