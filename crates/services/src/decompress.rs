@@ -98,8 +98,9 @@ pub async fn decompress(headers: &HeaderMap, body: Bytes, limit: u64) -> Result<
     }
     let Some(coding) = ContentCoding::named(&name) else { return Err(DecompressError::UnknownCoding(name)) };
     let mut rest = &*body;
+    let reader: &mut &[u8] = &mut rest;
     let mut left = limit;
-    let decoded = read_decoded(coding.decoder(&mut rest), |length| {
+    let decoded = read_decoded(coding.decoder(reader), |length| {
         let fits = length <= left;
         left = left.saturating_sub(length);
         fits
