@@ -70,11 +70,9 @@ impl Reply {
     }
 
     /// Where it sends its reader.
-    pub(crate) fn location(&self) -> Option<&str> {
+    pub(crate) fn location(&self) -> Option<&HeaderValue> {
         match self {
-            Self::Whole { status, headers, .. } if status.is_redirection() => {
-                headers.get(LOCATION)?.to_str().ok()
-            }
+            Self::Whole { status, headers, .. } if status.is_redirection() => headers.get(LOCATION),
             Self::Whole { .. } | Self::Streamed(_) => None,
         }
     }

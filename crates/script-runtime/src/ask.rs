@@ -190,8 +190,20 @@ mod tests {
         };
         assert_eq!(read(b"<p>"), Kind::AsciiJson, "the worker finds out");
         assert_eq!(read("\"ä\"".as_bytes()), Kind::Json);
-        assert_eq!(read(b"\xff"), Kind::Bytes);
         assert_eq!(read(b""), Kind::None);
+    }
+
+    #[test]
+    fn an_answer_of_json_is_json_with_a_mark_before_it_and_with_bytes_that_are_no_text() {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let read = |body: &'static [u8]| {
+            let payload = answered(&headers, Bytes::from_static(body));
+            (payload.kind, payload.bytes)
+        };
+        assert_eq!(read(b"\xef\xbb\xbf[1]"), (Kind::Json, "[1]".into()));
+        assert_eq!(read(b"\xef\xbb\xbf\"\xc3\xa4\""), (Kind::Json, "\"ä\"".into()));
+        assert_eq!(read(b"\"M\xfcller\""), (Kind::Json, "\"M\u{fffd}ller\"".into()));
+        assert_eq!(answered(&headers, Bytes::from_static(b"\"\xff\"")).checked().kind, Kind::Json);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use services::{Call, CallError, Hosts, Kind, PathError, Problem, Request, Servic
 use crate::answer::{Reply, failed, limited, outcome};
 use crate::ask;
 use crate::frame::{Outcome, Payload};
+use crate::location::Destination;
 
 /// As many redirects are followed.
 pub(crate) const REDIRECTS: usize = 5;
@@ -151,19 +152,10 @@ fn next(method: Method, status: StatusCode, headers: &HeaderMap, from: &Target<'
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) || !is_safe(method) {
         return None;
     }
-    let location = headers.get(LOCATION)?.to_str().ok()?;
-    let location = location.split('#').next()?;
-    Some(match location {
-        location if location.contains("://") => location.to_owned(),
-        location if location.starts_with("//") => {
-            let (scheme, _) = split(from.base)?;
-            format!("{scheme}:{location}")
-        }
-        location if location.starts_with('/') => format!("{}{location}", from.base),
-        location => {
-            let (folder, _) = from.path.path().rsplit_once('/')?;
-            format!("{}{folder}/{location}", from.base)
-        }
+    let (scheme, _) = split(from.base)?;
+    Some(match Destination::of(headers.get(LOCATION)?, from.path.as_str()) {
+        Destination::Here(path) => format!("{}{path}", from.base),
+        Destination::Elsewhere(other, rest) => format!("{}:{rest}", other.as_deref().unwrap_or(scheme)),
     })
 }
 

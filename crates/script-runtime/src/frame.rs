@@ -10,11 +10,16 @@ mod outgoing;
 pub(crate) use incoming::{Answer, Call, Declare, Fail, From, Reader};
 pub(crate) use outgoing::{Forget, Out, Outcome, Run, StateKind};
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use json::Document;
 
 /// The longest frame from a worker.
 pub(crate) const LONGEST: usize = 256 << 20;
+
+/// What some write in front of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A message's body and how it is to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,15 +55,19 @@ impl Payload {
         Self { kind, bytes }
     }
 
-    /// What is said to be JSON: a text in any case, or else bytes.
+    /// What is said to be JSON, as Fetch reads it: a byte order mark is none of it, and what is no UTF-8 is U+FFFD.
     pub(crate) fn claimed_json(bytes: Bytes) -> Self {
-        let Self { kind, bytes } = Self::text(bytes);
-        let kind = match kind {
-            Kind::AsciiText => Kind::AsciiJson,
-            Kind::Text => Kind::Json,
-            other => other,
+        if bytes.is_ascii() {
+            return Self { kind: Kind::AsciiJson, bytes };
+        }
+        let bytes = match bytes.strip_prefix(MARK) {
+            Some(rest) => bytes.slice_ref(rest),
+            None => bytes,
         };
-        Self { kind, bytes }
+        match String::from_utf8_lossy(&bytes) {
+            Cow::Borrowed(_) => Self { kind: Kind::Json, bytes },
+            Cow::Owned(text) => Self { kind: Kind::Json, bytes: text.into() },
+        }
     }
 
     /// JSON, which somebody has checked to be that.
@@ -77,12 +86,9 @@ impl Payload {
         Self { kind, ..self }
     }
 
-    /// The JSON that it claims to be. JavaScript knows no mark in front of it.
+    /// The JSON that it claims to be.
     pub(crate) fn document(&self) -> Result<Document, json::Error> {
-        match self.bytes.starts_with(b"\xef\xbb\xbf") {
-            true => Err(json::Error::NotJson(0)),
-            false => Document::new(self.bytes.clone()),
-        }
+        Document::new(self.bytes.clone())
     }
 
     pub(crate) fn bytes(bytes: Bytes) -> Self {

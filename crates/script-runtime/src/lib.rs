@@ -18,6 +18,7 @@ mod deployment;
 mod frame;
 mod generation;
 mod line;
+mod location;
 mod modules;
 mod problem;
 mod route;

@@ -124,7 +124,12 @@ pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
         }
         Found::Options(allow) => of_nobody(Reply::options(&allow)),
         Found::Delete(path) => {
-            Box::pin(generation.edition.remove(&path)).await.map_err(ScriptError::from)?;
+            let at = format!("DELETE {path}");
+            let removal = Box::pin(generation.edition.remove(&path, &origin.held, &at));
+            match by(origin.deadline, pin!(removal)).await {
+                Some(removed) => removed.map_err(ScriptError::from)?,
+                None => return Err(ScriptError::Wall { limit: setup.limits.wall.0 }.into()),
+            };
             of_nobody(Reply::empty())
         }
         Found::Method(allow) => {
@@ -339,6 +344,11 @@ impl Run {
         }
     }
 
+    /// Its resource was removed.
+    fn gone(&self) -> ScriptError {
+        ScriptError::Kept(state::Error::Gone { path: self.ask.path.as_str().into() })
+    }
+
     fn over_wall(&self) -> ScriptError {
         ScriptError::Wall { limit: self.setup.limits.wall.0 }
     }
@@ -348,6 +358,12 @@ impl Run {
     }
 
     fn failed(&self, error: ScriptError) -> Failure {
+        let is_removed = self.instance.as_ref().is_some_and(Instance::is_removed);
+        let error = match error {
+            // What it wrote could not be kept, since its resource is no longer there.
+            ScriptError::Kept(state::Error::Store(_)) if is_removed => self.gone(),
+            error => error,
+        };
         Failure { error, cost: self.cost() }
     }
 }

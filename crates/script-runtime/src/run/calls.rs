@@ -20,6 +20,7 @@ use crate::ask::{self, Ask};
 use crate::call::{Errand, REDIRECTS, is_safe};
 use crate::frame::{Call, Declare, Outcome, Payload};
 use crate::generation::Generation;
+use crate::location::Destination;
 use crate::problem::ScriptError;
 use crate::scripts::Internal;
 use crate::setup::Setup;
@@ -269,15 +270,17 @@ impl Inside {
         }
         for _ in 0..REDIRECTS {
             let (method, setup, generation) = (ask.method, Arc::clone(&setup), Arc::clone(&generation));
+            let from = ask.path.clone();
             let asked = Asked { setup, generation, origin: origin.clone(), ask };
             let reply = match answer(asked).await {
                 Ok(answered) => answered.reply,
                 Err(failure) => return Err(failure.error),
             };
-            let Some(location) = reply.location().filter(|to| is_safe(method) && to.starts_with('/')) else {
+            let location = reply.location().filter(|_| is_safe(method));
+            let Some(Destination::Here(location)) = location.map(|to| Destination::of(to, &from)) else {
                 return Ok(reply);
             };
-            let (path, query) = location.split_once('?').unwrap_or((location, ""));
+            let (path, query) = location.split_once('?').unwrap_or((&location, ""));
             let (path, query) = (path.to_owned(), ask::parameters(Some(query)));
             ask = Ask { method, path, query, headers: HeaderMap::new(), body: Payload::default() };
         }

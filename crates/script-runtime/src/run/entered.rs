@@ -43,14 +43,14 @@ impl Run {
         } else {
             pool.place(number, generation.key(handler, &self.ask.path)).await
         };
-        let entered = Entered::new(place);
-        let worker = &entered.place.worker;
+        let mut entered = Entered::new(place);
+        let worker = Arc::clone(&entered.place.worker);
         let reads = handler.reads;
         let query = if reads.query { self.ask.query.clone() } else { Bytes::new() };
         let headers = if reads.headers { ask::headers(&self.ask.headers) } else { Bytes::new() };
         // A JSON body's members are parameters too.
         let body = if reads.query || reads.body { self.ask.body.clone() } else { frame::Payload::default() };
-        worker.say(|out| {
+        let is_said = worker.say(|out| {
             self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
             let (cells, version, durable) = match &mut self.ticket {
                 Ticket::None => (&[][..], 0, 0),
@@ -63,6 +63,10 @@ impl Run {
                     (ticket.cells(), ticket.version(), ticket.durable())
                 }
             };
+            // Its cells would have no values.
+            if self.instance.as_ref().is_some_and(Instance::is_removed) {
+                return false;
+            }
             let run = frame::Run {
                 program: number,
                 service: u16::try_from(generation.service).unwrap_or(u16::MAX),
@@ -81,7 +85,12 @@ impl Run {
             };
             out.run(entered.place.run, run);
             self.version = (!cells.is_empty()).then_some(version);
+            true
         });
+        if !is_said {
+            entered.is_over = true; // It never began.
+            return Err(self.gone());
+        }
         self.entered = Some(entered);
         Ok(())
     }

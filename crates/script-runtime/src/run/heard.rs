@@ -69,7 +69,8 @@ impl Run {
             (changes, _) => self.commit(&changes.unwrap_or_default())?,
         }
         if self.removes && !matches!(self.ticket, Ticket::Write(_)) {
-            Box::pin(self.generation.edition.remove(&self.ask.path)).await?;
+            let at = self.generation.place(self.handler);
+            Box::pin(self.generation.edition.remove(&self.ask.path, &self.held, at)).await?;
         }
         match reply {
             Some(reply) => self.let_go(reply).await,

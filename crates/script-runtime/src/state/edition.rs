@@ -325,8 +325,8 @@ impl Edition {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn remove(&self, path: &str) -> Result<bool, Error> {
-        self.home.remove(path).await
+    pub async fn remove(&self, path: &str, held: &Held, at: &str) -> Result<bool, Error> {
+        self.home.remove(path, held, at).await
     }
 }
 
@@ -347,6 +347,13 @@ impl Instance {
     #[must_use]
     pub fn resource(&self) -> usize {
         self.resource
+    }
+
+    /// Whether it was removed since it was found, or is about to be.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.home.is_leaving(&self.known.path)
+            || self.home.instances.find(&self.known.path).is_none_or(|known| known.id != self.known.id)
     }
 
     /// JSON text.

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use store::{Batch, Lease};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::cell::Cell;
 use super::error::Error;
 use super::group::{Group, LEASE, State};
-use super::held::Waits;
+use super::held::{Held, Waits};
 use super::instances::{Instances, milliseconds};
 use super::keys::Keys;
 use super::plan::{Plan, Scope};
@@ -59,7 +60,12 @@ pub(crate) struct Home {
     /// Below this no group begins.
     pub(crate) floor: AtomicU64,
     table: Mutex<Table>,
+    /// The paths of instances that are being removed: the store may have done it, and nobody have heard of it yet.
+    leaving: Mutex<Vec<Arc<str>>>,
 }
+
+/// The right to write what a group has.
+type Slot = (Arc<Group>, OwnedSemaphorePermit);
 
 /// A domain's name, and a path where there is a group for each.
 type Place = (Arc<str>, Option<Arc<str>>);
@@ -73,6 +79,29 @@ struct Table {
     retired: Vec<Arc<Group>>,
 }
 
+/// An instance that is being removed, as long as this is there.
+struct Leaving<'h> {
+    home: &'h Home,
+    path: Arc<str>,
+}
+
+impl<'h> Leaving<'h> {
+    fn new(home: &'h Home, path: &str) -> Self {
+        let path: Arc<str> = path.into();
+        home.leaving().push(Arc::clone(&path));
+        Self { home, path }
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut leaving = self.home.leaving();
+        if let Some(place) = leaving.iter().position(|path| Arc::ptr_eq(path, &self.path)) {
+            leaving.swap_remove(place);
+        }
+    }
+}
+
 impl Home {
     pub(crate) fn new(shared: Arc<Shared>, settings: Settings, keys: Keys) -> Self {
         Self {
@@ -83,7 +112,17 @@ impl Home {
             waits: Waits::default(),
             floor: AtomicU64::new(0),
             table: Mutex::default(),
+            leaving: Mutex::default(),
         }
+    }
+
+    /// Whether an instance is being removed.
+    pub(crate) fn is_leaving(&self, path: &str) -> bool {
+        self.leaving().iter().any(|leaving| **leaving == *path)
+    }
+
+    fn leaving(&self) -> MutexGuard<'_, Vec<Arc<str>>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -176,13 +215,54 @@ impl Home {
         batch.put(self.keys.floor(), floor.to_string())
     }
 
-    /// Removes an instance, which may be one that no program knows. Whether there was one.
-    pub(crate) async fn remove(&self, path: &str) -> Result<bool, Error> {
+    /// Removes an instance, which may be one that no program knows; whether there was one. Where its cells are written
+    /// together with the service's it waits for its turn as writers do, unless its callers have that: what others write there
+    /// must not fail with it. Who writes to the instance alone learns that it is gone.
+    pub(crate) async fn remove(&self, path: &str, held: &Held, at: &str) -> Result<bool, Error> {
+        let mut waited = None;
+        let slots = loop {
+            match self.slots(held, waited.take()) {
+                Ok(slots) => break slots,
+                Err(busy) => {
+                    // It keeps none while it waits for another, so that nobody waits for it meanwhile.
+                    let _waiting = self.waits.enter(held, &busy, at)?;
+                    let permit = Arc::clone(&busy.slot).acquire_owned().await;
+                    waited = permit.ok().map(|permit| (busy, permit));
+                }
+            }
+        };
+        self.remove_now(path, slots).await
+    }
+
+    /// The slots of all groups that have cells of instances beside the service's, with one that was waited for; or a
+    /// group whose slot another has.
+    fn slots(&self, held: &Held, waited: Option<Slot>) -> Result<Vec<Slot>, Arc<Group>> {
+        let groups = self.groups_at(None).into_iter().filter(|group| !group.domain.scattered.is_empty());
+        let has = |group: &Arc<Group>| waited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, group));
+        let wanted = groups.filter(|group| held.holder(group).is_none() && !has(group));
+        let others = wanted.map(|group| match Arc::clone(&group.slot).try_acquire_owned() {
+            Ok(permit) => Ok((group, permit)),
+            Err(_) => Err(group),
+        });
+        let mut slots = others.collect::<Result<Vec<_>, _>>()?;
+        slots.extend(waited);
+        Ok(slots)
+    }
+
+    async fn remove_now(&self, path: &str, slots: Vec<Slot>) -> Result<bool, Error> {
+        for (group, _) in &slots {
+            // What was written before is in the store before; whether it was kept is its writers' business.
+            let generation = group.lock().generation;
+            if let Ok(durable) = group.commit(&[], generation, 0, b"", None) {
+                let _ = durable.wait().await;
+            }
+        }
         if self.instances.find(path).is_none() {
             return Ok(false);
         }
         let shared = self.groups_at(None);
         let version = shared.iter().map(|group| group.lock().finished).max().unwrap_or_default();
+        let _leaving = Leaving::new(self, path);
         self.shared.store.commit(self.removal(Batch::new(), path, version)).await?;
         self.removed(path);
         Ok(true)
@@ -190,6 +270,8 @@ impl Home {
 
     /// An instance is not in the store any more.
     pub(crate) fn removed(&self, path: &str) {
+        // First, so that a run that finds no cells any more finds out why.
+        let instance = self.instances.remove(path);
         let gone: Vec<Arc<Group>> = {
             let mut table = self.table();
             let own = table.places(Some(path));
@@ -201,7 +283,7 @@ impl Home {
             group.close(State::Gone);
         }
         self.drop_cells(path, |_| true);
-        if let Some(instance) = self.instances.remove(path) {
+        if let Some(instance) = instance {
             self.shared.workers.forget(Forget::Instance, &[instance.id]);
         }
     }
@@ -237,7 +319,9 @@ impl Home {
     /// What is done about once a second.
     pub(crate) async fn tick(&self, tick: u64, now: SystemTime, instant: Instant) {
         for path in self.instances.over(milliseconds(now)) {
-            if let Err(error) = self.remove(&path).await {
+            // One that is written to is removed the next time.
+            let Ok(slots) = self.slots(&Held::none(), None) else { continue };
+            if let Err(error) = self.remove_now(&path, slots).await {
                 tracing::warn!(%error, path = &*path, "a dynamic resource whose time is over was not removed");
             }
         }

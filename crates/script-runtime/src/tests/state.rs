@@ -194,3 +194,42 @@ async fn a_changed_cap_holds_at_once_and_keeps_what_is_there() {
     rig.settled().await;
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
 }
+
+/// A resource of which each is made, used and removed at once.
+const REMOVED: &str = "service test {
+  state count = 0
+  res '/lists' on POST {
+    var name = query.name
+    res '/lists/' + name {
+      state items = ['first']
+      on GET { respond items.length + name.length }
+      on PUT { items.push(query.item); respond items.length }
+      on PATCH { items.push(name.length); count++; respond count + items.length }
+    }
+    respond { 201: { Location: '/lists/' + name } }
+  }
+}";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resource_that_is_removed_while_it_is_used_is_there_or_not_and_no_fault() {
+    for script in [REMOVED.to_owned(), REMOVED.replace("count++; respond count +", "respond")] {
+        remove_while_used(&Rig::of(&script, wish()).await).await;
+    }
+}
+
+async fn remove_while_used(rig: &Rig) {
+    for round in 0..40 {
+        let (made, _) = rig.ask("POST", &format!("/lists?name=n{round}")).await;
+        assert_eq!(made, 201);
+        let path = format!("/lists/n{round}");
+        let uses = (0..24).map(|number| {
+            let method = ["GET", "PUT", "PATCH", "DELETE", "GET", "PUT"][(number + round) % 6];
+            let path = if method == "PUT" { format!("{path}?item=1") } else { path.clone() };
+            async move { (method, rig.ask(method, &path).await) }
+        });
+        for (method, (status, text)) in join_all(uses).await {
+            assert!(matches!(status, 200 | 204 | 404), "{method}: {status} {text}");
+        }
+        assert_eq!(rig.ask("GET", &path).await.0, 404, "it is gone");
+    }
+}

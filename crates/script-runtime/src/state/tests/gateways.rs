@@ -8,7 +8,7 @@ use store::Durability;
 
 use super::instances::{declare_on, nested};
 use super::{Ground, Settings, counter, read, set, write};
-use crate::state::States;
+use crate::state::{Held, States};
 
 #[tokio::test]
 async fn a_writer_waits_for_the_other_gateway_s_lease_until_that_drains() {
@@ -88,7 +88,7 @@ async fn instances_that_the_other_gateway_made_or_removed_are_seen() {
     }
     assert!(new.edition().instance("/made/1").await.unwrap().is_some());
     let epoch = old.states.0.epoch();
-    assert!(new.edition().remove("/made/1").await.unwrap());
+    assert!(new.edition().remove("/made/1", &Held::none(), "a test").await.unwrap());
     while old.states.0.epoch() == epoch {
         tokio::task::yield_now().await;
     }

@@ -106,8 +106,8 @@ async fn rule_10_a_removed_instance_is_gone_with_its_state_and_may_be_made_anew(
     ground.set(0, "/made/1", "[1,2]").await;
     ground.set(1, "/made/1", "5").await;
     let running = write(&edition, 1, "/made/1").await.unwrap();
-    assert!(edition.remove("/made/1").await.unwrap());
-    assert!(!edition.remove("/made/1").await.unwrap());
+    assert!(edition.remove("/made/1", &Held::none(), "a test").await.unwrap());
+    assert!(!edition.remove("/made/1", &Held::none(), "a test").await.unwrap());
     assert!(edition.instance("/made/1").await.unwrap().is_none());
     let gone = running.commit(1, b"[[0,[],6]]").unwrap_err();
     assert_eq!((gone.code(), gone.status()), ("state-resource-gone", 404));
@@ -160,7 +160,7 @@ async fn rule_10_there_are_so_many_and_no_more_and_one_that_goes_makes_room() {
     assert_eq!((full.code(), full.status()), ("state-resources-full", 503));
     assert_eq!(full.to_string(), "`Shop` has 2 dynamic resources, and that is the most it may have");
     assert!(matches!(declare(&edition, "/made/2", "1").await, Ok(Declared::Existing(_))));
-    edition.remove("/made/1").await.unwrap();
+    edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
     new(declare(&edition, "/made/3", "1").await);
 }
 
@@ -221,7 +221,7 @@ async fn instances_of_a_declaration_that_the_changed_script_no_longer_has_sleep(
     let edition = ground.service.reload(nested());
     assert!(edition.instance("/made/1").await.unwrap().is_some());
     assert_eq!(ground.value(0, "/made/1").await, [Some(json!([7]))]);
-    assert!(edition.remove("/made/1").await.unwrap());
+    assert!(edition.remove("/made/1", &Held::none(), "a test").await.unwrap());
 }
 
 #[tokio::test]
