@@ -121,7 +121,7 @@ impl Aggregate {
             return Ok(response);
         }
         let (tree, failures) = answer::tree(&known, failures)?;
-        Ok(answer::response(tree, &failures, self.plan.partial, is_head))
+        answer::response(tree, &failures, &self.plan, is_head)
     }
 
     async fn read(&self, mut body: Body) -> Result<Bytes, AggregateError> {

@@ -1,6 +1,7 @@
 //! The response: one part, several by their names, or one object of the members of several; with what failed.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,10 +12,10 @@ use services::Body;
 
 use crate::assemble::Assembly;
 use crate::declaration::Conflict;
-use crate::plan::{ERRORS, Shape, quoted};
+use crate::plan::{ERRORS, Plan, Shape, quoted};
 use crate::problem::{AggregateError, Failure};
 use crate::stream::{Segment, Streaming};
-use crate::value::{Known, Value};
+use crate::value::{Known, Value, indexed};
 
 /// Tells which parts failed: a list by RFC 9651.
 pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
@@ -72,7 +73,11 @@ pub(crate) fn streamed(
         segments.push(Segment::Text([before, name, b":"].concat().into()));
         segments.push(match long(*part) {
             Some(long) => Segment::Long(long),
-            None => Segment::Tree(assembly.tree(*part)?),
+            None => {
+                let tree = assembly.tree(*part)?;
+                length(&tree, known.plan)?;
+                Segment::Tree(tree)
+            }
         });
     }
     let failures = assembly.failures.into_inner();
@@ -99,44 +104,45 @@ fn merged(
     parts: &[usize],
     conflict: Conflict,
 ) -> Result<Vec<Member>, AggregateError> {
-    let mut members: Vec<(Vec<u8>, usize, Member)> = Vec::new();
+    let mut members: Vec<(usize, Member)> = Vec::new();
+    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
     for number in parts {
         let part = &assembly.known.plan.parts[*number];
-        for (name, value) in members_of(assembly.tree(*number)?, &part.name)? {
+        for (name, value) in members_of(assembly, assembly.tree(*number)?, &part.name)? {
             let said = said(&name);
-            match members.iter().position(|(known, ..)| *known == said) {
-                None => members.push((said, *number, (name, value))),
+            let Some(place) = places.get(&said).copied() else {
+                places.insert(said, members.len());
+                members.push((*number, (name, value)));
+                continue;
+            };
+            match conflict {
                 // A part that has a name twice keeps the first, as everywhere.
-                Some(place) if members[place].1 == *number => {}
-                Some(place) => match conflict {
-                    Conflict::First => {}
-                    Conflict::Last => members[place] = (said, *number, (name, value)),
-                    Conflict::Error => {
-                        let one = Arc::clone(&assembly.known.plan.parts[members[place].1].name);
-                        let name = String::from_utf8_lossy(&said).chars().take(40).collect();
-                        return Err(AggregateError::MergeConflict {
-                            one,
-                            other: Arc::clone(&part.name),
-                            name,
-                        });
-                    }
-                },
+                _ if members[place].0 == *number => {}
+                Conflict::First => {}
+                Conflict::Last => members[place] = (*number, (name, value)),
+                Conflict::Error => {
+                    let one = Arc::clone(&assembly.known.plan.parts[members[place].0].name);
+                    let name = String::from_utf8_lossy(&said).chars().take(40).collect();
+                    return Err(AggregateError::MergeConflict { one, other: Arc::clone(&part.name), name });
+                }
             }
         }
     }
-    Ok(members.into_iter().map(|(.., member)| member).collect())
+    Ok(members.into_iter().map(|(_, member)| member).collect())
 }
 
 /// The members of a part's tree; a part that failed and may has none.
-fn members_of(tree: Tree, part: &Arc<str>) -> Result<Vec<Member>, AggregateError> {
+fn members_of(assembly: &Assembly<'_>, tree: Tree, part: &Arc<str>) -> Result<Vec<Member>, AggregateError> {
+    let memory = &assembly.known.memory;
     let of_text = |text: &Bytes| {
-        let document = Document::new(text.clone()).ok();
-        let kind = document.as_ref().map_or(Kind::Null, |document| document.root().kind());
-        let members = document.iter().flat_map(|document| document.root().members());
+        let document = memory.lend(|| indexed(text.clone(), memory)).map_err(|_| AggregateError::Memory)?;
+        let count = if document.root().kind() == Kind::Object { document.root().count() } else { 0 };
+        // The members of this part, those of the answer, and where each name is among them.
+        memory.take_for::<[(usize, Member); 4]>(count)?;
         let member =
             |(key, value): (json::Key<'_>, json::Node<'_>)| (key.node().slice(), Tree::Text(value.slice()));
-        match kind {
-            Kind::Object => Ok(members.map(member).collect()),
+        match document.root().kind() {
+            Kind::Object => Ok(document.root().members().map(member).collect()),
             Kind::Null => Ok(Vec::new()),
             other => Err(AggregateError::MergeKind { part: Arc::clone(part), kind: other.name() }),
         }
@@ -165,22 +171,28 @@ fn said(name: &Bytes) -> Vec<u8> {
 pub(crate) fn response(
     tree: Tree,
     failures: &[Failure],
-    partial: StatusCode,
+    plan: &Plan,
     is_head: bool,
-) -> Response<Body> {
-    let length = tree.len();
+) -> Result<Response<Body>, AggregateError> {
+    let length = length(&tree, plan)?;
     let body = match is_head {
         true => services::body::empty(),
-        false => services::body::pieces(length, tree.clone().pieces()),
+        false => services::body::pieces(length, tree.clone().pieces_of(length)),
     };
     let mut response = Response::new(body);
     if !failures.is_empty() {
-        *response.status_mut() = partial;
+        *response.status_mut() = plan.partial;
     }
     head(response.headers_mut(), failures);
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
     response.extensions_mut().insert(tree);
-    response
+    Ok(response)
+}
+
+/// The length of an answer, unless it is longer than answers may be.
+fn length(tree: &Tree, plan: &Plan) -> Result<usize, AggregateError> {
+    let most = plan.limits.response_body;
+    tree.len_within(most.as_usize()).ok_or(AggregateError::AnswerSize(most.0))
 }
 
 fn head(headers: &mut http::HeaderMap, failures: &[Failure]) {

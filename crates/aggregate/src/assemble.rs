@@ -10,15 +10,16 @@ mod weave;
 
 use std::cell::RefCell;
 
-use json::{Kind, Node, Tree};
+use json::{Kind, Member, Node, Tree};
 
 use self::fields::Selected;
 use self::join::Join;
 use self::weave::{Patch, Weaver, shaped};
+use crate::memory::{BudgetedVec, MemoryExhausted};
 use crate::plan::Part;
 use crate::problem::{AggregateError, Failure, Reason};
 use crate::run::failure;
-use crate::value::{Known, Value, targets};
+use crate::value::{Fan, Known, Value, targets};
 
 /// Builds trees of a request's parts.
 pub(crate) struct Assembly<'a> {
@@ -34,11 +35,10 @@ impl<'a> Assembly<'a> {
         match self.known.value(number) {
             None => Ok(Tree::NULL),
             Some(Value::Each(fan)) if part.children.is_empty() => {
-                let trees: Vec<Tree> = fan.answers.iter().map(|body| shaped(part, body.root())).collect();
-                let of_item = |answer: &Option<usize>| answer.and_then(|answer| trees.get(answer).cloned());
-                Ok(Tree::Array(
-                    fan.of_item.iter().map(|answer| of_item(answer).unwrap_or(Tree::NULL)).collect(),
-                ))
+                let trees = self.answers(part, fan)?;
+                self.known.memory.take_for::<Tree>(fan.of_item.len())?;
+                let of_item = fan.of_item.iter().map(|answer| of_answer(&trees, *answer));
+                Ok(Tree::Array(of_item.collect()))
             }
             Some(value) => {
                 let root = value.root();
@@ -46,8 +46,9 @@ impl<'a> Assembly<'a> {
                 if patches.is_empty() && part.fields.is_none() {
                     return Ok(Tree::Text(root.slice()));
                 }
-                let selected = part.fields.as_deref().map(|fields| Selected::of(root, fields));
-                Ok(Weaver { own: selected }.tree(root, &mut patches.iter_mut().collect::<Vec<_>>()))
+                let mut weaver = self.weaver(part, root)?;
+                let tree = weaver.tree(root, &mut patches.iter_mut().collect::<Vec<_>>());
+                Ok(weaver.finish(tree)?)
             }
         }
     }
@@ -55,14 +56,26 @@ impl<'a> Assembly<'a> {
     /// The trees of a part's rows.
     fn rows(&self, number: usize, root: Node<'a>) -> Result<Vec<Tree>, AggregateError> {
         let part = &self.known.plan.parts[number];
+        self.known.memory.take_for::<Tree>(root.count())?;
         if part.children.is_empty() && part.fields.is_none() {
             return Ok(root.items().map(|row| Tree::Text(row.slice())).collect());
         }
         let mut patches = self.patches(number, root)?;
-        let selected = part.fields.as_deref().map(|fields| Selected::of(root, fields));
-        let mut weaver = Weaver { own: selected };
+        let mut weaver = self.weaver(part, root)?;
         let mut below: Vec<&mut Patch<'_>> = patches.iter_mut().map(Patch::at_items).collect();
-        Ok(root.items().map(|row| weaver.item(row, &mut below)).collect())
+        let rows = root.items().map(|row| weaver.item(row, &mut below)).collect();
+        Ok(weaver.finish(rows)?)
+    }
+
+    fn weaver(&self, part: &Part, root: Node<'_>) -> Result<Weaver<'a>, MemoryExhausted> {
+        let memory = &self.known.memory;
+        let selected = part.fields.as_deref().map(|fields| Selected::of(root, fields, memory)).transpose()?;
+        Ok(Weaver::new(selected, memory))
+    }
+
+    /// The different answers of an `each`.
+    fn answers(&self, part: &Part, fan: &Fan) -> Result<Vec<Tree>, MemoryExhausted> {
+        fan.answers.iter().map(|body| shaped(part, body.root(), &self.known.memory)).collect()
     }
 
     /// What is put into a part.
@@ -72,9 +85,12 @@ impl<'a> Assembly<'a> {
         for child in &parts[number].children {
             let part = &parts[*child];
             let Some(into) = part.goes_into() else { continue };
-            let mut places = Vec::new();
+            let mut places = BudgetedVec::new(&self.known.memory);
             // A path that leads to no array was told by who called for its items, and leads to nothing in a join.
             let _ = targets(root, &into.path, &mut |node| places.push(node));
+            let places = places.finish()?;
+            // What is put there, and the object that has it as a member of its own.
+            self.known.memory.take_for::<(Tree, Member, Tree)>(places.len())?;
             let values = match self.joined(*child, part, &places)? {
                 Ok(values) => values,
                 Err(reason) if part.is_required() => return Err(failure(part, reason).into()),
@@ -109,18 +125,18 @@ impl<'a> Assembly<'a> {
         };
         match (value, &part.joins) {
             (Value::Each(fan), _) => {
-                let trees: Vec<Tree> = fan.answers.iter().map(|body| shaped(part, body.root())).collect();
+                let trees = self.answers(part, fan)?;
                 let of_item =
                     fan.of_item.iter().zip(places).filter(|(_, place)| place.kind() == Kind::Object);
-                let tree = |answer: &Option<usize>| answer.and_then(|answer| trees.get(answer).cloned());
-                Ok(Ok(of_item.map(|(answer, _)| tree(answer).unwrap_or(Tree::NULL)).collect()))
+                Ok(Ok(of_item.map(|(answer, _)| of_answer(&trees, *answer)).collect()))
             }
             // What is put into another part is looked into, and so never handed on.
             (Value::Long(..), _) => Ok(Ok(objects().map(|_| Tree::NULL).collect())),
             (Value::One(body), Some(joins)) => match body.root().kind() {
                 Kind::Array => {
                     let rows = self.rows(number, body.root())?;
-                    Ok(Join { joins, rows }.find(body.root(), objects().copied()))
+                    let join = Join { joins, rows, memory: &self.known.memory };
+                    Ok(join.find(body.root(), objects().copied()))
                 }
                 // A part that failed and may.
                 Kind::Null if !part.is_required() => Ok(Ok(objects().map(|_| Tree::NULL).collect())),
@@ -128,9 +144,13 @@ impl<'a> Assembly<'a> {
             },
             // An `each` that failed as a whole.
             (Value::One(body), None) => {
-                let tree = shaped(part, body.root());
+                let tree = shaped(part, body.root(), &self.known.memory)?;
                 Ok(Ok(objects().map(|_| tree.clone()).collect()))
             }
         }
     }
+}
+
+fn of_answer(trees: &[Tree], answer: Option<u32>) -> Tree {
+    answer.and_then(|answer| trees.get(answer as usize).cloned()).unwrap_or(Tree::NULL)
 }

@@ -44,6 +44,10 @@ pub struct LimitsConfig {
     pub deadline: Duration,
     /// Bytes of the request's body.
     pub body: Bytes,
+    /// Bytes of the answer.
+    pub response_body: Bytes,
+    /// Bytes that a request takes beside what the services sent: to find its way in that, and to compose the answer.
+    pub memory: Bytes,
 }
 
 impl Default for LimitsConfig {
@@ -55,6 +59,8 @@ impl Default for LimitsConfig {
             received: Bytes::mib(64),
             deadline: Duration::from_secs(10),
             body: Bytes::mib(1),
+            response_body: Bytes::mib(64),
+            memory: Bytes::mib(128),
         }
     }
 }

@@ -15,6 +15,7 @@ mod config;
 mod declaration;
 mod explain;
 mod input;
+mod memory;
 mod mistake;
 mod operation;
 mod plan;

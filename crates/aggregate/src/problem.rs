@@ -10,6 +10,8 @@ use json::Error as JsonError;
 use serde_json::{Map, Value, json};
 use services::{CallError, Duration, Fault, Problem};
 
+use crate::memory::MemoryExhausted;
+
 /// Why a request has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum AggregateError {
@@ -35,6 +37,10 @@ pub(crate) enum AggregateError {
     MergeConflict { one: Arc<str>, other: Arc<str>, name: String },
     #[error("the part `{part}` is {kind} and can't be merged: only objects can")]
     MergeKind { part: Arc<str>, kind: &'static str },
+    #[error("the answer would have more than {0} bytes")]
+    AnswerSize(u64),
+    #[error("the answer takes more memory than a request may use")]
+    Memory,
 }
 
 /// A part that failed.
@@ -72,8 +78,10 @@ pub(crate) enum Reason {
     NoSegment(String),
     #[error("`{0}` is {1} and no array")]
     EachNotArray(String, &'static str),
-    #[error("it would take {0} calls, and {1} are allowed")]
-    FanOut(usize, u32),
+    #[error("it would take more than {0} calls, which are allowed")]
+    FanOut(u32),
+    #[error("what the services answered takes more memory than a request may use")]
+    Memory,
     #[error("it should be an array to be joined, and is {0}")]
     JoinNotArray(&'static str),
     #[error("it should be put into objects, and `{0}` is or has {1}")]
@@ -86,6 +94,12 @@ pub(crate) enum Reason {
     JoinKinds { on: String, left: String, right: String },
     #[error("several calls were made for a long list, and one of the answers is no array")]
     BatchNotArray,
+}
+
+impl From<MemoryExhausted> for Reason {
+    fn from(_: MemoryExhausted) -> Self {
+        Self::Memory
+    }
 }
 
 impl Reason {
@@ -107,13 +121,19 @@ impl Reason {
             Self::WrongKind(..) => "value-kind",
             Self::NoSegment(_) => "value-path",
             Self::EachNotArray(..) => "each-not-array",
-            Self::FanOut(..) => "each-too-many",
+            Self::FanOut(_) => "each-too-many",
+            Self::Memory => "part-memory",
             Self::JoinNotArray(_) | Self::BatchNotArray => "join-not-array",
             Self::JoinNotObject(..) => "join-not-object",
             Self::JoinDuplicate(_) => "join-duplicate",
             Self::JoinMissing(_) => "join-missing",
             Self::JoinKinds { .. } => "join-kinds",
         }
+    }
+
+    /// Whether it may be the matter of one item of many.
+    pub(crate) fn is_of_an_item(&self) -> bool {
+        !matches!(self, Self::FanOut(_) | Self::Memory)
     }
 
     fn status(&self) -> StatusCode {
@@ -145,7 +165,8 @@ impl Reason {
             Self::Call(error) if self.code() == "part-calls" || error.code() == "limit-received" => {
                 "Ask for less, or have the operator raise the aggregate's `limits`."
             }
-            Self::FanOut(..) => "Ask for fewer items, or have the operator raise `limits.fan_out`.",
+            Self::Memory => "Ask for less, or have the operator raise `limits.memory`.",
+            Self::FanOut(_) => "Ask for fewer items, or have the operator raise `limits.fan_out`.",
             Self::JoinDuplicate(_) => "The operator can write `one: first`, or join a list.",
             Self::JoinKinds { .. } => "The operator can write `text: true` in the join.",
             Self::NothingAt(_) | Self::NoValue(_) | Self::WrongKind(..) | Self::EachNotArray(..) => {
@@ -200,6 +221,12 @@ impl std::fmt::Display for Failure {
     }
 }
 
+impl From<MemoryExhausted> for AggregateError {
+    fn from(_: MemoryExhausted) -> Self {
+        Self::Memory
+    }
+}
+
 impl From<Failure> for AggregateError {
     fn from(failure: Failure) -> Self {
         Self::Part(Box::new(failure))
@@ -220,6 +247,8 @@ impl Problem for AggregateError {
             Self::Part(failure) => failure.reason.code(),
             Self::MergeConflict { .. } => "merge-conflict",
             Self::MergeKind { .. } => "merge-not-object",
+            Self::AnswerSize(_) => "aggregate-answer-too-large",
+            Self::Memory => "aggregate-memory",
         }
     }
 
@@ -229,6 +258,7 @@ impl Problem for AggregateError {
             Self::BodySize(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Part(failure) => failure.reason.status(),
             Self::MergeConflict { .. } | Self::MergeKind { .. } => StatusCode::BAD_GATEWAY,
+            Self::AnswerSize(_) | Self::Memory => StatusCode::BAD_GATEWAY,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -237,6 +267,7 @@ impl Problem for AggregateError {
         match self {
             Self::Part(failure) => failure.reason.fault(),
             Self::MergeConflict { .. } | Self::MergeKind { .. } => Fault::Upstream,
+            Self::AnswerSize(_) | Self::Memory => Fault::Upstream,
             _ => Fault::Client,
         }
     }
@@ -246,6 +277,8 @@ impl Problem for AggregateError {
             Self::Part(failure) => failure.reason.hint(),
             Self::BodyJson(_) => "Send JSON, in UTF-8.",
             Self::MergeConflict { .. } => "The operator can write which stays: `conflict: first` or `last`.",
+            Self::AnswerSize(_) => "Ask for less, or have the operator raise `limits.response_body`.",
+            Self::Memory => "Ask for less, or have the operator raise `limits.memory`.",
             _ => "",
         }
         .to_owned()

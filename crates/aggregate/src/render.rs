@@ -49,8 +49,35 @@ pub(crate) struct Renderer<'a> {
 }
 
 impl<'a> Renderer<'a> {
-    /// The requests; none where a list is empty, several where it is long.
-    pub(crate) fn requests(&self) -> Result<Vec<Request>, Stop> {
+    /// The requests, at most so many; none where a list is empty, several where it is long.
+    pub(crate) fn requests(&self, most: u32) -> Result<Vec<Request>, Stop> {
+        let memory = &self.known.memory;
+        let requests = memory.lend(|| self.rendered(most))?;
+        let bytes = |request: &Request| request.path_and_query.as_str().len() + request.body.len();
+        memory.take(requests.iter().map(bytes).sum()).map_err(Reason::from)?;
+        Ok(requests)
+    }
+
+    /// What an item puts into the URL: items that put the same there have the same requests.
+    pub(crate) fn item_key(&self) -> Result<Vec<u8>, Stop> {
+        let mut key = Vec::new();
+        let memory = &self.known.memory;
+        for slot in self.part.url.slots().filter(|slot| matches!(slot.source, Source::Each(_))) {
+            let texts = memory.lend(|| match self.find(slot)? {
+                Found::Nothing => Ok::<_, Stop>(Vec::new()),
+                Found::One(text) => Ok(vec![text]),
+                Found::Many(texts) => Ok(texts),
+            })?;
+            key.extend_from_slice(&texts.len().to_le_bytes());
+            for text in &texts {
+                key.extend_from_slice(&text.text.len().to_le_bytes());
+                key.extend_from_slice(text.text.as_bytes());
+            }
+        }
+        Ok(key)
+    }
+
+    fn rendered(&self, most: u32) -> Result<Vec<Request>, Stop> {
         let found = self.part.url.slots().map(|slot| self.find(slot)).collect::<Result<Vec<_>, _>>()?;
         let is_many = |found: &Found<'_>| matches!(found, Found::Many(_));
         let Some(place) = found.iter().position(is_many) else {
@@ -67,6 +94,12 @@ impl<'a> Renderer<'a> {
         let room = ROOM.saturating_sub(self.url(&found, &[])?.len());
         let chunks =
             calls::divide(&lengths, self.between(place), self.part.batch.unwrap_or(usize::MAX), room);
+        if chunks.len() > most as usize {
+            return Err(Stop::Part(match self.item {
+                Some(_) => Reason::FanOut(most),
+                None => Reason::Call(Arc::new(CallError::Limit("limit-calls"))),
+            }));
+        }
         chunks.into_iter().map(|chunk| self.request(&self.url(&found, &values[chunk])?)).collect()
     }
 

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{Method, StatusCode};
-use json::Document;
 use services::calls::at_once;
 use services::{Calls, Duration, Request};
 use tokio::time::{timeout, timeout_at};
 
+use crate::memory::MemoryBudget;
 use crate::plan::{Fallback, Part};
 use crate::problem::{AggregateError, Failure, Reason};
 use crate::render::{Renderer, Stop};
 use crate::stream::{self, Begun, Held};
-use crate::value::{Body, Known, Value, joined};
+use crate::value::{Body, Known, Value, indexed, joined};
 
 /// A request under way.
 pub(crate) struct Run<'a> {
@@ -62,7 +62,11 @@ impl<'a> Run<'a> {
         let work = async {
             match &part.each {
                 None => Ok((self.single(part).await?, None)),
-                Some(each) => self.each(part, &each.over).await,
+                Some(each) => {
+                    let parts = &self.known.plan.parts;
+                    let is_needed = parts.iter().any(|part| part.needs.contains(&number));
+                    self.each(part, &each.over, is_needed || !part.children.is_empty()).await
+                }
             }
         };
         // The deadline holds for what is called in no service's time, too: places in a line, all calls of an `each`.
@@ -87,7 +91,8 @@ impl<'a> Run<'a> {
     }
 
     async fn single(&self, part: &'a Part) -> Result<Value, Stop> {
-        let mut requests = Renderer { known: self.known, part, item: None }.requests()?;
+        let most = self.known.plan.limits.calls;
+        let mut requests = Renderer { known: self.known, part, item: None }.requests(most)?;
         Ok(Value::One(match (requests.pop(), requests.is_empty()) {
             (None, _) => Body::literal("[]"),
             (Some(request), true) if part.streams && !self.is_head => return self.begun(part, request).await,
@@ -96,7 +101,7 @@ impl<'a> Run<'a> {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
                 let bodies = at_once(calls, self.known.plan.parallel).await?;
-                joined(&bodies)?
+                joined(&bodies, &self.known.memory)?
             }
         }))
     }
@@ -105,7 +110,7 @@ impl<'a> Run<'a> {
     async fn begun(&self, part: &Part, request: Request) -> Result<Value, Stop> {
         let begun = stream::begin(self.calls.services(), self.calls.call(), part, request).await?;
         Ok(match begun {
-            Begun::Whole(answer) => Value::One(read(part, answer)?),
+            Begun::Whole(answer) => Value::One(read(part, answer, &self.known.memory)?),
             Begun::Long(long) => Value::Long(Held::new(long), Body::literal("null")),
         })
     }
@@ -113,12 +118,12 @@ impl<'a> Run<'a> {
     /// Makes a call, and finds the part's value in the answer.
     async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
         let answer = self.calls.send(&part.service, request).await.map_err(Reason::Call)?;
-        read(part, answer)
+        read(part, answer, &self.known.memory)
     }
 }
 
 /// Finds the part's value in an answer.
-fn read(part: &Part, answer: services::Response) -> Result<Body, Reason> {
+fn read(part: &Part, answer: services::Response, memory: &MemoryBudget) -> Result<Body, Reason> {
     if !answer.status.is_success() {
         return Err(Reason::Status(answer.status));
     }
@@ -129,7 +134,7 @@ fn read(part: &Part, answer: services::Response) -> Result<Body, Reason> {
     if answer.body.is_empty() {
         return Err(Reason::NoBody);
     }
-    let document = Document::new(answer.body).map_err(Reason::NotJson)?;
+    let document = indexed(answer.body, memory)?;
     let spot = match document.root().pointer(&part.at) {
         Ok(Some(node)) => node.spot(),
         _ => return Err(Reason::NothingAt(part.at.clone())),

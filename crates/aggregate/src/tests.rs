@@ -3,6 +3,7 @@
 mod bad;
 mod declared;
 mod documented;
+mod hostile;
 mod joins;
 pub(crate) mod rig;
 mod shapes;

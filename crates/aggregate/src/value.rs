@@ -7,6 +7,7 @@ use bytes::Bytes;
 use json::{Document, Kind, Node, NotArray, Path, Spot};
 
 use crate::input::Values;
+use crate::memory::MemoryBudget;
 use crate::plan::Plan;
 use crate::problem::Reason;
 use crate::stream::Held;
@@ -18,6 +19,7 @@ pub(crate) struct Known<'a> {
     /// The client's body, where it is looked at.
     pub(crate) body: Option<Document>,
     values: Vec<OnceLock<Value>>,
+    pub(crate) memory: MemoryBudget,
 }
 
 /// A value in a JSON text.
@@ -42,14 +44,15 @@ pub(crate) struct Fan {
     /// Each only once.
     pub(crate) answers: Vec<Body>,
     /// Of each item the number of its answer; `None` for `null`.
-    pub(crate) of_item: Vec<Option<usize>>,
-    list: OnceLock<Body>,
+    pub(crate) of_item: Vec<Option<u32>>,
+    /// All of them as a list, where something looks into it; else an empty one.
+    list: Body,
 }
 
 impl<'a> Known<'a> {
     pub(crate) fn new(plan: &'a Plan, inputs: Values, body: Option<Document>) -> Self {
         let values = plan.parts.iter().map(|_| OnceLock::new()).collect();
-        Self { plan, inputs, body, values }
+        Self { plan, inputs, body, values, memory: MemoryBudget::new(plan.limits.memory.0) }
     }
 
     /// The value of a part that is over.
@@ -77,15 +80,9 @@ impl Body {
 
     /// A value that every JSON reader knows.
     pub(crate) fn literal(text: &'static str) -> Self {
-        Self::read(Bytes::from_static(text.as_bytes()))
-    }
-
-    /// A text that is JSON, as this crate wrote it; `null` if it is none after all, or too long.
-    pub(crate) fn read(text: Bytes) -> Self {
-        let null = || Document::new(Bytes::from_static(b"null"));
-        match Document::new(text).or_else(|_| null()) {
+        match Document::new(Bytes::from_static(text.as_bytes())) {
             Ok(document) => Self::whole(Arc::new(document)),
-            Err(_) => unreachable!("`null` is JSON"),
+            Err(_) => unreachable!("{text} is JSON"),
         }
     }
 
@@ -99,30 +96,47 @@ impl Value {
     pub(crate) fn root(&self) -> Node<'_> {
         match self {
             Self::One(body) | Self::Long(_, body) => body.root(),
-            Self::Each(fan) => fan.list.get_or_init(|| fan.to_list()).root(),
+            Self::Each(fan) => fan.list.root(),
         }
     }
 }
 
 impl Fan {
-    pub(crate) fn new(answers: Vec<Body>, of_item: Vec<Option<usize>>) -> Self {
-        Self { answers, of_item, list: OnceLock::new() }
+    pub(crate) fn new(answers: Vec<Body>, of_item: Vec<Option<u32>>) -> Self {
+        Self { answers, of_item, list: Body::literal("[]") }
     }
 
-    fn to_list(&self) -> Body {
+    /// With the list of all answers. One answer may be that of many items.
+    pub(crate) fn with_list(self, memory: &MemoryBudget) -> Result<Self, Reason> {
         let texts = self.of_item.iter().map(|answer| {
-            answer.and_then(|answer| self.answers.get(answer)).map_or(&b"null"[..], |body| body.root().text())
+            answer
+                .and_then(|answer| self.answers.get(answer as usize))
+                .map_or(&b"null"[..], |body| body.root().text())
         });
-        Body::read(array(texts))
+        memory.take(texts.clone().map(|text| text.len() + 1).sum())?;
+        let list = Body::whole(Arc::new(indexed(array(texts), memory)?));
+        Ok(Self { list, ..self })
     }
 }
 
+/// The index of a text, which is part of the request's memory.
+pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<Document, Reason> {
+    let document = Document::within(text, memory.left()).map_err(|error| match error {
+        json::Error::IndexTooLarge(_) => Reason::Memory,
+        error => Reason::NotJson(error),
+    })?;
+    memory.take(document.index_bytes())?;
+    Ok(document)
+}
+
 /// The arrays that several calls for one list brought, as one array.
-pub(crate) fn joined(bodies: &[Body]) -> Result<Body, Reason> {
-    match bodies.iter().any(|body| body.root().kind() != Kind::Array) {
-        true => Err(Reason::BatchNotArray),
-        false => Ok(Body::read(array(bodies.iter().flat_map(|body| body.root().items()).map(Node::text)))),
+pub(crate) fn joined(bodies: &[Body], memory: &MemoryBudget) -> Result<Body, Reason> {
+    if bodies.iter().any(|body| body.root().kind() != Kind::Array) {
+        return Err(Reason::BatchNotArray);
     }
+    memory.take(bodies.iter().map(|body| body.root().text().len()).sum())?;
+    let text = array(bodies.iter().flat_map(|body| body.root().items()).map(Node::text));
+    Ok(Body::whole(Arc::new(indexed(text, memory)?)))
 }
 
 /// The text of an array.

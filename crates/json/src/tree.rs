@@ -2,6 +2,7 @@
 //! text is copied before it is written, and a part that stands in many places is one memory, so that who
 //! looks for what is repeated need not compare.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
@@ -60,6 +61,45 @@ impl Tree {
         }
     }
 
+    /// The length of its text, if that is at most `most`. A value that stands in many places is measured once: a small tree may
+    /// have a text of any length.
+    #[must_use]
+    pub fn len_within(&self, most: usize) -> Option<usize> {
+        self.measured(most, &mut HashMap::new())
+    }
+
+    /// `known` has the lengths of what stands in several places, by where that is.
+    fn measured(&self, most: usize, known: &mut HashMap<usize, usize>) -> Option<usize> {
+        let (key, own) = match self {
+            Self::Text(text) | Self::Repeating(text, _) => (None, text.len()),
+            Self::Object(members) => (shared(members), 2 + commas(members.len())),
+            Self::Extended(text, members) => {
+                let comma = usize::from(!members.is_empty() && !is_empty(text));
+                (shared(members), text.len() + comma + commas(members.len()))
+            }
+            Self::Array(items) => (shared(items), 2 + commas(items.len())),
+        };
+        let most = most.checked_sub(own)?;
+        if let Some(children) = key.and_then(|key| known.get(&key)) {
+            return (*children <= most).then_some(own + children);
+        }
+        let mut children = 0;
+        let mut add = |name: usize, value: &Self| {
+            children += name;
+            children += value.measured(most.checked_sub(children)?, known)?;
+            Some(())
+        };
+        match self {
+            Self::Text(_) | Self::Repeating(..) => {}
+            Self::Object(members) | Self::Extended(_, members) => {
+                members.iter().try_for_each(|(name, value)| add(name.len() + 1, value))?;
+            }
+            Self::Array(items) => items.iter().try_for_each(|item| add(0, item))?,
+        }
+        known.extend(key.map(|key| (key, children)));
+        Some(own + children)
+    }
+
     /// Appends its text.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
@@ -90,7 +130,14 @@ impl Tree {
     /// Its text, piece by piece. Long texts are pieces of their own and not copied.
     #[must_use]
     pub fn pieces(self) -> Pieces {
-        Pieces { rest: self.len(), gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
+        let length = self.len();
+        self.pieces_of(length)
+    }
+
+    /// The same where the length is known.
+    #[must_use]
+    pub fn pieces_of(self, length: usize) -> Pieces {
+        Pieces { rest: length, gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
     }
 
     /// Whether they are one value in memory. Equal ones that are not say `false`.
@@ -109,6 +156,11 @@ impl Tree {
             _ => false,
         }
     }
+}
+
+/// Where the items or members of a value are, if other values may have them too.
+fn shared<T>(children: &Arc<[T]>) -> Option<usize> {
+    (Arc::strong_count(children) > 1).then(|| Arc::as_ptr(children).cast::<()>().addr())
 }
 
 fn commas(count: usize) -> usize {

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use json::{Kind, Node, Path, Step};
 
+use crate::memory::{MemoryBudget, MemoryExhausted};
+
 /// The objects of a part after its fields were chosen, one behind the other in a text of their own.
 pub(super) struct Selected {
     text: Bytes,
@@ -12,7 +14,13 @@ pub(super) struct Selected {
 
 impl Selected {
     /// Of an array its items, of anything else itself. What is no object stays as it is.
-    pub(super) fn of(root: Node<'_>, fields: &[(Bytes, Path)]) -> Self {
+    pub(super) fn of(
+        root: Node<'_>,
+        fields: &[(Bytes, Path)],
+        memory: &MemoryBudget,
+    ) -> Result<Self, MemoryExhausted> {
+        memory.take(root.text().len())?;
+        memory.take_for::<Option<usize>>(root.count().max(1))?;
         let mut text = Vec::with_capacity(root.text().len() / 2);
         let mut ends = Vec::new();
         let mut add = |node: Node<'_>| {
@@ -26,7 +34,7 @@ impl Selected {
             Kind::Array => root.items().for_each(add),
             _ => add(root),
         }
-        Self { text: text.into(), ends: ends.into_iter(), start: 0 }
+        Ok(Self { text: text.into(), ends: ends.into_iter(), start: 0 })
     }
 
     /// The text of the next object.

@@ -3,6 +3,7 @@
 use json::{Grouped, Kinds, Node, NotArray, Scalar, Tree};
 
 use crate::declaration::{Missing, One};
+use crate::memory::{BudgetedVec, MemoryBudget};
 use crate::plan::Joins;
 use crate::problem::Reason;
 
@@ -10,6 +11,7 @@ use crate::problem::Reason;
 pub(super) struct Join<'a> {
     pub(super) joins: &'a Joins,
     pub(super) rows: Vec<Tree>,
+    pub(super) memory: &'a MemoryBudget,
 }
 
 impl Join<'_> {
@@ -19,8 +21,10 @@ impl Join<'_> {
         root: Node<'n>,
         items: impl Iterator<Item = Node<'n>>,
     ) -> Result<Vec<Tree>, Reason> {
-        let Self { joins, rows } = self;
+        let Self { joins, rows, memory } = self;
         let key = |node: Node<'n>| if joins.text { Scalar::text(node) } else { Scalar::of(node) };
+        // A row's key, its places in groups, and its place in a list.
+        memory.take_for::<[Tree; 4]>(rows.len())?;
         let mut grouped = Grouped::with_capacity(rows.len());
         for row in root.items() {
             let node = joins.row_key.find(row);
@@ -35,13 +39,14 @@ impl Join<'_> {
         let mut values = Vec::new();
         for item in items {
             if joins.item_key.is_many() {
-                let mut list = Vec::new();
+                let mut list = BudgetedVec::new(memory);
                 let visited = joins.item_key.visit(item, &mut |node| {
                     let Some(key) = key(node) else { return };
                     kinds = kinds | key.kind();
                     let places = grouped.find(&key).into_iter().flat_map(|group| grouped.items(group));
-                    list.extend(places.filter_map(|place| rows.get(place).cloned()));
+                    places.filter_map(|place| rows.get(place).cloned()).for_each(|row| list.push(row));
                 });
+                let list = list.finish()?;
                 if let Err(NotArray(Some(kind))) = visited {
                     return Err(Reason::EachNotArray(joins.on.clone(), kind.name()));
                 }

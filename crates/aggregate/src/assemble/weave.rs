@@ -5,6 +5,7 @@ use bytes::Bytes;
 use json::{Kind, Member, Node, Step, Tree};
 
 use super::fields::Selected;
+use crate::memory::{MemoryBudget, MemoryExhausted};
 use crate::plan::Part;
 
 /// What is put in at a path, for each of its places in order.
@@ -26,23 +27,39 @@ impl Patch<'_> {
 }
 
 /// A value with the fields that are wanted, and nothing put in.
-pub(super) fn shaped(part: &Part, root: Node<'_>) -> Tree {
+pub(super) fn shaped(part: &Part, root: Node<'_>, memory: &MemoryBudget) -> Result<Tree, MemoryExhausted> {
     match part.fields.as_deref() {
-        None => Tree::Text(root.slice()),
-        Some(fields) => Weaver { own: Some(Selected::of(root, fields)) }.tree(root, &mut []),
+        None => Ok(Tree::Text(root.slice())),
+        Some(fields) => {
+            let mut weaver = Weaver::new(Some(Selected::of(root, fields, memory)?), memory);
+            let tree = weaver.tree(root, &mut []);
+            weaver.finish(tree)
+        }
     }
 }
 
 /// Walks through a value and puts in what belongs into it.
-pub(super) struct Weaver {
-    pub(super) own: Option<Selected>,
+pub(super) struct Weaver<'m> {
+    own: Option<Selected>,
+    memory: &'m MemoryBudget,
+    /// Whether there was not enough of it: then what was made is not whole.
+    is_exhausted: bool,
 }
 
-impl Weaver {
+impl<'m> Weaver<'m> {
+    pub(super) fn new(own: Option<Selected>, memory: &'m MemoryBudget) -> Self {
+        Self { own, memory, is_exhausted: false }
+    }
+
+    /// What was made, if there was memory for it.
+    pub(super) fn finish<T>(self, made: T) -> Result<T, MemoryExhausted> {
+        if self.is_exhausted { Err(MemoryExhausted) } else { Ok(made) }
+    }
+
     /// The value of a part.
     pub(super) fn tree(&mut self, root: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
         match root.kind() {
-            Kind::Array => {
+            Kind::Array if self.has_room::<Tree>(root) => {
                 let mut below: Vec<&mut Patch<'_>> =
                     patches.iter_mut().map(|patch| patch.at_items()).collect();
                 Tree::Array(root.items().map(|item| self.item(item, &mut below)).collect())
@@ -55,45 +72,97 @@ impl Weaver {
     pub(super) fn item(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
         let own = self.own.as_mut().map(Selected::next);
         match own {
-            Some(Some(text)) => put(text, node, patches, false),
+            Some(Some(text)) => self.put(text, node, patches, false),
             _ if patches.is_empty() => Tree::Text(node.slice()),
-            _ => weave(node, patches),
+            _ => self.weave(node, patches),
         }
     }
-}
 
-/// A value somewhere in a part.
-fn weave(node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
-    if patches.is_empty() {
-        return Tree::Text(node.slice());
+    /// Whether there is memory for a list with a place for each item or member of a value.
+    fn has_room<T>(&mut self, node: Node<'_>) -> bool {
+        self.is_exhausted = self.is_exhausted || self.memory.take_for::<T>(node.count()).is_err();
+        !self.is_exhausted
     }
-    match node.kind() {
-        Kind::Array => Tree::Array(
-            node.items()
-                .enumerate()
-                .map(|(number, item)| {
-                    let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
-                    let mut below: Vec<&mut Patch<'_>> = patches
-                        .iter_mut()
-                        .filter(|patch| goes_into(patch.steps, number))
-                        .map(|patch| &mut **patch)
-                        .collect();
-                    below.iter_mut().for_each(|patch| {
-                        if let [_, rest @ ..] = patch.steps {
-                            patch.steps = rest
-                        }
-                    });
-                    let tree = weave(item, &mut below);
-                    patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
-                    tree
-                })
-                .collect(),
-        ),
-        Kind::Object if patches.iter().all(|patch| patch.steps.is_empty()) => {
-            put(node.slice(), node, patches, true)
+
+    /// A value somewhere in a part.
+    fn weave(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+        if patches.is_empty() {
+            return Tree::Text(node.slice());
         }
-        Kind::Object => open(node, patches),
-        _ => Tree::Text(node.slice()),
+        match node.kind() {
+            Kind::Array if self.has_room::<Tree>(node) => Tree::Array(
+                node.items()
+                    .enumerate()
+                    .map(|(number, item)| {
+                        let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
+                        let mut below: Vec<&mut Patch<'_>> = patches
+                            .iter_mut()
+                            .filter(|patch| goes_into(patch.steps, number))
+                            .map(|patch| &mut **patch)
+                            .collect();
+                        below.iter_mut().for_each(|patch| {
+                            if let [_, rest @ ..] = patch.steps {
+                                patch.steps = rest
+                            }
+                        });
+                        let tree = self.weave(item, &mut below);
+                        patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
+                        tree
+                    })
+                    .collect(),
+            ),
+            Kind::Object if patches.iter().all(|patch| patch.steps.is_empty()) => {
+                self.put(node.slice(), node, patches, true)
+            }
+            Kind::Object => self.open(node, patches),
+            _ => Tree::Text(node.slice()),
+        }
+    }
+
+    /// An object with what is put into it, of whose members nothing is taken apart. `text` is the object's, or what was
+    /// chosen of it; then names were looked at before.
+    fn put(&mut self, text: Bytes, node: Node<'_>, patches: &mut [&mut Patch<'_>], is_whole: bool) -> Tree {
+        if patches.is_empty() {
+            return Tree::Text(text);
+        }
+        let is_hidden = |key: json::Key<'_>| patches.iter().any(|patch| key.is(patch.name.as_bytes()));
+        if is_whole && node.members().any(|(key, _)| is_hidden(key)) {
+            return self.open(node, patches);
+        }
+        let members =
+            patches.iter_mut().map(|patch| (patch.quoted.clone(), patch.values.next().unwrap_or(Tree::NULL)));
+        Tree::Extended(text, members.collect())
+    }
+
+    /// An object, member by member: something is put in below, or has the name of a member, in whose place it comes.
+    fn open(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+        if !self.has_room::<Member>(node) {
+            return Tree::NULL;
+        }
+        let mut members: Vec<Member> = Vec::new();
+        for (key, value) in node.members() {
+            let is_hidden =
+                patches.iter().any(|patch| patch.steps.is_empty() && key.is(patch.name.as_bytes()));
+            if is_hidden {
+                continue;
+            }
+            let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
+            let goes_on = |patch: &&mut &mut Patch<'_>| matches!(patch.steps, [Step::Name(name), ..] if key.is(name.as_bytes()));
+            let mut below: Vec<&mut Patch<'_>> =
+                patches.iter_mut().filter(goes_on).map(|patch| &mut **patch).collect();
+            below.iter_mut().for_each(|patch| {
+                if let [_, rest @ ..] = patch.steps {
+                    patch.steps = rest
+                }
+            });
+            let tree = self.weave(value, &mut below);
+            patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
+            members.push((key.node().slice(), tree));
+        }
+        for patch in patches.iter_mut().filter(|patch| patch.steps.is_empty()) {
+            members.push((patch.quoted.clone(), patch.values.next().unwrap_or(Tree::NULL)));
+        }
+        Tree::Object(members.into())
     }
 }
 
@@ -103,46 +172,4 @@ fn goes_into(steps: &[Step], number: usize) -> bool {
         [] | [Step::Each, ..] => true,
         [Step::Name(name), ..] => name.parse() == Ok(number),
     }
-}
-
-/// An object with what is put into it, of whose members nothing is taken apart. `text` is the object's, or what was
-/// chosen of it; then names were looked at before.
-fn put(text: Bytes, node: Node<'_>, patches: &mut [&mut Patch<'_>], is_whole: bool) -> Tree {
-    if patches.is_empty() {
-        return Tree::Text(text);
-    }
-    let is_hidden = |key: json::Key<'_>| patches.iter().any(|patch| key.is(patch.name.as_bytes()));
-    if is_whole && node.members().any(|(key, _)| is_hidden(key)) {
-        return open(node, patches);
-    }
-    let members =
-        patches.iter_mut().map(|patch| (patch.quoted.clone(), patch.values.next().unwrap_or(Tree::NULL)));
-    Tree::Extended(text, members.collect())
-}
-
-/// An object, member by member: something is put in below, or has the name of a member, in whose place it comes.
-fn open(node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
-    let mut members: Vec<Member> = Vec::new();
-    for (key, value) in node.members() {
-        let is_hidden = patches.iter().any(|patch| patch.steps.is_empty() && key.is(patch.name.as_bytes()));
-        if is_hidden {
-            continue;
-        }
-        let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
-        let goes_on = |patch: &&mut &mut Patch<'_>| matches!(patch.steps, [Step::Name(name), ..] if key.is(name.as_bytes()));
-        let mut below: Vec<&mut Patch<'_>> =
-            patches.iter_mut().filter(goes_on).map(|patch| &mut **patch).collect();
-        below.iter_mut().for_each(|patch| {
-            if let [_, rest @ ..] = patch.steps {
-                patch.steps = rest
-            }
-        });
-        let tree = weave(value, &mut below);
-        patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
-        members.push((key.node().slice(), tree));
-    }
-    for patch in patches.iter_mut().filter(|patch| patch.steps.is_empty()) {
-        members.push((patch.quoted.clone(), patch.values.next().unwrap_or(Tree::NULL)));
-    }
-    Tree::Object(members.into())
 }

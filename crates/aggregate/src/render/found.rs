@@ -77,10 +77,17 @@ impl<'a> Renderer<'a> {
             return Ok(value.map_or(Found::Nothing, Found::One));
         }
         let (mut values, mut wrong) = (Vec::new(), None);
-        let mut seen = HashSet::new();
+        let (mut seen, mut is_full) = (HashSet::new(), false);
         let visited = path.visit(root, &mut |node| match scalar(node) {
             Ok(Some(value)) => {
-                if seen.insert(value.text.clone()) {
+                // Its place in both, and its text there and in the URL.
+                let bytes = 2 * (size_of::<Text<'_>>() + value.text.len() + size_of::<String>());
+                if is_full || seen.contains(&value.text) {
+                    return;
+                }
+                is_full = self.known.memory.take(bytes).is_err();
+                if !is_full {
+                    seen.insert(value.text.clone());
                     values.push(value);
                 }
             }
@@ -89,6 +96,9 @@ impl<'a> Renderer<'a> {
         });
         if let Err(NotArray(kind)) = visited {
             return Err(self.wrong(slot, Wrong::NotArray(kind.map_or("nothing", Kind::name))));
+        }
+        if is_full {
+            return Err(Reason::Memory.into());
         }
         wrong.map_or(Ok(Found::Many(values)), |wrong| Err(self.wrong(slot, wrong)))
     }

@@ -9,87 +9,108 @@ use services::Request;
 use services::calls::at_once;
 
 use super::{Run, failure, fallback};
+use crate::memory::{BudgetedVec, MemoryBudget};
 use crate::plan::{Over, Part, is_safe};
 use crate::problem::{Failure, Reason};
 use crate::render::{Item, Renderer, Stop};
 use crate::template::{BodyTemplate, Source, slots};
 use crate::value::{Body, Fan, Value, joined, targets};
 
+/// So many items are looked at before other tasks have their turn.
+const TURN: usize = 512;
+
 /// The calls of all items.
+#[derive(Default)]
 struct Calls {
-    /// Whether two items with the same URL have the same call.
-    are_alike: bool,
     requests: Vec<Request>,
-    known: HashMap<PathAndQuery, usize>,
-    /// The numbers of each item's requests, one item's behind the other's.
-    numbers: Vec<usize>,
+    /// By what they send apart from bodies and headers.
+    by_url: HashMap<PathAndQuery, u32>,
+    /// Of each set of calls the numbers of its requests, one set's behind the other's.
+    numbers: Vec<u32>,
+    sets: Vec<Range<usize>>,
+    /// The sets of items before, by what these put into the URL.
+    by_item: HashMap<Vec<u8>, u32>,
 }
 
 impl Calls {
-    /// Which of the numbers are those of an item with these requests.
-    fn add(&mut self, requests: Vec<Request>) -> Range<usize> {
+    /// The number of a set of requests; equal ones are made once where items `are_alike`.
+    fn add(&mut self, requests: Vec<Request>, are_alike: bool, most: u32) -> Result<u32, Reason> {
         let start = self.numbers.len();
         for request in requests {
-            let next = self.requests.len();
-            let number = match self.are_alike {
-                true => *self.known.entry(request.path_and_query.clone()).or_insert(next),
+            let next = self.requests.len() as u32;
+            let number = match are_alike {
+                true => *self.by_url.entry(request.path_and_query.clone()).or_insert(next),
                 false => next,
             };
             if number == next {
+                if next == most {
+                    return Err(Reason::FanOut(most));
+                }
                 self.requests.push(request);
             }
             self.numbers.push(number);
         }
-        start..self.numbers.len()
+        self.sets.push(start..self.numbers.len());
+        Ok(self.sets.len() as u32 - 1)
+    }
+
+    fn numbers(&self, set: u32) -> &[u32] {
+        let range = self.sets.get(set as usize).cloned().unwrap_or_default();
+        self.numbers.get(range).unwrap_or_default()
     }
 }
 
 impl<'a> Run<'a> {
+    /// Calls a part for each of its items. No more is rendered than may be called: the first item too many ends it.
     pub(super) async fn each(
         &self,
         part: &'a Part,
         over: &'a Over,
+        is_looked_into: bool,
     ) -> Result<(Value, Option<Failure>), Stop> {
         let items = self.items(over)?;
-        let mut calls = Calls {
-            are_alike: is_safe(&part.method) && !looks_at_items_beside_the_url(part),
-            requests: Vec::new(),
-            known: HashMap::new(),
-            numbers: Vec::with_capacity(items.len()),
-        };
+        let memory = &self.known.memory;
+        let are_alike = is_safe(&part.method) && !looks_at_items_beside_the_url(part);
+        let most = self.known.plan.limits.fan_out;
+        let mut calls = Calls::default();
+        // Its set, its place, and its number where it fails.
+        memory.take_for::<([Option<u32>; 2], usize)>(items.len()).map_err(Reason::from)?;
         let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<Failure>);
         for (number, item) in items.into_iter().enumerate() {
+            if number % TURN == TURN - 1 {
+                tokio::task::yield_now().await;
+            }
             let Some(item) = item else {
                 of_item.push(None);
                 continue;
             };
-            of_item.push(match (Renderer { known: self.known, part, item: Some(item) }).requests() {
-                Ok(requests) => Some(calls.add(requests)),
-                Err(Stop::Part(reason)) if !part.is_required() => {
+            let renderer = Renderer { known: self.known, part, item: Some(item) };
+            let set = match self.set(&renderer, &mut calls, are_alike, most) {
+                Err(Stop::Part(reason)) if reason.is_of_an_item() && !part.is_required() => {
                     wrong.get_or_insert_with(|| failure(part, reason)).items.push(number);
                     None
                 }
-                Err(stop) => return Err(stop),
-            });
+                set => Some(set?),
+            };
+            of_item.push(set);
         }
-        let most = self.known.plan.limits.fan_out;
-        if calls.requests.len() > most as usize {
-            return Err(Reason::FanOut(calls.requests.len(), most).into());
-        }
-        let made = calls.requests.into_iter().map(|request| async {
+        let made = std::mem::take(&mut calls.requests).into_iter().map(|request| async {
             match self.call(part, request).await {
                 Err(reason) if part.is_required() => Err(reason),
                 answer => Ok(answer),
             }
         });
-        let mut answers =
-            Answers { made: at_once(made, self.known.plan.parallel).await?, joined: HashMap::new() };
+        let made = at_once(made, self.known.plan.parallel).await?;
+        let mut answers = Answers { made, joined: HashMap::new(), memory };
         let instead = fallback(part).unwrap_or_else(|| Body::literal("null"));
+        let mut places: Vec<u32> = Vec::with_capacity(calls.sets.len());
+        for set in 0..calls.sets.len() as u32 {
+            places.push(answers.of(calls.numbers(set)));
+        }
         let mut found = Vec::with_capacity(of_item.len());
-        for (item, numbers) in of_item.into_iter().enumerate() {
-            let numbers = numbers.and_then(|numbers| calls.numbers.get(numbers));
-            let place = numbers.map(|numbers| answers.of(numbers));
-            if let Some(Err(reason)) = place.and_then(|place| answers.made.get(place)) {
+        for (item, set) in of_item.into_iter().enumerate() {
+            let place = set.and_then(|set| places.get(set as usize).copied());
+            if let Some(Err(reason)) = place.and_then(|place| answers.made.get(place as usize)) {
                 if part.is_required() {
                     return Err(reason.clone().into());
                 }
@@ -101,7 +122,34 @@ impl<'a> Run<'a> {
             wrong.items.sort_unstable();
         }
         let answers = answers.made.into_iter().map(|answer| answer.unwrap_or_else(|_| instead.clone()));
-        Ok((Value::Each(Fan::new(answers.collect(), found)), wrong))
+        let fan = Fan::new(answers.collect(), found);
+        let fan = if is_looked_into { fan.with_list(memory)? } else { fan };
+        Ok((Value::Each(fan), wrong))
+    }
+
+    /// The number of an item's requests. Items that put the same into the URL have the same.
+    fn set(
+        &self,
+        renderer: &Renderer<'a>,
+        calls: &mut Calls,
+        are_alike: bool,
+        most: u32,
+    ) -> Result<u32, Stop> {
+        if !are_alike {
+            return Ok(calls.add(renderer.requests(most)?, false, most)?);
+        }
+        let key = renderer.item_key()?;
+        if let Some(known) = calls.by_item.get(&key) {
+            return Ok(*known);
+        }
+        let set = calls.add(renderer.requests(most)?, true, most)?;
+        // A key and its entry; items that differ but have no call, or the same, are as many as a service sends.
+        self.known
+            .memory
+            .take(key.len() + 2 * size_of::<(Vec<u8>, u32)>() + size_of::<Range<usize>>())
+            .map_err(Reason::from)?;
+        calls.by_item.insert(key, set);
+        Ok(set)
     }
 
     /// What an `each` is called for; `None` for `null`, which nothing is called for.
@@ -118,7 +166,7 @@ impl<'a> Run<'a> {
         let name = &self.known.plan.parts[part].name;
         let not_array = |kind: &'static str| Stop::from(Reason::EachNotArray(format!("$.{name}"), kind));
         let Some(value) = self.known.value(part) else { return Ok(Vec::new()) };
-        let (mut wrong, mut items) = (None, Vec::new());
+        let (mut wrong, mut items) = (None, BudgetedVec::new(&self.known.memory));
         let visited = path.visit(value.root(), &mut |node| match node.kind() {
             Kind::Array | Kind::Null => {}
             kind => wrong = Some(kind),
@@ -129,30 +177,33 @@ impl<'a> Run<'a> {
         }
         let add = &mut |node: Node<'a>| items.push((node.kind() != Kind::Null).then_some(Item::Node(node)));
         targets(value.root(), path, add).map_err(|not| not_array(not.0.map_or("nothing", Kind::name)))?;
-        Ok(items)
+        Ok(items.finish().map_err(Reason::from)?)
     }
 }
 
 /// What the calls brought, and behind it what was made of that for items with several calls, or none.
-struct Answers {
+struct Answers<'b> {
     made: Vec<Result<Body, Reason>>,
-    joined: HashMap<Vec<usize>, usize>,
+    joined: HashMap<Vec<u32>, u32>,
+    memory: &'b MemoryBudget,
 }
 
-impl Answers {
-    /// The place of the answer of an item with these calls.
-    fn of(&mut self, numbers: &[usize]) -> usize {
+impl Answers<'_> {
+    /// The place of the answer of a set of calls.
+    fn of(&mut self, numbers: &[u32]) -> u32 {
         if let [only] = numbers {
             return *only;
         }
         if let Some(place) = self.joined.get(numbers) {
             return *place;
         }
-        let bodies = numbers.iter().filter_map(|number| self.made.get(*number).cloned());
-        let answer = bodies.collect::<Result<Vec<Body>, Reason>>().and_then(|bodies| joined(&bodies));
+        let bodies = numbers.iter().filter_map(|number| self.made.get(*number as usize).cloned());
+        let bodies = bodies.collect::<Result<Vec<Body>, Reason>>();
+        let answer = bodies.and_then(|bodies| joined(&bodies, self.memory));
         self.made.push(answer);
-        self.joined.insert(numbers.to_vec(), self.made.len() - 1);
-        self.made.len() - 1
+        let place = self.made.len() as u32 - 1;
+        self.joined.insert(numbers.to_vec(), place);
+        place
     }
 }
 

@@ -103,6 +103,8 @@ fn the_limits_of_the_page_are_those_of_the_config() {
         ("received", limits.received.to_string()),
         ("deadline", limits.deadline.to_string()),
         ("body", limits.body.to_string()),
+        ("response_body", limits.response_body.to_string()),
+        ("memory", limits.memory.to_string()),
     ] {
         let row = PAGE.lines().find(|line| {
             line.starts_with(&format!("| `{name}` |")) && line.contains(&format!("| {value} |"))

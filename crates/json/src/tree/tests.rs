@@ -56,6 +56,18 @@ fn only_the_same_memory_is_the_same_value() {
     assert!(extended.same(&extended.clone()) && !extended.same(&object));
 }
 
+#[test]
+fn a_text_that_a_small_tree_repeats_without_end_is_measured_without_writing_it() {
+    let mut tree = text("1");
+    let mut length = 1;
+    for _ in 0..15 {
+        tree = Tree::Array(vec![tree; 10].into());
+        length = 10 * length + 11;
+    }
+    assert_eq!(tree.len_within(usize::MAX), Some(length));
+    assert_eq!(tree.len_within(1 << 30), None);
+}
+
 fn any_tree() -> impl Strategy<Value = Tree> {
     let leaf = prop_oneof![
         Just(Tree::NULL),
@@ -82,6 +94,8 @@ proptest! {
         let whole = written(&tree);
         prop_assert!(serde_json::from_str::<Value>(&whole).is_ok(), "{}", whole);
         prop_assert_eq!(tree.len(), whole.len());
+        prop_assert_eq!(tree.clone().len_within(whole.len()), Some(whole.len()));
+        prop_assert_eq!(tree.len_within(whole.len() - 1), None);
         let pieces: Vec<Bytes> = tree.pieces().collect();
         prop_assert!(pieces.iter().all(|piece| !piece.is_empty()));
         prop_assert_eq!(pieces.concat(), whole.into_bytes());

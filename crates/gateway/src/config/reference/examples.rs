@@ -341,7 +341,8 @@ routes:
   - path: /buyers
     aggregate:
       file: buyers.yaml
-      limits: { calls: 100, parallel: 8, fan_out: 50, received: 16MiB, deadline: 5s, body: 64KiB }
+      limits: { calls: 100, parallel: 8, fan_out: 50, received: 16MiB, deadline: 5s, body: 64KiB,
+                response_body: 32MiB, memory: 64MiB }
 ",
     ),
     (

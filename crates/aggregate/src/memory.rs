@@ -1,0 +1,90 @@
+//! What a request's own structures take beside the texts that services sent: the indexes of these, lists of their items, and the
+//! tree that is the answer. A service's answer of `[{},{},...]` is small, and a list of what stands in it is not.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The bytes that are left for a request's own structures. One task has it at a time.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget(AtomicUsize);
+
+/// A list whose memory is taken from a budget before it is there.
+pub(crate) struct BudgetedVec<'b, T> {
+    items: Vec<T>,
+    budget: &'b MemoryBudget,
+    is_full: bool,
+}
+
+/// There is not enough memory left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryExhausted;
+
+impl MemoryBudget {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self(AtomicUsize::new(usize::try_from(bytes).unwrap_or(usize::MAX)))
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take(&self, bytes: usize) -> Result<(), MemoryExhausted> {
+        let left = self.left().checked_sub(bytes).ok_or(MemoryExhausted)?;
+        self.0.store(left, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Does something for a while that leaves nothing behind, and has back what was taken for it.
+    pub(crate) fn lend<T>(&self, work: impl FnOnce() -> T) -> T {
+        let left = self.left();
+        let done = work();
+        self.0.store(left, Ordering::Relaxed);
+        done
+    }
+
+    /// Takes what so many values need.
+    pub(crate) fn take_for<T>(&self, count: usize) -> Result<(), MemoryExhausted> {
+        self.take(count.saturating_mul(size_of::<T>()))
+    }
+}
+
+impl<'b, T> BudgetedVec<'b, T> {
+    pub(crate) fn new(budget: &'b MemoryBudget) -> Self {
+        Self { items: Vec::new(), budget, is_full: false }
+    }
+
+    /// Adds an item; where there is no memory for it, it and all further ones are left out.
+    pub(crate) fn push(&mut self, item: T) {
+        if self.items.len() == self.items.capacity() {
+            let more = self.items.len().max(4);
+            self.is_full = self.is_full || self.budget.take_for::<T>(more).is_err();
+            if self.is_full {
+                return;
+            }
+            self.items.reserve_exact(more);
+        }
+        self.items.push(item);
+    }
+
+    /// All items, unless some were left out.
+    pub(crate) fn finish(self) -> Result<Vec<T>, MemoryExhausted> {
+        if self.is_full { Err(MemoryExhausted) } else { Ok(self.items) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_takes_its_memory_before_it_grows_and_nothing_beyond_the_budget() {
+        let budget = MemoryBudget::new(100 * 8);
+        let mut list = BudgetedVec::new(&budget);
+        (0..64_u64).for_each(|item| list.push(item));
+        assert_eq!(list.finish().unwrap().len(), 64);
+        assert_eq!(budget.left(), 36 * 8);
+        let mut list = BudgetedVec::new(&budget);
+        (0..1_000_000_u64).for_each(|item| list.push(item));
+        assert!(list.items.capacity() <= 36);
+        assert!(list.finish().is_err());
+    }
+}
