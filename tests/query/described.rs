@@ -145,7 +145,8 @@ async fn stored_programs_are_listed_and_called_as_the_example_says() {
     let stored = about["stored"].as_array().expect("a list");
     assert_eq!(stored[0]["name"], "hello");
     let hash = stored[0]["hash"].as_str().expect("a hash");
-    assert_eq!(get(&gateway, &format!("/only/hello@{hash}"), &[]).await.text(), "hello");
+    let called = get(&gateway, &format!("/only/hello@{hash}"), &[]).await;
+    assert_eq!((called.text(), called.header("cache-control")), ("hello".to_owned(), "no-store"));
     assert_eq!(about["example"]["curl"], format!("curl '{}/only/hello'", gateway.url));
     assert!(get(&gateway, "/only/types.d.ts", &[]).await.text().contains("export interface Services"));
 }

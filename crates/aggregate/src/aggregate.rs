@@ -6,11 +6,13 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use http::header::HeaderMap;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use json::Document;
 use offload::OffloadPool;
-use services::{Body, Budget, Call, Calls, Problem, Report, Services};
+use services::caching::{self, CacheNotes};
+use services::{Body, Budget, Call, Caller, Calls, Problem, Report, Services};
 
 use crate::answer;
 use crate::config::LimitsConfig;
@@ -91,15 +93,33 @@ impl Aggregate {
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
         let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
         let parallel = limits.parallel as usize;
-        let budget = Arc::new(Budget::since(started, time, limits.calls, limits.received.0, parallel));
+        let budget = Budget::since(started, time, limits.calls, limits.received.0, parallel);
+        let budget = Arc::new(budget.part_of(&seen.budget));
         let request_budget = Arc::clone(&seen.budget);
         let call = Call { budget: Arc::clone(&budget), ..seen };
+        let caller = call.caller.clone();
         async move {
-            let answer = self.answer(request, call).await;
+            let mut answer = self.answer(request, call).await;
             request_budget.report(Report::of(&budget));
+            if let Ok(response) = &mut answer
+                && self.plan.method == Method::GET
+            {
+                self.mark(response.headers_mut(), budget.cache(), &caller);
+            }
             answer.map_err(Into::into)
         }
         .boxed()
+    }
+
+    /// Says which caches may keep an answer, and for whom.
+    fn mark(&self, headers: &mut HeaderMap, notes: &CacheNotes, caller: &Caller) {
+        if headers.contains_key(&answer::PARTS) {
+            // A part that timed out has left no note.
+            notes.note_failure();
+        }
+        let forwarded = self.plan.parts.iter().flat_map(|part| part.service.forwarded());
+        notes.mark(headers, caller, forwarded);
+        caching::vary(headers, self.plan.inputs.headers());
     }
 
     async fn answer(&self, request: Request<Body>, call: Call) -> Result<Response<Body>, AggregateError> {

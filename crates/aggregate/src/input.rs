@@ -88,6 +88,14 @@ impl Inputs {
         inputs
     }
 
+    /// The headers that values are read from.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.all.iter().filter_map(|input| match &input.place {
+            Place::Header(name) => Some(name),
+            _ => None,
+        })
+    }
+
     /// Reads the values of a request.
     pub(crate) fn read(&self, request: &Parts) -> Result<Values, AggregateError> {
         let mut pairs: Option<Vec<(Vec<u8>, Vec<u8>)>> = None;

@@ -1,6 +1,7 @@
 //! Aggregates against services in this process.
 
 mod bad;
+mod caching;
 mod declared;
 mod documented;
 mod hostile;

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -30,6 +31,8 @@ pub(crate) struct Rig {
 pub(crate) struct Stage {
     pub(crate) answers: Mutex<BTreeMap<String, (u16, String)>>,
     pub(crate) seen: Mutex<Vec<Seen>>,
+    /// What answers say in `Cache-Control`, if anything.
+    pub(crate) cache_control: Mutex<&'static str>,
     /// Answers leave as long as there are permits; each takes one.
     pub(crate) gate: Semaphore,
 }
@@ -55,6 +58,7 @@ impl Rig {
         let stage = Arc::new(Stage {
             answers: Mutex::new(answers.iter().map(answer).collect()),
             seen: Mutex::default(),
+            cache_control: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -112,7 +116,12 @@ async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Respons
     stage.gate.acquire().await.expect("an open gate").forget();
     let known = stage.answers.lock().unwrap().get(&line).cloned();
     let (status, text) = known.unwrap_or_else(|| (599, format!("nobody answers {line}")));
-    Ok(Response::builder().status(status).body(Full::from(text)).unwrap())
+    let mut response = Response::builder().status(status).body(Full::from(text)).unwrap();
+    let control = *stage.cache_control.lock().unwrap();
+    if !control.is_empty() {
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(control));
+    }
+    Ok(response)
 }
 
 /// What each target got: the text of its value, or the code of what went wrong, with the value beside it.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use offload::OffloadPool;
 use services::{Body, Budget, Call, Flights, Problem, Report, Services};
 
@@ -36,7 +36,7 @@ struct Inner {
     services: Services,
     sources: Arc<Sources>,
     /// Queries that are under way, where equal ones share an answer.
-    flights: Option<Arc<Flights<Arc<Answer>>>>,
+    flights: Option<Arc<Flights<Arc<(Answer, Arc<Budget>)>>>>,
     listed: Listed,
     persisted: Option<Persisted>,
     documents_only: bool,
@@ -183,12 +183,19 @@ impl Graphql {
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
         let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
         let parallel = limits.parallel as usize;
-        let budget = Arc::new(Budget::since(started, time, limits.calls, limits.received.0, parallel));
+        let budget = Budget::since(started, time, limits.calls, limits.received.0, parallel);
+        let budget = Arc::new(budget.part_of(&seen.budget));
         let request_budget = Arc::clone(&seen.budget);
         let call = Call { budget: Arc::clone(&budget), ..seen };
+        let (is_get, caller) = (matches!(*request.method(), Method::GET | Method::HEAD), call.caller.clone());
         async move {
-            let answer = self.0.answer(request, call).await;
+            let mut answer = self.0.answer(request, call).await;
             request_budget.report(Report::of(&budget));
+            if let (true, Ok(response)) = (is_get, &mut answer) {
+                let services = self.0.recipe.services().filter_map(|name| self.0.services.get(name));
+                let forwarded = services.flat_map(|service| service.forwarded());
+                budget.cache().mark(response.headers_mut(), &caller, forwarded);
+            }
             answer.map_err(Into::into)
         }
         .boxed()

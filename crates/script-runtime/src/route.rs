@@ -260,7 +260,8 @@ impl Script {
     async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = Instant::now();
         let is_head = request.method() == Method::HEAD;
-        let (trace, budget) = (seen.trace.clone(), Arc::clone(&seen.budget));
+        let is_get = is_head || request.method() == Method::GET;
+        let (trace, budget, caller) = (seen.trace.clone(), Arc::clone(&seen.budget), seen.caller.clone());
         let phase = trace.phase("run");
         let answered = self.run(request, seen, started).await;
         drop(phase);
@@ -271,6 +272,12 @@ impl Script {
         })?;
         report(cost);
         let mut response = reply.respond(&self.setup.mount, is_head);
+        if is_get {
+            let services = &self.setup.outside.services;
+            let forwarded = services.names().filter_map(|name| services.get(name));
+            let forwarded = forwarded.flat_map(|service| service.forwarded());
+            budget.cache().mark(response.headers_mut(), &caller, forwarded);
+        }
         if let Some(version) = version.filter(|_| self.setup.show_versions) {
             response.headers_mut().insert(VERSION, HeaderValue::from(version));
         }

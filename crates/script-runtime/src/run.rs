@@ -154,6 +154,7 @@ impl Run {
         let now = Instant::now();
         let wall = limits.wall.0.min(origin.deadline.saturating_duration_since(now));
         let budget = Budget::since(now, wall, limits.calls, limits.received.0, limits.parallel as usize);
+        let budget = budget.part_of(&origin.call.budget);
         let call = Call { budget: Arc::new(budget), ..Arc::unwrap_or_clone(origin.call) };
         let origin = Origin { call: Arc::new(call), deadline: now + wall, ..origin };
         Box::new(Self {

@@ -16,6 +16,7 @@ use http::{HeaderMap, Method};
 use offload::QuotaKey;
 use tokio::sync::Semaphore;
 
+use crate::caching::CacheNotes;
 use crate::error::CallError;
 use crate::headers::{Arrival, network};
 use crate::trace::Trace;
@@ -84,6 +85,7 @@ pub struct Budget {
     has_made: AtomicBool,
     refused: AtomicBool,
     report: Mutex<Option<Report>>,
+    cache: Arc<CacheNotes>,
 }
 
 /// An upstream call that was made, or tried.
@@ -245,7 +247,20 @@ impl Budget {
             has_made: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             report: Mutex::default(),
+            cache: Arc::default(),
         }
+    }
+
+    /// The same, as a part of another request's: what services say of their answers is noted for that one.
+    #[must_use]
+    pub fn part_of(self, whole: &Self) -> Self {
+        Self { cache: Arc::clone(&whole.cache), ..self }
+    }
+
+    /// What services said of their answers.
+    #[must_use]
+    pub fn cache(&self) -> &CacheNotes {
+        &self.cache
     }
 
     /// Leaves what the request cost, whether it went well or not: for whoever made the allowance.

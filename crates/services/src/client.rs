@@ -223,6 +223,10 @@ impl Services {
         let budget = Arc::clone(&call.budget);
         Ok(async move {
             let result = exchange.stream(&budget, message, None).await;
+            match &result {
+                Ok(response) => budget.cache().note(response.headers()),
+                Err(_) => budget.cache().note_failure(),
+            }
             budget.end(exchange.number);
             result
         })
@@ -318,7 +322,11 @@ impl Exchange {
     /// A program's: within a place, to the last byte.
     async fn run(&self, budget: &Budget, message: Message) -> Result<Response, CallError> {
         let _place = place(budget).await?;
-        match self.whole(budget, message).await {
+        let result = self.whole(budget, message).await;
+        if result.is_err() {
+            budget.cache().note_failure();
+        }
+        match result {
             Err(CallError::Timeout { waited: Waited::Deadline, .. }) => Err(OVER),
             result => result,
         }
@@ -345,6 +353,7 @@ impl Exchange {
         })?;
         // Not before: an answer that breaks off is none to the program.
         budget.note(self.number, Outcome::Status(head.status.as_u16()));
+        budget.cache().note(&headers);
         Ok(Response { status: head.status, headers, body })
     }
 

@@ -11,6 +11,7 @@
 
 pub mod accept;
 pub mod body;
+pub mod caching;
 pub mod call;
 pub mod calls;
 pub mod client;

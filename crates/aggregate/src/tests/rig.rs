@@ -26,6 +26,8 @@ pub(crate) struct Stage {
 #[derive(Clone)]
 pub(crate) enum Answer {
     Says(u16, String),
+    /// With this `Cache-Control`.
+    Keeps(&'static str, String),
     Never,
     /// A body that a test sends.
     Sends(Arc<Mutex<Option<Body>>>),
@@ -84,6 +86,10 @@ impl Transport for Wire {
                     let body = services::body::full(Bytes::from(text));
                     Ok(Response::builder().status(status).body(body).unwrap())
                 }
+                Some(Answer::Keeps(control, text)) => {
+                    let body = services::body::full(Bytes::from(text));
+                    Ok(Response::builder().header("cache-control", control).body(body).unwrap())
+                }
                 Some(Answer::Sends(body)) => Ok(Response::new(body.lock().unwrap().take().unwrap())),
                 Some(Answer::Never) => std::future::pending().await,
                 None => panic!("nobody answers {line}"),
@@ -95,7 +101,11 @@ impl Transport for Wire {
 
 pub(crate) fn services(stage: &Arc<Stage>) -> Services {
     let names = ["profile", "catalog", "order"];
-    let config = names.map(|name| (name.to_owned(), ServiceConfig::at("http://127.0.0.1:1")));
+    let forwarding = |name: &str| ServiceConfig {
+        forward: if name == "catalog" { vec!["cookie".into(), "accept-language".into()] } else { Vec::new() },
+        ..ServiceConfig::at("http://127.0.0.1:1")
+    };
+    let config = names.map(|name| (name.to_owned(), forwarding(name)));
     let services = Services::new(&BTreeMap::from(config)).unwrap();
     services.with_transport(Arc::new(Wire(Arc::clone(stage))))
 }
@@ -142,6 +152,12 @@ impl Rig {
         let body = Answer::Sends(Arc::new(Mutex::new(Some(body.boxed_unsync()))));
         self.stage.answers.lock().unwrap().insert(format!("GET {line}"), body);
         sender
+    }
+
+    /// Has a call answered with this `Cache-Control`.
+    pub(crate) fn keeps(&self, line: &str, control: &'static str, text: &str) {
+        let answer = Answer::Keeps(control, text.to_owned());
+        self.stage.answers.lock().unwrap().insert(format!("GET {line}"), answer);
     }
 
     /// The response as it comes.

@@ -113,10 +113,14 @@ impl Inner {
         let key = self.fingerprint(&operation, &call);
         let flight = flights.join(&key, || {
             let (operation, sources, call) = (operation.clone(), Arc::clone(&self.sources), call.clone());
-            async move { Arc::new(operation.run(&sources, call).await) }
+            let budget = Arc::clone(&call.budget);
+            async move { Arc::new((operation.run(&sources, call).await, budget)) }
         });
-        match flight.await {
-            Some(answer) => Answer { tree: answer.tree.clone() },
+        match flight.await.as_deref() {
+            Some((answer, budget)) => {
+                call.budget.cache().note_all(budget.cache());
+                Answer { tree: answer.tree.clone() }
+            }
             None => operation.run(&self.sources, call).await,
         }
     }

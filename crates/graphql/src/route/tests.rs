@@ -11,6 +11,8 @@ use super::*;
 use crate::RemoteService;
 use crate::rig::Rig;
 
+mod caching;
+
 const ANSWER: &str = r#"{"data":{"item":{"name":"one"}}}"#;
 
 const SDL: &str = "type Query { item: Item } type Mutation { change: Item } type Item { name: String }";

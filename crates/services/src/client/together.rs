@@ -70,6 +70,7 @@ where
     let landed = timeout_at(call.budget.deadline.into(), flight).await.map_err(|_| OVER)?;
     let landed = landed.ok_or_else(|| broken(service))?;
     call.budget.note_made(number, &landed.budget);
+    call.budget.cache().note_all(landed.budget.cache());
     match call.budget.take_received(landed.received) {
         true => landed.answer,
         false => Err(Arc::new(CallError::Limit("limit-received"))),

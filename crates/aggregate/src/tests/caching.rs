@@ -1,0 +1,49 @@
+//! What caches are told of an answer that is made of several (RFC 9111, RFC 9110, 12.5.5).
+
+use super::rig::{Got, Rig};
+
+const TEXT: &str = r#"{"input": {"tone": {"type": "string", "in": "header", "name": "x-tone"}}, "parts": {"a": {"get": "profile/a"},
+    "b": {"get": "catalog/b?tone={tone}", "optional": true}}}"#;
+
+fn said(got: &Got) -> (String, Vec<String>) {
+    let control = got.headers.get("cache-control").map_or("", |value| value.to_str().unwrap()).to_owned();
+    let vary = got.headers.get_all("vary").iter().flat_map(|value| value.to_str().unwrap().split(','));
+    (control, vary.map(|name| name.trim().to_owned()).collect())
+}
+
+#[tokio::test]
+async fn no_shared_cache_keeps_an_answer_with_a_part_that_is_not_public() {
+    for (one, other, expected) in [
+        ("public, max-age=60", "public, max-age=30", "public, max-age=30"),
+        ("public, max-age=60", "private", "private"),
+        ("public, max-age=60", "no-store", "no-store"),
+        ("public, max-age=60", "max-age=60", "private"),
+        ("no-cache", "public", "private, no-cache"),
+    ] {
+        let rig = Rig::new(TEXT, &[]);
+        rig.keeps("profile/a", one, "1");
+        rig.keeps("catalog/b", other, "2");
+        let (control, vary) = said(&rig.get("/here").await);
+        assert_eq!(control, expected, "{one}; {other}");
+        assert_eq!(vary, ["cookie", "accept-language", "x-tone"]);
+    }
+}
+
+#[tokio::test]
+async fn parts_that_say_nothing_or_fail_are_nobodys_to_share() {
+    let rig = Rig::new(TEXT, &[("profile/a", 200, "1"), ("catalog/b", 200, "2")]);
+    assert_eq!(said(&rig.get("/here").await).0, "private");
+    let rig = Rig::new(
+        &TEXT.replace("\"optional\": true", "\"optional\": true, \"timeout\": \"20ms\""),
+        &[("profile/a", 200, "1"), ("catalog/b", 0, "never")],
+    );
+    rig.keeps("profile/a", "public, max-age=60", "1");
+    assert_eq!(said(&rig.get("/here").await).0, "no-store");
+}
+
+#[tokio::test]
+async fn a_long_part_that_is_handed_on_says_so_too() {
+    let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}, "answer": "a"}"#, &[]);
+    rig.keeps("profile/a", "private", &format!("[{}1]", "1,".repeat(200_000)));
+    assert_eq!(said(&rig.get("/here").await).0, "private");
+}

@@ -1,0 +1,55 @@
+//! What caches are told of an answer to a query by GET (RFC 9111, RFC 9110, 12.5.5).
+
+use http::header::{CACHE_CONTROL, VARY};
+
+use super::*;
+
+/// The response to a query by GET, with what it says to caches.
+async fn kept(route: &Graphql, caller: services::Caller) -> (String, Vec<String>) {
+    let uri = "/?query=%7Bitem%7Bname%7D%7D";
+    let request = Request::get(uri).header(ACCEPT, "application/json").body(services::body::empty());
+    let call = Call { caller, ..Call::unlimited() };
+    let answer = route.handle(request.expect("a request"), call).await;
+    let answer = answer.unwrap_or_else(|_| panic!("no answer"));
+    let control = answer.headers().get(CACHE_CONTROL).map_or("", |value| value.to_str().unwrap()).to_owned();
+    let vary = answer.headers().get_all(VARY).iter().map(|value| value.to_str().unwrap().to_owned());
+    (control, vary.collect())
+}
+
+#[tokio::test]
+async fn no_shared_cache_keeps_what_a_service_did_not_call_public() {
+    let forward = r#","forward":["cookie"]"#;
+    let rig = Rig::with(&[("POST /graphql", 200, ANSWER)], forward, false).await;
+    for config in [r#"{"services":["shop"]}"#, r#"{"services":["shop"],"coalesce":{"operations":true}}"#] {
+        let route = route(&rig, config);
+        for (said, expected) in [
+            ("", "private"),
+            ("private, max-age=60", "private"),
+            ("no-store", "no-store"),
+            ("public, max-age=60", "public, max-age=60"),
+        ] {
+            *rig.stage.cache_control.lock().unwrap() = said;
+            let (control, vary) = kept(&route, services::Caller::Anonymous).await;
+            assert_eq!((control.as_str(), vary), (expected, vec!["accept".to_owned(), "cookie".to_owned()]));
+        }
+        assert_eq!(kept(&route, services::Caller::Named("ann".into())).await.0, "private");
+    }
+}
+
+#[tokio::test]
+async fn who_shares_an_operation_under_way_is_told_the_same() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    *rig.stage.cache_control.lock().unwrap() = "no-store";
+    let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    rig.stage.gate.forget_permits(usize::MAX);
+    let mut first = kept(&route, services::Caller::Anonymous).boxed();
+    while rig.lines().is_empty() {
+        assert!((&mut first).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    let mut second = kept(&route, services::Caller::Anonymous).boxed();
+    assert!((&mut second).now_or_never().is_none());
+    rig.stage.gate.add_permits(1);
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!((first.0.as_str(), second.0.as_str()), ("no-store", "no-store"));
+}

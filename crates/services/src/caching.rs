@@ -1,0 +1,206 @@
+//! What caches may do with an answer that is made of services' answers (RFC 9111).
+//!
+//! A response without a word may be kept by any cache and given to anybody. What a gateway makes of others says nothing by itself: so
+//! each request notes what its services said, and its answer is no more public than theirs are.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU32};
+
+use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, VARY};
+
+use crate::call::Caller;
+
+/// What the services of a request said of their answers. The strictest counts.
+#[derive(Debug)]
+pub struct CacheNotes {
+    scope: AtomicU8,
+    /// For how many seconds the answers may be used, if they are public.
+    max_age: AtomicU32,
+}
+
+/// Who may keep an answer; what is stricter is more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    /// No service was asked.
+    Unknown,
+    Public,
+    Private,
+    NoCache,
+    NoStore,
+}
+
+/// The directives of `Cache-Control` that matter here.
+#[derive(Debug, Default)]
+struct Directives {
+    is_public: bool,
+    is_private: bool,
+    is_no_cache: bool,
+    is_no_store: bool,
+    max_age: Option<u32>,
+    shared_max_age: Option<u32>,
+}
+
+impl Default for CacheNotes {
+    fn default() -> Self {
+        Self { scope: AtomicU8::new(Scope::Unknown as u8), max_age: AtomicU32::new(u32::MAX) }
+    }
+}
+
+impl CacheNotes {
+    /// Notes what a service's response says.
+    pub fn note(&self, headers: &HeaderMap) {
+        let directives = Directives::of(headers);
+        let varies = headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*'));
+        let scope = match &directives {
+            Directives { is_no_store: true, .. } => Scope::NoStore,
+            Directives { is_no_cache: true, .. } => Scope::NoCache,
+            _ if varies => Scope::NoCache,
+            Directives { is_private: false, is_public: true, .. } => Scope::Public,
+            _ => Scope::Private,
+        };
+        let age = headers.get(AGE).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let fresh = directives.shared_max_age.or(directives.max_age).unwrap_or(0);
+        self.add(scope, fresh.saturating_sub(age.unwrap_or(0)));
+    }
+
+    /// Notes that a service did not answer: what is made without it is not to be kept.
+    pub fn note_failure(&self) {
+        self.add(Scope::NoStore, 0);
+    }
+
+    /// Notes all that was noted of another request whose answer this one gets.
+    pub fn note_all(&self, other: &Self) {
+        self.scope.fetch_max(other.scope.load(Relaxed), Relaxed);
+        self.max_age.fetch_min(other.max_age.load(Relaxed), Relaxed);
+    }
+
+    fn add(&self, scope: Scope, max_age: u32) {
+        self.scope.fetch_max(scope as u8, Relaxed);
+        self.max_age.fetch_min(max_age, Relaxed);
+    }
+
+    /// Says in the head of an answer to `GET` what was noted, unless the head says so itself, and which of the client's headers
+    /// the services got. What a caller was recognized for is private in any case.
+    pub fn mark<'n>(
+        &self,
+        headers: &mut HeaderMap,
+        caller: &Caller,
+        forwarded: impl Iterator<Item = &'n HeaderName>,
+    ) {
+        let noted = self.scope.load(Relaxed);
+        let is_known = !matches!(caller, Caller::Anonymous);
+        if noted == Scope::Unknown as u8 && !is_known {
+            return;
+        }
+        if !headers.contains_key(CACHE_CONTROL) {
+            let public = || {
+                let max_age = self.max_age.load(Relaxed);
+                HeaderValue::try_from(format!("public, max-age={max_age}")).ok()
+            };
+            let value = match noted {
+                noted if noted == Scope::NoStore as u8 => Some(HeaderValue::from_static("no-store")),
+                noted if noted == Scope::NoCache as u8 => Some(HeaderValue::from_static("private, no-cache")),
+                noted if noted == Scope::Public as u8 && !is_known => public(),
+                _ => Some(HeaderValue::from_static("private")),
+            };
+            headers.extend(value.map(|value| (CACHE_CONTROL, value)));
+        }
+        if noted != Scope::Unknown as u8 {
+            vary(headers, forwarded);
+        }
+    }
+}
+
+/// Adds names to `Vary` that it does not have.
+pub fn vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderName>) {
+    let has = |headers: &HeaderMap, name: &str| {
+        let values = headers.get_all(VARY).iter().filter_map(|value| value.to_str().ok());
+        let mut words = values.flat_map(|value| value.split(',')).map(str::trim);
+        words.any(|word| word == "*" || word.eq_ignore_ascii_case(name))
+    };
+    for name in names {
+        if !has(headers, name.as_str()) {
+            headers.append(VARY, HeaderValue::from(name.clone()));
+        }
+    }
+}
+
+impl Directives {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut directives = Self::default();
+        let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+        for directive in values.flat_map(|value| value.split(',')) {
+            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+            // What can't be read is stale (RFC 9111, 4.2.1).
+            let seconds = || Some(value.trim().trim_matches('"').parse().unwrap_or(0));
+            let name = name.trim();
+            let is = |known: &str| name.eq_ignore_ascii_case(known);
+            directives.is_public |= is("public");
+            directives.is_private |= is("private");
+            directives.is_no_cache |= is("no-cache");
+            directives.is_no_store |= is("no-store");
+            if is("max-age") {
+                directives.max_age = directives.max_age.or_else(seconds);
+            } else if is("s-maxage") {
+                directives.shared_max_age = directives.shared_max_age.or_else(seconds);
+            }
+        }
+        directives
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The head of an answer that is made of responses with these `Cache-Control`s.
+    fn made_of(said: &[&'static str], caller: &Caller) -> Option<String> {
+        let notes = CacheNotes::default();
+        for said in said {
+            let mut headers = HeaderMap::new();
+            if !said.is_empty() {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static(said));
+            }
+            notes.note(&headers);
+        }
+        let mut headers = HeaderMap::new();
+        notes.mark(&mut headers, caller, std::iter::empty());
+        headers.get(CACHE_CONTROL).map(|value| value.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn an_answer_is_as_private_as_the_strictest_of_what_it_is_made_of() {
+        for (said, expected) in [
+            (&[][..], None),
+            (&[""], Some("private")),
+            (&["max-age=60"], Some("private")),
+            (&["public, max-age=60"], Some("public, max-age=60")),
+            (&["public, max-age=60", "Public, s-maxage=\"30\", max-age=90"], Some("public, max-age=30")),
+            (&["public"], Some("public, max-age=0")),
+            (&["public, max-age=60", ""], Some("private")),
+            (&["public, private"], Some("private")),
+            (&["public, private=\"x-name\""], Some("private")),
+            (&["public, max-age=60", "no-cache"], Some("private, no-cache")),
+            (&["no-store", "public, max-age=60"], Some("no-store")),
+            (&["public, max-age=many"], Some("public, max-age=0")),
+        ] {
+            assert_eq!(made_of(said, &Caller::Anonymous).as_deref(), expected, "{said:?}");
+        }
+        let named = Caller::Named("ann".into());
+        assert_eq!(made_of(&[], &named).as_deref(), Some("private"));
+        assert_eq!(made_of(&["public, max-age=60"], &named).as_deref(), Some("private"));
+    }
+
+    #[test]
+    fn headers_that_shaped_an_answer_are_named_once() {
+        let notes = CacheNotes::default();
+        notes.note_failure();
+        let mut headers = HeaderMap::new();
+        headers.insert(VARY, HeaderValue::from_static("accept, Cookie"));
+        let names = [http::header::COOKIE, http::header::ACCEPT_LANGUAGE, http::header::ACCEPT_LANGUAGE];
+        notes.mark(&mut headers, &Caller::Anonymous, names.iter());
+        let vary: Vec<_> = headers.get_all(VARY).iter().collect();
+        assert_eq!(vary, ["accept, Cookie", "accept-language"]);
+        assert_eq!(headers[CACHE_CONTROL], "no-store");
+    }
+}
