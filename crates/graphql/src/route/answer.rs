@@ -135,6 +135,9 @@ impl Inner {
         };
         key.add(&[kind, call.hops]);
         key.add(name.as_bytes());
+        // A caller's groups, which may differ from token to token, are seen in its rights alone. What is under way holds
+        // them, so that no other ones can stand at their place.
+        key.add(&call.rights.as_ref().map_or(0, |rights| Arc::as_ptr(rights).addr()).to_ne_bytes());
         // What is under way holds its plan, so that no other one can stand at its place.
         key.add(&Arc::as_ptr(&operation.plan).addr().to_ne_bytes());
         key.add(&operation.given);

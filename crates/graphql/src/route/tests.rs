@@ -7,6 +7,8 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http_body_util::BodyExt;
 use offload::OffloadConfig;
 
+use services::{Caller, Rights};
+
 use super::*;
 use crate::RemoteService;
 use crate::rig::Rig;
@@ -53,11 +55,15 @@ async fn asked(route: &Graphql, query: &str) -> (String, usize) {
 
 /// The same for a whole body.
 async fn asked_with(route: &Graphql, body: &serde_json::Value) -> (String, usize) {
+    asked_by(route, body, Call::unlimited()).await
+}
+
+/// The same for this caller.
+async fn asked_by(route: &Graphql, body: &serde_json::Value, call: Call) -> (String, usize) {
     let body = body.to_string();
     let request =
         Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
     let body = services::body::full(body);
-    let call = Call::unlimited();
     let answer = route.handle(request.body(body).expect("a request"), call.clone()).await;
     let answer = answer.unwrap_or_else(|_| panic!("no answer"));
     let calls = call.budget.take_report().map_or(0, |report| report.made.len());
@@ -212,4 +218,28 @@ async fn refuses_variables_that_nest_or_repeat_without_end() {
         assert!(String::from_utf8_lossy(&text).contains("graphql-variables"), "{text:?}");
         assert!(text.len() < 2000);
     }
+}
+
+#[tokio::test]
+async fn equal_queries_of_callers_with_other_rights_are_not_one() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    rig.stage.gate.forget_permits(usize::MAX);
+    let query = serde_json::json!({ "query": "{ item { name } }" });
+    // One subject, whose tokens say other groups.
+    let call = |services: &[&str]| {
+        let services = Some(services.iter().map(|name| Box::from(*name)).collect());
+        let rights = Some(Arc::new(Rights { services, methods: None }));
+        Call { caller: Caller::Subject("ann".into()), rights, ..Call::unlimited() }
+    };
+    let mut first = asked_by(&route, &query, call(&["shop"])).boxed();
+    while rig.lines().is_empty() {
+        assert!((&mut first).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    let (refused, calls) = asked_by(&route, &query, call(&["other"])).await;
+    assert!(refused.contains("service-forbidden") && !refused.contains("one"), "{refused}");
+    assert_eq!(calls, 0);
+    rig.stage.gate.add_permits(1);
+    assert_eq!(first.await.0, ANSWER);
 }
