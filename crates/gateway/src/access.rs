@@ -18,6 +18,7 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::call::Outcome;
+use services::headers::settle_trailers;
 use services::http1::Wrong;
 use services::{Body, Budget, Caller, Made, Report, Told, Trace};
 
@@ -385,7 +386,8 @@ impl http_body::Body for Metered {
         if polled.is_pending() && self.is_stuck(context) {
             return Poll::Ready(Some(Err(TooSlow.into())));
         }
-        let Some(frame) = ready!(polled) else { return Poll::Ready(None) };
+        let Some(mut frame) = ready!(polled) else { return Poll::Ready(None) };
+        frame.trailers_mut().into_iter().for_each(settle_trailers);
         self.stall.end();
         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
         let received = self.meter.received.fetch_add(length, Relaxed) + length;

@@ -27,6 +27,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cors;
 use crate::gateway::Gateway;
+use crate::hosts;
 use crate::listen::Listener;
 use crate::metrics::Process;
 use crate::respond;
@@ -117,7 +118,7 @@ impl Seen {
     }
 
     fn page(&self, request: &Request<Incoming>) -> Result<Response<Body>, Denied> {
-        if self.is_local && !cors::host_of(request).is_none_or(cors::is_local) {
+        if self.is_local && !cors::host_of(request).is_none_or(hosts::is_local) {
             return Err(Denied::Host);
         }
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);

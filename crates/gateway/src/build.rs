@@ -17,6 +17,7 @@ use crate::cors::Origins;
 use crate::documents;
 use crate::encode::Encoding;
 use crate::graphqls;
+use crate::hosts::OwnHosts;
 use crate::identity::Identity;
 use crate::life::Life;
 use crate::metrics::Metrics;
@@ -84,7 +85,7 @@ impl Life {
             identity: Arc::new(identity(config, previous)?),
             rights: Arc::new(Table::new(config, previous.map(|life| &*life.rights))),
             ports: ports(config, previous)?,
-            trusted: TrustedProxies::new(&config.trusted_proxies),
+            trusted: TrustedProxies::new(&config.trusted_proxies, &config.client_ip_header),
             drain: config.drain.clone(),
             connections: config.connections,
             services: builder.services,
@@ -146,9 +147,9 @@ impl<'a> Builder<'a> {
 
     fn routes(&self, config: &Config, metrics: &Metrics) -> Result<Routes, BuildError> {
         let (mut routes, mut wrong) = (Vec::new(), Vec::new());
+        let own = Arc::new(OwnHosts::new(&config.listen));
         for (index, route) in config.routes.iter().enumerate() {
-            let origins =
-                Origins::new(route.cors.as_ref().or(config.cors.as_ref()), config.listen.is_local());
+            let origins = Origins::new(route.cors.as_ref().or(config.cors.as_ref()), &own);
             let pointer = format!("/routes/{index}");
             match self.way(index, &pointer, route).and_then(|way| Ok((way, self.chain(&pointer, route)?))) {
                 Ok((way, filters)) => routes.push(Route {
@@ -166,7 +167,7 @@ impl<'a> Builder<'a> {
         if !wrong.is_empty() {
             return Err(BuildError::Config(wrong));
         }
-        let elsewhere = Origins::new(config.cors.as_ref(), config.listen.is_local());
+        let elsewhere = Origins::new(config.cors.as_ref(), &own);
         let catalogues = Catalogue::all(&routes).into_iter().map(|catalogue| Route {
             metrics: metrics.route(catalogue.path(), Way::CATALOGUE),
             path: catalogue.path().into(),

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-use http::HeaderMap;
+use http::Request;
+use services::headers::settle;
 
+use crate::hosts::HostNames;
 use crate::server::Certificate;
 use crate::server::limiter::{ConnectionPermit, LimitReached, RequestPermit, UnsentPermit};
 use crate::trusted::TrustedProxies;
@@ -20,6 +22,8 @@ pub(crate) struct Client {
     pub(crate) peer: IpAddr,
     /// Whether the peer's word about others is believed.
     pub(crate) is_trusted: bool,
+    /// Whether the client spoke TLS to the first of the trusted proxies, where one of them says so.
+    is_secure_there: Option<bool>,
     /// Whether its request could be read in two ways.
     pub(crate) is_doubtful: bool,
     link: Arc<Link>,
@@ -32,6 +36,8 @@ pub(crate) struct Link {
     number: u64,
     /// Where the gateway took it.
     local: Option<SocketAddr>,
+    /// The hosts that are answered for there; where there are none, all.
+    hosts: Arc<HostNames>,
     /// Set once the connection is encrypted.
     secured: OnceLock<Secured>,
     unread: AtomicBool,
@@ -50,7 +56,14 @@ pub(crate) struct Secured {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr, link: Arc<Link>) -> Self {
-        Self { address, peer: address.ip(), is_trusted: false, is_doubtful: false, link }
+        Self {
+            address,
+            peer: address.ip(),
+            is_trusted: false,
+            is_secure_there: None,
+            is_doubtful: false,
+            link,
+        }
     }
 
     /// One that counts in nothing.
@@ -59,16 +72,30 @@ impl Client {
         Self::new(([127, 0, 0, 1], 1).into(), Arc::new(Link::new(None, None)))
     }
 
-    /// Whether the connection is encrypted.
+    /// Whether the client speaks TLS: to the gateway, or to the trusted proxies before it.
     pub(crate) fn is_secure(&self) -> bool {
-        self.link.secured.get().is_some()
+        self.is_secure_there.unwrap_or_else(|| self.link.secured.get().is_some())
     }
 
-    /// The names in the certificate that was shown and verified: the alternative names, without them the
-    /// common name (RFC 9525, section 6.3, for services).
-    pub(crate) fn certificate_names(&self) -> impl Iterator<Item = &str> {
-        let certificate = self.link.secured.get().and_then(|secured| secured.certificate.as_ref());
-        certificate.into_iter().flat_map(Certificate::bare_names)
+    /// The certificate that was shown and verified.
+    pub(crate) fn certificate(&self) -> Option<&Certificate> {
+        self.link.secured.get().and_then(|secured| secured.certificate.as_ref())
+    }
+
+    /// Where the gateway took the connection.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.link.local
+    }
+
+    /// The name that the client asked for in the TLS handshake with the gateway.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        self.link.secured.get().and_then(|secured| secured.tls.server_name.as_deref())
+    }
+
+    /// Whether this host is answered for where the connection was taken.
+    pub(crate) fn answers_for(&self, host: Option<&str>) -> bool {
+        let hosts = &self.link.hosts;
+        hosts.is_empty() || host.is_some_and(|host| hosts.contain(host, self.is_secure()))
     }
 
     /// What filters on a route may know of it.
@@ -123,15 +150,20 @@ impl Client {
         Arc::clone(&self.link)
     }
 
-    /// The same, with what trusted proxies say of it.
-    pub(crate) fn behind(self, proxies: &TrustedProxies, headers: &HeaderMap) -> Self {
-        if !proxies.believe(self.peer) {
+    /// The same, with what trusted proxies say of it. Leaves in the request what its sender may say, and nothing of what
+    /// was meant for its connection.
+    pub(crate) fn behind<B>(self, proxies: &TrustedProxies, request: &mut Request<B>) -> Self {
+        let proxied = proxies.client(self.peer, self.is_secure(), request.headers());
+        settle(request.headers_mut(), proxied.is_some());
+        let Some(proxied) = proxied else {
+            proxies.strip(request.headers_mut());
             return self;
-        }
-        let client = proxies.client(self.peer, headers);
+        };
+        proxies.write(&proxied, request);
+        let client = proxied.address();
         // Of a client that is not the peer, nobody knows the port.
         let address = if client == self.peer { self.address } else { SocketAddr::new(client, 0) };
-        Self { address, is_trusted: true, ..self }
+        Self { address, is_trusted: true, is_secure_there: Some(proxied.is_secure), ..self }
     }
 }
 
@@ -143,11 +175,17 @@ impl Link {
         Self {
             number,
             local,
+            hosts: Arc::default(),
             secured: OnceLock::new(),
             unread: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
             permit,
         }
+    }
+
+    /// The same, where only these hosts are answered for.
+    pub(crate) fn for_hosts(self, hosts: Arc<HostNames>) -> Self {
+        Self { hosts, ..self }
     }
 
     /// Notes that the connection is encrypted, and who the client has proven to be.

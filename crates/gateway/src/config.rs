@@ -57,6 +57,11 @@ pub struct Config {
     /// The proxies before the gateway whose word about clients' addresses is believed: `10.0.0.0/8`.
     #[serde(default)]
     pub trusted_proxies: Vec<String>,
+    /// The header in which those proxies say where their client is: `x-forwarded-for`, `forwarded` (RFC 7239), or the one
+    /// that a product writes, such as `cf-connecting-ip`. With all but `forwarded`, `X-Forwarded-Proto`, `-Host` and
+    /// `-Port` say what the client asked for. Nothing is read from other such headers of theirs, and all are written anew.
+    #[serde(default = "Config::default_client_ip_header")]
+    pub client_ip_header: String,
     /// Where the operator asks for `/healthz`, `/readyz` and `/metrics`; `off` for nowhere. Without it that
     /// is `127.0.0.1:9090`, if nothing else listens there.
     #[serde(default)]
@@ -332,6 +337,10 @@ impl Config {
     pub(crate) const ADMIN_OFF: &str = "off";
     /// Where the admin listener is unless the config says otherwise.
     pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
+
+    fn default_client_ip_header() -> String {
+        "x-forwarded-for".to_owned()
+    }
 
     fn default_listen() -> ListenConfig {
         ListenConfig::at("127.0.0.1:8080")

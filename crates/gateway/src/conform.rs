@@ -102,7 +102,7 @@ fn is_common(host: &[u8]) -> bool {
 }
 
 /// A host and perhaps a port, and nothing else.
-fn is_plain(authority: &Authority) -> bool {
+pub(crate) fn is_plain(authority: &Authority) -> bool {
     let port = authority.as_str().strip_prefix(authority.host());
     let is_port = |port: &str| port.is_empty() || port == ":" || authority.port_u16().is_some();
     !authority.host().is_empty() && port.is_some_and(is_port)

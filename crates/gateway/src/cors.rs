@@ -4,12 +4,11 @@
 //! names the host that the request was sent to; the scheme is left out of it, since the gateway may
 //! stand behind something that ends TLS. Everything else has to be allowed by `cors.origins`.
 //!
-//! A gateway on the loopback address, as in `orfa dev`, has no other names than the local ones: a page
-//! whose own name was made to point there (DNS rebinding) is foreign all the same.
+//! A page whose own name was made to point to the gateway (DNS rebinding) asks that name, too, and is foreign all the
+//! same: the gateway's names are those that its config mentions (`hosts.rs`).
 
 pub(crate) mod config;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{self, HeaderName};
@@ -19,7 +18,9 @@ use services::{Body, body};
 
 use config::CorsConfig;
 
+use crate::client::Client;
 use crate::encode::vary;
+use crate::hosts::OwnHosts;
 use crate::refusal::Refusal;
 
 /// Whose page a browser asks for.
@@ -39,8 +40,8 @@ pub(crate) struct Origins(Arc<Allowed>);
 
 #[derive(Debug, Default)]
 struct Allowed {
-    /// The gateway listens on loopback addresses alone.
-    local: bool,
+    /// What is the gateway itself.
+    own: Arc<OwnHosts>,
     everyone: bool,
     /// A page without an origin of its own: a sandboxed frame, a file.
     opaque: bool,
@@ -71,10 +72,9 @@ pub(crate) enum From {
 }
 
 impl Origins {
-    /// Those of the config, without one none, for a gateway that listens on loopback
-    /// addresses alone, or elsewhere too.
-    pub(crate) fn new(config: Option<&CorsConfig>, local: bool) -> Self {
-        let mut allowed = Allowed { local, ..Allowed::default() };
+    /// Those of the config, without one none, for a gateway that has these hosts.
+    pub(crate) fn new(config: Option<&CorsConfig>, own: &Arc<OwnHosts>) -> Self {
+        let mut allowed = Allowed { own: Arc::clone(own), ..Allowed::default() };
         let Some(config) = config else { return Self(Arc::new(allowed)) };
         allowed.credentials = config.credentials;
         allowed.max_age = config.max_age.map(|age| age.0.as_secs().into());
@@ -98,13 +98,14 @@ impl Origins {
     }
 
     /// Where the request comes from, in this route's eyes.
-    pub(crate) fn judge<B>(&self, request: &Request<B>) -> From {
+    pub(crate) fn judge<B>(&self, request: &Request<B>, client: &Client) -> From {
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
         let Some(origin) = origins.next() else { return unnamed(request.headers()) };
         let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return From::Foreign };
         let Allowed { everyone, opaque, credentials, .. } = *self.0;
         let is_listed = self.lists(origin);
-        if host_of(request).is_some_and(|host| is_same_host(origin, host) && self.is_own(host)) {
+        let own = &self.0.own;
+        if host_of(request).is_some_and(|host| is_same_host(origin, host) && own.contain(host, client)) {
             From::Own
         } else if is_listed && credentials {
             From::Listed
@@ -113,11 +114,6 @@ impl Origins {
         } else {
             From::Foreign
         }
-    }
-
-    /// Whether a host can be this gateway.
-    fn is_own(&self, host: &str) -> bool {
-        !self.0.local || is_local(host)
     }
 
     fn lists(&self, origin: &str) -> bool {
@@ -208,16 +204,6 @@ pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
 pub(crate) fn host_of<B>(request: &Request<B>) -> Option<&str> {
     let host = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     request.uri().authority().map(http::uri::Authority::as_str).or_else(host)
-}
-
-/// Whether a host with its port is a name of this machine for itself.
-pub(crate) fn is_local(host: &str) -> bool {
-    let numeric = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
-    let bare = host.rsplit_once(':').filter(|(_, port)| numeric(port)).map_or(host, |(bare, _)| bare);
-    let bare = bare.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
-    bare == "localhost"
-        || bare.ends_with(".localhost")
-        || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 fn is_same_host(origin: &str, host: &str) -> bool {

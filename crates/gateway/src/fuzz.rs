@@ -1,11 +1,13 @@
 //! The config, whoever wrote it, and what pages and proxies say of themselves. See `fuzz/src/lib.rs`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Request, header};
 use services::{Caller, Problem};
 
+use crate::client::Client;
 use crate::config::{self, CorsConfig};
 use crate::cors::{self, Origins};
 use crate::identity::{Identity, KeySet};
@@ -95,9 +97,10 @@ fn an_origin_without_leave_gets_none() {
         if !cors::config::is_pattern(pattern) || pattern.contains('*') || pattern == "null" {
             return;
         }
-        let origins = Origins::new(Some(&CorsConfig::of([pattern])), false);
+        let client = Client::for_tests();
+        let origins = Origins::new(Some(&CorsConfig::of([pattern])), &Arc::default());
         let mut headers = HeaderMap::new();
-        origins.mark(origins.judge(&request), request.headers().get(header::ORIGIN), &mut headers);
+        origins.mark(origins.judge(&request, &client), request.headers().get(header::ORIGIN), &mut headers);
         let bare = |text: &str| text.trim_end_matches(":80").trim_end_matches(":443").to_ascii_lowercase();
         let allowed = headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         assert!(!allowed || bare(pattern) == bare(origin), "{origin} by {pattern}");
@@ -214,15 +217,18 @@ fn whoever_is_not_trusted_speaks_for_nobody() {
         "proto=https",
         " ",
     ];
-    let trusted = TrustedProxies::new(&["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()]);
+    let networks = ["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()];
     let [stranger, proxy] = ["192.0.2.1", "10.0.0.1"].map(|text| text.parse().unwrap());
     ::fuzz::check(words, |text: &[u8]| {
         let _ = std::str::from_utf8(text).ok().and_then(network);
         let Ok(value) = HeaderValue::from_bytes(text) else { return };
         for name in ["forwarded", "x-forwarded-for"] {
-            let headers = HeaderMap::from_iter([(http::HeaderName::from_static(name), value.clone())]);
-            assert_eq!(trusted.client(stranger, &headers), stranger);
-            let _ = trusted.client(proxy, &headers);
+            let trusted = TrustedProxies::new(&networks, name);
+            let mut request = Request::new(());
+            request.headers_mut().insert(name, value.clone());
+            assert_eq!(trusted.client(stranger, false, request.headers()), None);
+            let client = trusted.client(proxy, false, request.headers()).expect("a trusted peer");
+            trusted.write(&client, &mut request);
         }
     });
 }

@@ -5,6 +5,7 @@
 //! credentials goes no further than this, except to services whose `forward` names it. Where a header
 //! says who calls, the certificate of the connection does not: it may be that of a whole fleet.
 
+mod certificates;
 pub(crate) mod config;
 mod crypto;
 mod jwks;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use services::{Caller, Fetch};
 
+pub(crate) use certificates::{CertificateName, is_text};
 use config::{Algorithm, CallerConfig, Callers, JwtConfig, is_url};
 pub(crate) use jwks::KeySet;
 use jwks::{Jwks, Place};
@@ -31,6 +33,7 @@ pub(crate) use refusal::{Asked, Unidentified};
 use tokens::{Source, Tokens};
 
 use crate::config::Config;
+use crate::server::Certificate;
 
 /// A caller and the groups that it is in.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,7 +50,7 @@ pub(crate) struct Identity {
     keys: Keys,
     tokens: Option<Tokens>,
     /// Callers by the names in their certificates.
-    certificates: HashMap<String, Arc<Who>>,
+    certificates: HashMap<CertificateName, Arc<Who>>,
     /// Callers by the subjects of their tokens.
     subjects: HashMap<String, Arc<Who>>,
 }
@@ -63,12 +66,24 @@ impl Identity {
             .iter()
             .map(|(name, caller)| (name.as_str(), Arc::new(named(name, caller))))
             .collect();
-        let by = |name: fn(&CallerConfig) -> &Option<String>| {
-            let callers = config.callers.iter();
-            let named =
-                callers.filter_map(|(key, caller)| Some((name(caller).clone()?, who.get(key.as_str())?)));
-            named.map(|(name, who)| (name, Arc::clone(who))).collect()
-        };
+        let known = |name: &str| who.get(name).map(Arc::clone);
+        let subjects = config.callers.iter();
+        let subjects = subjects.filter_map(|(name, caller)| Some((caller.subject.clone()?, known(name)?)));
+        let certificates = config.callers.iter().flat_map(|(name, caller)| {
+            let names = caller.certificate.as_deref().map(CertificateName::of_config);
+            let names = names.into_iter().flatten().flatten();
+            names.filter_map(move |certified| Some((certified, known(name)?)))
+        });
+        for (caller, text) in
+            config.callers.iter().filter_map(|(name, caller)| Some((name, caller.certificate.as_ref()?)))
+        {
+            if certificates::kind(text).is_none() {
+                tracing::warn!(
+                    caller,
+                    "its certificate's name says no kind: write dns:, uri:, email:, ip: or cn: before it"
+                );
+            }
+        }
         let keys = Keys::new(&config.callers, |name| who.get(name));
         let key = HeaderName::from_bytes(config.auth.keys.header.as_bytes()).ok();
         let jwt = config.auth.jwt.as_ref();
@@ -77,34 +92,32 @@ impl Identity {
             key: key.filter(|_| !keys.is_empty()),
             keys,
             tokens: jwt.map(|jwt| tokens(jwt, config.source.folder(), earlier)).transpose()?,
-            certificates: by(|caller| &caller.certificate),
-            subjects: by(|caller| &caller.subject),
+            certificates: certificates.collect(),
+            subjects: subjects.collect(),
         })
     }
 
-    /// Of the names in a certificate, the one that a caller is known by.
-    pub(crate) fn known<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-        names.find(|name| self.certificates.contains_key(*name))
+    /// The caller that a certificate stands for: by the first of its names that the config knows.
+    pub(crate) fn by_certificate(&self, certificate: Option<&Certificate>) -> Option<&Arc<Who>> {
+        let names = certificate.filter(|_| !self.certificates.is_empty())?.names.iter();
+        names.filter(|name| name.is_exact()).find_map(|name| self.certificates.get(name))
     }
 
-    /// Who sends a request with these headers, over a connection with this name in its certificate.
+    /// Who sends a request with these headers, over a connection whose certificate stands for this caller.
     ///
     /// # Errors
     /// Credentials that are wrong, or more than one.
     pub(crate) async fn identify(
         &self,
         headers: &HeaderMap,
-        certificate: Option<&str>,
+        certified: Option<&Arc<Who>>,
     ) -> Result<Arc<Who>, Unidentified> {
         let key = self.key.as_ref().filter(|name| **name != AUTHORIZATION);
         let key = key.map_or(Ok(None), |name| single(headers, name))?;
         let bearer =
             if self.takes_bearer() { single(headers, &AUTHORIZATION)?.and_then(bearer) } else { None };
         match (key, bearer) {
-            (None, None) => {
-                let known = certificate.and_then(|name| self.certificates.get(name));
-                Ok(Arc::clone(known.unwrap_or(&self.nobody)))
-            }
+            (None, None) => Ok(Arc::clone(certified.unwrap_or(&self.nobody))),
             (Some(key), None) => self.by_key(key),
             (None, Some(token)) => self.by_bearer(token).await,
             (Some(_), Some(_)) => Err(Unidentified::Several("a key and a bearer token".to_owned())),

@@ -32,6 +32,7 @@ mod drain;
 mod encode;
 mod gateway;
 pub mod graphqls;
+mod hosts;
 mod identity;
 mod life;
 mod listen;

@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
 use offload::OffloadPool;
 use services::headers::{Arrival, MAX_HOPS, hops};
-use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services};
+use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services, Tunnel};
 use tokio::sync::Notify;
 
 use crate::access::{Audience, BodyFault, Entry, Logged};
@@ -119,15 +119,19 @@ impl Life {
     }
 
     /// The life of a request, from its head to the answer's; the body logs when it ends.
-    pub(crate) async fn live(self: Arc<Self>, request: Request<Body>, client: Client) -> Response<Logged> {
-        let client = client.behind(&self.trusted, request.headers());
+    pub(crate) async fn live(
+        self: Arc<Self>,
+        mut request: Request<Body>,
+        client: Client,
+    ) -> Response<Logged> {
+        let client = client.behind(&self.trusted, &mut request);
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
-        let route = self.route(&request, entry.client.is_doubtful); // route
+        let route = self.route(&request, &entry.client); // route
         route.iter().for_each(|route| entry.enter(&route.metrics));
         let origin = request.headers().get(header::ORIGIN).cloned();
         let asked = route.as_ref().ok().map(|route| route.encoding.asked(&request));
         let origins = route.as_ref().map_or(self.routes.elsewhere(), |route| &route.origins);
-        let comes = origins.judge(&request);
+        let comes = origins.judge(&request, &entry.client);
         let has_room = || {
             !entry.client.is_crowded() && route.as_ref().map_or(true, |route| route.way.has_room(entry.began))
         };
@@ -155,17 +159,24 @@ impl Life {
         } else {
             response = unsent::keep(response, &entry.client);
         }
+        if let Some(tunnel) = response.extensions().get::<Tunnel>() {
+            // What is counted at once is counted for as long as the connection is in use.
+            tunnel.keep((entry.taken.take(), entry.held.take()));
+        }
         entry.end(response) // log
     }
 
-    fn route(&self, request: &Request<Body>, is_doubtful: bool) -> Result<&Arc<Route>, Refusal> {
-        if is_doubtful {
+    fn route(&self, request: &Request<Body>, client: &Client) -> Result<&Arc<Route>, Refusal> {
+        if client.is_doubtful {
             return Err(Refusal::FramingDoubtful);
         }
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
             return Err(Refusal::MethodNotAllowed { method: request.method().clone(), allowed: METHODS });
         }
         conform::check(request)?;
+        if !client.answers_for(cors::host_of(request)) {
+            return Err(Refusal::HostMisdirected);
+        }
         let path = request.uri().path();
         self.routes.find_surely(path)?.ok_or_else(|| Refusal::RouteNotFound { path: path.to_owned() })
     }
@@ -186,8 +197,8 @@ impl Life {
         }
         let who = {
             let _identifies = entry.trace().phase("identify");
-            let name = self.identity.known(entry.client.certificate_names());
-            self.identity.identify(request.headers(), name).await? // identify
+            let certified = self.identity.by_certificate(entry.client.certificate());
+            self.identity.identify(request.headers(), certified).await? // identify
         };
         entry.caller = who.caller.clone();
         let permit = match &route.way {
@@ -300,12 +311,8 @@ fn call(route: &Route, hops: u8, entry: &mut Entry) -> Call {
     entry.budget = Some(Arc::clone(&budget));
     let trace = entry.trace().clone();
     let client = &entry.client;
-    let arrival = Some(Arrival {
-        peer: client.peer,
-        client: client.address.ip(),
-        is_secure: client.is_secure(),
-        is_trusted: client.is_trusted,
-    });
+    let arrival =
+        Some(Arrival { peer: client.peer, client: client.address.ip(), is_secure: client.is_secure() });
     Call { caller: Caller::Anonymous, rights: None, payer: None, headers: None, arrival, hops, trace, budget }
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderName, Request, Response};
-use services::{Body, Call, CallError, Services};
+use services::{Body, Call, Problem, Services, path};
 
 use crate::config::{ProxyConfig, RouteConfig};
+use crate::refusal::Refusal;
 
 /// A route's service, and what of the path it gets.
 pub(crate) struct Proxy {
@@ -35,15 +36,19 @@ impl Proxy {
     }
 
     /// Passes the request on.
+    ///
+    /// # Errors
+    /// What is left of the path is refused, or the call has no answer.
     pub(crate) async fn handle(
         &self,
         mut request: Request<Body>,
         call: &Call,
-    ) -> Result<Response<Body>, CallError> {
+    ) -> Result<Response<Body>, Box<dyn Problem>> {
         if let Some(uri) = self.below(request.uri()) {
             *request.uri_mut() = uri;
         }
-        self.services.forward(call, &self.service, request).await
+        path::check_start(request.uri().path()).map_err(Refusal::from)?;
+        Ok(self.services.forward(call, &self.service, request).await?)
     }
 
     /// The URI without the route's own part of the path, unless a filter has taken that away.

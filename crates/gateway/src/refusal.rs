@@ -22,6 +22,8 @@ pub(crate) enum Refusal {
     HeadTooLarge,
     #[error("the request has no host, several, or one that is none")]
     HostInvalid,
+    #[error("nothing is answered here for the host that was asked")]
+    HostMisdirected,
     #[error("the request's target is no http or https URL, or it names a user")]
     TargetInvalid,
     #[error("the gateway expects nothing but `100-continue`")]
@@ -53,6 +55,7 @@ impl Problem for Refusal {
             Self::Malformed { .. } => "request-malformed",
             Self::HeadTooLarge => "head-too-large",
             Self::HostInvalid => "host-invalid",
+            Self::HostMisdirected => "host-misdirected",
             Self::TargetInvalid => "target-invalid",
             Self::ExpectationFailed => "expectation-failed",
             Self::BodyTooSlow => "body-too-slow",
@@ -81,6 +84,7 @@ impl Problem for Refusal {
             | Self::Path(_)
             | Self::PathAmbiguous
             | Self::TlsRequired => StatusCode::BAD_REQUEST,
+            Self::HostMisdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::ExpectationFailed => StatusCode::EXPECTATION_FAILED,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::LoopDetected { .. } => StatusCode::LOOP_DETECTED,
@@ -104,6 +108,7 @@ impl Problem for Refusal {
             Self::BodyBroken => "send all of it; the service may have seen what came before",
             Self::BodyMalformed(_) => "send each chunk with its size, and headers only as trailers",
             Self::BodyTooSlow => "send it without long pauses; the operator sets `limits.body_rate`",
+            Self::HostMisdirected => "the operator lists the hosts of each address under `listen.hosts`",
             Self::TlsRequired => "write https:// instead of http://",
             Self::LoopDetected { .. } => "a service's url leads back to a gateway",
             _ => "",

@@ -5,6 +5,7 @@ mod faults;
 mod filters;
 pub(crate) mod frames;
 mod limits;
+mod proxied;
 mod reload;
 mod rig;
 mod shed;

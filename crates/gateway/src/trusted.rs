@@ -1,120 +1,324 @@
-//! Who the client is where proxies stand before the gateway: what they say of it is believed as far as the
-//! operator believes them, and not a step further (RFC 7239, section 8.1).
+//! Clients behind trusted proxies: what a proxy says of them is believed as far as the operator believes it, and not a
+//! step further (RFC 7239, section 8.1).
+//!
+//! One field is read, the operator's choice (`client_ip_header`): a proxy writes the one that it was configured for, and
+//! passes on whatever its client has put into others. From the right, which is the nearest, addresses are taken as long
+//! as the one before them is trusted. The result is the only one: limits, logs and owners go by it, and all fields that
+//! say the same are written from it before filters and services see them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use http::{HeaderMap, HeaderName, header};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use ipnet::IpNet;
+use services::headers::forwarded::{
+    Forwarded, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO, is_claim,
+    strip_client_fields,
+};
 
-/// The older word for the addresses of `Forwarded`.
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+use crate::conform;
+use crate::cors::host_of;
 
-/// The proxies that are believed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TrustedProxies(Vec<IpNet>);
+/// As many proxies in a row are followed.
+const MAX_PROXIES: usize = 32;
+
+/// The proxies that are believed, and where they say it.
+#[derive(Clone, Debug)]
+pub(crate) struct TrustedProxies {
+    networks: Vec<IpNet>,
+    header: HeaderName,
+    /// Whether the header is the operator's own, which no list has.
+    is_own_header: bool,
+}
+
+/// What trusted proxies say of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProxiedClient {
+    /// The client, then the proxies that vouch for the one before them, the peer last. Never empty.
+    addresses: Vec<IpAddr>,
+    /// Whether the client spoke TLS.
+    pub(crate) is_secure: bool,
+    host: Option<String>,
+    port: Option<u16>,
+}
+
+/// An element of `Forwarded`: what one proxy saw.
+#[derive(Debug, Default)]
+struct Element<'a> {
+    node: Option<Cow<'a, str>>,
+    proto: Option<Cow<'a, str>>,
+    host: Option<Cow<'a, str>>,
+}
 
 /// A network as the config has it: `10.0.0.0/8`, or one address.
 pub(crate) fn network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| Some(IpNet::from(text.parse::<IpAddr>().ok()?)))
 }
 
+/// Whether a proxy may say in this header where its client is: a field of the request alone, and no credential.
+pub(crate) fn is_address_header(text: &str) -> bool {
+    const OTHERS: [HeaderName; 9] = [
+        header::AUTHORIZATION,
+        header::CONNECTION,
+        header::CONTENT_LENGTH,
+        header::COOKIE,
+        header::HOST,
+        header::TE,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::VIA,
+    ];
+    HeaderName::from_bytes(text.as_bytes()).is_ok_and(|name| !OTHERS.contains(&name))
+}
+
 impl TrustedProxies {
     /// Those of the config, which was checked.
-    pub(crate) fn new(networks: &[String]) -> Self {
-        Self(networks.iter().filter_map(|text| network(text)).collect())
+    pub(crate) fn new(networks: &[String], header: &str) -> Self {
+        let header = HeaderName::from_bytes(header.as_bytes()).unwrap_or(X_FORWARDED_FOR);
+        let networks: Vec<IpNet> = networks.iter().filter_map(|text| network(text)).collect();
+        let is_own_header = !networks.is_empty() && !is_claim(header.as_str());
+        Self { networks, header, is_own_header }
+    }
+
+    /// Removes the header of the operator's choice from a request that comes from elsewhere, where it is none of those that
+    /// only proxies may send anyway.
+    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
+        if self.is_own_header {
+            headers.remove(&self.header);
+        }
     }
 
     /// Whether what this address says of others is believed.
     pub(crate) fn believe(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.0.iter().any(|network| network.contains(&address))
+        self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// The client behind whoever is connected: the last in the chain that nobody vouches for.
-    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let mut client = peer.to_canonical();
-        if !self.believe(client) {
-            return client;
+    /// What a trusted peer says of its client; `None` where the peer is not trusted. Where it says nothing of TLS, its own
+    /// connection counts.
+    pub(crate) fn client(&self, peer: IpAddr, is_secure: bool, headers: &HeaderMap) -> Option<ProxiedClient> {
+        self.believe(peer).then(|| self.read(peer, is_secure, headers))
+    }
+
+    /// Writes what was said of a client into all fields that say the same, in place of those that came.
+    pub(crate) fn write<B>(&self, client: &ProxiedClient, request: &mut Request<B>) {
+        strip_client_fields(request.headers_mut());
+        request.headers_mut().remove(&self.header);
+        let own = host_of(request).map(str::to_owned);
+        let forwarded = Forwarded {
+            addresses: &client.addresses,
+            is_secure: client.is_secure,
+            host: client.host.as_deref().or(own.as_deref()),
+            port: client.port,
+        };
+        let headers = request.headers_mut();
+        forwarded.write(headers);
+        if let Ok(address) = HeaderValue::try_from(client.address().to_string()) {
+            headers.entry(&self.header).or_insert(address);
         }
-        let mut chain = chain(headers);
-        while self.believe(client) {
-            match chain.pop() {
-                Some(Some(before)) => client = before.to_canonical(),
-                _ => break,
+    }
+
+    fn read(&self, peer: IpAddr, is_secure: bool, headers: &HeaderMap) -> ProxiedClient {
+        if self.header == header::FORWARDED {
+            let elements = elements(headers);
+            let nodes = elements.iter().rev().map(|element| element.node.as_deref().and_then(address));
+            let chain = self.chain(peer, nodes);
+            // The element that names the client says what the client asked for, too.
+            let last = elements.len().checked_sub(chain.len() - 1).and_then(|index| elements.get(index));
+            let said = last.filter(|_| chain.len() > 1).or(elements.last());
+            let host = said.and_then(|element| host(element.host.as_deref()?));
+            let proto = said.and_then(|element| scheme(element.proto.as_deref()?));
+            return ProxiedClient::new(chain, proto.unwrap_or(is_secure), host, None);
+        }
+        let chain = self.chain(peer, members(headers, &self.header).rev().map(address));
+        let place = (chain.len() - 1, members(headers, &self.header).count());
+        let said = |name: HeaderName| member_of(headers, &name, place);
+        let is_secure = said(X_FORWARDED_PROTO).and_then(scheme).unwrap_or(is_secure);
+        let port = said(X_FORWARDED_PORT).and_then(|port| port.parse().ok().filter(|port| *port != 0));
+        let host = said(X_FORWARDED_HOST).and_then(host);
+        ProxiedClient::new(chain, is_secure, host, port)
+    }
+
+    /// The addresses from the peer on, each of which the one before it vouches for.
+    fn chain(&self, peer: IpAddr, before: impl Iterator<Item = Option<IpAddr>>) -> Vec<IpAddr> {
+        let mut last = peer.to_canonical();
+        let mut chain = vec![last];
+        for address in before.take(MAX_PROXIES) {
+            let Some(address) = address.filter(|_| self.believe(last)) else { break };
+            last = address.to_canonical();
+            chain.push(last);
+        }
+        chain
+    }
+}
+
+impl ProxiedClient {
+    /// Of a chain that begins with the peer.
+    fn new(mut chain: Vec<IpAddr>, is_secure: bool, host: Option<String>, port: Option<u16>) -> Self {
+        chain.reverse();
+        // A host with a port needs no other one, which could only contradict it.
+        let has_port = host
+            .as_deref()
+            .is_some_and(|host| Authority::try_from(host).is_ok_and(|host| host.port().is_some()));
+        Self { addresses: chain, is_secure, host, port: port.filter(|_| !has_port) }
+    }
+
+    /// Where the client is.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
+}
+
+/// The members of a list, in all its lines; one that is no text is empty text, which is none of anything.
+fn members<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl DoubleEndedIterator<Item = &'a str> + use<'a> {
+    let lines = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or("?"));
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|member| !member.is_empty())
+}
+
+/// What a field says of the client at this distance from the nearest proxy: its only member, or of as many as there are
+/// addresses the one at that distance. Of any other number nobody knows which proxy has said which.
+fn member_of<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+    (distance, addresses): (usize, usize),
+) -> Option<&'a str> {
+    let mut all = members(headers, name).rev();
+    match members(headers, name).count() {
+        1 => all.next(),
+        count if count == addresses => all.nth(distance.checked_sub(1)?),
+        _ => None,
+    }
+}
+
+fn scheme(text: &str) -> Option<bool> {
+    match text {
+        text if text.eq_ignore_ascii_case("https") => Some(true),
+        text if text.eq_ignore_ascii_case("http") => Some(false),
+        _ => None,
+    }
+}
+
+/// A host, perhaps with a port, and nothing else.
+fn host(text: &str) -> Option<String> {
+    let authority = Authority::try_from(text).ok()?;
+    conform::is_plain(&authority).then(|| text.to_owned())
+}
+
+/// An address, with or without a port, which may be obfuscated (RFC 7239, section 6.3).
+fn address(node: &str) -> Option<IpAddr> {
+    if let Ok(address) = node.parse() {
+        return Some(address);
+    }
+    let (address, port) = match node.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            (IpAddr::V6(address.parse::<Ipv6Addr>().ok()?), port)
+        }
+        None => {
+            let (address, _) = node.rsplit_once(':')?;
+            (IpAddr::V4(address.parse::<Ipv4Addr>().ok()?), node.get(address.len()..)?)
+        }
+    };
+    let is_obfuscated = |port: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        port.strip_prefix('_').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain))
+    };
+    let is_number =
+        |port: &str| port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    match port.strip_prefix(':') {
+        Some(port) if is_number(port) || is_obfuscated(port) => Some(address),
+        None if port.is_empty() => Some(address),
+        _ => None,
+    }
+}
+
+/// The elements of `Forwarded`, in all its lines. A line that is malformed is one element that says nothing.
+fn elements(headers: &HeaderMap) -> Vec<Element<'_>> {
+    let mut all = Vec::new();
+    for line in headers.get_all(header::FORWARDED) {
+        match line.to_str().ok().and_then(line_elements) {
+            Some(elements) => all.extend(elements),
+            None => all.push(Element::default()),
+        }
+    }
+    all
+}
+
+/// `for="[2001:db8::1]:4711";proto=https, for=192.0.2.1` (RFC 7239, section 4).
+fn line_elements(line: &str) -> Option<Vec<Element<'_>>> {
+    let mut elements = Vec::new();
+    for element in split(line, ',')? {
+        let mut read = Element::default();
+        let mut is_empty = true;
+        for pair in split(element, ';')? {
+            let pair = pair.trim();
+            if pair.is_empty() {
+                continue;
+            }
+            is_empty = false;
+            let (name, value) = pair.split_once('=')?;
+            let value = unquoted(value)?;
+            let place = match name {
+                name if name.eq_ignore_ascii_case("for") => &mut read.node,
+                name if name.eq_ignore_ascii_case("proto") => &mut read.proto,
+                name if name.eq_ignore_ascii_case("host") => &mut read.host,
+                _ => continue,
+            };
+            // Said twice, it could be read in two ways.
+            if place.replace(value).is_some() {
+                return None;
             }
         }
-        client
+        if !is_empty {
+            elements.push(read);
+        }
     }
+    Some(elements)
 }
 
-/// The addresses that proxies have seen, the nearest last; `None` where one would not say.
-fn chain(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
-    let values = |name| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
-    if headers.contains_key(header::FORWARDED) {
-        return values(header::FORWARDED).flat_map(|value| split(value, ',')).map(forwarded_for).collect();
+/// A token, or what stands in quotes.
+fn unquoted(value: &str) -> Option<Cow<'_, str>> {
+    let Some(rest) = value.strip_prefix('"') else {
+        return (!value.is_empty() && !value.contains('"')).then_some(Cow::Borrowed(value));
+    };
+    let inner = rest.strip_suffix('"')?;
+    if !inner.contains(['\\', '"']) {
+        return Some(Cow::Borrowed(inner));
     }
-    values(X_FORWARDED_FOR).flat_map(|value| value.split(',')).map(|node| address(node.trim())).collect()
+    let mut text = String::with_capacity(inner.len());
+    let mut letters = inner.chars();
+    while let Some(letter) = letters.next() {
+        text.push(match letter {
+            '\\' => letters.next()?,
+            '"' => return None,
+            letter => letter,
+        });
+    }
+    Some(Cow::Owned(text))
 }
 
-/// The `for` of one element of `Forwarded`: `for="[2001:db8::1]:4711";proto=https` (RFC 7239, section 4).
-fn forwarded_for(element: &str) -> Option<IpAddr> {
-    let pair = split(element, ';').find_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        name.eq_ignore_ascii_case("for").then_some(value)
-    })?;
-    address(pair.trim_matches('"'))
-}
-
-/// An address, with or without a port.
-fn address(node: &str) -> Option<IpAddr> {
-    let bare = || node.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
-    let with_port = || Some(node.parse::<SocketAddr>().ok()?.ip());
-    node.parse().ok().or_else(with_port).or_else(bare)
-}
-
-/// The parts between separators that stand outside of quotes.
-fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    let mut is_quoted = false;
-    text.split(move |letter| {
-        is_quoted ^= letter == '"';
-        letter == separator && !is_quoted
-    })
+/// The parts between separators that stand outside of quotes; `None` where quotes are left open.
+fn split(text: &str, separator: char) -> Option<Vec<&str>> {
+    let (mut is_quoted, mut is_escaped, mut begin, mut parts) = (false, false, 0, Vec::new());
+    for (index, letter) in text.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            letter if letter == separator && !is_quoted => {
+                parts.push(text.get(begin..index)?);
+                begin = index + separator.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    parts.push(text.get(begin..)?);
+    (!is_quoted).then_some(parts)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn client(peer: &str, name: &str, value: &str) -> String {
-        let trusted = TrustedProxies::new(&["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()]);
-        let mut headers = HeaderMap::new();
-        headers.insert(HeaderName::try_from(name).unwrap(), value.parse().unwrap());
-        trusted.client(peer.parse().unwrap(), &headers).to_string()
-    }
-
-    #[test]
-    fn a_stranger_is_who_it_is() {
-        for name in ["forwarded", "x-forwarded-for"] {
-            assert_eq!(client("192.0.2.1", name, "for=198.51.100.7"), "192.0.2.1");
-        }
-    }
-
-    #[test]
-    fn a_trusted_proxy_says_who_the_client_is() {
-        for (name, value, expected) in [
-            ("x-forwarded-for", "198.51.100.7", "198.51.100.7"),
-            ("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.9.9.9", "198.51.100.7"),
-            ("x-forwarded-for", "198.51.100.7:4711", "198.51.100.7"),
-            ("x-forwarded-for", "6.6.6.6, unknown", "10.0.0.1"),
-            ("x-forwarded-for", "10.1.1.1", "10.1.1.1"),
-            ("forwarded", "for=6.6.6.6, For=\"198.51.100.7:80\";proto=https", "198.51.100.7"),
-            ("forwarded", "for=\"[2001:db8::2]:4711\"", "2001:db8::2"),
-            ("forwarded", "for=198.51.100.7, for=\"[2001:db8::1]\"", "198.51.100.7"),
-            ("forwarded", "by=\"a,for=6.6.6.6\"", "10.0.0.1"),
-            ("forwarded", "for=_hidden", "10.0.0.1"),
-        ] {
-            assert_eq!(client("10.0.0.1", name, value), expected, "{name}: {value}");
-        }
-        assert_eq!(client("::ffff:10.0.0.1", "x-forwarded-for", "198.51.100.7"), "198.51.100.7");
-    }
-}
+mod tests;

@@ -47,7 +47,7 @@ impl Way {
             Self::Script(script) => script.handle(request, call),
             Self::Aggregate(aggregate) => aggregate.handle(request, call),
             Self::Graphql(graphql) => graphql.handle(request, call),
-            Self::Proxy(proxy) => Box::pin(async move { Ok(proxy.handle(request, &call).await?) }),
+            Self::Proxy(proxy) => Box::pin(async move { proxy.handle(request, &call).await }),
             Self::Catalogue(catalogue) => {
                 Box::pin(ready(catalogue.handle(&request, &call).map_err(Into::into)))
             }

@@ -33,7 +33,7 @@ use crate::service::Service;
 use crate::stats::ServiceStats;
 use crate::targets::{Outside, Resolve, SystemResolver, Verdict};
 use crate::transport::{Live, Transport};
-use crate::upgrade::{self, Wish};
+use crate::upgrade::{self, UpgradeOffer};
 use clock::{Clock, Late};
 use exchange::{Answer, Exchange};
 use message::{Message, Payload};
@@ -222,7 +222,7 @@ impl Services {
         let (exchange, message) = self.begin(call, service, request)?;
         let budget = Arc::clone(&call.budget);
         Ok(async move {
-            let result = exchange.stream(&budget, message, None).await;
+            let result = exchange.stream(&budget, message).await;
             match &result {
                 Ok(response) => budget.cache().note(response.headers()),
                 Err(_) => budget.cache().note_failure(),
@@ -267,7 +267,7 @@ impl Services {
         service.headers.complete(&mut headers, client.unwrap_or(&HeaderMap::new()));
         call.trace.mark(&mut headers, number);
         let payload = Payload::Whole(body);
-        let message = Message { method, path, host: None, headers, payload, may_switch: false };
+        let message = Message { method, path, host: None, headers, payload, upgrade: None };
         Ok((self.exchange(service, number), message))
     }
 
@@ -283,8 +283,8 @@ impl Services {
         let started = self.start_forward(call, service, request);
         let budget = Arc::clone(&call.budget);
         async move {
-            let (exchange, message, wish) = started?;
-            let result = exchange.stream(&budget, message, wish).await;
+            let (exchange, message) = started?;
+            let result = exchange.stream(&budget, message).await;
             budget.end(exchange.number);
             result
         }
@@ -295,22 +295,22 @@ impl Services {
         call: &Call,
         service: &Arc<Service>,
         request: http::Request<Body>,
-    ) -> Result<(Exchange, Message, Option<Wish>), CallError> {
+    ) -> Result<(Exchange, Message), CallError> {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         call.check(service.name(), &head.method)?;
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
         let number = begin(call, service, &head.method, &path)?;
-        let wish = Wish::of(&head);
+        let payload = Payload::of(body);
+        let upgrade = UpgradeOffer::read(&head, !payload.is_empty(), &service.upgrades);
         let host = head.extensions.remove::<Named>().map(|Named(host)| host);
         headers::mark_forwarded(&mut head, call.arrival);
-        wish.iter().for_each(|wish| wish.say(&mut head.headers));
+        upgrade.iter().for_each(|offer| offer.make(&mut head.headers));
         service.headers.set_on(&mut head.headers);
         call.trace.mark(&mut head.headers, number);
-        let (method, headers, payload) = (head.method, head.headers, Payload::of(body));
-        let message = Message { method, path, host, headers, payload, may_switch: wish.is_some() };
-        Ok((self.exchange(service, number), message, wish))
+        let (method, headers) = (head.method, head.headers);
+        Ok((self.exchange(service, number), Message { method, path, host, headers, payload, upgrade }))
     }
 
     fn exchange(&self, service: &Arc<Service>, number: usize) -> Exchange {
@@ -332,9 +332,9 @@ impl Exchange {
         }
     }
 
-    async fn whole(&self, budget: &Budget, message: Message) -> Result<Response, CallError> {
+    async fn whole(&self, budget: &Budget, mut message: Message) -> Result<Response, CallError> {
         let mut clock = Clock::new(&self.service, budget.deadline);
-        let answer = self.answer(budget, &mut clock, message).await?;
+        let answer = self.answer(budget, &mut clock, &mut message).await?;
         let peer = Arc::clone(&answer.lease.peer);
         let (head, body) = self.streamed(answer).into_parts();
         let mut headers = head.headers;
@@ -358,19 +358,14 @@ impl Exchange {
     }
 
     /// A client's: to the head of the answer, the rest streams.
-    async fn stream(
-        &self,
-        budget: &Budget,
-        message: Message,
-        wish: Option<Wish>,
-    ) -> Result<http::Response<Body>, CallError> {
+    async fn stream(&self, budget: &Budget, mut message: Message) -> Result<http::Response<Body>, CallError> {
         let mut clock = Clock::new(&self.service, budget.deadline);
-        let answer = self.answer(budget, &mut clock, message).await?;
-        let mut response = match wish {
-            Some(wish) if upgrade::is_switch(&answer.response) => {
+        let answer = self.answer(budget, &mut clock, &mut message).await?;
+        let mut response = match message.upgrade {
+            Some(offer) if upgrade::is_switch(&answer.response) => {
                 let Answer { mut response, lease, .. } = answer;
                 lease.note(Verdict::Good);
-                if !wish.grant(&mut response, lease, self.service.upgrade_idle_timeout) {
+                if !offer.grant(&mut response, lease, self.service.upgrade_idle_timeout) {
                     return Err(self.switched());
                 }
                 response

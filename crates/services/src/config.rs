@@ -57,6 +57,10 @@ pub struct ServiceConfig {
     /// WebSocket: longer than `idle_timeout`, since there silence is no fault.
     #[serde(default = "default_upgrade_idle_timeout")]
     pub upgrade_idle_timeout: Duration,
+    /// The protocols that a client's connection may be handed over to (`Upgrade`). Others that a client offers are not
+    /// passed on, and its request is answered without them. Never `h2c` or `TLS`: requests would pass unchecked.
+    #[serde(default = "default_upgrades")]
+    pub upgrades: Vec<String>,
     /// When a request is sent to another target.
     #[serde(default)]
     pub retries: RetriesConfig,
@@ -142,6 +146,7 @@ impl ServiceConfig {
             first_byte_timeout: None,
             idle_timeout: default_idle_timeout(),
             upgrade_idle_timeout: default_upgrade_idle_timeout(),
+            upgrades: default_upgrades(),
             retries: RetriesConfig::default(),
             health: None,
             forward: Vec::new(),
@@ -178,6 +183,10 @@ fn default_idle_timeout() -> Duration {
 /// lives here too.
 fn default_upgrade_idle_timeout() -> Duration {
     Duration::from_secs(5 * 60)
+}
+
+fn default_upgrades() -> Vec<String> {
+    vec!["websocket".to_owned()]
 }
 
 fn default_timeout() -> Duration {

@@ -1,23 +1,27 @@
 //! Which headers travel where.
 //!
 //! Two ways lead to a service. A *program* writes its headers itself, so [`check`] refuses those that
-//! say things which only the gateway may say. A *proxied* request brings its client's headers, so
-//! [`strip_hop_by_hop`] takes away what was meant for this connection (RFC 9110, 7.6.1) and
-//! [`mark_forwarded`] adds what an intermediary has to say of itself: `Via`, `Forwarded` (RFC 7239) and
-//! `CDN-Loop` (RFC 8586).
+//! say things which only the gateway may say. A *proxied* request brings its client's headers.
+//! [`settle`] makes them the request's alone as soon as they have come, before filters see them: what was meant for the
+//! client's connection goes, and what its sender may not say. [`mark_forwarded`] does the rest when it is sent on: what
+//! a filter has added for a connection goes (RFC 9110, 7.6.1), and what an intermediary has to say of itself is added:
+//! `Via`, `Forwarded` (`headers/forwarded.rs`) and `CDN-Loop` (RFC 8586).
+
+pub mod forwarded;
 
 use std::borrow::Cow;
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
     PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
 };
 use http::uri::Authority;
 use http::{Version, request};
 
 use crate::problem::{Fault, Kind, Problem};
+use forwarded::{Forwarded, is_claim};
 
 /// `CDN-Loop`: every gateway that a request has passed adds its name.
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
@@ -29,8 +33,9 @@ const NAME: HeaderValue = HeaderValue::from_static("orfa");
 pub(crate) const AGENT: &str = concat!("orfa/", env!("CARGO_PKG_VERSION"));
 
 /// Headers of one connection only, besides those that `Connection` names.
-pub(crate) static HOP_BY_HOP: [HeaderName; 9] = [
+pub(crate) static HOP_BY_HOP: [HeaderName; 10] = [
     CONNECTION,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     PROXY_AUTHENTICATE,
@@ -41,9 +46,15 @@ pub(crate) static HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// What a program may not say, besides [`CLAIMS`] and names that begin with one of [`FORBIDDEN_PREFIXES`].
-const FORBIDDEN: [&str; 12] = [
+/// Fields that a client can't take away by naming them in `Connection`: the gateway has yet to check them, or they are
+/// those of intermediaries, which end loops.
+static KEPT_FIELDS: [HeaderName; 8] =
+    [CDN_LOOP, CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA];
+
+/// What a program may not say, besides claims ([`is_claim`]) and names that begin with one of [`FORBIDDEN_PREFIXES`].
+const FORBIDDEN: [&str; 13] = [
     "connection",
+    "http2-settings",
     "keep-alive",
     "trailer",
     "transfer-encoding",
@@ -57,24 +68,6 @@ const FORBIDDEN: [&str; 12] = [
     "tracestate",
 ];
 
-/// What services take on trust from a proxy before them, besides `X-Forwarded-*`: where the client is, and
-/// which method or path it meant in place of those that the gateway has seen.
-const CLAIMS: [&str; 14] = [
-    "forwarded",
-    "x-real-ip",
-    "true-client-ip",
-    "client-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "cf-connecting-ip",
-    "fastly-client-ip",
-    "x-original-forwarded-for",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-];
 const FORBIDDEN_PREFIXES: [&str; 2] = ["proxy-", "orfa-"];
 
 /// How a client's request came: part of its [`Call`](crate::Call).
@@ -84,11 +77,8 @@ pub struct Arrival {
     pub peer: IpAddr,
     /// The address of the client, as far as those proxies are believed.
     pub client: IpAddr,
-    /// Whether the connection is encrypted.
+    /// Whether the client speaks TLS, to the gateway or to those proxies.
     pub is_secure: bool,
-    /// Whether it is a proxy whose word is believed. What anybody else says in the name of one goes no
-    /// further (RFC 7239, section 8.1).
-    pub is_trusted: bool,
 }
 
 /// The network that an address belongs to, for what its client is one owner of: an IPv4 address itself, the first 64 bits of
@@ -141,27 +131,13 @@ pub fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
 }
 
 fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
+    if is_claim(name.as_str()) {
+        return true;
+    }
     let name = canonical(name.as_str());
     match name.as_ref() {
         "te" => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
-        name => {
-            is_claim(name)
-                || FORBIDDEN.contains(&name)
-                || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        }
-    }
-}
-
-fn is_claim(name: &str) -> bool {
-    name.starts_with("x-forwarded-") || CLAIMS.contains(&name)
-}
-
-/// Takes away what a stranger says in the name of a proxy.
-fn strip_claims(headers: &mut HeaderMap) {
-    let is_one = |name: &&HeaderName| is_claim(&canonical(name.as_str()));
-    let claims: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
-    for name in claims {
-        headers.remove(name);
+        name => FORBIDDEN.contains(&name) || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)),
     }
 }
 
@@ -187,6 +163,7 @@ impl Rules {
                 append_all(headers, name, client);
             }
         }
+        join_cookies(headers);
         self.set_on(headers);
         headers.entry(USER_AGENT).or_insert(const { HeaderValue::from_static(AGENT) });
         append_all(headers, &CDN_LOOP, client);
@@ -291,28 +268,85 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Makes the fields of a request that has just come those of the request, whoever reads them next: what `Connection`
+/// names goes with the connection (RFC 9110, 7.6.1), cookies that HTTP/2 has split are one field (RFC 9113, 8.2.3), and
+/// unless it `keeps_claims` what a client says in the name of a proxy is dropped.
+pub fn settle(headers: &mut HeaderMap, keeps_claims: bool) {
+    let (mut has_options, mut has_claims, mut cookies) = (false, false, 0);
+    // One pass, since most requests have none of them.
+    for (name, _) in headers.iter() {
+        match name.as_str() {
+            "connection" => has_options = true,
+            "cookie" => cookies += 1,
+            name => has_claims |= !keeps_claims && is_claim(name),
+        }
+    }
+    if has_options {
+        settle_connection(headers);
+    }
+    if cookies > 1 {
+        join_cookies(headers);
+    }
+    if has_claims {
+        forwarded::strip_claims(headers);
+    }
+}
+
+/// Removes from the trailers of a client's request what may not stand there (RFC 9110, 6.5.1), and what its head may not
+/// say either: some services merge the two.
+pub fn settle_trailers(trailers: &mut HeaderMap) {
+    forwarded::strip_claims(trailers);
+    strip_hop_by_hop(trailers);
+    for name in [AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST] {
+        trailers.remove(name);
+    }
+}
+
+/// Removes what `Connection` names, and leaves of it the option that goes with `Upgrade`. Where a client could name a
+/// field when the request is sent on, it could take away what the gateway or a filter has written.
+fn settle_connection(headers: &mut HeaderMap) {
+    let upgrades = lists(headers, &CONNECTION, UPGRADE.as_str().as_bytes());
+    let named: Vec<HeaderName> =
+        tokens(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
+    for name in named.iter().filter(|name| !KEPT_FIELDS.contains(name)) {
+        headers.remove(name);
+    }
+    match upgrades {
+        true => drop(headers.insert(CONNECTION, const { HeaderValue::from_static("upgrade") })),
+        false => drop(headers.remove(CONNECTION)),
+    }
+}
+
 /// Makes the head of a client's request one of the gateway's: hop-by-hop headers go, and what an
 /// intermediary has to say is appended to what others before it said.
 pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
-    let said = forwarded(head, arrival);
     let takes_trailers = takes_trailers(&head.headers);
-    if !arrival.is_some_and(|arrival| arrival.is_trusted) {
-        strip_claims(&mut head.headers);
-    }
     strip_hop_by_hop(&mut head.headers);
     if takes_trailers {
         head.headers.insert(TE, HeaderValue::from_static("trailers"));
     }
+    say_forwarded(head, arrival);
     // The connection to the service has its own; the length is known from the body.
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         head.headers.remove(name);
     }
     join_cookies(&mut head.headers);
-    if let Ok(value) = HeaderValue::from_bytes(&said) {
-        head.headers.append(FORWARDED, value);
-    }
     mark_via(&mut head.headers, head.version);
     head.headers.append(CDN_LOOP, NAME);
+}
+
+/// Says where the request comes from, unless a trusted proxy or a filter has been heard on that.
+fn say_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
+    let addresses = arrival.map(|arrival| arrival.client);
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    let host = head.headers.get(HOST).filter(|_| authority.is_none()).cloned();
+    let forwarded = Forwarded {
+        addresses: addresses.as_slice(),
+        is_secure: arrival.is_some_and(|arrival| arrival.is_secure),
+        host: authority.or_else(|| host.as_ref()?.to_str().ok()),
+        port: None,
+    };
+    forwarded.write_forwarded(&mut head.headers);
 }
 
 /// Whether the sender says that trailers won't be lost on it (RFC 9110, 10.1.4); we don't lose them either.
@@ -340,30 +374,6 @@ fn join_cookies(headers: &mut HeaderMap) {
     {
         headers.insert(COOKIE, joined);
     }
-}
-
-/// One element of `Forwarded`: for whom, and what the client asked for.
-fn forwarded(head: &request::Parts, arrival: Option<Arrival>) -> Vec<u8> {
-    let mut text = Vec::with_capacity(128);
-    text.extend_from_slice(b"for=");
-    match arrival.map(|arrival| arrival.peer.to_canonical()) {
-        Some(IpAddr::V6(address)) => drop(write!(text, "\"[{address}]\"")),
-        Some(address) => put_address(&mut text, address),
-        None => text.extend_from_slice(b"unknown"),
-    }
-    let host = head
-        .uri
-        .authority()
-        .map(|authority| authority.as_str())
-        .or_else(|| head.headers.get(HOST)?.to_str().ok());
-    if let Some(host) = host.filter(|host| !host.contains(['"', '\\'])) {
-        for part in [";host=\"", host, "\""] {
-            text.extend_from_slice(part.as_bytes());
-        }
-    }
-    let is_secure = arrival.is_some_and(|arrival| arrival.is_secure);
-    text.extend_from_slice(if is_secure { b";proto=https" } else { b";proto=http" });
-    text
 }
 
 /// Appends an address as text. Every request's has to be written, several times.

@@ -47,6 +47,9 @@ pub enum PathError {
     /// `/../`, `/./`, also encoded or with parameters behind it.
     #[error("the path has a `.` or `..` segment")]
     DotSegment,
+    /// `//x`, `/;a/x`, `/%2Fx`.
+    #[error("the path begins with an empty segment: a server may take what follows for a host")]
+    EmptySegment,
     /// `%2F`.
     #[error("the path has an encoded slash")]
     EncodedSlash,
@@ -104,6 +107,31 @@ pub fn check(path: &str) -> Result<(), PathError> {
         return Ok(());
     }
     path.split('/').try_for_each(check_segment)
+}
+
+/// Whether a path that [`check`] lets pass may be what a request to a service begins with. Where the first segment is
+/// empty, `//admin/x` is a host and a path to those who read it as a reference (RFC 3986, section 4.2), and another
+/// path to those who count slashes in a row as one.
+///
+/// # Errors
+/// [`PathError::EmptySegment`], also where it is empty only for those who decode or cut parameters.
+pub fn check_start(path: &str) -> Result<(), PathError> {
+    // Nearly all begin with a name.
+    if !matches!(path.as_bytes().get(1), Some(b'/' | b'\\' | b';' | b'%')) {
+        return Ok(());
+    }
+    let once = decode_leniently(path.as_bytes());
+    let is_empty = |text: &[u8]| {
+        let rest = text.get(1..).unwrap_or_default();
+        let mut segments = rest.splitn(2, |byte| matches!(byte, b'/' | b'\\'));
+        let (first, follows) = (segments.next().unwrap_or_default(), segments.next().is_some());
+        let name = first.split(|byte| *byte == b';').next().unwrap_or_default();
+        follows && name.trim_ascii().is_empty()
+    };
+    match is_empty(&once) || is_empty(&decode_leniently(&once)) {
+        true => Err(PathError::EmptySegment),
+        false => Ok(()),
+    }
 }
 
 /// The path of a client's request as a server may read it that decodes, cuts parameters at `;` and takes
@@ -262,6 +290,7 @@ impl Problem for PathError {
             Self::Port => "url-port",
             Self::Fragment => "url-fragment",
             Self::DotSegment => "path-dot-segment",
+            Self::EmptySegment => "path-empty-segment",
             Self::EncodedSlash => "path-encoded-slash",
             Self::Backslash => "path-backslash",
             Self::ControlCharacter => "path-control-character",

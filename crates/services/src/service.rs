@@ -16,6 +16,7 @@ use crate::path::{self, Glob, PathError};
 use crate::stats::Tally;
 use crate::targets::{Checks, Plan, Targets};
 use crate::transport::{Dial, Origin, tls};
+use crate::upgrade::listed_protocol;
 
 /// How often a request may be sent again at most, whatever the config says.
 const MAX_ATTEMPTS: u32 = 10;
@@ -32,6 +33,8 @@ pub struct Service {
     pub(crate) targets: Arc<Targets>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) headers: Rules,
+    /// The protocols that a client's connection may be handed over to.
+    pub(crate) upgrades: Vec<HeaderValue>,
     paths: Vec<Glob>,
 }
 
@@ -54,8 +57,9 @@ impl Service {
         &self.headers.forward
     }
 
-    /// Whether one of its targets is at this `host:port`.
-    pub(crate) fn is_at(&self, authority: &str) -> bool {
+    /// Whether one of its targets is at this `host:port`. Without a port it is that of the target's scheme.
+    #[must_use]
+    pub fn is_at(&self, authority: &str) -> bool {
         self.targets.plan().origins.iter().any(|origin| origin.is_at(authority))
     }
 
@@ -65,12 +69,14 @@ impl Service {
     /// What [`path::check`] refuses, and what the service's `paths` don't open.
     pub fn check_path(&self, path: &str) -> Result<(), PathError> {
         path::check(path)?;
+        path::check_start(path)?;
         self.check_open(path)
     }
 
     /// Whether a proxied request may call this path: encoded slashes are its own business as long as no
     /// rule has to see through them.
     pub(crate) fn check_proxied_path(&self, path: &str) -> Result<(), PathError> {
+        path::check_start(path)?;
         match path::check(path) {
             Err(PathError::EncodedSlash) if self.paths.is_empty() => Ok(()),
             Err(error) => Err(error),
@@ -125,6 +131,7 @@ impl Service {
         let headers = Rules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) };
         let checks = config.health.as_ref().and_then(|health| reader.checks(health, &headers));
         let plan = Plan { origins, dns, checks };
+        let upgrades = reader.upgrades(&config.upgrades);
         let paths = reader.paths(&config.paths);
         if !reader.problems.is_empty() {
             return Err(reader.problems);
@@ -142,6 +149,7 @@ impl Service {
             targets,
             tally: before.map_or_else(|| Arc::new(Tally::new()), |before| Arc::clone(&before.tally)),
             headers,
+            upgrades,
             paths,
             name,
         })
@@ -337,6 +345,20 @@ impl Reader {
             return None;
         }
         Some(name)
+    }
+
+    fn upgrades(&mut self, protocols: &[String]) -> Vec<HeaderValue> {
+        let mut listed = Vec::with_capacity(protocols.len());
+        for (index, text) in protocols.iter().enumerate() {
+            match listed_protocol(text) {
+                Ok(protocol) => listed.push(protocol),
+                Err(reason) => {
+                    let message = format!("connections are never handed over to `{text}`: {reason}");
+                    self.report(&format!("/upgrades/{index}"), message, "Write it as in `websocket`.");
+                }
+            }
+        }
+        listed
     }
 
     fn paths(&mut self, patterns: &[String]) -> Vec<Glob> {

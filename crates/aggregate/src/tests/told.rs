@@ -26,12 +26,9 @@ fn aggregate() -> Aggregate {
     let stage = Arc::new(Stage { answers: Mutex::default(), seen: Mutex::default() });
     let profile = openapi::Document::read(PROFILE).unwrap();
     let documents = BTreeMap::from([("profile".to_owned(), Arc::new(profile))]);
-    let ground = Ground {
-        path: "/buyers/{town}",
-        services: &services(&stage),
-        documents: &documents,
-        offload: &pool(),
-    };
+    let (services, offload) = (services(&stage), pool());
+    let ground =
+        Ground { path: "/buyers/{town}", services: &services, documents: &documents, offload: &offload };
     Aggregate::new(&declaration(DECLARED), &LimitsConfig::default(), &ground).unwrap()
 }
 

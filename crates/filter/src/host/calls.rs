@@ -13,7 +13,7 @@ use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
-use services::headers::{self, Arrival, Named};
+use services::headers::{self, Named};
 use services::{Body, Call, CallError, Problem, Service, body};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -245,9 +245,7 @@ impl Maker {
         count(&spec.stats.calls);
         let token = host.calls.next();
         let (slot, generation) = (host.slot.clone(), host.generation);
-        // What the module says of others goes out as it says it.
-        let arrival = call.arrival.map(|arrival| Arrival { is_trusted: true, ..arrival });
-        let call = Call { rights: None, payer: None, arrival, ..call };
+        let call = Call { rights: None, payer: None, ..call };
         Ok(Self { call, slot, generation, token, runtime, context, root, detached, era })
     }
 

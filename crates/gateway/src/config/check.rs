@@ -17,7 +17,7 @@ use services::{Bytes, ServiceConfig, Services};
 use super::mistake::{Mistake, any_of};
 use super::source::{Source, field};
 use super::{Config, TracesConfig};
-use crate::{cors, trusted};
+use crate::{cors, hosts, trusted};
 
 /// The ways of answering; a route has exactly one.
 const WAYS: [&str; 5] = ["query", "script", "aggregate", "graphql", "proxy"];
@@ -32,7 +32,9 @@ struct Checker<'a> {
 pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
     let mut checker = Checker { root, source, mistakes: Vec::new() };
     checker.listen();
+    checker.hosts();
     checker.trusted_proxies();
+    checker.client_ip_header();
     checker.services();
     checker.cors("/cors");
     checker.routes();
@@ -87,6 +89,22 @@ impl Checker<'_> {
         }
     }
 
+    /// The hosts that listeners answer for.
+    fn hosts(&mut self) {
+        let listeners = (0..self.count("/listen")).map(|index| format!("/listen/{index}"));
+        for listener in std::iter::once("/listen".to_owned()).chain(listeners).collect::<Vec<_>>() {
+            for index in 0..self.count(&format!("{listener}/hosts")) {
+                let pointer = format!("{listener}/hosts/{index}");
+                let Some(text) = self.text(&pointer) else { continue };
+                if let Err(reason) = hosts::check(&text) {
+                    let shown = self.shown(&pointer, &text);
+                    let hint = "write shop.example.org, *.shop.example.org or shop.example.org:8443";
+                    self.wrong(&pointer, format!("{shown} is no host to answer for: {reason}"), hint);
+                }
+            }
+        }
+    }
+
     fn trusted_proxies(&mut self) {
         for index in 0..self.count("/trusted_proxies") {
             let pointer = format!("/trusted_proxies/{index}");
@@ -95,6 +113,19 @@ impl Checker<'_> {
                 let shown = self.shown(&pointer, &text);
                 self.wrong(&pointer, format!("{shown} is not a network"), "write 10.0.0.0/8 or 10.1.2.3");
             }
+        }
+    }
+
+    fn client_ip_header(&mut self) {
+        const POINTER: &str = "/client_ip_header";
+        let Some(text) = self.text(POINTER) else { return };
+        let shown = self.shown(POINTER, &text);
+        if !trusted::is_address_header(&text) {
+            let hint = "write x-forwarded-for, forwarded, or the one that the proxy writes";
+            self.wrong(POINTER, format!("{shown} is no header for addresses of clients"), hint);
+        } else if self.count("/trusted_proxies") == 0 {
+            let hint = "write `trusted_proxies` too: what others say of their address is never believed";
+            self.wrong(POINTER, "no proxy is trusted, so that no header says where clients are", hint);
         }
     }
 

@@ -1,6 +1,5 @@
 //! The `listen:` section: addresses, and how each of them is spoken to.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -37,6 +36,11 @@ pub struct ListenerConfig {
     /// Speak TLS here, HTTP/2 and HTTP/1.1 as the client likes.
     #[serde(default)]
     pub tls: Option<TlsConfig>,
+    /// The hosts that this address answers for: `shop.example.org`, `*.shop.example.org`, `shop.example.org:8443` for one
+    /// port alone. Requests for others are refused (421). Without it all hosts are answered, but pages of a host whose name
+    /// stands nowhere in the config are foreign.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 /// TLS 1.2 and 1.3 on an address. Files that change are read again.
@@ -76,6 +80,15 @@ fn default_required() -> bool {
     true
 }
 
+impl EachListenerConfig {
+    fn listener(&self) -> Option<&ListenerConfig> {
+        match self {
+            Self::Address(_) => None,
+            Self::More(listener) => Some(listener),
+        }
+    }
+}
+
 impl ListenConfig {
     /// One address in clear text.
     #[must_use]
@@ -83,16 +96,30 @@ impl ListenConfig {
         Self::Address(address.into())
     }
 
-    /// Whether only this machine can reach it: every address is a loopback address.
-    pub(crate) fn is_local(&self) -> bool {
-        let is_local =
-            |address: &str| address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
-        self.addresses().all(is_local)
-    }
-
     /// Every address, in the order of the config.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.each().into_iter().map(|(_, address, _)| address)
+    }
+
+    /// The hosts that addresses answer for, of all of them together.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &String> {
+        let each = self.listeners();
+        each.into_iter().flat_map(|listener| &listener.hosts)
+    }
+
+    /// The hosts that an address answers for.
+    pub(crate) fn hosts_at<'a>(&'a self, address: &str) -> impl Iterator<Item = &'a String> {
+        let here = self.listeners().into_iter().filter(move |listener| listener.address == address);
+        here.flat_map(|listener| &listener.hosts).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Those of which more is said than their address.
+    fn listeners(&self) -> Vec<&ListenerConfig> {
+        match self {
+            Self::Address(_) => Vec::new(),
+            Self::One(one) => vec![one],
+            Self::Many(many) => many.iter().filter_map(EachListenerConfig::listener).collect(),
+        }
     }
 
     /// Every address with its JSON Pointer in the config, and how it is spoken to.

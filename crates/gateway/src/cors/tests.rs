@@ -4,23 +4,36 @@ use proptest::prelude::*;
 
 use super::config::is_pattern;
 use super::*;
+use crate::client::Link;
 use crate::config::ListenConfig;
+
+/// A client that has reached the gateway here.
+fn client(local: &str) -> Client {
+    let local = local.parse().ok();
+    Client::new(([192, 0, 2, 1], 4711).into(), Arc::new(Link::new(local, None)))
+}
+
+fn own(listen: &str) -> Arc<OwnHosts> {
+    let listen: ListenConfig = serde_json::from_str(listen).unwrap_or_else(|_| ListenConfig::at(listen));
+    Arc::new(OwnHosts::new(&listen))
+}
 
 fn judged(listen: &str, host: &str, origins: &[&str]) -> From {
     let mut request = Request::post("/query").header(header::HOST, host);
     for origin in origins {
         request = request.header(header::ORIGIN, *origin);
     }
-    Origins::new(None, ListenConfig::at(listen).is_local()).judge(&request.body(()).unwrap())
+    Origins::new(None, &own(listen)).judge(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
 }
 
 /// What a page of this origin is told, by a gateway that its visitor reached as `gateway.example`.
 fn told(config: &CorsConfig, origin: &str) -> HeaderMap {
-    let origins = Origins::new(Some(config), false);
+    let origins =
+        Origins::new(Some(config), &own(r#"{ "address": "0.0.0.0:80", "hosts": ["gateway.example"] }"#));
     let request = Request::get("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
     let request = request.body(()).unwrap();
     let mut headers = HeaderMap::new();
-    origins.mark(origins.judge(&request), request.headers().get(header::ORIGIN), &mut headers);
+    origins.mark(origins.judge(&request, &client("")), request.headers().get(header::ORIGIN), &mut headers);
     headers
 }
 
@@ -39,7 +52,27 @@ fn a_page_that_was_rebound_to_this_machine_is_foreign() {
     for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
         assert_eq!(judged(local, host, &[&format!("http://{host}")]), From::Own, "{host}");
     }
-    assert_eq!(judged("0.0.0.0:80", "shop.example", &["https://shop.example"]), From::Own);
+}
+
+#[test]
+fn only_names_that_the_config_mentions_are_the_gateways_own() {
+    let named =
+        r#"[{ "address": "0.0.0.0:8080", "hosts": ["shop.example", "*.app.example"] }, "10.0.0.7:80"]"#;
+    for listen in ["0.0.0.0:8080", "[::]:8080", "10.0.0.7:8080", named] {
+        for host in ["evil.example:8080", "evil.example", "10.0.0.9:8080", "app.example", "shop.example.evil"]
+        {
+            assert_eq!(judged(listen, host, &[&format!("http://{host}")]), From::Foreign, "{listen} {host}");
+        }
+        for host in ["localhost:8080", "127.0.0.1:8080", "x.localhost"] {
+            assert_eq!(judged(listen, host, &[&format!("http://{host}")]), From::Own, "{listen} {host}");
+        }
+    }
+    for host in ["shop.example", "Shop.Example:8080", "a.app.example", "10.0.0.7", "10.0.0.5:8080"] {
+        assert_eq!(judged(named, host, &[&format!("https://{host}")]), From::Own, "{host}");
+    }
+    // The address at which a listener at all of them was reached; another listener's is nobody's.
+    assert_eq!(judged("10.0.0.7:80", "10.0.0.5:8080", &["http://10.0.0.5:8080"]), From::Foreign);
+    assert_eq!(judged(named, "shop.example", &["https://other.example"]), From::Foreign);
 }
 
 #[test]
@@ -61,7 +94,9 @@ fn credentials_count_for_listed_origins_only_and_only_if_wanted() {
     assert_eq!(allowed(&CorsConfig::of([shop]), "null"), (None, false));
     let without = CorsConfig { credentials: false, ..CorsConfig::of([shop]) };
     assert_eq!(allowed(&without, shop), (Some(shop.into()), false));
-    assert!(!Origins::new(Some(&without), false).judge(&asking(shop, "")).keeps_cookies());
+    assert!(
+        !Origins::new(Some(&without), &Arc::default()).judge(&asking(shop, ""), &client("")).keeps_cookies()
+    );
 }
 
 #[test]
@@ -87,7 +122,7 @@ fn a_page_may_send_what_is_the_gateways_and_what_the_operator_lists() {
     let config =
         CorsConfig { headers: vec!["X-Shop".into(), "Prefer".into()], ..CorsConfig::of(["http://a"]) };
     let asking = asking("http://a", "x-other, orfa-input,ORFA-New , orfa-bad name");
-    let answer = Origins::new(Some(&config), false).preflight(&asking, "POST, QUERY");
+    let answer = Origins::new(Some(&config), &Arc::default()).preflight(&asking, "POST, QUERY");
     let answered = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(answered("access-control-allow-methods"), "POST, QUERY");
     let names = answered("access-control-allow-headers");

@@ -93,7 +93,10 @@ pub struct CallerConfig {
     /// Its key, or several while one takes over from another: `${env:...}`, `${file:...}`, or
     /// `sha256:` and the key's hash in hexadecimal digits.
     pub key: Option<OneOrMany>,
-    /// The name in its client certificate.
+    /// The name in its client certificate, with its kind before it: `dns:warehouse.example.org`, `uri:spiffe://shop/checkout`,
+    /// `email:`, `ip:`, or `cn:` for the subject's common name. Names of other kinds do not count. Without a kind it is
+    /// the one that it looks like; a host name then also fits the common name of a certificate that has no alternative
+    /// names at all.
     pub certificate: Option<String>,
     /// What its tokens are issued to, where it is to have a name of its own.
     pub subject: Option<String>,

@@ -240,17 +240,98 @@ async fn a_shared_secret_is_good_for_its_own_algorithms_only() {
     assert_eq!(refused(&identity, &bearing(&issuer.good())).await, Unidentified::Token(BadToken::Algorithm));
 }
 
+/// A client's certificate with this subject and these alternative names.
+fn certificate(subject: &[(rcgen::DnType, &str)], names: &[rcgen::SanType]) -> Certificate {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    subject.iter().for_each(|(kind, text)| params.distinguished_name.push(kind.clone(), *text));
+    params.subject_alt_names = names.to_vec();
+    let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+    Certificate::read(certificate.der()).unwrap()
+}
+
+/// The caller, known by this text in the config, whom the certificate stands for.
+fn certified(text: &str, certificate: &Certificate) -> bool {
+    let identity = identity(&format!("callers: {{ warehouse: {{ certificate: '{text}' }} }}"), Path::new(""));
+    identity.by_certificate(Some(certificate)).is_some()
+}
+
 #[tokio::test]
 async fn a_certificate_names_its_caller_where_no_header_does() {
     let issuer = Issuer::new();
-    let identity = with_file(&issuer, "callers: { warehouse: { certificate: warehouse.example } }");
+    let identity = with_file(&issuer, "callers: { warehouse: { certificate: 'dns:warehouse.example' } }");
+    let bearer = |host: &str| certificate(&[], &[rcgen::SanType::DnsName(host.try_into().unwrap())]);
+    let (ours, other) = (bearer("Warehouse.example"), bearer("other.example"));
+    let ours = identity.by_certificate(Some(&ours));
     let none = HeaderMap::new();
-    let who = identity.identify(&none, Some("warehouse.example")).await.unwrap();
-    assert_eq!(who.caller, named("warehouse"));
-    assert_eq!(identity.identify(&none, Some("other.example")).await.unwrap().caller, Caller::Anonymous);
-    let token = bearing(&issuer.good());
-    let who = identity.identify(&token, Some("warehouse.example")).await.unwrap();
+    assert_eq!(identity.identify(&none, ours).await.unwrap().caller, named("warehouse"));
+    let other = identity.by_certificate(Some(&other));
+    assert_eq!(identity.identify(&none, other).await.unwrap().caller, Caller::Anonymous);
+    let who = identity.identify(&bearing(&issuer.good()), ours).await.unwrap();
     assert_eq!(who.caller, Caller::Subject("ann".into()));
+}
+
+#[test]
+fn a_common_name_is_found_by_structure_and_not_in_the_text_of_other_attributes() {
+    use rcgen::DnType::{CommonName, OrganizationName};
+    for (subject, is_ours) in [
+        (&[(CommonName, "warehouse")][..], true),
+        (&[(OrganizationName, "Shop, CN=warehouse")], false),
+        (&[(OrganizationName, "x,CN=warehouse,O=y"), (CommonName, "evil")], false),
+        (&[(CommonName, "evil, CN=warehouse")], false),
+        (&[(CommonName, "warehouse,O=x")], false),
+        (&[(CommonName, "warehouse\0")], false),
+        (&[(CommonName, "Warehouse")], false),
+        (&[(CommonName, "ware house")], false),
+    ] {
+        let certificate = certificate(subject, &[]);
+        for text in ["warehouse", "cn:warehouse"] {
+            assert_eq!(certified(text, &certificate), is_ours, "{subject:?} as {text}");
+        }
+    }
+    let comma = certificate(&[(CommonName, "Shop, Inc. = warehouse+1")], &[]);
+    assert!(certified("cn:Shop, Inc. = warehouse+1", &comma));
+}
+
+#[test]
+fn a_name_of_one_kind_is_no_name_of_another() {
+    use rcgen::DnType::CommonName;
+    use rcgen::SanType::{DnsName, IpAddress, Rfc822Name, URI};
+    let ia5 = |text: &str| text.try_into().unwrap();
+    let host = "warehouse.example";
+    let kinds = [
+        ("dns:warehouse.example", certificate(&[], &[DnsName(ia5(host))])),
+        ("uri:warehouse:example", certificate(&[], &[URI(ia5("warehouse:example"))])),
+        ("email:warehouse@example", certificate(&[], &[Rfc822Name(ia5("warehouse@EXAMPLE"))])),
+        ("ip:192.0.2.7", certificate(&[], &[IpAddress("192.0.2.7".parse().unwrap())])),
+        ("ip:2001:db8::7", certificate(&[], &[IpAddress("2001:db8::7".parse().unwrap())])),
+        ("cn:warehouse.example", certificate(&[(CommonName, host)], &[DnsName(ia5("other.example"))])),
+        ("dns:other.example", certificate(&[], &[URI(ia5(host)), DnsName(ia5("other.example"))])),
+    ];
+    for (at, (text, ours)) in kinds.iter().enumerate() {
+        assert!(certified(text, ours), "{text}");
+        for (_, (other, _)) in kinds.iter().enumerate().filter(|(index, _)| *index != at) {
+            let same = *other == "dns:other.example" && *text == "cn:warehouse.example";
+            assert!(same || !certified(other, ours), "{text} for {other}");
+        }
+    }
+    let by_uri = certificate(&[], &[URI(ia5(host)), Rfc822Name(ia5("a@warehouse.example"))]);
+    assert!(!certified(host, &by_uri), "a bare name is a host's");
+    let beside = certificate(&[(CommonName, host)], &[URI(ia5("spiffe://shop/x"))]);
+    assert!(!certified(host, &beside), "a common name beside alternative names is none");
+    assert!(certified("192.0.2.7", &kinds[3].1) && certified("warehouse@example", &kinds[2].1));
+}
+
+#[test]
+fn a_wildcard_names_no_client() {
+    let all = certificate(&[], &[rcgen::SanType::DnsName("*.example".try_into().unwrap())]);
+    assert!(!certified("dns:warehouse.example", &all));
+    assert!(!certified("*.example", &all));
+    assert!(CertificateName::of_config("dns:*.example").is_err());
+    for text in ["dns:", "dns:a b", "uri:x", "email:x", "email:@x", "ip:x", "ip:10.0.0.0/8", "cn:", "cn:a\0"]
+    {
+        assert!(CertificateName::of_config(text).is_err(), "{text:?}");
+    }
 }
 
 #[test]

@@ -54,7 +54,8 @@ impl Connection {
         // Without it an answer of two packets waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(first) = self.first_byte(&stream).await else { return };
-        let link = Arc::new(Link::new(stream.local_addr().ok(), Some(Arc::clone(&self.permit))));
+        let link = Link::new(stream.local_addr().ok(), Some(Arc::clone(&self.permit)));
+        let link = Arc::new(link.for_hosts(Arc::clone(&self.port.hosts)));
         let stream = Lingering::new(stream, Arc::clone(&link));
         let address = self.address;
         let served = match self.port.tls.clone() {

@@ -11,15 +11,18 @@ use services::config::ConfigProblem;
 
 use super::tls::Tls;
 use crate::config::ListenConfig;
+use crate::hosts::HostNames;
 
 /// The rules of all addresses.
 #[derive(Clone, Default)]
 pub(crate) struct Ports(HashMap<String, Port>);
 
 /// The rules of one address.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Port {
     pub(super) tls: Option<Arc<Tls>>,
+    /// The hosts that it answers for; where there are none, for all.
+    pub(super) hosts: Arc<HostNames>,
 }
 
 impl Ports {
@@ -35,8 +38,9 @@ impl Ports {
         let mut ports = previous.cloned().unwrap_or_default();
         let mut problems = Vec::new();
         for (pointer, address, tls) in listen.each() {
+            let hosts = Arc::new(HostNames::new(listen.hosts_at(address)));
             match tls.map(|tls| Tls::new(tls, folder)).transpose() {
-                Ok(tls) => drop(ports.0.insert(address.to_owned(), Port { tls: tls.map(Arc::new) })),
+                Ok(tls) => drop(ports.0.insert(address.to_owned(), Port { tls: tls.map(Arc::new), hosts })),
                 Err(found) => problems.extend(found.into_iter().map(|problem| ConfigProblem {
                     pointer: format!("{pointer}/tls{}", problem.pointer),
                     ..problem

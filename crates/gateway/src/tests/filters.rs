@@ -146,11 +146,24 @@ impl Rig {
     }
 }
 
+/// A module that adds a field to every request's head.
+pub(super) fn header_adder(name: &str, value: &str) -> String {
+    format!(
+        r#"(data (i32.const 144) "{name}") (data (i32.const 192) "{value}")
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $add (i32.const 0) (i32.const 144) (i32.const {})
+                (i32.const 192) (i32.const {})))
+            (i32.const 0))"#,
+        name.len(),
+        value.len()
+    )
+}
+
 /// Modules in a folder.
-struct Modules(TempDir);
+pub(super) struct Modules(TempDir);
 
 impl Modules {
-    fn new(modules: &[(&str, &str)]) -> Self {
+    pub(super) fn new(modules: &[(&str, &str)]) -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         modules.iter().for_each(|(name, code)| folder.put(name, code));
         folder
@@ -176,7 +189,7 @@ impl Modules {
 
     /// The same without a route for queries, which is quicker to build. Machines that run tests are busy with
     /// others: that is no overload.
-    fn proxied(&self, filters: &[(&str, &str)]) -> String {
+    pub(super) fn proxied(&self, filters: &[(&str, &str)]) -> String {
         format!(
             "shed: {{ automatic: false }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
              - {{ path: '/echo/*', proxy: echo, filters: [{}] }}\n",

@@ -109,6 +109,24 @@ async fn a_request_made_of_frames_is_answered() {
 }
 
 #[tokio::test]
+async fn no_stream_becomes_a_tunnel() {
+    let rig = Rig::new(CONFIG).await;
+    let mut connection = Connection::open(&rig, &[]).await;
+    // Extended CONNECT (RFC 8441), which the gateway has not said that it speaks.
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", "/echo/x"),
+    ];
+    let head: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
+    connection.send(&frame(HEADERS, END_HEADERS, 1, &head)).await;
+    assert_ne!(connection.fate(1).await, HEADERS);
+    others_are_served(&rig, "a CONNECT").await;
+}
+
+#[tokio::test]
 async fn malformed_requests_are_reset_or_refused() {
     let rig = Rig::new(CONFIG).await;
     for fields in [

@@ -93,7 +93,11 @@ impl Rig {
         (Self::whole(&listen, text, |_| {}).await, certified.cert.der().clone())
     }
 
-    async fn whole(listen: &str, text: &str, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
+    pub(super) async fn whole(
+        listen: &str,
+        text: &str,
+        watch: impl Fn(Seen) + Send + Sync + 'static,
+    ) -> Self {
         let upstream = Upstream::default();
         let upstream_address = upstream.start().await;
         let text = format!("listen: {listen}\n{}", text.replace("UPSTREAM", &upstream_address.to_string()));

@@ -28,8 +28,8 @@ use crate::targets::{Lease, Outside, Peer, Verdict};
 use crate::transport::TransportError;
 use crate::upgrade;
 
-/// What is said of a service that answers 101 to those who wanted none, or another one.
-const UNASKED: &str = "it switched protocols without being asked to";
+/// Why a 101 is no answer to a request that did not offer that protocol.
+const UNASKED: &str = "it switched to a protocol that was not offered";
 
 /// An exchange on behalf of one call.
 pub(super) struct Exchange {
@@ -61,13 +61,13 @@ impl Exchange {
         &self,
         budget: &Budget,
         clock: &mut Clock,
-        mut message: Message,
+        message: &mut Message,
     ) -> Result<Answer, CallError> {
         let service = &*self.service;
         service.tally.requests.fetch_add(1, Relaxed);
-        let result = self.attempts(budget, clock, &mut message).await;
+        let result = self.attempts(budget, clock, message).await;
         let is_well = result.as_ref().is_ok_and(|answer| !answer.response.status().is_server_error());
-        let is_clients_fault = broke_off(&message) || matches!(result, Err(CallError::Stalled { .. }));
+        let is_clients_fault = broke_off(message) || matches!(result, Err(CallError::Stalled { .. }));
         if !is_well && !is_clients_fault {
             service.tally.failures.fetch_add(1, Relaxed);
         }
@@ -162,7 +162,7 @@ impl Exchange {
         let mut sent = self.outside.transport.send(endpoint, request);
         let answer = clock.answer(upload, sent.as_mut()).await;
         Ok(match answer {
-            Ok(Ok(response)) if upgrade::is_switch(&response) && !message.may_switch => {
+            Ok(Ok(response)) if upgrade::is_switch(&response) && !is_accepted(message, &response) => {
                 Err(Failure::Transport(TransportError::Broken(UNASKED.into())))
             }
             Ok(Ok(response)) => Ok(response),
@@ -221,6 +221,11 @@ impl Exchange {
             false => CallError::Unreachable { service, source },
         }
     }
+}
+
+/// Whether a response that switches protocols may: to one that was offered.
+fn is_accepted(message: &Message, response: &Response<Body>) -> bool {
+    message.upgrade.as_ref().is_some_and(|offer| offer.is_accepted(response))
 }
 
 /// What an attempt says of its endpoint; nothing, where the client broke off or its time was up.

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::body::{Body, Error, full};
 use crate::path::PathError;
 use crate::transport::Origin;
+use crate::upgrade::UpgradeOffer;
 
 /// A request, not yet bound to a target.
 pub(super) struct Message {
@@ -26,8 +27,8 @@ pub(super) struct Message {
     pub(super) host: Option<Authority>,
     pub(super) headers: HeaderMap,
     pub(super) payload: Payload,
-    /// Whether the connection may become something else (RFC 9110, 7.8).
-    pub(super) may_switch: bool,
+    /// What its connection may become instead (RFC 9110, 7.8).
+    pub(super) upgrade: Option<UpgradeOffer>,
 }
 
 /// Its body.
@@ -95,6 +96,10 @@ impl Payload {
         let hint = body.size_hint();
         let progress = Progress { unread: Some(body), moved: Instant::now(), awaited: false, end: None };
         Self::Stream(Arc::new(Upload { hint, state: Mutex::new(progress) }))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Whole(bytes) if bytes.is_empty())
     }
 
     pub(super) fn upload(&self) -> Option<&Arc<Upload>> {

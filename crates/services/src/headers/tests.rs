@@ -41,6 +41,9 @@ fn a_program_may_not_speak_for_the_gateway() {
         "x-http-method-override",
         "x-original-url",
         "x-rewrite-url",
+        "http2-settings",
+        "x-forwarded",
+        "proxy",
     ] {
         let error = check(&headers(&[(name, "x")])).unwrap_err();
         assert_eq!((error.code(), error.status().as_u16()), ("header-forbidden", 422), "{name}");
@@ -107,54 +110,147 @@ fn what_connection_names_goes_too() {
     assert_eq!(map, headers(&[("accept", "*/*")]));
 }
 
+/// A request as it comes, and as it is sent on.
+fn sent_on(fields: &[(&'static str, &'static str)], is_trusted: bool) -> HeaderMap {
+    let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
+    head.headers = headers(fields);
+    settle(&mut head.headers, is_trusted);
+    let peer = "192.0.2.1".parse().unwrap();
+    mark_forwarded(&mut head, Some(Arrival { peer, client: peer, is_secure: true }));
+    head.headers
+}
+
 #[test]
 fn an_intermediary_adds_to_what_was_said() {
     let request = Request::builder()
         .uri("/x")
         .header("host", "shop.example")
-        .header("forwarded", "for=10.0.0.1")
         .header("via", "2 front")
         .header("cookie", "a=1")
         .header("cookie", "b=2");
     let peer = "2001:db8::1".parse().unwrap();
-    let arrival = Arrival { peer, client: peer, is_secure: false, is_trusted: true };
+    let arrival = Arrival { peer, client: peer, is_secure: false };
     let (mut head, ()) = request.body(()).unwrap().into_parts();
     mark_forwarded(&mut head, Some(arrival));
     let all = |name| head.headers.get_all(name).iter().collect::<Vec<_>>();
-    assert_eq!(all(FORWARDED), ["for=10.0.0.1", "for=\"[2001:db8::1]\";host=\"shop.example\";proto=http"]);
+    assert_eq!(all(http::header::FORWARDED), ["for=\"[2001:db8::1]\";host=\"shop.example\";proto=http"]);
     assert_eq!(all(VIA), ["2 front", "1.1 orfa"]);
     assert_eq!(all(CDN_LOOP), ["orfa"]);
     assert_eq!(all(COOKIE), ["a=1; b=2"]);
     assert!(!head.headers.contains_key(HOST));
 }
 
+/// What only a proxy may say, spelt as services may read it.
+const CLAIMED: [(&str, &str); 22] = [
+    ("forwarded", "for=10.0.0.1"),
+    ("x-forwarded", "for=10.0.0.1"),
+    ("x-forwarded-for", "10.0.0.1"),
+    ("x-forwarded-proto", "https"),
+    ("x-forwarded-user", "admin"),
+    ("x-forwarded-prefix", "/admin"),
+    ("x_forwarded_for", "10.0.0.1"),
+    ("x_forwarded-for", "10.0.0.1"),
+    ("x-real-ip", "10.0.0.1"),
+    ("x_real_ip", "10.0.0.1"),
+    ("true-client-ip", "10.0.0.1"),
+    ("cf-connecting-ip", "10.0.0.1"),
+    ("x-originating-ip", "10.0.0.1"),
+    ("x-remote-ip", "10.0.0.1"),
+    ("x-envoy-external-address", "10.0.0.1"),
+    ("front-end-https", "on"),
+    ("x-original-host", "admin.example"),
+    ("x-http-method-override", "DELETE"),
+    ("x-original-url", "/admin"),
+    ("x_rewrite_url", "/admin"),
+    ("x-envoy-original-path", "/admin"),
+    ("proxy", "http://evil.example"),
+];
+
 #[test]
-fn a_stranger_does_not_speak_in_the_name_of_a_proxy() {
-    let claims = [
-        ("forwarded", "for=10.0.0.1"),
-        ("x-forwarded-for", "10.0.0.1"),
-        ("x-forwarded-proto", "https"),
-        ("x_forwarded_for", "10.0.0.1"),
-        ("x-real-ip", "10.0.0.1"),
-        ("true-client-ip", "10.0.0.1"),
-        ("cf-connecting-ip", "10.0.0.1"),
-        ("x-http-method-override", "DELETE"),
-        ("x-original-url", "/admin"),
-    ];
-    let sent = |is_trusted| {
-        let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
-        head.headers = headers(&claims);
-        let peer = "192.0.2.1".parse().unwrap();
-        mark_forwarded(&mut head, Some(Arrival { peer, client: peer, is_secure: true, is_trusted }));
-        head.headers
-    };
-    let stranger = sent(false);
-    for (name, value) in claims {
-        assert!(!stranger.get_all(name).iter().any(|kept| kept == value), "{name}");
+fn a_client_does_not_speak_in_the_name_of_a_proxy() {
+    for (name, value) in CLAIMED {
+        let mut came = headers(&[(name, value), ("x-request-id", "7"), ("content-type", "text/plain")]);
+        settle(&mut came, false);
+        assert_eq!(came, headers(&[("x-request-id", "7"), ("content-type", "text/plain")]), "{name}");
+        settle(&mut came, true);
+        let sent = sent_on(&[(name, value)], false);
+        assert!(!sent.get_all(name).iter().any(|kept| kept == value), "{name}");
+        assert_eq!(sent[http::header::FORWARDED], "for=192.0.2.1;proto=https");
     }
-    assert_eq!(stranger.get_all(FORWARDED).iter().collect::<Vec<_>>(), ["for=192.0.2.1;proto=https"]);
-    let proxy = sent(true);
-    assert_eq!(proxy["x-forwarded-for"], "10.0.0.1");
-    let said: Vec<_> = proxy.get_all(FORWARDED).iter().collect();
-    assert_eq!(said, ["for=10.0.0.1", "for=192.0.2.1;proto=https"]);
+}
+
+#[test]
+fn what_was_written_after_a_request_came_reaches_the_service() {
+    for (name, value) in CLAIMED {
+        assert_eq!(sent_on(&[(name, value)], true)[name], value, "{name}");
+    }
+}
+
+#[test]
+fn no_option_of_a_connection_takes_away_what_is_written_later() {
+    let mut came = headers(&[
+        ("connection", "close, X-User, x-forwarded-for"),
+        ("connection", "authorization, cdn-loop, host, content-length, via, te"),
+        ("x-user", "spoofed"),
+        ("authorization", "Basic x"),
+        ("cdn-loop", "orfa"),
+        ("host", "a"),
+        ("content-length", "0"),
+        ("via", "2 front"),
+        ("te", "trailers"),
+        ("accept", "*/*"),
+    ]);
+    settle(&mut came, false);
+    let kept = [
+        ("cdn-loop", "orfa"),
+        ("host", "a"),
+        ("content-length", "0"),
+        ("via", "2 front"),
+        ("te", "trailers"),
+        ("accept", "*/*"),
+    ];
+    assert_eq!(came, headers(&kept));
+    // A filter writes them.
+    let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
+    head.headers = headers(&[("connection", "x-user"), ("x-user", "spoofed")]);
+    settle(&mut head.headers, false);
+    head.headers.insert("x-user", HeaderValue::from_static("verified"));
+    mark_forwarded(&mut head, None);
+    assert_eq!(head.headers["x-user"], "verified");
+}
+
+#[test]
+fn an_upgrade_keeps_the_option_that_goes_with_it() {
+    for connection in ["Upgrade", "keep-alive, upgrade", "upgrade, HTTP2-Settings"] {
+        let mut came = headers(&[("connection", connection), ("upgrade", "h2c"), ("http2-settings", "x")]);
+        settle(&mut came, false);
+        assert_eq!(came[CONNECTION], "upgrade");
+        let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
+        head.headers = came;
+        mark_forwarded(&mut head, None);
+        let sent: Vec<_> = head.headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(sent, ["forwarded", "via", "cdn-loop"], "{connection}");
+    }
+}
+
+#[test]
+fn trailers_say_no_more_than_a_head_may() {
+    let plain = [("x-checksum", "7"), ("grpc-status", "0")];
+    let mut trailers = headers(&plain);
+    trailers.extend(headers(&CLAIMED));
+    trailers.extend(headers(&[("authorization", "Basic x"), ("cookie", "a=1"), ("te", "x"), ("host", "b")]));
+    settle_trailers(&mut trailers);
+    assert_eq!(trailers, headers(&plain));
+}
+
+#[test]
+fn split_cookies_are_one_field_wherever_they_go() {
+    let split = [("cookie", "a=1"), ("accept", "*/*"), ("cookie", "b=2; c=3"), ("cookie", "d=4")];
+    let mut came = headers(&split);
+    settle(&mut came, false);
+    assert_eq!(came.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3; d=4"]);
+    let rules = Rules { forward: vec![COOKIE], set: Vec::new() };
+    let mut sent = HeaderMap::new();
+    rules.complete(&mut sent, &headers(&split));
+    assert_eq!(sent.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3; d=4"]);
 }

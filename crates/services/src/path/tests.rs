@@ -1,6 +1,6 @@
 //! Laws of URLs and paths: what passes is what was written, and nothing climbs.
 
-use super::{Glob, PathError, check, parse_target, reading};
+use super::{Glob, PathError, check, check_start, parse_target, reading};
 use crate::Problem;
 use proptest::prelude::*;
 
@@ -201,4 +201,31 @@ fn a_path_is_read_as_a_careless_server_reads_it() {
     assert_eq!(reading("/a%5Cb"), Err(PathError::Backslash));
     assert_eq!(reading("/a%00"), Err(PathError::ControlCharacter));
     assert_eq!(reading("/a%zz"), Err(PathError::BadEscape));
+}
+
+#[test]
+fn no_request_begins_with_an_empty_segment() {
+    for path in [
+        "//x",
+        "//evil.example/x",
+        "///x",
+        "//",
+        "/;/x",
+        "/;a=b/x",
+        "/;a//x",
+        "/%2Fx",
+        "/%2fevil.example/x",
+        "/%3b/x",
+        "/%3Ba=b/x",
+        "/%5cx",
+        "/%20/x",
+        "/%252fx",
+        "/%253b/x",
+    ] {
+        assert_eq!(check_start(path), Err(PathError::EmptySegment), "{path}");
+    }
+    for path in ["/", "/x", "/x//y", "/;a=b", "/%20", "/%20x/y", "/x;a//y", "/%252f", "/a%2fb"] {
+        let expected = if path == "/%252f" { Err(PathError::EmptySegment) } else { Ok(()) };
+        assert_eq!(check_start(path), expected, "{path}");
+    }
 }

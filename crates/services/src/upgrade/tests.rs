@@ -1,4 +1,4 @@
-//! How long joined connections may be silent.
+//! Which offers are passed on, what may be switched to, and how long joined connections may be silent.
 
 use std::time::Duration;
 
@@ -6,7 +6,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::splice;
+use super::{UpgradeOffer, listed_protocol, splice};
+use http::header::{HeaderValue, UPGRADE};
+use http::{HeaderMap, Request, Response, Version};
 
 const IDLE: Duration = Duration::from_secs(300);
 const LESS: Duration = Duration::from_secs(299);
@@ -62,4 +64,76 @@ async fn a_side_that_ends_lets_the_other_finish() {
     client.read_to_end(&mut all).await.unwrap();
     joining.await.unwrap();
     assert_eq!((all.as_slice(), begun.elapsed()), (&b"bye"[..], LESS));
+}
+
+/// What is passed on of an `Upgrade` field where this is listed.
+fn passed_on(
+    listed: &[&str],
+    version: Version,
+    connection: &str,
+    upgrade: &str,
+    has_body: bool,
+) -> Vec<String> {
+    let listed: Vec<HeaderValue> = listed.iter().map(|text| listed_protocol(text).unwrap()).collect();
+    let request =
+        Request::builder().version(version).header("connection", connection).header("upgrade", upgrade);
+    let (head, ()) = request.body(()).unwrap().into_parts();
+    let mut sent = HeaderMap::new();
+    UpgradeOffer::read(&head, has_body, &listed).iter().for_each(|offer| offer.make(&mut sent));
+    sent.get_all(UPGRADE).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn only_listed_protocols_are_offered_to_the_service() {
+    let usual = |upgrade| passed_on(&["websocket"], Version::HTTP_11, "Upgrade", upgrade, false);
+    for upgrade in ["websocket", "WebSocket", "h2c, websocket", "TLS/1.3 ,websocket,"] {
+        assert_eq!(usual(upgrade), ["websocket"], "{upgrade}");
+    }
+    for upgrade in ["h2c", "H2C", "HTTP/2.0", "TLS/1.0", "websocket/13", "web socket", "xwebsocket", "", ","]
+    {
+        assert!(usual(upgrade).is_empty(), "{upgrade}");
+    }
+    let tcp = |upgrade| passed_on(&["tcp", "SPDY/3.1"], Version::HTTP_11, "x, upgrade", upgrade, false);
+    assert_eq!(tcp("spdy/3.1, websocket, tcp"), ["tcp", "SPDY/3.1"]);
+    assert!(passed_on(&[], Version::HTTP_11, "upgrade", "websocket", false).is_empty());
+}
+
+#[test]
+fn what_is_no_offer_is_none() {
+    let websocket =
+        |version, connection, has_body| passed_on(&["websocket"], version, connection, "websocket", has_body);
+    assert_eq!(websocket(Version::HTTP_11, "upgrade", false), ["websocket"]);
+    assert!(websocket(Version::HTTP_11, "keep-alive", false).is_empty());
+    assert!(websocket(Version::HTTP_11, "upgraded", false).is_empty());
+    assert!(websocket(Version::HTTP_10, "upgrade", false).is_empty());
+    assert!(websocket(Version::HTTP_2, "upgrade", false).is_empty());
+    assert!(websocket(Version::HTTP_11, "upgrade", true).is_empty(), "a body would be cut in two");
+}
+
+#[test]
+fn a_switch_is_to_one_protocol_that_was_offered() {
+    let listed = ["websocket", "tcp"].map(|text| listed_protocol(text).unwrap());
+    let request = Request::builder().header("connection", "upgrade").header("upgrade", "websocket");
+    let (head, ()) = request.body(()).unwrap().into_parts();
+    let offer = UpgradeOffer::read(&head, false, &listed).unwrap();
+    let accepts = |upgrades: &[&'static str]| {
+        let mut response = Response::new(crate::body::empty());
+        upgrades
+            .iter()
+            .for_each(|value| _ = response.headers_mut().append(UPGRADE, HeaderValue::from_static(value)));
+        offer.is_accepted(&response)
+    };
+    assert!(accepts(&["WebSocket"]));
+    for refused in [&[][..], &["h2c"], &["tcp"], &["websocket, h2c"], &["websocket", "h2c"], &[""]] {
+        assert!(!accepts(refused), "{refused:?}");
+    }
+}
+
+#[test]
+fn no_config_opens_a_tunnel_for_requests() {
+    for text in
+        ["h2c", "H2C", "h2", "h3", "HTTP/2.0", "http", "TLS/1.2", "tls", "", "a b", "a/b/c", "websocket/"]
+    {
+        assert!(listed_protocol(text).is_err(), "{text:?}");
+    }
 }

@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "proxy/rest that begins with a slash",
         |it| raw_path(&it, "/up//evil.example/x"),
-        [Ending::problem(400, "path-ambiguous")]
+        [Ending::problem(400, "path-empty-segment")]
     ),
     case!(
         "proxy/backslash in a path",

@@ -10,6 +10,7 @@ use services::config::did_you_mean;
 use services::path::Glob;
 
 use super::{Checker, is_nothing, span};
+use crate::identity::CertificateName;
 use crate::identity::config::is_url;
 use crate::identity::keys;
 use crate::rights::{ANONYMOUS, OTHERS, covers};
@@ -103,8 +104,22 @@ impl Checker<'_> {
             let Some(text) = self.text(&pointer) else { continue };
             if text.is_empty() {
                 self.wrong(&pointer, "the text must not be empty", "");
+            } else if means == "certificate"
+                && let Err(reason) = CertificateName::of_config(&text)
+            {
+                let shown = self.shown(&pointer, &text);
+                let hint = "write it as in dns:shop.example, uri:spiffe://shop/checkout or cn:checkout";
+                self.wrong(
+                    &pointer,
+                    format!("no certificate of one client can bear {shown}: {reason}"),
+                    hint,
+                );
             }
-            self.once(name, &pointer, means, format!("{means} {text}").into_bytes(), taken);
+            // `dns:a.example` and `a.example` are one name.
+            let certified = CertificateName::of_config(&text).ok().filter(|_| means == "certificate");
+            let first = certified.and_then(|names| names.into_iter().next());
+            let value = first.map_or_else(|| format!("{means} {text}"), |name| format!("{means} {name:?}"));
+            self.once(name, &pointer, means, value.into_bytes(), taken);
         }
         let subject = format!("{caller}/subject");
         if self.text(&subject).is_some() && self.root.pointer("/auth/jwt").is_none() {

@@ -14,6 +14,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
         "\
 listen: 0.0.0.0:8080
 trusted_proxies: [10.0.0.0/8]
+client_ip_header: x-forwarded-for
 admin: 127.0.0.1:9090
 takeover: /run/orfa/takeover.sock
 services:
@@ -53,6 +54,7 @@ listen:
         - { cert: tls/shop.crt, key: tls/shop.key }
         - { cert: tls/api.crt, key: tls/api.key }
       client: { ca: tls/clients.crt, required: true }
+    hosts: [shop.example.org, '*.shop.example.org', 'api.example.org:8443']
 ",
     ),
     (
@@ -78,6 +80,7 @@ services:
     first_byte_timeout: 800ms
     idle_timeout: 30s
     upgrade_idle_timeout: 10m
+    upgrades: [websocket]
     dns: 10s
     retries: { attempts: 1 }
     health: { path: /healthz }
@@ -181,7 +184,7 @@ callers:
   shop: { key: \"${file:shop.key}\", groups: [partners] }
   robot:
     key: [\"sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8\"]
-  warehouse: { certificate: warehouse.example.org }
+  warehouse: { certificate: 'dns:warehouse.example.org' }
   admin: { subject: auth0|42 }
 ",
     ),

@@ -60,7 +60,7 @@ impl Peer {
         let connection = Connection {
             current,
             address,
-            port: Port { tls: None },
+            port: Port::default(),
             phase,
             open: Open::default(),
             permit: Arc::clone(&permit),

@@ -4,18 +4,26 @@ use std::time::SystemTime;
 
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
-use x509_cert::der::Decode;
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::der::asn1::{BmpString, Ia5String, PrintableString, TeletexString, Utf8StringRef};
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::{Decode, Tag, Tagged};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::name::Name;
+
+use crate::identity::{CertificateName, is_text};
+
+/// The attribute type of a common name (RFC 4519, 2.3).
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// A certificate (RFC 5280), as far as the gateway has to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    /// The subject's distinguished name: `CN=checkout,O=Shop` (RFC 4514).
+    /// The subject's distinguished name as text, to be shown: `CN=checkout,O=Shop` (RFC 4514).
     pub(crate) subject: String,
-    /// The alternative names, each with its kind before it: `DNS:shop.example`, `URI:spiffe://shop/checkout`,
-    /// `email:a@shop.example`.
-    pub(crate) names: Vec<String>,
+    /// The alternative names, then the common name.
+    pub(crate) names: Vec<CertificateName>,
     from: SystemTime,
     until: SystemTime,
 }
@@ -28,32 +36,37 @@ impl Certificate {
     pub(crate) fn read(der: &CertificateDer<'_>) -> Result<Self, x509_cert::der::Error> {
         let certificate = x509_cert::Certificate::from_der(der)?.tbs_certificate;
         let alternative = certificate.get::<SubjectAltName>()?.map(|(_, SubjectAltName(names))| names);
+        let common = common_name(&certificate.subject);
+        let lone = common.clone().filter(|_| alternative.is_none()).map(CertificateName::LoneCommonName);
+        let names = alternative.iter().flatten().filter_map(alternative_name);
         Ok(Self {
             subject: certificate.subject.to_string(),
-            names: alternative.iter().flatten().filter_map(name).collect(),
+            names: names.chain(common.map(CertificateName::CommonName)).chain(lone).collect(),
             from: certificate.validity.not_before.to_system_time(),
             until: certificate.validity.not_after.to_system_time(),
         })
     }
 
-    /// Its names without their kinds: the alternative ones, and where there are none the common name.
-    pub(crate) fn bare_names(&self) -> impl Iterator<Item = &str> {
-        let bare = |name: &'_ String| name.split_once(':').map_or(0, |(kind, _)| kind.len() + 1);
-        let names = self.names.iter().map(move |name| &name[bare(name)..]);
-        let common = || self.subject.split(',').find_map(|part| part.trim().strip_prefix("CN="));
-        names.chain(if self.names.is_empty() { common() } else { None })
-    }
-
     /// What filters may know of it, and of its bytes.
     pub(crate) fn shown(&self, der: &CertificateDer<'_>) -> filter::Certificate {
-        let first = |kind| self.names.iter().find_map(|name| name.strip_prefix(kind)).map(str::to_owned);
         let digest = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
-        filter::Certificate { subject: self.subject.clone(), dns: first("DNS:"), uri: first("URI:"), digest }
+        let dns = self.names.iter().find_map(|name| match name {
+            CertificateName::Dns(host) => Some(host.clone()),
+            _ => None,
+        });
+        let uri = self.names.iter().find_map(|name| match name {
+            CertificateName::Uri(uri) => Some(uri.clone()),
+            _ => None,
+        });
+        filter::Certificate { subject: self.subject.clone(), dns, uri, digest }
     }
 
     /// The hosts that it speaks for, in lower case.
-    pub(crate) fn hosts(&self) -> impl Iterator<Item = String> {
-        self.names.iter().filter_map(|name| Some(name.strip_prefix("DNS:")?.to_ascii_lowercase()))
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().filter_map(|name| match name {
+            CertificateName::Dns(host) => Some(host.as_str()),
+            _ => None,
+        })
     }
 
     /// Why nobody would believe it at this time.
@@ -66,11 +79,36 @@ impl Certificate {
     }
 }
 
-fn name(name: &GeneralName) -> Option<String> {
+fn alternative_name(name: &GeneralName) -> Option<CertificateName> {
     match name {
-        GeneralName::DnsName(name) => Some(format!("DNS:{name}")),
-        GeneralName::UniformResourceIdentifier(uri) => Some(format!("URI:{uri}")),
-        GeneralName::Rfc822Name(address) => Some(format!("email:{address}")),
+        GeneralName::DnsName(name) => CertificateName::dns(name.as_str()),
+        GeneralName::UniformResourceIdentifier(uri) => CertificateName::uri(uri.as_str()),
+        GeneralName::Rfc822Name(address) => CertificateName::email(address.as_str()),
+        GeneralName::IpAddress(address) => CertificateName::ip(address.as_bytes()),
+        _ => None,
+    }
+}
+
+/// The only common name of a subject, found by its structure: text that looks like an attribute may stand within another
+/// one. Of several, nobody knows which is meant.
+fn common_name(subject: &Name) -> Option<String> {
+    let attributes = subject.0.iter().flat_map(|relative| relative.0.iter());
+    let mut common = attributes.filter(|attribute| attribute.oid == COMMON_NAME);
+    let (only, None) = (common.next()?, common.next()) else { return None };
+    text(only).filter(|text| is_text(text))
+}
+
+/// The text of an attribute (`DirectoryString`, RFC 5280, section 4.1.2.4).
+fn text(attribute: &AttributeTypeAndValue) -> Option<String> {
+    let value = &attribute.value;
+    match value.tag() {
+        Tag::Utf8String => value.decode_as::<Utf8StringRef<'_>>().ok().map(|text| text.as_str().to_owned()),
+        Tag::PrintableString => {
+            value.decode_as::<PrintableString>().ok().map(|text| text.as_str().to_owned())
+        }
+        Tag::Ia5String => value.decode_as::<Ia5String>().ok().map(|text| text.as_str().to_owned()),
+        Tag::TeletexString => value.decode_as::<TeletexString>().ok().map(|text| text.as_str().to_owned()),
+        Tag::BmpString => value.decode_as::<BmpString>().ok().map(|text| text.to_string()),
         _ => None,
     }
 }

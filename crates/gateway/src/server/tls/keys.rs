@@ -55,7 +55,7 @@ impl Keys {
         let key = Arc::new(key);
         self.all.push(Arc::clone(&key));
         for host in certificate.hosts() {
-            self.by_host.entry(host).or_default().push(Arc::clone(&key));
+            self.by_host.entry(host.to_owned()).or_default().push(Arc::clone(&key));
         }
     }
 

@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::*;
+use crate::identity::CertificateName;
 
 /// Somebody who vouches for others.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -134,7 +135,11 @@ fn shake(
 /// The hosts of the certificate that a client gets who asks for this one, and who doesn't mind another.
 fn shown(tls: &Tls, files: &Files, host: &str) -> Result<Vec<String>, String> {
     let (client, _) = shake(tls, files.client(), host)?;
-    Ok(Certificate::read(&client.peer_certificates().unwrap()[0]).unwrap().hosts().collect())
+    Ok(Certificate::read(&client.peer_certificates().unwrap()[0])
+        .unwrap()
+        .hosts()
+        .map(str::to_owned)
+        .collect())
 }
 
 #[test]
@@ -204,7 +209,12 @@ fn a_client_may_have_to_say_who_it_is() {
     assert_eq!(shown.digest.len(), 64);
     let certificate = certificate.unwrap();
     assert!(certificate.subject.contains("CN=checkout"), "{}", certificate.subject);
-    assert_eq!(certificate.names, ["DNS:checkout.internal", "URI:spiffe://shop/checkout"]);
+    let names = [
+        CertificateName::Dns("checkout.internal".into()),
+        CertificateName::Uri("spiffe://shop/checkout".into()),
+        CertificateName::CommonName("checkout".into()),
+    ];
+    assert_eq!(certificate.names, names);
     files.ask_clients(false);
     let (_, server) = shake(&files.tls(), files.client(), "shop.example").unwrap();
     let Secured { certificate, tls } = secured(&server);

@@ -117,7 +117,7 @@ async fn a_connection_that_becomes_another_protocol_does_so_behind_filters() {
         }
         stream
             .write_all(
-                b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: talk\r\n\r\nhello",
+                b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello",
             )
             .await
             .unwrap();
@@ -130,7 +130,7 @@ async fn a_connection_that_becomes_another_protocol_does_so_behind_filters() {
     let rig = Rig::new(&text).await;
     let mut stream = rig.connect().await;
     stream
-        .write_all(b"GET /echo/talk HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: talk\r\n\r\n")
+        .write_all(b"GET /echo/talk HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         .await
         .unwrap();
     let mut answer = Vec::new();

@@ -1,0 +1,234 @@
+//! The names that a listener answers for, and those that are the gateway's own.
+//!
+//! A page whose name was made to lead to the gateway (DNS rebinding) has that name as its origin and as the host that it
+//! asks: the two are equal, and say nothing. Only the operator knows the gateway's names. `listen.hosts` lists them, and
+//! requests for others are refused. Without it every host is answered, but a page is the gateway's own only by a name
+//! that the config mentions, or that nobody else can have.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::client::Client;
+use crate::config::ListenConfig;
+
+/// Hosts by their patterns: `shop.example`, `*.shop.example`, `shop.example:8443`, `[2001:db8::1]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostNames(Vec<HostPattern>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HostPattern {
+    host: Host,
+    /// The only port, if one is meant.
+    port: Option<u16>,
+}
+
+/// A host without its port, as it is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Host {
+    /// In lower case, without a dot at its end.
+    Name(String),
+    /// Every name that ends with this, which begins with a dot.
+    Below(String),
+    Address(IpAddr),
+}
+
+/// What of a config says which hosts are the gateway itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnHosts {
+    names: HostNames,
+    addresses: Vec<IpAddr>,
+    /// Whether some listener is at every address of the machine.
+    has_all: bool,
+}
+
+impl HostNames {
+    /// Those of a config, which was checked.
+    pub(crate) fn new<'a>(patterns: impl IntoIterator<Item = &'a String>) -> Self {
+        Self(patterns.into_iter().filter_map(|text| HostPattern::read(text).ok()).collect())
+    }
+
+    /// Whether every host will do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a host of a request, perhaps with a port, is one of them. Without a port it is that of the scheme.
+    pub(crate) fn contain(&self, host: &str, is_secure: bool) -> bool {
+        let Some((host, port)) = Host::read(host) else { return false };
+        let port = port.unwrap_or(if is_secure { 443 } else { 80 });
+        self.0
+            .iter()
+            .any(|pattern| pattern.host.covers(&host) && pattern.port.is_none_or(|only| only == port))
+    }
+}
+
+impl HostPattern {
+    fn read(text: &str) -> Result<Self, &'static str> {
+        let (below, rest) = match text.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (host, port) = Host::read(rest).ok_or("it is no name and no address, with or without a port")?;
+        let host = match host {
+            Host::Name(name) if below => Host::Below(format!(".{name}")),
+            Host::Address(_) if below => return Err("a `*` stands before a name"),
+            host => host,
+        };
+        Ok(Self { host, port })
+    }
+}
+
+/// Whether a text can stand under `hosts` of a listener.
+///
+/// # Errors
+/// Why it can't.
+pub(crate) fn check(text: &str) -> Result<(), &'static str> {
+    HostPattern::read(text).map(drop)
+}
+
+impl Host {
+    /// The host and the port of a text; `None` where it is neither a name nor an address.
+    fn read(text: &str) -> Option<(Self, Option<u16>)> {
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+            _ => (text, None),
+        };
+        let is_number = |port: &str| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit());
+        let port = match port {
+            None => None,
+            Some("") => None,
+            Some(port) => Some(port.parse().ok().filter(|number| is_number(port) && *number != 0)?),
+        };
+        if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            let address: std::net::Ipv6Addr = address.parse().ok()?;
+            return Some((Self::Address(address.to_canonical()), port));
+        }
+        if let Ok(address) = host.parse::<std::net::Ipv4Addr>() {
+            return Some((Self::Address(address.into()), port));
+        }
+        let name = host.strip_suffix('.').unwrap_or(host);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_plain);
+        name.split('.').all(is_label).then(|| (Self::Name(name.to_ascii_lowercase()), port))
+    }
+
+    fn covers(&self, host: &Self) -> bool {
+        match (self, host) {
+            (Self::Below(below), Self::Name(name)) => {
+                name.ends_with(below.as_str()) && name.len() > below.len()
+            }
+            (own, host) => own == host,
+        }
+    }
+
+    /// Whether it is a name of this machine for itself, which nobody else can have.
+    fn is_local(&self) -> bool {
+        match self {
+            Self::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+            Self::Address(address) => address.is_loopback(),
+            Self::Below(_) => false,
+        }
+    }
+}
+
+/// Whether a host with its port is a name of this machine for itself.
+pub(crate) fn is_local(host: &str) -> bool {
+    Host::read(host).is_some_and(|(host, _)| host.is_local())
+}
+
+impl OwnHosts {
+    /// Those of a config.
+    pub(crate) fn new(listen: &ListenConfig) -> Self {
+        let addresses = listen.addresses().filter_map(|address| address.parse::<SocketAddr>().ok());
+        let (all, addresses): (Vec<IpAddr>, Vec<IpAddr>) =
+            addresses.map(|address| address.ip().to_canonical()).partition(IpAddr::is_unspecified);
+        Self { names: HostNames::new(listen.hosts()), addresses, has_all: !all.is_empty() }
+    }
+
+    /// Whether a host that this client has asked is the gateway itself.
+    pub(crate) fn contain(&self, host: &str, client: &Client) -> bool {
+        let Some((bare, _)) = Host::read(host) else { return false };
+        let is_reached = || match &bare {
+            // Where it was reached, if that is one of all addresses of the machine.
+            Host::Address(address) => {
+                let local = client.local().map(|local| local.ip().to_canonical());
+                self.addresses.contains(address) || (self.has_all && local == Some(*address))
+            }
+            // A browser asks over TLS only if the certificate bears the name.
+            Host::Name(name) => client.server_name().is_some_and(|asked| asked.eq_ignore_ascii_case(name)),
+            Host::Below(_) => false,
+        };
+        bare.is_local() || self.names.contain(host, client.is_secure()) || is_reached()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(patterns: &[&str]) -> HostNames {
+        let patterns: Vec<String> = patterns.iter().map(|text| (*text).to_owned()).collect();
+        assert!(patterns.iter().all(|text| check(text).is_ok()), "{patterns:?}");
+        HostNames::new(&patterns)
+    }
+
+    #[test]
+    fn a_listener_answers_for_its_names_alone() {
+        for (pattern, known, unknown) in [
+            (
+                "shop.example",
+                &["shop.example", "SHOP.example", "shop.example.", "shop.example:8080", "shop.example.:1"][..],
+                &[
+                    "",
+                    "a.shop.example",
+                    "shop.example.evil.net",
+                    "evil.example",
+                    "shop.example:x",
+                    "xshop.example",
+                ][..],
+            ),
+            ("Shop.Example.", &["shop.example"], &["shop.example.."]),
+            (
+                "shop.example:8443",
+                &["shop.example:8443"],
+                &["shop.example", "shop.example:80", "shop.example:443"],
+            ),
+            ("shop.example:80", &["shop.example", "shop.example:80"], &["shop.example:443"]),
+            (
+                "*.shop.example",
+                &["a.shop.example", "a.b.SHOP.example.:7"],
+                &["shop.example", ".shop.example", "ashop.example", "*.shop.example"],
+            ),
+            ("10.0.0.5", &["10.0.0.5", "10.0.0.5:8080"], &["10.0.0.50", "[::ffff:10.0.0.6]"]),
+            ("[2001:DB8::1]", &["[2001:db8::1]", "[2001:db8:0::1]:80"], &["2001:db8::1", "[2001:db8::2]"]),
+            ("[2001:db8::1]:443", &["[2001:db8::1]:443"], &["[2001:db8::1]"]),
+        ] {
+            let names = names(&[pattern]);
+            known.iter().for_each(|host| assert!(names.contain(host, false), "{pattern} knows {host}"));
+            unknown
+                .iter()
+                .for_each(|host| assert!(!names.contain(host, false), "{pattern} does not know {host}"));
+        }
+        assert!(names(&["shop.example:443"]).contain("shop.example", true));
+    }
+
+    #[test]
+    fn what_is_no_host_is_said() {
+        for text in [
+            "",
+            "*",
+            "*.",
+            "*.10.0.0.1",
+            "a.*",
+            "http://a",
+            "a/b",
+            "a b",
+            "a:0",
+            "a:70000",
+            "[::1",
+            "*a.example",
+            "a..b",
+        ] {
+            assert!(check(text).is_err(), "{text:?}");
+        }
+    }
+}

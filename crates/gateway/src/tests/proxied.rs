@@ -1,0 +1,305 @@
+//! What a service sees of a client's request, byte by byte: where it comes from, what its connection offers, the path.
+//! And what the client sees of a service that makes something else of its connection.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::filters::{Modules, header_adder};
+use super::rig::Rig;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A service that keeps the head of each request and answers all alike; after 101 it repeats what comes.
+struct Service {
+    address: SocketAddr,
+    heads: UnboundedReceiver<String>,
+}
+
+impl Service {
+    async fn new(answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tell, heads) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let tell = tell.clone();
+                tokio::spawn(async move {
+                    while let Some(head) = head(&mut stream).await {
+                        let _ = tell.send(head);
+                        if stream.write_all(answer.as_bytes()).await.is_err() {
+                            return;
+                        }
+                        if answer.starts_with("HTTP/1.1 101") {
+                            let (mut from, mut to) = stream.split();
+                            let _ = tokio::io::copy(&mut from, &mut to).await;
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, heads }
+    }
+
+    /// The next head, in lower case.
+    async fn seen(&mut self) -> String {
+        self.heads.recv().await.unwrap().to_ascii_lowercase()
+    }
+}
+
+/// A head to its end; `None` where the connection ends before.
+async fn head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+async fn rig(service: &Service, before: &str) -> Rig {
+    let text = format!(
+        "shed: {{ automatic: false }}\nservices: {{ up: {{ url: 'http://{}' }} }}\n{before}\n\
+         routes: [{{ path: '/cut/*', proxy: up }}, {{ path: '/*', proxy: {{ service: up, keep_prefix: true }} }}]",
+        service.address
+    );
+    Rig::new(&text).await
+}
+
+/// Sends a head; the connection, and the head of the answer.
+async fn open(rig: &Rig, lines: &str) -> (TcpStream, String) {
+    let mut stream = rig.connect().await;
+    stream.write_all(format!("{lines}\r\n\r\n").as_bytes()).await.unwrap();
+    let head = head(&mut stream).await.unwrap();
+    (stream, head)
+}
+
+async fn status(rig: &Rig, lines: &str) -> u16 {
+    let (_, head) = open(rig, lines).await;
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The values of a field in a head.
+fn values<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
+    let lines = head.lines().filter_map(|line| line.split_once(": "));
+    lines.filter(|(found, _)| *found == name).map(|(_, value)| value).collect()
+}
+
+#[tokio::test]
+async fn an_offer_of_http2_is_not_passed_on_and_its_request_is_answered() {
+    let mut service = Service::new(OK).await;
+    let rig = rig(&service, "").await;
+    for upgrade in ["h2c", "H2C, h2c", "HTTP/2.0", "TLS/1.2, HTTP/1.1", "tcp", "websocket/13"] {
+        let lines = format!(
+            "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\n\
+             HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA"
+        );
+        assert_eq!(status(&rig, &lines).await, 200, "{upgrade}");
+        let seen = service.seen().await;
+        for name in ["upgrade", "http2-settings", "connection"] {
+            assert!(values(&seen, name).is_empty(), "{upgrade}: {seen}");
+        }
+    }
+    let both = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c, websocket";
+    assert_eq!(status(&rig, both).await, 200);
+    assert_eq!(values(&service.seen().await, "upgrade"), ["websocket"]);
+    let posted = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: h2c";
+    assert_eq!(status(&rig, posted).await, 200);
+}
+
+#[tokio::test]
+async fn a_service_switches_to_what_was_offered_and_to_nothing_else() {
+    let websocket = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket";
+    let h2c = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c";
+    let plain = "GET /x HTTP/1.1\r\nHost: a";
+    for (answer, offers) in [
+        ("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", &[websocket, h2c, plain][..]),
+        (
+            "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket, h2c\r\n\r\n",
+            &[websocket, h2c, plain],
+        ),
+        ("HTTP/1.1 101 S\r\nConnection: upgrade\r\n\r\n", &[websocket, h2c, plain]),
+        ("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", &[h2c, plain]),
+    ] {
+        let service = Service::new(answer).await;
+        let rig = rig(&service, "").await;
+        for offer in offers {
+            assert_eq!(status(&rig, offer).await, 502, "{answer:?} to {offer:?}");
+        }
+    }
+    let service = Service::new("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\n").await;
+    let rig = rig(&service, "").await;
+    let (mut stream, head) = open(&rig, websocket).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    stream.write_all(b"echo").await.unwrap();
+    let mut heard = [0; 4];
+    stream.read_exact(&mut heard).await.unwrap();
+    assert_eq!(&heard, b"echo");
+}
+
+#[tokio::test]
+async fn a_request_with_a_body_switches_nothing() {
+    let mut service = Service::new(OK).await;
+    let rig = rig(&service, "").await;
+    let offer = "Connection: Upgrade\r\nUpgrade: websocket";
+    for framing in ["Transfer-Encoding: chunked", "Content-Length: 5"] {
+        let body = if framing.starts_with('T') { "5\r\nhello\r\n0\r\n\r\n" } else { "hello" };
+        let lines = format!("GET /x HTTP/1.1\r\nHost: a\r\n{offer}\r\n{framing}\r\n\r\n{body}");
+        let mut stream = rig.connect().await;
+        stream.write_all(lines.as_bytes()).await.unwrap();
+        assert!(values(&service.seen().await, "upgrade").is_empty(), "{framing}");
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_counts_among_requests_at_once_until_it_ends() {
+    let service = Service::new("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+    let rig = rig(&service, "rights: { anonymous: { rate: { at_once: 1 } } }").await;
+    let websocket = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket";
+    let (first, head) = open(&rig, websocket).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    assert_eq!(status(&rig, websocket).await, 429);
+    drop(first);
+    while status(&rig, websocket).await == 429 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_says_in_the_name_of_a_proxy_reaches_nobody() {
+    let mut service = Service::new(OK).await;
+    let rig = rig(&service, "").await;
+    let claims = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nX_Forwarded_For: 6.6.6.6\r\n\
+        X-Forwarded-Proto: https\r\nX-Real-IP: 6.6.6.6\r\nTrue-Client-IP: 6.6.6.6\r\nX-Forwarded-User: 6.6.6.6";
+    assert_eq!(status(&rig, &format!("GET /x HTTP/1.1\r\nHost: shop.example\r\n{claims}")).await, 200);
+    let seen = service.seen().await;
+    assert!(!seen.contains("6.6.6.6") && !seen.contains("https"), "{seen}");
+    assert_eq!(values(&seen, "forwarded"), ["for=127.0.0.1;host=\"shop.example\";proto=http"]);
+}
+
+#[tokio::test]
+async fn behind_a_trusted_proxy_a_service_is_told_one_thing_in_all_fields() {
+    let mut service = Service::new(OK).await;
+    let rig = rig(&service, "trusted_proxies: [127.0.0.1]").await;
+    let lines = "GET /x HTTP/1.1\r\nHost: inner\r\nForwarded: for=6.6.6.6;proto=http\r\nX-Real-IP: 6.6.6.6\r\n\
+        X-Forwarded-For: 6.6.6.6, 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: shop.example\r\n\
+        Connection: X-Forwarded-For";
+    assert_eq!(status(&rig, lines).await, 200);
+    let seen = service.seen().await;
+    assert_eq!(
+        values(&seen, "forwarded"),
+        ["for=203.0.113.9;host=\"shop.example\";proto=https, for=127.0.0.1"]
+    );
+    assert_eq!(values(&seen, "x-forwarded-for"), ["203.0.113.9, 127.0.0.1"]);
+    assert_eq!(values(&seen, "x-forwarded-proto"), ["https"]);
+    assert_eq!(values(&seen, "x-forwarded-host"), ["shop.example"]);
+    assert_eq!(values(&seen, "x-real-ip"), ["203.0.113.9"]);
+    assert!(!seen.contains("6.6.6.6"), "{seen}");
+    let log = rig.end().await.log;
+    assert!(log.contains("\"client\":\"203.0.113.9\""), "{log}");
+}
+
+#[tokio::test]
+async fn no_field_of_its_own_gets_a_client_past_its_rate() {
+    let service = Service::new(OK).await;
+    let limits = "trusted_proxies: [127.0.0.1]\nrights: { anonymous: { rate: { requests: 2/h, burst: 2 } } }";
+    let rig = rig(&service, limits).await;
+    let mut answers = Vec::new();
+    for number in 1..=4 {
+        let lines = format!(
+            "GET /x HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.{number}\r\nX-Real-IP: 6.6.6.{number}\r\n\
+             X-Forwarded-For: 6.6.6.{number}, 203.0.113.9"
+        );
+        answers.push(status(&rig, &lines).await);
+    }
+    assert_eq!(answers, [200, 200, 429, 429]);
+    let other = "GET /x HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.10";
+    assert_eq!(status(&rig, other).await, 200);
+}
+
+#[tokio::test]
+async fn what_a_filter_sets_reaches_the_service_and_what_a_client_claims_reaches_no_filter() {
+    let mut service = Service::new(OK).await;
+    for (name, value) in [("x-forwarded-user", "ann"), ("x-real-ip", "198.51.100.7"), ("x-user", "ann")] {
+        // It adds to what it finds.
+        let modules = Modules::new(&[("m", &header_adder(name, value))]);
+        let text = modules.proxied(&[("m", "")]).replace("UPSTREAM", &service.address.to_string());
+        let rig = Rig::new(&text).await;
+        let lines = format!("GET /echo/x HTTP/1.1\r\nHost: a\r\n{name}: spoofed\r\nConnection: {name}");
+        assert_eq!(status(&rig, &lines).await, 200, "{name}");
+        let seen = service.seen().await;
+        assert_eq!(values(&seen, name), [value], "{seen}");
+        assert!(!seen.contains("spoofed"), "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_begins_with_an_empty_segment_reaches_no_service() {
+    let mut service = Service::new(OK).await;
+    let rig = rig(&service, "").await;
+    for path in [
+        "//evil.example/x",
+        "/cut//evil.example/x",
+        "/cut/%2fevil.example/x",
+        "/%2fevil.example/x",
+        "/;/evil.example",
+        "/cut/;a=b/x",
+        "/cut/%3b/x",
+        "http://a//evil.example/x",
+        "http://a/cut//x",
+        "///",
+    ] {
+        let answer = status(&rig, &format!("GET {path} HTTP/1.1\r\nHost: a")).await;
+        assert_eq!(answer, 400, "{path}");
+    }
+    for path in ["*", "/cut/\\x", "/cut/.//x", "/cut/%09/x", "\\x", "a:80"] {
+        let mut stream = rig.connect().await;
+        let lines = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(lines.as_bytes()).await.unwrap();
+        let answer = head(&mut stream).await.unwrap_or_default();
+        assert!(answer.starts_with("HTTP/1.1 4"), "{path}: {answer}");
+    }
+    assert_eq!(status(&rig, "GET /cut/a//b HTTP/1.1\r\nHost: a").await, 200);
+    assert!(service.seen().await.starts_with("get /a//b "), "the first that came");
+}
+
+#[tokio::test]
+async fn a_listener_with_hosts_refuses_others() {
+    let service = Service::new(OK).await;
+    let text = format!(
+        "services: {{ up: {{ url: 'http://{}' }} }}\nroutes: [{{ path: /x, proxy: up }}]",
+        service.address
+    );
+    let listen = "{ address: 127.0.0.1:0, hosts: [shop.example, '*.app.example:8443'] }";
+    let rig = Rig::whole(listen, &text, |_| {}).await;
+    for (lines, expected) in [
+        ("GET /x HTTP/1.1\r\nHost: shop.example", 200),
+        ("GET /x HTTP/1.1\r\nHost: SHOP.example.:80", 200),
+        ("GET /x HTTP/1.1\r\nHost: a.app.example:8443", 200),
+        ("GET http://shop.example/x HTTP/1.1\r\nHost: evil.example", 200),
+        ("GET /x HTTP/1.1\r\nHost: evil.example", 421),
+        ("GET /x HTTP/1.1\r\nHost: a.app.example", 421),
+        ("GET /x HTTP/1.1\r\nHost: 127.0.0.1", 421),
+        ("GET http://evil.example/x HTTP/1.1\r\nHost: shop.example", 421),
+        ("GET /nowhere HTTP/1.1\r\nHost: evil.example", 421),
+        ("GET /x HTTP/1.0", 421),
+    ] {
+        assert_eq!(status(&rig, lines).await, expected, "{lines:?}");
+    }
+    let refused = rig.ask_h2(super::rig::get("/x")).await;
+    assert_eq!((refused.status().as_u16(), refused.json()["code"].as_str()), (421, Some("host-misdirected")));
+}
+
+#[tokio::test]
+async fn cookies_that_http2_has_split_are_one_field() {
+    let mut service = Service::new(OK).await;
+    let rig = rig(&service, "").await;
+    let mut request = super::rig::get("/x");
+    for cookie in ["a=1", "b=2", "c=3"] {
+        request.headers_mut().append("cookie", cookie.parse().unwrap());
+    }
+    assert_eq!(rig.ask_h2(request).await.status().as_u16(), 200);
+    assert_eq!(values(&service.seen().await, "cookie"), ["a=1; b=2; c=3"]);
+}

@@ -1,0 +1,214 @@
+//! Who the client is, by which field, and what the fields say that leave.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const CHOICES: [&str; 3] = ["x-forwarded-for", "forwarded", "cf-connecting-ip"];
+
+fn proxies(header: &str) -> TrustedProxies {
+    TrustedProxies::new(&["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()], header)
+}
+
+fn request(fields: &[(&str, &str)]) -> Request<()> {
+    let request = Request::builder().uri("/x").header("host", "inner.example");
+    fields.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(()).unwrap()
+}
+
+/// The client that a peer's fields lead to, and the request as it goes on.
+fn settled(header: &str, peer: &str, fields: &[(&str, &str)]) -> (String, Request<()>) {
+    let mut request = request(fields);
+    let peer = peer.parse().unwrap();
+    let proxies = proxies(header);
+    let client = proxies.client(peer, false, request.headers());
+    client.iter().for_each(|client| proxies.write(client, &mut request));
+    (client.map_or(peer, |client| client.address()).to_string(), request)
+}
+
+fn client(header: &str, peer: &str, fields: &[(&str, &str)]) -> String {
+    settled(header, peer, fields).0
+}
+
+fn all<'a>(request: &'a Request<()>, name: &str) -> Vec<&'a str> {
+    request.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+}
+
+#[test]
+fn a_peer_that_is_not_trusted_speaks_for_nobody() {
+    for header in CHOICES {
+        for value in ["for=198.51.100.7", "198.51.100.7"] {
+            assert_eq!(client(header, "192.0.2.1", &[(header, value)]), "192.0.2.1");
+        }
+    }
+}
+
+#[test]
+fn a_trusted_proxy_says_who_the_client_is() {
+    for (name, value, expected) in [
+        ("x-forwarded-for", "198.51.100.7", "198.51.100.7"),
+        ("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.9.9.9", "198.51.100.7"),
+        ("x-forwarded-for", "198.51.100.7:4711", "198.51.100.7"),
+        ("x-forwarded-for", "198.51.100.7 ,,", "198.51.100.7"),
+        ("x-forwarded-for", "[2001:db8::2]:4711", "2001:db8::2"),
+        ("x-forwarded-for", "[2001:db8::2]", "2001:db8::2"),
+        ("x-forwarded-for", "2001:db8::2", "2001:db8::2"),
+        ("x-forwarded-for", "::ffff:198.51.100.7", "198.51.100.7"),
+        ("x-forwarded-for", "6.6.6.6, unknown", "10.0.0.1"),
+        ("x-forwarded-for", "6.6.6.6, [198.51.100.7]", "10.0.0.1"),
+        ("x-forwarded-for", "6.6.6.6, 198.51.100.7:", "10.0.0.1"),
+        ("x-forwarded-for", "6.6.6.6, 198.51.100.7:99999", "10.0.0.1"),
+        ("x-forwarded-for", "6.6.6.6, 198.51.100.7:+1", "10.0.0.1"),
+        ("x-forwarded-for", "6.6.6.6, \"198.51.100.7\"", "10.0.0.1"),
+        ("x-forwarded-for", "6.6.6.6, [2001:db8::2]x", "10.0.0.1"),
+        ("x-forwarded-for", "6.6.6.6, fe80::1%eth0", "10.0.0.1"),
+        ("x-forwarded-for", "10.1.1.1", "10.1.1.1"),
+        ("x-forwarded-for", "", "10.0.0.1"),
+        ("forwarded", "for=6.6.6.6, For=\"198.51.100.7:80\";proto=https", "198.51.100.7"),
+        ("forwarded", "for=\"[2001:db8::2]:4711\"", "2001:db8::2"),
+        ("forwarded", "for=\"198.51.100.7:_hidden\"", "198.51.100.7"),
+        ("forwarded", "for=198.51.100.7, for=\"[2001:db8::1]\"", "198.51.100.7"),
+        ("forwarded", "for=\"198\\.51.100.7\"", "198.51.100.7"),
+        ("forwarded", "by=\"a,for=6.6.6.6\"", "10.0.0.1"),
+        ("forwarded", "for=_hidden", "10.0.0.1"),
+        ("forwarded", "for=198.51.100.7;for=6.6.6.6", "10.0.0.1"),
+        ("forwarded", "for=\", for=198.51.100.7", "10.0.0.1"),
+        ("forwarded", "for = 198.51.100.7", "10.0.0.1"),
+        ("cf-connecting-ip", "198.51.100.7", "198.51.100.7"),
+    ] {
+        assert_eq!(client(name, "10.0.0.1", &[(name, value)]), expected, "{name}: {value}");
+        assert_eq!(client(name, "::ffff:10.0.0.1", &[(name, value)]), expected, "{name}: {value}");
+    }
+}
+
+#[test]
+fn lines_of_one_field_are_one_list() {
+    let lines = [
+        ("x-forwarded-for", "6.6.6.6"),
+        ("x-forwarded-for", "198.51.100.7"),
+        ("x-forwarded-for", "10.2.2.2"),
+    ];
+    assert_eq!(client("x-forwarded-for", "10.0.0.1", &lines), "198.51.100.7");
+    // What a client left open is over with its line.
+    let lines = [("forwarded", "for=\""), ("forwarded", "for=198.51.100.7")];
+    assert_eq!(client("forwarded", "10.0.0.1", &lines), "198.51.100.7");
+}
+
+#[test]
+fn only_the_field_of_the_operators_choice_is_read() {
+    let fields = [
+        ("forwarded", "for=6.6.6.6;proto=http"),
+        ("x-forwarded-for", "198.51.100.7"),
+        ("cf-connecting-ip", "203.0.113.9"),
+        ("x-real-ip", "6.6.6.7"),
+    ];
+    let clients = CHOICES.map(|header| client(header, "10.0.0.1", &fields));
+    assert_eq!(clients, ["198.51.100.7", "6.6.6.6", "203.0.113.9"]);
+    assert_eq!(client("x-forwarded-for", "10.0.0.1", &[("forwarded", "for=6.6.6.6")]), "10.0.0.1");
+}
+
+#[test]
+fn a_header_of_the_operators_own_is_written_by_the_gateway_alone() {
+    let proxies = proxies("x-shop-client");
+    let mut stranger = request(&[("x-shop-client", "6.6.6.6")]);
+    proxies.strip(stranger.headers_mut());
+    assert!(all(&stranger, "x-shop-client").is_empty());
+    let (client, request) =
+        settled("x-shop-client", "10.0.0.1", &[("x-shop-client", "6.6.6.6, 198.51.100.7")]);
+    assert_eq!((client.as_str(), all(&request, "x-shop-client")), ("198.51.100.7", vec!["198.51.100.7"]));
+}
+
+#[test]
+fn all_fields_that_leave_say_the_same() {
+    let fields = [
+        ("forwarded", "for=6.6.6.6;proto=http;host=evil.example"),
+        ("x-forwarded-for", "6.6.6.6, 2001:db8::2, 10.9.9.9"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "shop.example"),
+        ("x-forwarded-port", "8443"),
+        ("x-forwarded-ssl", "off"),
+        ("x-real-ip", "6.6.6.6"),
+        ("true-client-ip", "6.6.6.6"),
+        ("x_forwarded_for", "6.6.6.6"),
+        ("x-forwarded-prefix", "/shop"),
+    ];
+    let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
+    let chain = "for=\"[2001:db8::2]\";host=\"shop.example\";proto=https, for=10.9.9.9, for=10.0.0.1";
+    assert_eq!(all(&request, "forwarded"), [chain]);
+    assert_eq!(all(&request, "x-forwarded-for"), ["2001:db8::2, 10.9.9.9, 10.0.0.1"]);
+    assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
+    assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
+    assert_eq!(all(&request, "x-forwarded-port"), ["8443"]);
+    assert_eq!(all(&request, "x-real-ip"), ["2001:db8::2"]);
+    assert_eq!(all(&request, "x-forwarded-prefix"), ["/shop"]);
+    for name in ["x-forwarded-ssl", "true-client-ip", "x_forwarded_for"] {
+        assert!(all(&request, name).is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn what_the_client_asked_for_is_said_by_the_element_that_names_it() {
+    let value = "for=6.6.6.6;proto=http;host=evil.example, for=198.51.100.7;proto=https;host=shop.example, for=10.3.3.3;proto=http";
+    let (_, request) =
+        settled("forwarded", "10.0.0.1", &[("forwarded", value), ("x-forwarded-proto", "http")]);
+    assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
+    assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
+    let fields = [
+        ("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.3.3.3"),
+        ("x-forwarded-proto", "http, https, http"),
+        ("x-forwarded-host", "evil.example, shop.example"),
+        ("x-forwarded-port", "1, 8443, 3"),
+    ];
+    let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
+    assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
+    assert_eq!(all(&request, "x-forwarded-port"), ["8443"]);
+    assert_eq!(all(&request, "x-forwarded-host"), ["inner.example"], "two hosts of three hops say nothing");
+}
+
+#[test]
+fn what_is_malformed_is_not_handed_on() {
+    for (name, value) in [
+        ("x-forwarded-proto", "gopher"),
+        ("x-forwarded-host", "a@b.example"),
+        ("x-forwarded-host", "a.example/b"),
+        ("x-forwarded-port", "0"),
+        ("x-forwarded-port", "65536"),
+    ] {
+        let fields = [("x-forwarded-for", "198.51.100.7"), (name, value)];
+        let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
+        assert!(!all(&request, name).contains(&value), "{name}: {value}");
+        assert_eq!(
+            all(&request, "forwarded"),
+            ["for=198.51.100.7;host=\"inner.example\";proto=http, for=10.0.0.1"]
+        );
+    }
+    let fields = [("x-forwarded-host", "shop.example:8443"), ("x-forwarded-port", "80")];
+    let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
+    assert!(all(&request, "x-forwarded-port").is_empty(), "the host has a port");
+}
+
+#[test]
+fn a_row_of_proxies_without_end_is_followed_for_a_while() {
+    let row = vec!["10.0.0.9"; 10_000].join(",");
+    let (client, request) = settled("x-forwarded-for", "10.0.0.1", &[("x-forwarded-for", &row)]);
+    assert_eq!(client, "10.0.0.9");
+    assert_eq!(all(&request, "x-forwarded-for")[0].split(", ").count(), MAX_PROXIES + 1);
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_said_the_families_agree(
+        text in "(for=|6\\.6\\.6\\.6|10\\.0\\.0\\.2|[2001:db8::2]|\"|,|;|:80|proto=https| |_x|host=a){0,8}",
+        choice in 0..3_usize,
+    ) {
+        let header = CHOICES[choice];
+        let (client, request) = settled(header, "10.0.0.1", &[("forwarded", &text), ("x-forwarded-for", &text), ("x-real-ip", "6.6.6.6")]);
+        prop_assert_eq!(all(&request, "x-real-ip"), [client.as_str()]);
+        let chain = all(&request, "x-forwarded-for");
+        prop_assert_eq!(chain.len(), 1);
+        prop_assert_eq!(chain[0].split(", ").next(), Some(client.as_str()));
+        let again = proxies("x-forwarded-for").read("10.0.0.3".parse().unwrap(), false, request.headers());
+        prop_assert_eq!(again.address().to_string(), client.clone());
+        let again = proxies("forwarded").read("10.0.0.3".parse().unwrap(), false, request.headers());
+        prop_assert_eq!(again.address().to_string(), client);
+    }
+}

@@ -1,0 +1,184 @@
+//! What proxies say of a client: where it is, and what it asked for.
+//!
+//! Two families of fields say the same: `Forwarded` (RFC 7239) and the older `X-Forwarded-*` with `X-Real-IP`. Services
+//! believe whichever they know, so all that leave the gateway are written from one value, [`Forwarded`], and what came
+//! in other fields is dropped: by [`strip_claims`] where the peer is not a trusted proxy, by [`strip_client_fields`]
+//! where it is and the gateway has read the field that the operator chose (`gateway/src/trusted.rs`).
+//!
+//! A filter's own fields are written after that and stay as they are: the gateway adds only those that are missing.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
+
+use super::{canonical, put_address};
+
+/// The addresses that a request came from: the client's first, the nearest proxy's last.
+pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// The scheme that the client used.
+pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// The host that the client asked.
+pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// The port that the client asked.
+pub const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+/// The client's address alone.
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+/// What the names of most claims begin with.
+const PREFIX: &str = "x-forwarded";
+
+/// Fields that say where the client is, or by which scheme, host and port it came.
+const CLIENT_FIELDS: [&str; 36] = [
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "client-ip",
+    "fastly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "forwarded-for-ip",
+    "front-end-https",
+    "proxy-client-ip",
+    "true-client-ip",
+    "wl-proxy-client-ip",
+    "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-forwarded",
+    "x-forwarded-by",
+    "x-forwarded-for",
+    "x-forwarded-for-original",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-protocol",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-host",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-originating-ip",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-url-scheme",
+];
+/// Fields by which a method, a path or a proxy is meant in place of those that the gateway has seen.
+const OVERRIDES: [&str; 7] = [
+    "proxy",
+    "x-envoy-original-path",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// Where a request comes from, as services are to see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Forwarded<'a> {
+    /// The client's address, then those of the proxies behind it, the nearest last.
+    pub addresses: &'a [IpAddr],
+    /// Whether the client speaks TLS.
+    pub is_secure: bool,
+    /// The host that it asked, perhaps with a port.
+    pub host: Option<&'a str>,
+    /// The port that it asked, where that was said apart from the host.
+    pub port: Option<u16>,
+}
+
+impl Forwarded<'_> {
+    /// Writes `Forwarded` where it is missing.
+    pub fn write_forwarded(&self, headers: &mut HeaderMap) {
+        if headers.keys().any(|name| *name == FORWARDED) {
+            return;
+        }
+        let mut text = Vec::with_capacity(128);
+        for (index, address) in self.addresses.iter().enumerate() {
+            text.extend_from_slice(if index == 0 { b"for=" } else { b", for=" });
+            match address.to_canonical() {
+                IpAddr::V6(address) => drop(write!(text, "\"[{address}]\"")),
+                address => put_address(&mut text, address),
+            }
+            // What the client asked for is said of the first hop alone: later ones could only contradict it.
+            if index == 0 {
+                self.put_request(&mut text);
+            }
+        }
+        if self.addresses.is_empty() {
+            text.extend_from_slice(b"for=unknown");
+            self.put_request(&mut text);
+        }
+        headers.extend(HeaderValue::from_bytes(&text).ok().map(|value| (FORWARDED, value)));
+    }
+
+    /// Writes the fields of both families that are missing.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        self.write_forwarded(headers);
+        let mut chain = Vec::with_capacity(16 * self.addresses.len());
+        for (index, address) in self.addresses.iter().enumerate() {
+            chain.extend_from_slice(if index == 0 { b"" } else { b", " });
+            put_address(&mut chain, address.to_canonical());
+        }
+        let client = chain.split(|byte| *byte == b',').next().unwrap_or_default();
+        let scheme = if self.is_secure { "https" } else { "http" };
+        let host = self.host.map(|host| host.as_bytes());
+        let port = self.port.map(|port| port.to_string());
+        let fields = [
+            (X_FORWARDED_FOR, Some(chain.as_slice())),
+            (X_FORWARDED_PROTO, Some(scheme.as_bytes())),
+            (X_FORWARDED_HOST, host),
+            (X_FORWARDED_PORT, port.as_ref().map(|port| port.as_bytes())),
+            (X_REAL_IP, Some(client)),
+        ];
+        for (name, value) in fields {
+            let value = value.filter(|value| !value.is_empty());
+            if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
+                headers.entry(name).or_insert(value);
+            }
+        }
+    }
+
+    fn put_request(&self, text: &mut Vec<u8>) {
+        if let Some(host) = self.host.filter(|host| !host.contains(['"', '\\'])) {
+            for part in [";host=\"", host, "\""] {
+                text.extend_from_slice(part.as_bytes());
+            }
+        }
+        text.extend_from_slice(if self.is_secure { b";proto=https" } else { b";proto=http" });
+    }
+}
+
+/// Whether a field says what services believe a proxy alone: who the client is, or what is meant instead of what was
+/// asked.
+#[must_use]
+pub fn is_claim(name: &str) -> bool {
+    // Most names begin otherwise, and every request's are asked.
+    if !matches!(name.as_bytes().first(), Some(b'c' | b'f' | b'p' | b't' | b'w' | b'x')) {
+        return false;
+    }
+    let name = &*canonical(name);
+    name.starts_with(PREFIX) || CLIENT_FIELDS.contains(&name) || OVERRIDES.contains(&name)
+}
+
+/// Removes what a client says in the name of a proxy.
+pub fn strip_claims(headers: &mut HeaderMap) {
+    strip(headers, is_claim);
+}
+
+/// Removes what a trusted proxy says of its client, once the gateway has read it.
+pub fn strip_client_fields(headers: &mut HeaderMap) {
+    strip(headers, |name| CLIENT_FIELDS.contains(&&*canonical(name)));
+}
+
+fn strip(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
+    let is_one = |name: &&HeaderName| is_one(name.as_str());
+    let claims: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
+    for name in claims {
+        headers.remove(name);
+    }
+}
