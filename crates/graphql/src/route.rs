@@ -27,6 +27,9 @@ use crate::sources::{SourceLimits, Sources};
 /// A GraphQL route.
 pub struct Graphql(Arc<Inner>);
 
+/// An answer that several requests get, with what was noted while it was made.
+type SharedAnswer = Arc<(Answer, Arc<Budget>)>;
+
 struct Inner {
     recipe: Recipe,
     ready: ArcSwapOption<Ready>,
@@ -36,7 +39,7 @@ struct Inner {
     services: Services,
     sources: Arc<Sources>,
     /// Queries that are under way, where equal ones share an answer.
-    flights: Option<Arc<Flights<Arc<(Answer, Arc<Budget>)>>>>,
+    flights: Option<Arc<Flights<SharedAnswer>>>,
     listed: Listed,
     persisted: Option<Persisted>,
     documents_only: bool,

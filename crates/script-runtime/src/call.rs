@@ -1,5 +1,7 @@
 //! Resource calls that leave the gateway: to registered services by name, and to hosts that the operator's patterns
-//! open. A redirect is followed for safe methods, and each hop is checked like the first.
+//! open. A redirect is followed for safe methods: to where the answer came from, or to a host that a pattern opens.
+//! Services are called on the script's word alone. Who answers it may be anybody, and a service gets the operator's
+//! credentials and the client's.
 
 use std::sync::Arc;
 
@@ -32,30 +34,45 @@ pub(crate) struct Errand {
 }
 
 /// Where a URL leads.
-struct Target<'u> {
+#[derive(Clone)]
+struct Target {
     service: Arc<Service>,
+    /// Whether it is one of the gateway's services, which get credentials, and no host that a pattern opens.
+    is_registered: bool,
     /// What stands before the path: `http://catalog`.
-    base: &'u str,
+    base: String,
     path: PathAndQuery,
+}
+
+/// A URL, taken apart.
+struct Url<'u> {
+    is_secure: bool,
+    authority: &'u str,
+    /// Scheme and authority.
+    base: &'u str,
+    /// The rest, which may be empty.
+    path: &'u str,
 }
 
 impl Outside {
     /// Makes a call, to the last byte of its answer.
     pub(crate) async fn send(&self, call: &Call, errand: Errand) -> (Outcome, Payload) {
-        let Errand { method, mut url, body } = errand;
+        let Errand { method, url, body } = errand;
+        let mut target = match self.resolve(&url) {
+            Ok(target) => target,
+            Err(text) => return (Outcome::Refused(403, text), Payload::default()),
+        };
         for _ in 0..=REDIRECTS {
-            let (target, request) = match self.request(method, &url, &body) {
-                Ok(ready) => ready,
-                Err(refused) => return refused,
-            };
+            let request = request(method, &target, &body);
             let answer = match self.services.send(call, &target.service, request).await {
                 Ok(answer) => answer,
                 Err(error) => return told(&error),
             };
-            match next(method, answer.status, &answer.headers, &target) {
-                Some(next) => url = next,
+            match self.next(method, answer.status, &answer.headers, &target) {
+                Some(Ok(next)) => target = next,
+                Some(Err(text)) => return (Outcome::Refused(403, text), Payload::default()),
                 None => {
-                    let what = format_args!("{} {url}", method.word());
+                    let what = format_args!("{} {}{}", method.word(), target.base, target.path);
                     let outcome = outcome(what, answer.status, &answer.headers);
                     return (outcome, ask::answered(&answer.headers, answer.body));
                 }
@@ -71,54 +88,84 @@ impl Outside {
         errand: Errand,
         limit: u64,
     ) -> Result<Reply, (Outcome, Payload)> {
-        let Errand { method, mut url, body } = errand;
+        let Errand { method, url, body } = errand;
+        let refused = |text| (Outcome::Refused(403, text), Payload::default());
+        let mut target = self.resolve(&url).map_err(refused)?;
         for _ in 0..=REDIRECTS {
-            let (target, request) = self.request(method, &url, &body)?;
+            let request = request(method, &target, &body);
             let started = self.services.start_streamed(call, &target.service, request);
             let answer = match started {
                 Ok(started) => started.await.map_err(|error| told(&error))?,
                 Err(error) => return Err(told(&error)),
             };
-            match next(method, answer.status(), answer.headers(), &target) {
-                Some(next) => url = next,
+            match self.next(method, answer.status(), answer.headers(), &target) {
+                Some(next) => target = next.map_err(refused)?,
                 None => return Ok(Reply::passed(answer.map(|body| limited(body, limit)))),
             }
         }
         Err(failed(502, format!("{REDIRECTS} redirects led on to another one")))
     }
 
-    /// Where the URL leads, and what is sent there.
-    fn request<'u>(
+    /// Where an answer sends its reader, if that is to be followed.
+    fn next(
         &self,
         method: Method,
-        url: &'u str,
-        body: &Payload,
-    ) -> Result<(Target<'u>, Request), (Outcome, Payload)> {
-        let target = self.resolve(url).map_err(|text| (Outcome::Refused(403, text), Payload::default()))?;
-        let mut headers = HeaderMap::new();
-        if let Some(media) = body.kind.content_type() {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+        status: StatusCode,
+        headers: &HeaderMap,
+        from: &Target,
+    ) -> Option<Result<Target, String>> {
+        if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) || !is_safe(method) {
+            return None;
         }
-        let method = http::Method::from_bytes(method.word().as_bytes()).unwrap_or(http::Method::GET);
-        let path_and_query = target.path.clone();
-        Ok((target, Request { method, path_and_query, headers, body: body.bytes.clone() }))
+        // Where there are several, two readers would go different ways.
+        let mut all = headers.get_all(LOCATION).iter();
+        let (Some(location), None) = (all.next(), all.next()) else { return None };
+        let (scheme, _) = from.base.split_once(':')?;
+        let url = match Destination::of(location, from.path.as_str()) {
+            Destination::Here(path) => format!("{}{path}", from.base),
+            Destination::Elsewhere(other, rest) => format!("{}:{rest}", other.as_deref().unwrap_or(scheme)),
+        };
+        Some(self.follow(&url, from))
     }
 
-    fn resolve<'u>(&self, url: &'u str) -> Result<Target<'u>, String> {
-        let (scheme, rest) = split(url).unwrap_or_default();
-        let is_secure = scheme.eq_ignore_ascii_case("https");
-        if !is_secure && !scheme.eq_ignore_ascii_case("http") {
-            return Err(format!("`{url}` is no URL of the form `http://host/path` and no path"));
+    /// Where a redirect leads: to the service that answered with it, or as a host that a pattern opens. Never to another
+    /// service, by whichever name.
+    fn follow(&self, url: &str, from: &Target) -> Result<Target, String> {
+        let parts = Url::read(url)?;
+        let base = parts.base.to_ascii_lowercase();
+        // A service may name itself by its address.
+        let is_own = from.base.eq_ignore_ascii_case(&base) || from.service.is_at(parts.authority);
+        if from.is_registered && is_own {
+            return Ok(Target { path: parts.path_and_query(url)?, ..from.clone() });
         }
-        let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\'));
-        let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
-        let base = url.get(..url.len() - path.len()).unwrap_or(url);
-        let has = |any: &[u8]| authority.bytes().any(|byte| any.contains(&byte));
+        self.host(url, &parts).map_err(|text| format!("{}{} redirects on: {text}", from.base, from.path))
+    }
+
+    /// The host of a URL, if a pattern opens it.
+    fn host(&self, url: &str, parts: &Url<'_>) -> Result<Target, String> {
+        let service = self
+            .hosts
+            .service(parts.authority, parts.is_secure)
+            .ok_or_else(|| format!("`{}` is no host that the route's `hosts` open", parts.authority))?;
+        let path = parts.path_and_query(url)?;
+        Ok(Target { service, is_registered: false, base: parts.base.to_owned(), path })
+    }
+
+    /// Where a URL of the script's leads.
+    fn resolve(&self, url: &str) -> Result<Target, String> {
+        let parts = Url::read(url)?;
+        let has = |any: &[u8]| parts.authority.bytes().any(|byte| any.contains(&byte));
         // No service is called so: its name is looked for in vain.
-        let is_host = (is_secure || has(b":.")) && !has(b"@");
+        let is_host = (parts.is_secure || has(b":.")) && !has(b"@");
+        let registered = |service: &Arc<Service>, path| Target {
+            service: Arc::clone(service),
+            is_registered: true,
+            base: parts.base.to_owned(),
+            path,
+        };
         if !is_host {
             let reason = match self.services.resolve(url) {
-                Ok((service, path)) => return Ok(Target { service: Arc::clone(service), base, path }),
+                Ok((service, path)) => return Ok(registered(service, path)),
                 Err(reason) => reason,
             };
             // What else is wrong with the path is said by the service, once there is one.
@@ -128,35 +175,48 @@ impl Outside {
                 return Err(format!("{url}: {reason}"));
             }
         }
-        // A service may name itself by its address, where it redirects.
-        let service =
-            self.services.at(authority).cloned().or_else(|| self.hosts.service(authority, is_secure));
-        let service = service.ok_or_else(|| {
-            format!("`{authority}` is neither a service nor a host that the route's `hosts` open")
-        })?;
-        let path = path.split('#').next().unwrap_or_default();
+        // A script may name a service by its address.
+        match self.services.at(parts.authority) {
+            Some(service) => Ok(registered(service, parts.path_and_query(url)?)),
+            None => self.host(url, &parts).map_err(|_| {
+                let authority = parts.authority;
+                format!("`{authority}` is neither a service nor a host that the route's `hosts` open")
+            }),
+        }
+    }
+}
+
+/// What is sent to a target.
+fn request(method: Method, target: &Target, body: &Payload) -> Request {
+    let mut headers = HeaderMap::new();
+    if let Some(media) = body.kind.content_type() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    }
+    let method = http::Method::from_bytes(method.word().as_bytes()).unwrap_or(http::Method::GET);
+    Request { method, path_and_query: target.path.clone(), headers, body: body.bytes.clone() }
+}
+
+impl<'u> Url<'u> {
+    fn read(url: &'u str) -> Result<Self, String> {
+        let (scheme, rest) = url
+            .split_once(':')
+            .and_then(|(scheme, rest)| Some((scheme, rest.strip_prefix("//")?)))
+            .unwrap_or_default();
+        let is_secure = scheme.eq_ignore_ascii_case("https");
+        if !is_secure && !scheme.eq_ignore_ascii_case("http") {
+            return Err(format!("`{url}` is no URL of the form `http://host/path` and no path"));
+        }
+        let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\'));
+        let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
+        let base = url.get(..url.len() - path.len()).unwrap_or(url);
+        Ok(Self { is_secure, authority, base, path })
+    }
+
+    fn path_and_query(&self, url: &str) -> Result<PathAndQuery, String> {
+        let path = self.path.split('#').next().unwrap_or_default();
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        let path = PathAndQuery::try_from(path).map_err(|_| format!("`{url}` is no URL"))?;
-        Ok(Target { service, base, path })
+        PathAndQuery::try_from(path).map_err(|_| format!("`{url}` is no URL"))
     }
-}
-
-/// A URL's scheme, and what follows `://`.
-fn split(url: &str) -> Option<(&str, &str)> {
-    let (scheme, rest) = url.split_once(':')?;
-    Some((scheme, rest.strip_prefix("//")?))
-}
-
-/// Where an answer sends its reader, if that is to be followed.
-fn next(method: Method, status: StatusCode, headers: &HeaderMap, from: &Target<'_>) -> Option<String> {
-    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) || !is_safe(method) {
-        return None;
-    }
-    let (scheme, _) = split(from.base)?;
-    Some(match Destination::of(headers.get(LOCATION)?, from.path.as_str()) {
-        Destination::Here(path) => format!("{}{path}", from.base),
-        Destination::Elsewhere(other, rest) => format!("{}:{rest}", other.as_deref().unwrap_or(scheme)),
-    })
 }
 
 /// Whether it changes nothing.

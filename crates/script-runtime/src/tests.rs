@@ -7,6 +7,7 @@ mod composed;
 mod hello;
 mod listings;
 mod lost;
+mod redirects;
 mod reload;
 mod rig;
 mod state;

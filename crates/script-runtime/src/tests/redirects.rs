@@ -1,0 +1,151 @@
+//! Where redirects may lead a script, and with whose credentials.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue};
+use script::Method;
+use serde_json::Value;
+use services::{Call, Hosts, ServiceConfig, Services};
+use testkit::misbehave::{self, Upstream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::call::{Errand, Outside, REDIRECTS};
+use crate::frame::{Outcome, Payload};
+
+const SECRET: &str = "the-operators-secret";
+const TOKEN: &str = "Bearer the-clients-token";
+
+/// A server that answers every request with a redirect to its path's query.
+async fn redirecting() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if stream.read_exact(&mut byte).await.is_err() {
+                        return;
+                    }
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8_lossy(&head).into_owned();
+                let to =
+                    head.split_once('?').and_then(|(_, rest)| rest.split_once(' ')).map_or("", |(to, _)| to);
+                let answer = format!(
+                    "HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                );
+                let _ = stream.write_all(answer.as_bytes()).await;
+            });
+        }
+    });
+    address
+}
+
+struct Stage {
+    outside: Outside,
+    upstream: Upstream,
+    elsewhere: SocketAddr,
+}
+
+impl Stage {
+    /// A service with credentials, which redirects too; a host elsewhere that does; and what `opened` opens beside it.
+    async fn new(opened: impl Fn(&Upstream) -> Vec<String>) -> Self {
+        let (upstream, elsewhere) = (misbehave::start().await, redirecting().await);
+        let with_credentials = |url: String| ServiceConfig {
+            headers: BTreeMap::from([("x-api-key".to_owned(), SECRET.to_owned())]),
+            forward: vec!["authorization".to_owned()],
+            ..ServiceConfig::at(url)
+        };
+        let services = BTreeMap::from([
+            ("catalog".to_owned(), with_credentials(upstream.url())),
+            ("moved".to_owned(), with_credentials(format!("http://{elsewhere}"))),
+        ]);
+        let mut hosts = opened(&upstream);
+        hosts.push(elsewhere.to_string());
+        let outside =
+            Outside { services: Services::new(&services).unwrap(), hosts: Hosts::new(&hosts).unwrap() };
+        Self { outside, upstream, elsewhere }
+    }
+
+    async fn get(&self, url: &str) -> (Outcome, Value) {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", HeaderValue::from_static(TOKEN));
+        let call = Call { headers: Some(Arc::new(headers)), ..Call::unlimited() };
+        let errand = Errand { method: Method::Get, url: url.to_owned(), body: Payload::default() };
+        let (outcome, payload) = self.outside.send(&call, errand).await;
+        (outcome, serde_json::from_slice(&payload.bytes).unwrap_or_default())
+    }
+
+    /// A host that is no service: `localhost` in place of its address, which `moved` has.
+    fn host(&self) -> String {
+        format!("http://localhost:{}", self.elsewhere.port())
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_from_a_host_leads_to_no_service_by_whichever_name() {
+    let stage = Stage::new(|_| Vec::new()).await;
+    let opened = Stage {
+        outside: Outside {
+            hosts: Hosts::new(&[format!("localhost:{}", stage.elsewhere.port())]).unwrap(),
+            ..stage.outside
+        },
+        ..stage
+    };
+    let address = opened.upstream.address();
+    let names = [
+        "http://catalog/echo".to_owned(),
+        "HTTP://Catalog/echo".to_owned(),
+        "//catalog/echo".to_owned(),
+        "http://catalog:80/echo".to_owned(),
+        format!("http://{address}/echo"),
+        format!("//{address}/echo"),
+        format!("http://[::ffff:127.0.0.1]:{}/echo", address.port()),
+        "http://x@catalog/echo".to_owned(),
+    ];
+    for location in names {
+        let (outcome, _) = opened.get(&format!("{}/x?{location}", opened.host())).await;
+        assert!(matches!(&outcome, Outcome::Refused(403, _)), "{location}: {outcome:?}");
+    }
+    assert_eq!(opened.upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn what_a_pattern_opens_gets_no_credentials_behind_a_redirect() {
+    let stage = Stage::new(|upstream| vec![upstream.address().to_string()]).await;
+    let echo = format!("http://{}/echo", stage.upstream.address());
+    for first in [format!("http://{}", stage.elsewhere), "http://moved".to_owned()] {
+        let (outcome, answer) = stage.get(&format!("{first}/x?{echo}")).await;
+        assert_eq!(answer["path"], "/echo", "{first}: {outcome:?}");
+        let seen = answer["headers"].to_string();
+        assert!(!seen.contains(SECRET) && !seen.contains(TOKEN), "{first}: {seen}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_redirects_to_itself_by_name_by_address_and_by_path_and_to_no_other() {
+    let stage = Stage::new(|_| Vec::new()).await;
+    let (_, answer) = stage.get("http://catalog/redirect").await;
+    assert_eq!(answer["headers"]["x-api-key"], SECRET, "a path: {answer}");
+    let own = ["http://moved/y?http://catalog/echo", "/y?http://catalog/echo"].map(str::to_owned);
+    let own = own.into_iter().chain([format!("http://{}/y?http://catalog/echo", stage.elsewhere)]);
+    for location in own {
+        let (outcome, _) = stage.get(&format!("http://moved/x?{location}")).await;
+        let Outcome::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
+        assert!(text.contains("/y?"), "the second hop is refused, and not the first: {text}");
+    }
+    assert_eq!(stage.upstream.hits("/echo"), 1);
+}
+
+#[tokio::test]
+async fn redirects_without_end_end() {
+    let stage = Stage::new(|_| Vec::new()).await;
+    let location = "/x?".repeat(REDIRECTS + 3);
+    let (outcome, _) = stage.get(&format!("http://moved{location}")).await;
+    assert!(matches!(outcome, Outcome::Failed(502, _)), "{outcome:?}");
+}
